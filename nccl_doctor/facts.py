@@ -1,0 +1,280 @@
+"""The fact base: an SQLite database with one table for each class in `tables`, and the only door rules may use to ask it.
+
+A query of a rule or of the `sql` command runs under an authorizer that allows reading and functions, nothing else, and
+under a time limit, so that a rule file is data that cannot run code, also in a prologue that runs as root.
+"""
+
+import inspect
+import ipaddress
+import json
+import re
+import sqlite3
+import statistics
+import time
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nccl_doctor.tables import TABLES, Evidence
+
+if TYPE_CHECKING:
+    import pandas
+
+T = TypeVar("T")
+APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
+LAYOUT = 1  # raised when a table changes in a way that old files cannot be read
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
+_SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
+
+
+class QueryProblem(Exception):
+    """A query that SQLite, the authorizer or the time limit refused; the text is one line."""
+
+
+def table_name(table: type) -> str:
+    """The SQL name of a table class: `NetDevice` -> `net_device`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", table.__name__).lower()
+
+
+@cache
+def column_types(table: type) -> dict[str, type]:
+    """Column name -> int, float or str, with the ``| None`` removed."""
+    types_: dict[str, type] = {}
+    for name, hint in get_type_hints(table).items():
+        if get_origin(hint) in (Union, types.UnionType):
+            hint = next(arg for arg in get_args(hint) if arg is not type(None))
+        types_[name] = hint
+    return types_
+
+
+def by_name() -> dict[str, type]:
+    """SQL name -> table class."""
+    return {table_name(table): table for table in TABLES}
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+    meaning: str
+
+
+def describe() -> list[tuple[str, str, list[Column]]]:
+    """(table, what a row means, columns) of every table; column meanings are the comments in `tables`."""
+    described = []
+    for table in TABLES:
+        comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", inspect.getsource(table), re.MULTILINE))
+        columns = [Column(n, _SQL_TYPES[t].lower(), comments.get(n, "")) for n, t in column_types(table).items()]
+        described.append((table_name(table), inspect.cleandoc(table.__doc__ or ""), columns))
+    return described
+
+
+class Facts:
+    """A fact base in memory, or the content of a saved one."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._db = sqlite3.connect(":memory:", isolation_level=None)
+        self._evidence: dict[tuple[str, int], int] = {}
+        if path is None:
+            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._db.execute(f"PRAGMA user_version = {LAYOUT}")
+            self._db.execute("CREATE TABLE looked (name TEXT PRIMARY KEY)")
+            for table in TABLES:
+                columns = ", ".join(f'"{name}" {_SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
+                self._db.execute(f"CREATE TABLE {table_name(table)} ({columns})")
+        else:
+            self._load(path)
+        _register_functions(self._db)
+
+    def _load(self, path: Path) -> None:
+        source = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            if source.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise QueryProblem(f"{path} is no fact base of nccl-doctor")
+            if source.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
+                raise QueryProblem(f"{path} was saved by another version of nccl-doctor; analyze the log again")
+            source.backup(self._db)
+        except sqlite3.DatabaseError as error:
+            raise QueryProblem(f"{path} cannot be read as a fact base: {error}") from None
+        finally:
+            source.close()
+        for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
+            self._evidence[file, line] = number
+
+    @classmethod
+    def open(cls, path: Path) -> "Facts":
+        """Read a fact base that `save` wrote. Raises QueryProblem where the file is something else."""
+        return cls(path)
+
+    def save(self, path: Path) -> None:
+        """Write everything to a file that sqlite3, pandas, datasette and `open` read."""
+        path.unlink(missing_ok=True)
+        target = sqlite3.connect(path)
+        try:
+            self._db.backup(target)
+        finally:
+            target.close()
+
+    def evidence(self, file: str, line: int, text: str) -> int:
+        """The number of this place, for `ref` columns; asking twice gives the same number."""
+        number = self._evidence.get((file, line))
+        if number is None:
+            number = len(self._evidence) + 1
+            self._evidence[file, line] = number
+            self._db.execute("INSERT INTO evidence VALUES (?, ?, ?, ?)", (number, file, line, text[:2000]))
+        return number
+
+    def add(self, rows: Iterable[Any]) -> None:
+        """Insert rows of any tables (instances of the classes in `tables`)."""
+        groups: dict[type, list[Any]] = {}
+        for row in rows:
+            groups.setdefault(type(row), []).append(row)
+        self._db.execute("BEGIN")
+        for table, group in groups.items():
+            marks = ", ".join("?" * len(group[0]))
+            self._db.executemany(f"INSERT INTO {table_name(table)} VALUES ({marks})", group)
+            self.look(table_name(table))
+        self._db.execute("COMMIT")
+
+    def look(self, *names: str) -> None:
+        """Say that a source looked for facts of these tables, so that an empty one means "nothing there"."""
+        self._db.executemany("INSERT OR IGNORE INTO looked VALUES (?)", [(name,) for name in names])
+
+    def looked(self) -> set[str]:
+        """Names of the tables that a source filled or looked for."""
+        return {name for (name,) in self._db.execute("SELECT name FROM looked")}
+
+    def rows(self, table: type[T]) -> list[T]:
+        """All rows of a table."""
+        return [table(*row) for row in self._db.execute(f"SELECT * FROM {table_name(table)}")]
+
+    def counts(self) -> dict[str, int]:
+        """Table name -> number of rows."""
+        names = [table_name(table) for table in TABLES]
+        return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+
+    def places(self, refs: Iterable[int]) -> list[Evidence]:
+        """The evidence rows of these numbers, in the order of the input."""
+        numbers = sorted(set(refs))
+        found: list[Evidence] = []
+        for start in range(0, len(numbers), 500):
+            part = numbers[start : start + 500]
+            marks = ", ".join("?" * len(part))
+            found += [Evidence(*row) for row in self._db.execute(f"SELECT * FROM evidence WHERE id IN ({marks})", part)]
+        return found
+
+    def own(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query of our own code, unguarded."""
+        return self._db.execute(query, params).fetchall()
+
+    def sql(
+        self, query: str, limit: int | None = None, params: dict[str, Any] | None = None, seconds: float = 10.0
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run a foreign query under the guard. Returns column names and rows. Raises QueryProblem, one line."""
+        with self._guarded(seconds):
+            try:
+                cursor = self._db.execute(query, params or {})
+                rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
+            except sqlite3.ProgrammingError as error:
+                raise QueryProblem(str(error)) from None
+            except sqlite3.Error as error:
+                text = f"took longer than {seconds:g} s" if "interrupted" in str(error) else str(error)
+                raise QueryProblem(text.splitlines()[0]) from None
+        return [column[0] for column in cursor.description or ()], rows
+
+    def frame(self, query: str) -> "pandas.DataFrame":
+        """The answer to a query as a pandas DataFrame."""
+        import pandas
+
+        columns, rows = self.sql(query)
+        return pandas.DataFrame.from_records(rows, columns=columns)
+
+    @contextmanager
+    def _guarded(self, seconds: float) -> Iterator[None]:
+        deadline = time.monotonic() + seconds
+        self._db.set_authorizer(_authorize)
+        self._db.set_progress_handler(lambda: int(time.monotonic() > deadline), 10_000)
+        try:
+            yield
+        finally:
+            self._db.set_authorizer(None)
+            self._db.set_progress_handler(None, 0)
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second in _FORBIDDEN_FUNCTIONS):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def version_number(text: str | None) -> int | None:
+    """`2.21.5+cuda12.4` -> 22105, NCCL's own code since 2.9; None where the text holds no version."""
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text or "")
+    return int(match[1]) * 10_000 + int(match[2]) * 100 + int(match[3] or 0) if match else None
+
+
+def ip_private(text: str | None) -> int | None:
+    """1 for an address of a private range, 0 for a public one, None where it is no address."""
+    try:
+        return int(ipaddress.ip_address((text or "").split("%")[0]).is_private)
+    except ValueError:
+        return None
+
+
+def _field(fields: str | None, name: str) -> Any:
+    try:
+        return json.loads(fields or "{}").get(name)
+    except (ValueError, AttributeError):
+        return None
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text)
+
+
+class _Percentile:
+    """Aggregate percentile(value, p) with p in 0..100, by linear interpolation; NULLs are left out."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.share = 50.0
+
+    def step(self, value: float | None, share: float = 50.0) -> None:
+        if value is not None:
+            self.values.append(value)
+        self.share = share
+
+    def finalize(self) -> float | None:
+        if not self.values:
+            return None
+        self.values.sort()
+        position = (len(self.values) - 1) * min(max(self.share, 0.0), 100.0) / 100
+        low = int(position)
+        high = min(low + 1, len(self.values) - 1)
+        return self.values[low] + (self.values[high] - self.values[low]) * (position - low)
+
+
+class _Mad(_Percentile):
+    """Aggregate mad(value): the median of the distances from the median."""
+
+    def finalize(self) -> float | None:
+        if not self.values:
+            return None
+        middle = statistics.median(self.values)
+        return statistics.median(abs(value - middle) for value in self.values)
+
+
+def _register_functions(db: sqlite3.Connection) -> None:
+    db.create_function("field", 2, _field, deterministic=True)
+    db.create_function(
+        "regexp", 2, lambda pattern, text: int(bool(_pattern(pattern).search(text or ""))), deterministic=True
+    )
+    db.create_function("version_number", 1, version_number, deterministic=True)
+    db.create_function("ip_private", 1, ip_private, deterministic=True)
+    db.create_aggregate("percentile", 2, _Percentile)  # type: ignore[arg-type]
+    db.create_aggregate("median", 1, _Percentile)  # type: ignore[arg-type]
+    db.create_aggregate("mad", 1, _Mad)  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""The report: what `diagnose` hands to every reporter. Its JSON form is `schema/report-1.json`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = "nccl-doctor/report/1"
+SEVERITIES = ("error", "warning", "note")
+ROLES = ("cause", "symptom", "context")
+CONFIDENCES = ("certain", "likely", "possible")
+VERDICTS = ("healthy", "note", "warning", "error", "inconclusive")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of an input that proves a finding."""
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass
+class Finding:
+    """One fault, folded over the hosts and ranks that show it."""
+
+    rule: str
+    name: str
+    title: str
+    severity: str
+    role: str
+    confidence: str
+    message: str
+    why: str
+    fix: str
+    hosts: str = ""  # folded node set, `node[01-02]`; empty where not known
+    ranks: str = ""  # folded, `0-7,9`
+    values: dict[str, Any] = field(default_factory=dict)
+    references: list[str] = field(default_factory=list)
+    evidence: list[Place] = field(default_factory=list)
+    explains: list[str] = field(default_factory=list)  # rule ids of findings below that this one accounts for
+    explained_by: list[str] = field(default_factory=list)
+    count: int = 1  # rows of the rule that were folded into this finding
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of one rule: found, clear, skipped (facts are missing) or broken."""
+
+    rule: str
+    name: str
+    outcome: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class InputSummary:
+    """One input as the report counts it."""
+
+    path: str
+    kind: str
+    bytes: int
+    lines: int
+    understood: int  # lines of NCCL and its plug-ins that a pattern knows
+    nccl_lines: int = 0
+    note: str = ""
+
+
+@dataclass
+class Report:
+    """The whole answer."""
+
+    verdict: str
+    inputs: list[InputSummary]
+    job: dict[str, Any]
+    findings: list[Finding]  # in the order of the diagnosis; explained symptoms follow their cause
+    checks: list[Check]
+    missing: list[str] = field(default_factory=list)  # what to collect next, one sentence each
