@@ -1,0 +1,136 @@
+"""From what the user named to a report: read the inputs, derive, ask the rules, diagnose."""
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nccl_doctor import diagnose, rules
+from nccl_doctor.config import Config
+from nccl_doctor.derive import derive
+from nccl_doctor.errors import UsageProblem
+from nccl_doctor.facts import Facts
+from nccl_doctor.report import Report
+from nccl_doctor.sources import inputs, nccl_log
+from nccl_doctor.sources.scan import Partial
+from nccl_doctor.tables import Input
+
+READABLE = ("nccl-log", "job-log", "text", "json")
+CAPTURE = (
+    "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH NCCL_DEBUG_FILE=/path/nccl.%h.%p"
+    " (some 100 kB a rank; never SUBSYS=ALL in production)"
+)
+Part = tuple[str, Partial, bytes]
+
+
+def analyze(
+    paths: Sequence[str],
+    *,
+    rules_dirs: Sequence[Path] = (),
+    config: Config | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Report, Facts, list[str]]:
+    """Read everything that was named and diagnose it.
+
+    Returns the report, its fact base, and one sentence for each input that could not be read or only in part.
+    Raises UsageProblem where nothing at all could be read.
+    """
+    facts, problems = read(paths, progress)
+    return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
+
+
+def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> tuple[Facts, list[str]]:
+    """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
+    problems: list[str] = []
+    sources: list[inputs.Source] = []
+    for found in inputs.expand(paths):
+        if isinstance(found, inputs.InputProblem):
+            problems.append(str(found))
+        else:
+            sources.append(found)
+    facts = Facts()
+    parts: list[Part] = []
+    total = sum(source.size or 0 for source in sources)
+    done = 0
+    for source in sources:
+        try:
+            with inputs.open_stream(source) as stream:
+                head = stream.read(1 << 16)
+                kind = inputs.sniff(head, source.name)
+                if kind == "sqlite" and len(sources) == 1 and source.path is not None:
+                    return Facts.open(source.path), problems
+                if kind not in READABLE:
+                    problems.append(f"{source.name}: {_unfit(kind)}")
+                    continue
+                note = None
+                if source.plain and source.path is not None:
+                    partial, tail = nccl_log.scan_file(source.path)
+                else:
+                    joined = _Joined(head, stream)
+                    partial, tail = nccl_log.scan(joined)  # type: ignore[arg-type]
+                    note = joined.problem
+                    if note:
+                        problems.append(note)
+        except inputs.InputProblem as problem:
+            problems.append(str(problem))
+            continue
+        parts.append((source.name, partial, tail))
+        kind = "nccl-log" if partial.nccl_lines else "job-log" if partial.events else "text"
+        facts.add([Input(source.name, kind, partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)])
+        done += source.size or 0
+        if progress is not None:
+            progress(done, total)
+    if not parts:
+        raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
+    nccl_log.add(facts, parts)
+    derive(facts)
+    return facts, problems
+
+
+def read_text(text: str, name: str = "log") -> Facts:
+    """The fact base of a log given as text, as the examples of rules do it."""
+    facts = Facts()
+    data = text.encode("utf-8", "surrogateescape")
+    partial, tail = nccl_log.scan(io.BytesIO(data))
+    facts.add([Input(name, "nccl-log", len(data), partial.lines, partial.nccl_lines, partial.understood, None)])
+    nccl_log.add(facts, [(name, partial, tail)])
+    derive(facts)
+    return facts
+
+
+def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
+    """Ask the rules and order what they found."""
+    chosen = (config or Config()).apply(rules.load(tuple(rules_dirs)))
+    answers = rules.ask_all(chosen, facts)
+    missing = []
+    has_nccl, has_info = facts.own("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]
+    if not has_info:
+        seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
+        missing.append(f"the log {seen}; to see transports, networks and settings {CAPTURE}")
+    return diagnose.diagnose(facts, answers, missing)
+
+
+def _unfit(kind: str) -> str:
+    if kind == "empty":
+        return "is empty"
+    return f"looks like {kind}, not like the log of a job"
+
+
+class _Joined:
+    """The head that was read for recognition and the stream behind it; a break in the stream ends it and is kept."""
+
+    def __init__(self, head: bytes, stream: object) -> None:
+        self._head = head
+        self._stream = stream
+        self.problem: str | None = None
+
+    def read(self, size: int) -> bytes:
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+            return data
+        if self.problem is not None:
+            return b""
+        try:
+            return self._stream.read(size) or b""  # type: ignore[attr-defined,no-any-return]
+        except inputs.InputProblem as problem:
+            self.problem = str(problem)
+            return b""

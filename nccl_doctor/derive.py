@@ -1,0 +1,196 @@
+"""Tables made from tables: who is where, what carries data between hosts, which settings differ."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from nccl_doctor.facts import Facts, version_number
+from nccl_doctor.tables import (
+    Communicator,
+    Connection,
+    EnvDifference,
+    Host,
+    Interface,
+    Job,
+    Link,
+    Rank,
+)
+
+
+def derive(facts: Facts) -> None:
+    """Fill the derived tables. Call once, after all sources."""
+    communicators = facts.rows(Communicator)
+    facts.add(_ranks(facts, communicators))
+    facts.add(_links(facts, communicators))
+    facts.add(_hosts(facts))
+    facts.add([_job(facts, communicators)])
+    facts.add(_env_differences(facts))
+    facts.look("job", "host", "rank", "link", "env_difference")
+
+
+def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:
+    world = max((c.nranks for c in communicators if c.nranks), default=0)
+    last = {(host, rank): line for host, rank, line in facts.own("SELECT host, rank, max(last_line) FROM process GROUP BY 1, 2")}
+    found: dict[int, Rank] = {}
+    for c in communicators:
+        if c.rank is None or c.phase not in ("start", "complete", "plain"):
+            continue
+        old = found.get(c.rank)
+        done = 1 if c.phase in ("complete", "plain") else 0
+        if old is None:
+            found[c.rank] = Rank(
+                c.rank, c.host, c.pid, c.bus_id, c.cuda_dev, c.nvml_dev, done, last.get((c.host, c.rank)), c.ref
+            )
+        elif c.nranks == world:
+            found[c.rank] = old._replace(
+                initialised=max(old.initialised or 0, done), bus_id=old.bus_id or c.bus_id, pid=old.pid or c.pid,
+                cuda_dev=old.cuda_dev if old.cuda_dev is not None else c.cuda_dev,
+                nvml_dev=old.nvml_dev if old.nvml_dev is not None else c.nvml_dev,
+            )  # fmt: skip
+    labels = facts.own(
+        "SELECT rank, host, pid, min(ref), max(last_line) FROM process WHERE rank IS NOT NULL GROUP BY rank"
+        " UNION ALL SELECT rank, host, NULL, min(ref), max(position) FROM progress WHERE rank IS NOT NULL GROUP BY rank"
+    )
+    for rank, host, pid, ref, line in labels:
+        if rank not in found:
+            found[rank] = Rank(rank, host, pid, None, None, None, None, line, ref)
+    yield from (found[rank] for rank in sorted(found))
+
+
+def _members(communicators: list[Communicator]) -> dict[tuple[object, ...], dict[int, str]]:
+    """Communicator -> rank in it -> host. Without a commId the communicators of one size are taken for one."""
+    members: dict[tuple[object, ...], dict[int, str]] = defaultdict(dict)
+    for c in communicators:
+        if c.comm_rank is not None and c.host:
+            members[c.comm_id or "", c.nranks].setdefault(c.comm_rank, c.host)
+    return members
+
+
+def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
+    members = _members(communicators)
+    mine: dict[tuple[str | None, int | None], list[tuple[object, ...]]] = defaultdict(list)
+    for c in communicators:
+        key = (c.comm_id or "", c.nranks)
+        if key not in mine[c.host, c.pid]:
+            mine[c.host, c.pid].append(key)
+    groups: dict[tuple[object, ...], list[object]] = {}
+    for e in facts.rows(Connection):
+        # A process knows its own end: the sender prints P2P, SHM and [send], the receiver [receive].
+        own_is_dst = e.direction == "receive"
+        other = e.src if own_is_dst else e.dst
+        hosts = {members[key].get(other) for key in mine[e.host, e.pid] if other in members[key]}
+        peer = hosts.pop() if len(hosts) == 1 else None
+        src, dst = (peer, e.host) if own_is_dst else (e.host, peer)
+        if e.transport in ("P2P", "SHM") and e.method != "MNNVL" and peer is None:
+            src = dst = e.host
+        same = None if src is None or dst is None else int(src == dst)
+        group = groups.setdefault(
+            (src, dst, same, e.transport, e.method, e.network, e.gdr), [0, 0, set(), e.ref]
+        )
+        group[0] = int(str(group[0])) + 1
+        group[1] = int(str(group[1])) + e.channels
+        if e.device is not None and isinstance(group[2], set):
+            group[2].add(e.device)
+    for (src, dst, same, transport, method, network, gdr), (n, channels, devices, ref) in groups.items():
+        count = len(devices) if isinstance(devices, set) else 0
+        yield Link(src, dst, same, transport, method, network, gdr, n, channels, count or None, ref)  # type: ignore[arg-type]
+
+
+def _hosts(facts: Facts) -> Iterator[Host]:
+    addresses = {}
+    for row in facts.rows(Interface):
+        if row.purpose in ("bootstrap", "oob", "socket") and row.host and not row.address.startswith(("127.", "::1")):
+            addresses.setdefault(row.host, row.address)
+    gpus = dict(facts.own("SELECT host, count(DISTINCT bus_id) FROM communicator WHERE bus_id IS NOT NULL GROUP BY host"))
+    ranks = dict(facts.own("SELECT host, count(DISTINCT rank) FROM rank GROUP BY host"))
+    query = (
+        "SELECT host, count(DISTINCT pid), min(ref) FROM (SELECT host, pid, ref FROM process UNION ALL"
+        " SELECT host, NULL, ref FROM progress UNION ALL SELECT host, NULL, ref FROM process_end UNION ALL"
+        " SELECT host, NULL, ref FROM message) WHERE host IS NOT NULL GROUP BY host"
+    )
+    for host, processes, ref in facts.own(query):
+        yield Host(host, ranks.get(host, 0), processes, gpus.get(host), addresses.get(host), ref)
+
+
+def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
+    """How many machines the job ran on; None where the log does not say.
+
+    NCCL's own count (2.20) decides. Else the host names, fewer where two names share memory (containers of one node), more
+    where one name has two addresses or twice the same GPU (equal host names), or more ranks than it shows.
+    """
+    stated = facts.own("SELECT max(nodes) FROM node_count")[0][0]
+    if stated:
+        return int(stated)
+    hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM process WHERE host IS NOT NULL")}
+    hosts |= {host for (host,) in facts.own("SELECT DISTINCT host FROM progress WHERE host IS NOT NULL")}
+    between = facts.own("SELECT DISTINCT src_host, dst_host FROM link WHERE same_host = 0 AND transport IN ('P2P', 'SHM')")
+    merged = {host: host for host in hosts}
+    for a, b in between:
+        merged[b] = merged.get(a, a)
+    count = len(set(merged.values()))
+    nets = facts.own("SELECT count(*) FROM link WHERE transport = 'NET'")[0][0]
+    local = facts.own("SELECT count(*) FROM link WHERE transport IN ('P2P', 'SHM')")[0][0]
+    if count == 1:
+        twice = facts.own(
+            "SELECT count(*) FROM (SELECT a.bus_id FROM rank a JOIN rank b ON a.bus_id = b.bus_id AND a.rank < b.rank"
+            " AND a.host = b.host WHERE a.bus_id <> '0')"
+        )[0][0]
+        addresses = facts.own(
+            "SELECT count(DISTINCT address) FROM interface WHERE purpose = 'bootstrap' AND position IS NULL"
+            " AND address NOT LIKE '127.%' AND address NOT LIKE 'fe80%'"
+        )[0][0]
+        if twice or addresses > 1 or (nets and local):
+            return max(2, addresses)
+        world = max((c.nranks for c in communicators if c.nranks), default=None)
+        seen = len({c.rank for c in communicators if c.rank is not None})
+        return 1 if world is not None and seen >= world else None
+    return count if count > 1 else None
+
+
+def _job(facts: Facts, communicators: list[Communicator]) -> Job:
+    versions = [v for (v,) in facts.own("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl')")]
+    lowest = min(versions, key=lambda v: version_number(v) or 0, default=None)
+    nodes = _node_count(facts, communicators)
+    ranks = max((c.nranks for c in communicators if c.nranks), default=None)
+    labelled = facts.own("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
+    if ranks is None and labelled[0] and labelled[0] == labelled[1] + 1:
+        ranks = labelled[0]
+    processes = facts.own("SELECT count(*) FROM process")[0][0]
+    lines, nccl_lines = facts.own("SELECT sum(lines), sum(nccl_lines) FROM input")[0]
+    info = facts.own("SELECT EXISTS (SELECT 1 FROM looked WHERE name = 'communicator')")[0][0]
+    up = facts.own("SELECT count(DISTINCT coalesce(comm_id, comm)) FROM communicator WHERE phase = 'complete'")[0][0]
+    multi = None if nodes is None else int(nodes > 1)
+    if nodes is None and _reached_elsewhere(facts):
+        multi = 1
+    return Job(nodes, multi, ranks, processes or None, lowest, version_number(lowest), int(bool(nccl_lines)), info, up, lines or 0)
+
+
+def _reached_elsewhere(facts: Facts) -> bool:
+    """True where a connection or an error names an address that is none of the host's own."""
+    own = {address for (address,) in facts.own("SELECT DISTINCT address FROM interface")}
+    peers = facts.own("SELECT peer FROM socket_error WHERE peer IS NOT NULL UNION SELECT peer FROM ib_error WHERE peer IS NOT NULL")
+    others = {peer.split("<")[0] for (peer,) in peers} - own
+    return bool(own and any(other and not other.startswith(("127.", "::1")) for other in others))
+
+
+def _env_differences(facts: Facts) -> Iterator[EnvDifference]:
+    """Settings that not all ranks share, where every rank had the chance to show them.
+
+    Values such as a device index or a per-rank file are expected to differ and are left out.
+    """
+    speaking = {(h, p) for h, p in facts.own("SELECT DISTINCT host, pid FROM env WHERE pid IS NOT NULL")}
+    if len(speaking) < 2:
+        return
+    values: dict[str, dict[str, dict[tuple[str, int], int]]] = defaultdict(lambda: defaultdict(dict))
+    for host, pid, name, value, ref in facts.own("SELECT host, pid, name, value, ref FROM env WHERE pid IS NOT NULL"):
+        values[name][value][host, pid] = ref
+    for name, by_value in sorted(values.items()):
+        holders = {process for group in by_value.values() for process in group}
+        absent = speaking - holders
+        groups = [(value, set(group), min(group.values())) for value, group in by_value.items()]
+        if absent:
+            groups.append((None, absent, None))  # type: ignore[arg-type]
+        if len(groups) < 2:
+            continue
+        for value, group, ref in groups:
+            hosts = " ".join(sorted({host for host, _ in group if host}))
+            yield EnvDifference(name, value, len(group), len(speaking), hosts, ref)

@@ -1,0 +1,262 @@
+"""The rule engine: one TOML file a rule, a SELECT over facts, and the words that go with its rows.
+
+A rule answers found, clear, skipped (a table it needs was never looked at) or broken (its query failed). A rule file is
+data: its query runs under the guard of `Facts.sql`, its templates name columns and nothing else.
+"""
+
+import re
+import string
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_doctor.facts import Facts, QueryProblem, by_name
+from nccl_doctor.report import CONFIDENCES, ROLES, SEVERITIES
+
+GROUPS = (
+    "resource", "hardware", "cuda", "version", "desync", "network", "config", "input", "peer", "scheduler", "performance",
+    "context",
+)  # fmt: skip
+_SHIPPED = Path(__file__).parent / "rules_data"
+_ID = re.compile(r"[A-Z]{2,6}\d{3}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES}
+
+
+class RuleProblem(Exception):
+    """A rule file that breaks its own rules: one line that names the file."""
+
+
+@dataclass
+class Example:
+    """A log or rows of facts, and what the rule must say about them."""
+
+    name: str
+    expect: list[dict[str, Any]]
+    log: str = ""
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass
+class Rule:
+    """One rule file; the keys are described in CONTRIBUTING."""
+
+    id: str
+    name: str
+    title: str
+    severity: str
+    role: str
+    confidence: str
+    since: str
+    needs: list[str]
+    query: str
+    message: str
+    why: str
+    fix: str
+    params: dict[str, Any] = field(default_factory=dict)
+    references: list[str] = field(default_factory=list)
+    explains: list[str] = field(default_factory=list)
+    aliases: list[str] = field(default_factory=list)
+    action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
+    example: list[Example] = field(default_factory=list)
+    group: str = ""
+    path: Path = Path()
+
+    @property
+    def examples(self) -> list[Example]:
+        return self.example
+
+    @property
+    def order(self) -> int:
+        """Place of the group among the classes of causes."""
+        return GROUPS.index(self.group) if self.group in GROUPS else len(GROUPS)
+
+
+class Row(NamedTuple):
+    """One bad thing that a rule found."""
+
+    values: dict[str, Any]
+    refs: list[int]
+    message: str
+    severity: str
+    role: str
+    confidence: str
+
+
+class Answer(NamedTuple):
+    """What a rule said: outcome, its rows, and why it was skipped or broke."""
+
+    rule: Rule
+    outcome: str
+    rows: list[Row]
+    reason: str
+
+
+def shipped() -> Path:
+    """The folder of the rules that belong to the package."""
+    return _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parent.parent / "rules"
+
+
+def read(path: Path) -> Rule:
+    """Read one rule file. Raises RuleProblem on anything that is not as it must be."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleProblem(f"{path}: {error}") from None
+    known = {f.name for f in fields(Rule)} - {"group", "path"}
+    required = {f.name for f in fields(Rule) if f.default is MISSING and f.default_factory is MISSING}
+    if unknown := set(data) - known:
+        raise RuleProblem(f"{path}: unknown key {', '.join(sorted(unknown))}")
+    if absent := required - set(data):
+        raise RuleProblem(f"{path}: key {', '.join(sorted(absent))} is missing")
+    try:
+        data["example"] = [Example(**example) for example in data.get("example", [])]
+    except TypeError as error:
+        raise RuleProblem(f"{path}: example: {error}") from None
+    rule = Rule(**data, group=path.parent.name, path=path)
+    _check(rule)
+    return rule
+
+
+def _check(rule: Rule) -> None:
+    problems = []
+    if not _ID.fullmatch(rule.id):
+        problems.append(f"id {rule.id!r} is not LETTERS and three digits")
+    if not _NAME.fullmatch(rule.name) or rule.name != rule.path.stem:
+        problems.append("name must be kebab-case and the name of the file")
+    for key, allowed in _OVERRIDES.items():
+        if getattr(rule, key) not in allowed:
+            problems.append(f"{key} must be one of {', '.join(allowed)}")
+    if len(rule.title) > 80:
+        problems.append("title is longer than 80 characters")
+    if rule.action not in ("warn", "drain", "job"):
+        problems.append("action must be warn, drain or job")
+    if wrong := set(rule.needs) - set(by_name()):
+        problems.append(f"needs names no table: {', '.join(sorted(wrong))}")
+    if not rule.query.lstrip().upper().startswith(("SELECT", "WITH")):
+        problems.append("query must be a SELECT")
+    for example in rule.example:
+        if bool(example.log) == bool(example.rows):
+            problems.append(f"example {example.name!r} needs either log or rows")
+    problems += [f"message: {problem}" for problem in _template_problems(rule.message)]
+    if problems:
+        raise RuleProblem(f"{rule.path}: {'; '.join(problems)}")
+
+
+def _template_problems(text: str) -> Iterator[str]:
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        yield str(error)
+        return
+    for _, name, spec, conversion in parts:
+        if name is not None and (not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or conversion or (spec and "{" in spec)):
+            yield f"placeholder {{{name}}} must be the plain name of a column"
+
+
+def lint(rule: Rule) -> Iterator[str]:
+    """What a rule that loads still lacks, one sentence each."""
+    if not any(example.expect for example in rule.example):
+        yield "no example in which the rule must fire"
+    if not any(not example.expect for example in rule.example):
+        yield "no example in which the rule must be silent"
+    if not rule.references:
+        yield "no reference"
+    names = [example.name for example in rule.example]
+    if len(set(names)) < len(names):
+        yield "two examples have the same name"
+
+
+@cache
+def load(directories: tuple[Path, ...] = ()) -> tuple[Rule, ...]:
+    """The shipped rules and those of further folders. Raises RuleProblem on a broken file or an id or name used twice."""
+    rules: list[Rule] = []
+    seen: dict[str, Path] = {}
+    for folder in (shipped(), *directories):
+        for path in sorted(folder.rglob("*.toml")):
+            rule = read(path)
+            for key in (rule.id, rule.name, *rule.aliases):
+                if key in seen:
+                    raise RuleProblem(f"{path}: {key} is already used by {seen[key]}")
+                seen[key] = path
+            rules.append(rule)
+    return tuple(rules)
+
+
+def find(key: str, directories: Sequence[Path] = ()) -> Rule | None:
+    """The rule of this id or name, reading only the file that it stands in."""
+    wanted = key.strip()
+    for folder in (shipped(), *directories):
+        for path in folder.rglob("*.toml"):
+            if path.stem == wanted.lower():
+                return read(path)
+    declared = re.compile(rf'^(?:id = "{re.escape(wanted.upper())}"|aliases = \[.*"{re.escape(wanted)}".*)', re.MULTILINE)
+    for folder in (shipped(), *directories):
+        for path in folder.rglob("*.toml"):
+            if declared.search(path.read_text("utf-8", "replace")):
+                return read(path)
+    return None
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "".join(c if c.isprintable() else " " for c in str(value))[:400]
+
+
+def words(template: str, values: dict[str, Any]) -> str:
+    """Fill a template with the columns of a row; an unknown name stays as it is."""
+    return re.sub(
+        r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}",
+        lambda m: _format(values[m[1]], m[2]) if m[1] in values else m[0],
+        template,
+    )
+
+
+def _format(value: Any, spec: str | None) -> str:
+    if spec and isinstance(value, (int, float)):
+        try:
+            return format(value, spec)
+        except ValueError:
+            pass
+    return _plain(value)
+
+
+def ask(rule: Rule, facts: Facts, looked: set[str] | None = None, seconds: float = 10.0) -> Answer:
+    """Ask one rule."""
+    lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.looked())]
+    if lacking:
+        return Answer(rule, "skipped", [], f"no facts in table {', '.join(lacking)}")
+    try:
+        columns, found = facts.sql(rule.query, limit=5000, params=rule.params, seconds=seconds)
+    except QueryProblem as error:
+        return Answer(rule, "broken", [], str(error))
+    rows = []
+    for values in found:
+        row = dict(zip(columns, values, strict=True))
+        refs = _refs(row)
+        if not refs:
+            return Answer(rule, "broken", [], "a row without ref shows no evidence")
+        kinds = {key: row.get(key) or getattr(rule, key) for key in _OVERRIDES}
+        wrong = [key for key, allowed in _OVERRIDES.items() if kinds[key] not in allowed]
+        if wrong:
+            return Answer(rule, "broken", [], f"column {wrong[0]} holds {kinds[wrong[0]]!r}")
+        rows.append(Row(row, refs, words(rule.message, row), **kinds))
+    return Answer(rule, "found" if rows else "clear", rows, "")
+
+
+def _refs(row: dict[str, Any]) -> list[int]:
+    refs = [int(row["ref"])] if row.get("ref") is not None else []
+    refs += [int(part) for part in str(row.get("refs") or "").replace(" ", "").split(",") if part.isdigit()]
+    return list(dict.fromkeys(refs))
+
+
+def ask_all(rules: Iterable[Rule], facts: Facts) -> list[Answer]:
+    """Ask every rule; one that breaks does not stop the rest."""
+    looked = facts.looked()
+    return [ask(rule, facts, looked) for rule in rules]

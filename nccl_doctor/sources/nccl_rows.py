@@ -1,0 +1,200 @@
+"""From counted events of a log to rows of facts."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from nccl_doctor import tables
+from nccl_doctor.facts import by_name, column_types
+from nccl_doctor.sources.patterns import Pattern
+
+_EDGE = re.compile(
+    r"(?P<src>\d+)(?:\[[0-9a-f]+\])? -> (?P<dst>\d+)(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
+    r"(?: comm 0x[0-9a-f]+.*)?$"
+)
+_NET = re.compile(
+    r"NET/(?P<network>.+?)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w+)?"
+    r"(?=$|\s|[^/\w(])"
+)
+_P2P = re.compile(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
+_SHM = re.compile(r"SHM/(?P<method>direct|CE)|direct shared memory")
+_INTERFACE = re.compile(r"(?:\[(?P<position>\d+)\])?(?P<name>[^\s:\[\]]+):(?P<address>[^\s<]+)<\d+>")
+_DEVICE = re.compile(r"\[(?P<position>\d+)\](?:=\{)?\s*(?P<name>[\w.+-]+):(?P<port>\d+)(?::\d+)*/(?P<link>IB|RoCE|OPA)")
+
+
+class Context(NamedTuple):
+    """What every row of an event shares."""
+
+    host: str | None
+    rank: int | None
+    pid: int | None
+    tid: int | None
+    source: str | None
+    level: str
+    n: int
+    last_line: int
+    stamp: float | None
+    ref: int
+    text: str
+
+
+class Edge(NamedTuple):
+    """The right half of a channel line."""
+
+    src: int
+    dst: int
+    transport: str
+    method: str | None
+    network: str | None
+    device: int | None
+    proxy: int | None
+    gdr: int | None
+    shared: int
+    direction: str | None
+
+
+def edge(text: str) -> Edge | None:
+    """Read `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA` of any era; None where it is torn.
+
+    Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc.
+    """
+    match = _EDGE.match(text)
+    if match is None:
+        return None
+    via = match["via"]
+    src, dst, direction = int(match["src"]), int(match["dst"]), match["direction"]
+    net = _NET.match(via)
+    if net is not None:
+        proxy = int(net["proxy"]) if net["proxy"] else None
+        return Edge(
+            src, dst, "NET", None, net["network"], int(net["device"]), proxy, int(bool(net["gdr"])),
+            int(bool(net["shared"])), direction,
+        )  # fmt: skip
+    for transport, pattern in (("P2P", _P2P), ("SHM", _SHM)):
+        found = pattern.match(via)
+        if found is not None:
+            return Edge(src, dst, transport, found["method"] or "direct", None, None, None, None, 0, direction)
+    return None
+
+
+def _interfaces(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    listed = fields["list"]
+    for match in _INTERFACE.finditer(listed):
+        position = int(match["position"]) if match["position"] else None
+        yield tables.Interface(
+            context.host, context.rank, context.pid, fields["purpose"], position, match["name"], match["address"],
+            context.n, context.ref,
+        )  # fmt: skip
+    if fields["purpose"] == "sideband":
+        name = str(listed).split(":")[0]
+        yield tables.Interface(
+            context.host, context.rank, context.pid, "sideband", None, name, "", context.n, context.ref
+        )
+
+
+def _ib_devices(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    listed = fields["list"]
+    virtual = re.split(r"(?=\[\d+\]=\{)", listed)
+    for part in virtual:
+        outer = re.match(r"\[(\d+)\]=\{", part)
+        for match in _DEVICE.finditer(part.split("={", 1)[-1] if outer else part):
+            position = int(outer[1]) if outer else int(match["position"])
+            yield tables.NetDevice(
+                context.host, context.rank, context.pid, position, match["name"], int(match["port"]), match["link"],
+                context.n, context.ref,
+            )  # fmt: skip
+    yield from _interfaces(context, {"list": fields["oob"] or "", "purpose": "oob"})
+
+
+_PHASES = {"": "plain", "COMPLETE": "complete", "START": "start"}
+
+
+def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    words = (fields.get("phase") or "").split()
+    phase = _PHASES.get(words[-1] if words else "", "plain")
+    if words and words[0] in ("Destroy", "Abort", "Finalize", "Revoke"):
+        phase = words[0].lower() + ("" if words[-1] == "COMPLETE" else "-start")
+    elif words == ["COMPLETE"]:
+        phase = "complete"
+    integer = {k: int(v) for k in ("comm_rank", "nranks", "cuda_dev", "nvml_dev", "color") if (v := fields.get(k))}
+    yield tables.Communicator(
+        context.host, context.rank, context.pid, context.tid, fields.get("call"), phase, fields.get("comm"),
+        fields.get("comm_id"), integer.get("comm_rank"), integer.get("nranks"), integer.get("cuda_dev"),
+        integer.get("nvml_dev"), fields.get("bus_id"), fields.get("parent"), integer.get("color"), context.n,
+        context.stamp, context.ref,
+    )  # fmt: skip
+
+
+def _library(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    name = str(fields["name"]).lower()
+    yield tables.Library(
+        context.host, context.rank, context.pid, name, fields["version"], fields.get("built_for"), context.n, context.ref
+    )
+
+
+def _ring(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    order = fields["order"].split()
+    cut = order[-1] == "..." or len(order) == 20
+    channels = int(fields["channels"]) if fields.get("channels") else None
+    ranks = " ".join(rank for rank in order if rank != "...")
+    yield tables.Ring(
+        context.host, context.rank, int(fields["channel"]), channels, ranks, int(cut), context.n, context.ref
+    )
+
+
+def _collective(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    op = int(fields["first_op"], 16)
+    integer = {k: int(fields[k]) for k in ("count", "datatype", "op", "root", "nranks") if fields.get(k)}
+    yield tables.Collective(
+        context.host, context.rank, context.pid, fields["comm"], fields["function"], integer.get("count"),
+        integer.get("datatype"), integer.get("op"), integer.get("root"), integer.get("nranks"), op, op, context.n,
+        context.ref,
+    )  # fmt: skip
+
+
+READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
+    "interfaces": _interfaces,
+    "ib_devices": _ib_devices,
+    "communicator": _communicator,
+    "library": _library,
+    "ring": _ring,
+    "collective": _collective,
+}
+
+
+def _convert(value: Any, type_: type) -> Any:
+    if value is None or value == "":
+        return None
+    if type_ is str:
+        return str(value)
+    try:
+        return int(str(value).replace(",", ""), 0) if type_ is int else float(value)
+    except ValueError:
+        try:
+            return int(value) if type_ is int else None  # `007` is no literal for base 0
+        except ValueError:
+            return None
+
+
+def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    """The rows of one event: of its pattern's table, and of `message` where it has none or is a WARN."""
+    if pattern is not None and pattern.reader:
+        reader = READERS.get(pattern.reader)
+        if reader is not None:
+            yield from reader(context, fields)
+    elif pattern is not None and pattern.table != "message":
+        table = by_name()[pattern.table]
+        shared = context._asdict()
+        values = []
+        for name, type_ in column_types(table).items():
+            given = _convert(fields.get(name), type_)
+            values.append(given if given is not None else shared.get(name))
+        yield table(*values)
+    if pattern is None or context.level == "WARN" or (pattern.table == "message" and not pattern.reader):
+        given_rank = _convert(fields.get("rank"), int)
+        yield tables.Message(
+            pattern.name if pattern else "warn", context.level or None, fields.get("host") or context.host,
+            given_rank if given_rank is not None else context.rank, context.pid, context.source, context.text,
+            json.dumps(fields, ensure_ascii=False), context.n, context.last_line, context.stamp, context.ref,
+        )  # fmt: skip

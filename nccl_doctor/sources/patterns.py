@@ -1,0 +1,203 @@
+"""Line grammars as data: `patterns/*.toml`, each with sample lines that are tests.
+
+A pattern of ``where = "nccl"`` is matched from the start of the text behind `NCCL INFO` (or another level); of these the first
+that matches wins. One of ``where = "text"`` is searched in lines without a launcher prefix; all that match count.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_doctor.facts import by_name, column_types
+
+FOLDER = Path(__file__).parent / "patterns"
+LAST = "core"  # the general grammar: asked after the special ones
+_KEY = 4  # characters of a message that choose its candidates
+
+
+class PatternProblem(Exception):
+    """A pattern file that breaks its own rules; the text names file and pattern."""
+
+
+@dataclass
+class Pattern:
+    """One line shape."""
+
+    name: str
+    where: str
+    regex: str
+    means: str
+    sample: list[str]
+    file: str = ""
+    order: int = 0
+    has: str = ""
+    any: list[str] = field(default_factory=list)
+    table: str = "message"
+    set: dict[str, Any] = field(default_factory=dict)
+    level: str = ""
+    lines: int = 0
+    reader: str = ""  # a function of `nccl_rows` that turns list-valued lines into rows
+    harmless: bool = False
+    nccl_too: bool = False
+    since: str = ""
+    until: str = ""
+    miss: list[str] = field(default_factory=list)
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self.regex)
+
+    @cached_property
+    def literals(self) -> list[str]:
+        """Every matching line contains one of these."""
+        return [self.has] if self.has else self.any
+
+    @cached_property
+    def start(self) -> str:
+        """The literal text that a match begins with; empty where it begins with something variable."""
+        text = re.sub(r"\\([^\w\s])", lambda m: f"\x00{ord(m[1]):04x}", self.regex)
+        if "|" in re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\([^()]*\)[^()]*\)", "", text)):
+            return ""
+        head = re.match(r"[^\\\[\](){}.*+?|^$]*", text)
+        literal = head[0] if head else ""
+        if len(literal) < len(text) and text[len(literal)] in "*?{":
+            literal = literal[:-5] if literal[-5:-4] == "\x00" else literal[:-1]
+        return re.sub(r"\x00([0-9a-f]{4})", lambda m: chr(int(m[1], 16)), literal)
+
+    def match(self, text: str, level: str = "") -> dict[str, Any] | None:
+        """Groups and constants where the text has this shape, else None."""
+        if self.level and level and level != self.level:
+            return None
+        found = self.compiled.match(text) if self.where == "nccl" else self.compiled.search(text)
+        return None if found is None else {**found.groupdict(), **self.set}
+
+
+class Match(NamedTuple):
+    pattern: Pattern
+    fields: dict[str, Any]
+
+
+_FIELDS = {f.name for f in fields(Pattern)} - {"file", "order"}
+
+
+def _check(entry: dict[str, Any], file: str) -> Pattern:
+    name = entry.get("name", "?")
+    unknown = set(entry) - _FIELDS
+    if unknown:
+        raise PatternProblem(f"{file}: pattern {name}: unknown key {', '.join(sorted(unknown))}")
+    try:
+        pattern = Pattern(**entry, file=file)
+    except TypeError as error:
+        raise PatternProblem(f"{file}: pattern {name}: {error}") from None
+    if pattern.where not in ("nccl", "text"):
+        raise PatternProblem(f"{file}: pattern {name}: where must be nccl or text")
+    if pattern.where == "text" and not pattern.literals:
+        raise PatternProblem(f"{file}: pattern {name}: a text pattern needs `has` or `any`")
+    if not pattern.sample:
+        raise PatternProblem(f"{file}: pattern {name}: no sample")
+    table = by_name().get(pattern.table)
+    if table is None:
+        raise PatternProblem(f"{file}: pattern {name}: no table {pattern.table}")
+    return pattern
+
+
+def check_columns(pattern: Pattern) -> None:
+    """Raise PatternProblem where a group or constant is no column of the pattern's table."""
+    if pattern.table == "message" or pattern.reader:
+        return
+    columns = set(column_types(by_name()[pattern.table]))
+    wrong = (set(pattern.compiled.groupindex) | set(pattern.set)) - columns
+    if wrong:
+        raise PatternProblem(f"{pattern.file}: pattern {pattern.name}: {', '.join(wrong)} are no columns of {pattern.table}")
+
+
+def read(file: Path) -> list[Pattern]:
+    """The patterns of one file. Raises PatternProblem."""
+    try:
+        entries = tomllib.loads(file.read_text("utf-8")).get("pattern", [])
+    except tomllib.TOMLDecodeError as error:
+        raise PatternProblem(f"{file.name}: {error}") from None
+    return [_check(entry, file.stem) for entry in entries]
+
+
+@cache
+def load() -> tuple[Pattern, ...]:
+    """All patterns in the order in which they are asked. Raises PatternProblem on a broken file or a name used twice."""
+    patterns: list[Pattern] = []
+    names: set[str] = set()
+    for file in sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == LAST, path.stem)):
+        for pattern in read(file):
+            if pattern.name in names:
+                raise PatternProblem(f"{file.name}: pattern {pattern.name} exists twice")
+            names.add(pattern.name)
+            pattern.order = len(patterns)
+            patterns.append(pattern)
+    return tuple(patterns)
+
+
+class Grammar:
+    """Finds the patterns of a text without trying them all."""
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        every = list(patterns)
+        self.text = [p for p in every if p.where == "text"]
+        self.nccl_too = [p for p in self.text if p.nccl_too]
+        nccl = [p for p in every if p.where == "nccl"]
+        self._floating = [p for p in nccl if len(p.start) < _KEY]
+        self._starts: dict[str, list[Pattern]] = {}
+        for pattern in nccl:
+            if len(pattern.start) >= _KEY:
+                self._starts.setdefault(pattern.start[:_KEY], []).append(pattern)
+        for group in self._starts.values():
+            group.extend(self._floating)
+            group.sort(key=lambda p: p.order)
+
+    def nccl(self, body: str, level: str) -> Match | None:
+        """The pattern of the text behind `NCCL LEVEL`, or None."""
+        for pattern in self._starts.get(body[:_KEY], self._floating):
+            if pattern.has and pattern.has not in body:
+                continue
+            fields_ = pattern.match(body, level)
+            if fields_ is not None:
+                return Match(pattern, fields_)
+        return None
+
+    def candidates(self, line: str) -> Iterator[Pattern]:
+        """Text patterns of which a literal stands in the line."""
+        for pattern in self.text:
+            for literal in pattern.literals:
+                if literal in line:
+                    yield pattern
+                    break
+
+
+@cache
+def grammar() -> Grammar:
+    return Grammar(load())
+
+
+def classify(line: str) -> list[Match]:
+    """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
+    from nccl_doctor.sources import nccl_log, prefixes
+
+    text = prefixes.clean(line)
+    record = nccl_log.head_of(text)
+    matches: list[Match] = []
+    if record is not None:
+        match = grammar().nccl(record.body, record.level)
+        matches = [match] if match else []
+        text = record.body
+    else:
+        text = prefixes.split(text)[1]
+        bare = grammar().nccl(text, "")  # a pasted line often lacks its head
+        matches = [bare] if bare else []
+    for pattern in grammar().candidates(text):
+        if record is None or pattern.nccl_too:
+            found = pattern.match(text)
+            if found is not None:
+                matches.append(Match(pattern, found))
+    return matches

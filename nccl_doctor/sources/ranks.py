@@ -1,0 +1,118 @@
+"""Who is who: process -> rank and host, through the communicator lines, never by the bracket of a line.
+
+The rank of a process is its rank in the largest communicator it took part in (the world), else what the launcher's prefix
+says. One process may drive several GPUs; then the thread or the CUDA device of the line decides.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccl_doctor.sources.heads import Head
+
+
+class Membership(NamedTuple):
+    """A thread of a process took this rank of a communicator."""
+
+    host: str | None
+    pid: int | None
+    tid: int | None
+    cuda_dev: int | None
+    comm_rank: int
+    nranks: int
+
+
+def clean_hosts(heads: Iterable[Head]) -> dict[str, str]:
+    """Host names with the end of another process's torn line in front -> the name itself.
+
+    A name counts as whole when it was seen at the start of a line or behind a known prefix.
+    """
+    heads = list(heads)
+    whole: dict[str, set[int | None]] = defaultdict(set)
+    for head in heads:
+        if head.host and head.clean:
+            whole[head.host].add(head.pid)
+    repaired = {}
+    for head in heads:
+        name = head.host
+        if not name:
+            continue
+        ends = [w for w in whole if w != name and name.endswith(w) and head.pid in whole[w]]
+        if ends and (not head.clean or len(whole[name]) == 1):
+            repaired[name] = max(ends, key=len)
+    return repaired
+
+
+class Ranks:
+    """Answers the rank and host of a line's head."""
+
+    def __init__(self, members: Iterable[Membership], heads: Iterable[Head]) -> None:
+        self.hosts = clean_hosts(heads)
+        world = max((m.nranks for m in members), default=0)
+        self.size: dict[tuple[str | None, int | None], int] = {}
+        by_process: dict[tuple[str | None, int | None], list[Membership]] = defaultdict(list)
+        for member in members:
+            process = (self.host(member.host), member.pid)
+            if member.nranks > self.size.get(process, 0):
+                self.size[process] = member.nranks
+                by_process[process] = []
+            if member.nranks == self.size[process]:
+                by_process[process].append(member)
+        self._single: dict[tuple[str | None, int | None], int] = {}
+        self._thread: dict[tuple[str | None, int | None, int | None], int] = {}
+        self._device: dict[tuple[str | None, int | None, int | None], int] = {}
+        for process, group in by_process.items():
+            if self.size[process] < world and world > 1:
+                continue  # only a part of the job: its numbers are no ranks of the job
+            if len({m.comm_rank for m in group}) == 1:
+                self._single[process] = group[0].comm_rank
+            for m in group:
+                self._thread[*process, m.tid] = m.comm_rank
+                if m.cuda_dev is not None:
+                    self._device[*process, m.cuda_dev] = m.comm_rank
+        self._by_label: dict[int, str] = {}
+        self._by_pid: dict[int, tuple[str | None, int | None]] = {}
+        self._labels_differ = False
+        for head in heads:
+            host = self.host(head.host)
+            rank = self._of_process(head)
+            if rank is not None and head.label.rank is not None and rank != head.label.rank:
+                self._labels_differ = True
+            number = rank if rank is not None else head.label.rank
+            if host and number is not None:
+                self._by_label.setdefault(number, host)
+            if head.pid is not None and head.tid is not None:
+                self._by_pid.setdefault(head.pid, (host, rank))
+
+    def host(self, name: str | None) -> str | None:
+        """The host name without torn text in front."""
+        return self.hosts.get(name, name) if name else name
+
+    def _of_process(self, head: Head) -> int | None:
+        process = (self.host(head.host), head.pid)
+        if process in self._single:
+            return self._single[process]
+        rank = self._device.get((*process, head.dev)) if head.pid is not None else None
+        return rank if rank is not None else self._thread.get((*process, head.tid))
+
+    def rank(self, head: Head) -> int | None:
+        """The rank in the job of the process that wrote a line."""
+        if head.tid is None and head.pid is not None and head.pid in self._by_pid:  # Ray and others name only the pid
+            found = self._by_pid[head.pid][1]
+            if found is not None:
+                return found
+        rank = self._of_process(head)
+        return rank if rank is not None else head.label.rank
+
+    def place(self, head: Head) -> str | None:
+        """The host that wrote a line; by rank where the line does not name it."""
+        if head.tid is None and head.pid is not None and head.pid in self._by_pid:
+            return self._by_pid[head.pid][0]
+        host = self.host(head.host)
+        if host is None and (rank := self.rank(head)) is not None:
+            host = self._by_label.get(rank)
+        return host
+
+    def host_of_rank(self, rank: int) -> str | None:
+        """Host of a rank of the job."""
+        return self._by_label.get(rank)

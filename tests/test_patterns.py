@@ -1,0 +1,71 @@
+"""Every line pattern against its own samples, and the ways a text finds its pattern."""
+
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor import analyze
+from nccl_doctor.sources import patterns
+from nccl_doctor.sources.patterns import FOLDER, Grammar, Pattern, PatternProblem
+
+PATTERNS = patterns.load()
+IDS = [f"{p.file}:{p.name}" for p in PATTERNS]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=IDS)
+def test_samples_match_and_misses_do_not(pattern: Pattern) -> None:
+    grammar = Grammar([pattern])
+    for sample in pattern.sample:
+        if pattern.where == "nccl":
+            text, _, more = sample.partition("\n")
+            if more:
+                assert pattern.match(sample, pattern.level) is not None, sample
+            else:
+                assert grammar.nccl(text, pattern.level) is not None, sample
+        else:
+            assert pattern.match(sample) is not None, sample
+            assert [pattern] == list(grammar.candidates(sample)), f"no literal of {pattern.name} in {sample}"
+    for miss in pattern.miss:
+        assert pattern.match(miss) is None, miss
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=IDS)
+def test_groups_are_columns(pattern: Pattern) -> None:
+    patterns.check_columns(pattern)
+
+
+@pytest.mark.parametrize("pattern", [p for p in PATTERNS if p.reader != "skip"], ids=[
+    f"{p.file}:{p.name}" for p in PATTERNS if p.reader != "skip"])
+def test_a_sample_leaves_a_fact_in_a_whole_log(pattern: Pattern) -> None:
+    for sample in pattern.sample:
+        level = pattern.level or "INFO"
+        where = "init.cc:12 " if level in ("WARN", "ATTN") else ""
+        log = f"node01:101:140 [0] {where}NCCL {level} {sample}\n" if pattern.where == "nccl" else f"{sample}\n"
+        facts = analyze.read_text(log)
+        rows = {name: count for name, count in facts.counts().items() if count}
+        kinds = {kind for (kind,) in facts.own("SELECT kind FROM message")}
+        derived = {"input", "evidence", "job", "host", "rank", "process", "progress", "link"}
+        assert pattern.name in kinds or set(rows) - derived - {"message"}, (sample, rows, kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = ['a']\ncolour = 1", "unknown key colour"),
+        ("[[pattern]]\nname = 'x'\nwhere = 'text'\nregex = 'a'\nmeans = 'm'\nsample = ['a']", "needs `has` or `any`"),
+        ("[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = []", "no sample"),
+        ("[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = ['a']\ntable = 'nope'", "no table nope"),
+        ("[[pattern]]\nname = 'x'", "missing"),
+        ("no toml", "x.toml"),
+    ],
+)
+def test_a_wrong_pattern_file_is_refused(tmp_path: Path, text: str, word: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(PatternProblem, match=word):
+        patterns.read(path)
+
+
+def test_every_file_is_loaded_and_core_comes_last() -> None:
+    assert {path.stem for path in FOLDER.glob("*.toml")} == {p.file for p in PATTERNS}
+    assert "core" == PATTERNS[-1].file

@@ -1,0 +1,148 @@
+"""Every rule file, its examples and the guard around it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_doctor import analyze, rules, tables
+from nccl_doctor.derive import derive
+from nccl_doctor.facts import Facts, by_name, column_types
+
+FILES = sorted(rules.shipped().rglob("*.toml"))
+
+
+def facts_of(example: rules.Example) -> Facts:
+    """The fact base of an example: a log through the real parser, or rows of facts."""
+    if example.log:
+        return analyze.read_text(example.log)
+    facts = Facts()
+    ref = facts.evidence("example", 1, example.name)
+    for name, given in example.rows.items():
+        table = by_name()[name]
+        facts.look(name)
+        for row in given:
+            known = set(column_types(table))
+            assert set(row) <= known, f"{set(row) - known} are no columns of {name}"
+            facts.add([table(**{c: row.get(c, ref if c == "ref" else 1 if c == "n" else None) for c in known})])
+    if "job" not in example.rows:
+        derive(facts)
+    return facts
+
+
+def fits(row: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(key in row and row[key] == value for key, value in wanted.items())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_rule_loads_and_is_complete(path: Path) -> None:
+    rule = rules.read(path)
+    assert rule.group in rules.GROUPS
+    assert [] == list(rules.lint(rule))
+
+
+EXAMPLES = [(path, index) for path in FILES for index in range(path.read_text().count("[[example]]"))]
+
+
+@pytest.mark.parametrize(("path", "index"), EXAMPLES, ids=[f"{p.stem}-{i}" for p, i in EXAMPLES])
+def test_rule_says_what_its_example_expects(path: Path, index: int) -> None:
+    rule = rules.read(path)
+    example = rule.examples[index]
+    answer = rules.ask(rule, facts_of(example))
+    assert answer.outcome != "broken", answer.reason
+    found = [row.values for row in answer.rows]
+    assert len(example.expect) == len(found), f"{example.name}: {found}"
+    left = list(found)
+    for wanted in example.expect:
+        hit = next((row for row in left if fits(row, wanted)), None)
+        assert hit is not None, f"{example.name}: no row like {wanted} in {left}"
+        left.remove(hit)
+    if example.expect and not example.rows:
+        assert all(row.message and "{" not in row.message for row in answer.rows)
+
+
+def test_ids_and_names_are_used_once_and_explains_names_rules() -> None:
+    loaded = rules.load()
+    names = {rule.name for rule in loaded} | {alias for rule in loaded for alias in rule.aliases}
+    for rule in loaded:
+        assert set(rule.explains) <= names, f"{rule.path.name} explains {set(rule.explains) - names}"
+
+
+RULE = """
+id = "ZZZ001"
+name = "a-rule"
+title = "A rule"
+severity = "error"
+role = "cause"
+confidence = "certain"
+since = "0.1"
+needs = []
+query = "{query}"
+message = "{message}"
+why = "w"
+fix = "f"
+{more}
+"""
+
+
+def write(folder: Path, query: str = "SELECT 1 AS ref", message: str = "m", more: str = "") -> Path:
+    path = folder / "a-rule.toml"
+    path.write_text(RULE.format(query=query, message=message, more=more))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"more": "colour = 'red'"}, "unknown key colour"),
+        ({"query": "DELETE FROM message"}, "query must be a SELECT"),
+        ({"message": "{0.__class__}"}, "plain name"),
+        ({"message": "{host!r}"}, "plain name"),
+        ({"more": "action = 'reboot'"}, "action"),
+        ({"more": "[[example]]\nname = 'x'\nexpect = []"}, "either log or rows"),
+        ({"more": "[[example]]\nname = 'x'\nexpect = []\nlog = 'x'\nfoo = 1"}, "foo"),
+        ({"more": "= broken"}, "a-rule.toml"),
+    ],
+)
+def test_a_wrong_rule_file_is_refused_with_its_name(tmp_path: Path, change: dict[str, str], word: str) -> None:
+    with pytest.raises(rules.RuleProblem, match=word):
+        rules.read(write(tmp_path, **change))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT load_extension('x') AS ref",
+        "SELECT 1 AS ref FROM pragma_table_info('message')",
+        "SELECT no_such_column AS ref FROM message",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) AS ref FROM c",
+        "SELECT 1 AS host",
+        "SELECT 1 AS ref, 'loud' AS severity",
+    ],
+)
+def test_a_query_that_oversteps_breaks_its_rule_and_nothing_else(tmp_path: Path, query: str) -> None:
+    facts = Facts()
+    rule = rules.read(write(tmp_path, query))
+    answer = rules.ask(rule, facts, seconds=0.3)
+    assert ("broken", []) == (answer.outcome, answer.rows)
+    assert answer.reason
+    assert ["clear"] == [rules.ask(rules.read(write(tmp_path, "SELECT 1 AS ref WHERE 0")), facts).outcome]
+
+
+def test_a_rule_cannot_write(tmp_path: Path) -> None:
+    facts = Facts()
+    facts.add([tables.Input("a", "nccl-log", 1, 1, 1, 1, None)])
+    rule = rules.read(write(tmp_path, "WITH x AS (SELECT 1 AS ref) SELECT ref FROM x"))
+    rule.query = "WITH x AS (SELECT 1) DELETE FROM input"
+    assert "broken" == rules.ask(rule, facts).outcome
+    assert 1 == facts.counts()["input"]
+
+
+def test_a_rule_without_its_table_is_skipped_and_says_which(tmp_path: Path) -> None:
+    rule = rules.read(write(tmp_path))
+    rule.needs = ["gdr"]
+    assert ("skipped", "no facts in table gdr") == rules.ask(rule, Facts())[1::2]
+
+
+def test_values_in_messages_lose_control_characters() -> None:
+    assert "a b [31m" == rules.words("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
