@@ -1,0 +1,316 @@
+"""The prefixes that launchers, container tools, kernels and log services print, as a table.
+
+A prefix is one entry of `RULES`: a regular expression whose named groups say what it means, and sample lines that the
+tests feed. All expressions have bounded look-ahead, so matching one takes constant time.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """One prefix. Groups of the expression: rank, weak (a task number that torchrun labels overrule), local, host, pid,
+    stamp, asctime."""
+
+    name: str
+    lead: str  # what the line starts with: characters, `0` for a digit, `a:`, `a ` or `a[` for a word and its end
+    regex: re.Pattern[str]
+    samples: tuple[str, ...]  # whole lines that start with this prefix
+    accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None  # match, spaces before it, known hosts
+
+
+HEAD = r"[^\s\[\]<>()|]{1,300}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )"
+_DATE = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_ASCTIME = rf"(?P<asctime>(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
+_ONE_SPACE = r"(?: (?=\S))?"  # launchers that add no space may be followed by an indented line
+# A program name that says nothing about the line, with the process that wrote it; others stay in the text.
+_TAG = (
+    r"(?:kernel: |(?:python|torchrun)[\d.]{0,8}\[(?P<pid>\d{1,10})\]: "
+    rf"|[\w./@-]{{1,60}}\[\d{{1,10}}\]: (?={HEAD}))"
+)
+# Anything that cannot be ordinary text, for prefixes that would be too weak on their own.
+_STRONG = rf"(?:{HEAD}|\[[\w,.:@-]{{1,200}}\]<std(?:out|err)>:|\[rank\d{{1,7}}\]:|{_DATE})"
+
+
+# Words with a number behind them that are no hosts: devices, counters, formats, hardware models, file names.
+_NOT_A_HOST = re.compile(
+    r"(?i:(?:gpu|cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
+    r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
+    r"veth|lo|tun|wlan|hsi|hsn|efa|rdmap|roce|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
+    r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
+    r"output|dim|shape|axis|part|section|table|figure|option|method|channel|ring|tree|port|qp|slot|bank|bus|error|"
+    r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
+    r"value|arr|col|row|tmp|ret|err|rc)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
+    r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
+    r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*)"
+    r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
+)
+_HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
+_NUMBER_NEXT = re.compile(r"[-+~]?\.?\d[\d.,eE+-]*\S{0,3}(?:\s|$)")
+
+
+def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """`word: ` is a host if it is known to be one, or has letters and digits and is no device, counter or file."""
+    word = found["host"]
+    if indent:
+        return False
+    if found.string.startswith("Test ", found.end()):  # nccl-tests' own words: `node01: Test NCCL failure …`
+        return False
+    if word in hosts:
+        return True
+    if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
+        return False
+    return not _NUMBER_NEXT.match(found.string, found.end())
+
+
+def _is_known(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    return not indent and found["host"] in hosts
+
+
+def _is_service(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """`word | ` is a compose service or container; tables have such lines too, so the word must look like a host."""
+    word = found["host"]
+    return not indent and (word in hosts or not _NOT_A_HOST.fullmatch(word))
+
+
+def _is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """srun pads to the width of the largest task number; `0: [a, b]` is Horovod's list of what a rank waits for."""
+    start = found.end()
+    if indent + len(found["weak"]) > 6:
+        return False
+    return not (found.string.startswith("[", start) and found.string.find("]", start) == len(found.string) - 1)
+
+
+def _rule(
+    name: str,
+    lead: str,
+    regex: str,
+    *samples: str,
+    accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None,
+) -> Rule:
+    return Rule(name, lead, re.compile(regex), samples, accept)
+
+
+def _unindented(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    return not indent
+
+
+RULES: tuple[Rule, ...] = (
+    _rule(
+        "mpi-tag",
+        "[",
+        # Open MPI [job,rank] and [name@job,rank], horovodrun [rank], SageMaker [1,mpirank:rank,host]
+        r"\[(?:[^\[\]<>,\s]{1,200},)?(?:mpirank:)?(?P<rank>\d{1,7})(?:,(?P<host>[A-Za-z][\w.-]{0,252}))?\]"
+        rf"(?:\[[^\[\]\s:]{{1,253}}:(?P<pid>\d{{1,10}})\])?<std(?:out|err|diag)>:{_ONE_SPACE}",
+        "[1,3]<stdout>:node01:101:140 [0] NCCL INFO Using network IB",
+        "[prterun-node01-4242@1,3]<stdout>: node01:101:140 [0] NCCL INFO Using network IB",
+        "[1,3][node01:4242]<stderr>: Traceback (most recent call last):",
+        "[3]<stderr>:Traceback (most recent call last):",
+        "[1,mpirank:3,algo-1]<stdout>:algo-1:101:140 [0] NCCL INFO Using network AWS Libfabric",
+    ),
+    _rule(
+        "torch-rank",
+        "[",
+        rf"\[rank(?P<rank>\d{{1,7}})\]:{_ONE_SPACE}",
+        "[rank3]: Traceback (most recent call last):",
+        "[rank3]:[E507 12:00:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught a timeout",
+    ),
+    _rule(
+        "torchrun",
+        "[",
+        rf"\[(?:default|trainer|worker|role|local_rank)(?P<local>\d{{1,5}})\]:{_ONE_SPACE}",
+        "[default3]:node01:101:140 [3] NCCL INFO Using network IB",
+        "[trainer3]: Traceback (most recent call last):",
+    ),
+    _rule(
+        "torchrun-template",
+        "[",
+        rf"\[[A-Za-z][A-Za-z_-]{{0,40}}\d{{1,5}}(?:\|\d{{1,7}}\]:|\]: ?(?={_STRONG})){_ONE_SPACE}",
+        "[trainer3|11]:ncclInternalError: Internal check failed.",
+        "[actor3]:node01:101:140 [3] NCCL INFO Using network IB",
+    ),
+    _rule(
+        "kubectl",
+        "[",
+        r"\[pod/(?P<host>[\w.-]{1,253})/[\w.-]{1,253}\] ?",
+        "[pod/job-worker-0/pytorch] job-worker-0:101:140 [0] NCCL INFO Using network Socket",
+    ),
+    _rule(
+        "stamp-brackets",
+        "[",
+        rf"\[(?P<stamp>{_DATE})\](?:: | |$|(?=\[))",
+        "[2025-11-04 14:03:24] node01:101:140 [0] init.cc:2053 NCCL WARN Cuda failure 'out of memory'",
+        "[2025-11-04 14:03:24,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 101",
+    ),
+    _rule(
+        "dmesg",
+        "[",
+        r"\[ {0,12}\+?\d{1,12}\.\d{3,9}\](?:\[ {0,8}[TC]\d{1,8}\])? ",
+        "[12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        "[  +0.000007] pcieport 0000:3a:00.0: AER: Corrected error received",
+        "[    1.234567][ T1234] NVRM: loading NVIDIA UNIX",
+    ),
+    _rule(
+        "dmesg-date",
+        "[",
+        rf"\[{_ASCTIME}\] ",
+        "[Mon May  6 12:00:00 2024] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+    ),
+    _rule(
+        "mpich",
+        "[",
+        # `[0] NCCL INFO` is what remains of an NCCL head, so only something that has its own beginning may follow.
+        rf"\[(?P<weak>\d{{1,7}})\] (?={_STRONG})",
+        "[3] node01:101:140 [0] NCCL INFO Using network IB",
+        "[3] [rank3]:[E507 12:00:00.123456789 ProcessGroupNCCL.cpp:629] Timeout",
+    ),
+    _rule(
+        "ray",
+        "(",
+        r"\((?:[^()]{1,80}(?:\([^()]{0,40}\)[^()]{0,40})? )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[^\s()]{1,64}))?\) ?",
+        "(RayTrainWorker pid=233, ip=10.1.0.4) node01:233:233 [0] NCCL INFO Using network Socket",
+        "(pid=233) Traceback (most recent call last):",
+        "(MapBatches(fn) pid=233) loading",
+    ),
+    _rule(
+        "raylet",
+        "(",
+        r"\((?:raylet|gcs_server|autoscaler[^()]{0,40})(?:, ip=(?P<host>[^\s()]{1,64}))?\) ?",
+        "(raylet, ip=10.1.0.4) Some workers of the worker process have not registered within the timeout.",
+    ),
+    _rule(
+        "xml",
+        "<",
+        r'<std(?:out|err|diag) rank="(?P<rank>\d{1,7})">',
+        '<stdout rank="3">node01:101:140 [0] NCCL INFO Using network IB</stdout>',
+    ),
+    _rule(
+        "log-table",
+        "|",
+        rf"\| {{0,4}}(?P<stamp>{_DATE}) {{0,4}}\| ?",
+        "  | 2024-11-28T07:42:14.532Z | algo-1:101:140 [0] NCCL INFO Using network AWS Libfabric",
+    ),
+    _rule(
+        "stamp",
+        "0",
+        rf"(?P<stamp>{_DATE})(?: (?:stdout|stderr) [FP](?: |$)| (?P<host>{_NAME}) {_TAG}| - | \| |: |\t| |$)",
+        "2024-05-07T12:00:00.123456789Z stdout F node01:101:140 [0] NCCL INFO Using network IB",
+        "2024-05-07T12:00:00.1234567Z Traceback (most recent call last):",
+        "2024-05-07T12:00:00+00:00 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        "2024-05-07 12:00:00,123 - INFO - step 10",
+        "2024-05-07T12:00:00.884Z: [1,12]<stdout>:node01:101:140 [0] NCCL INFO Using network IB",
+    ),
+    _rule("known-host-digits", "0", r"(?P<host>[^\s:]{1,253}): ", accept=_is_known),
+    _rule(
+        "srun",
+        "0",
+        r"(?P<weak>\d{1,6}):(?: |$)",
+        " 3: node01:101:140 [0] NCCL INFO Using network IB",
+        "127: Traceback (most recent call last):",
+        accept=_is_task,
+    ),
+    _rule(
+        "ip",
+        "0",
+        r"(?P<host>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): ",
+        "10.1.0.4: node01:101:140 [0] NCCL INFO Using network IB",
+    ),
+    _rule(
+        "time-of-day",
+        "0",
+        # `12:00:00 [0] ` has the shape of an NCCL head, so it is left alone
+        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: - |: | {1,4})(?=[^\s\[])(?!NCCL )",
+        "12:00:00.123 node01:101:140 [0] NCCL INFO Using network IB",
+    ),
+    _rule(
+        "line-number",
+        "0",
+        rf"\d{{1,9}}(?:[:|]?\s{{1,4}}(?={HEAD})|:(?=[A-Za-z][^\s:]{{0,252}}:\d{{1,10}}:\d{{1,10}} \[))",
+        "  123  node01:101:140 [0] NCCL INFO Using network IB",
+        "123:node01:101:140 [0] NCCL INFO Using network IB",
+    ),
+    _rule(
+        "syslog",
+        "a ",
+        rf"{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})? (?P<host>{_NAME}) "
+        rf"(?:{_TAG}|(?=[\w./@-]{{1,60}}(?:\[\d{{1,10}}\])?: ))",
+        "May 06 12:00:00 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        "May  6 12:00:00 node01 python3[101]: node01:101:140 [0] NCCL INFO Using network IB",
+        "May  6 12:00:00 node01 nv-fabricmanager[812]: starting",
+        accept=_unindented,
+    ),
+    _rule(
+        "asctime",
+        "a ",
+        rf"{_ASCTIME}(?:(?=\[)|<std(?:out|err|diag)>:|: | - | |$)",
+        "Tue May  7 12:00:00 2024[1,3]<stdout>:node01:101:140 [0] NCCL INFO Using network IB",
+        "Tue May  7 12:00:00 2024<stdout>:node01:101:140 [0] NCCL INFO Using network IB",
+        accept=_unindented,
+    ),
+    _rule(
+        "compose",
+        "a ",
+        r"(?P<host>[A-Za-z][\w.-]{0,100}\d[\w.-]{0,100}) {1,40}\|(?: |$)",
+        "worker-0  | node01:101:140 [0] NCCL INFO Using network Socket",
+        accept=_is_service,
+    ),
+    _rule(
+        "label-with-host",
+        "a ",
+        rf"(?P<host>{_NAME}) (?P<weak>\d{{1,7}}): (?={_STRONG}|Traceback )",
+        "node01.example.org 3: node01:101:140 [0] NCCL INFO Using network IB",
+        accept=_unindented,
+    ),
+    _rule(
+        "stern",
+        "a ",
+        rf"(?:[a-z0-9-]{{1,63}} )?(?P<host>[a-z0-9][a-z0-9.-]{{0,252}}) [a-z0-9][a-z0-9-]{{0,62}} (?={_STRONG})",
+        "job-worker-0 pytorch job-worker-0:101:140 [0] NCCL INFO Using network Socket",
+        accept=_unindented,
+    ),
+    _rule(
+        "captured-stream",
+        "a ",
+        r"\S{1,120} \[std(?:out|err)\] ",
+        "bench-1.0 [stderr] node01:101:140 [0] NCCL INFO Using network Socket",
+        accept=_unindented,
+    ),
+    _rule(
+        "dmesg-level",
+        "a ",
+        r"(?:kern|user|daemon|syslog) {1,4}:[a-z]{2,6} {0,3}: (?=\[)",
+        "kern  :err   : [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        accept=_unindented,
+    ),
+    _rule(
+        "kail",
+        "a[",
+        r"[\w.-]{1,253}/(?P<host>[\w.-]{1,253})\[[\w.-]{1,253}\]: ",
+        "default/job-worker-0[pytorch]: job-worker-0:101:140 [0] NCCL INFO Using network Socket",
+        accept=_unindented,
+    ),
+    _rule(
+        "torch-rank-bare",
+        "a:",
+        r"rank(?P<rank>\d{1,7}):(?: |(?=\[[EWIF]))",
+        "rank3: Traceback (most recent call last):",
+    ),
+    _rule(
+        "host",
+        "a:",
+        r"(?P<host>[^\s:]{1,253}): ",
+        "node01: Traceback (most recent call last):",
+        "ip-10-1-0-4: [2024-05-07 12:00:00,123] [INFO] starting",
+        accept=_is_host,
+    ),
+    _rule(
+        "grep",
+        "a:",
+        rf"[^\s:]{{1,300}}\.(?:log|out|err|txt)[:-](?:\d{{1,9}}[:-])?(?={HEAD})",
+        "job.log:12:node01:101:140 [0] NCCL INFO Using network IB",
+        accept=_unindented,
+    ),
+)

@@ -1,0 +1,221 @@
+"""Launcher prefixes of a line: what they say, and the line without them.
+
+Prefixes stack, so `split` takes them off one after another until none of `prefix_rules.RULES` matches. The head of an
+NCCL line (``HOST:PID:TID [DEV] ``) is never touched: its host name may be only digits and may hold dashes, dots, colons.
+Expressions are matched at a position, so the time grows with the length of the line only.
+"""
+
+import json
+import re
+from datetime import UTC, datetime
+from html import unescape
+from typing import NamedTuple
+
+from nccl_doctor.sources.prefix_rules import HEAD, RULES, Rule
+
+
+class Label(NamedTuple):
+    """What the prefixes of one line said; when several say the same thing the innermost one counts."""
+
+    rank: int | None = None  # rank in the job, as the launcher or PyTorch printed it
+    local_rank: int | None = None  # torchrun's rank on the node
+    host: str | None = None  # host, pod, container or service name, or the IP that Ray prints
+    pid: int | None = None  # Ray, journald, Open MPI with detailed tags
+    stamp: float | None = None  # seconds since the epoch (no zone: read as UTC); None for a time without a date
+    repeat: int = 1  # how many equal lines Ray folded into this one
+
+
+NOTHING = Label()
+
+_head_at = re.compile(HEAD).match
+_plain_head = re.compile(r"[^\s:\[\]<>()|]{1,253}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )").match
+_word_at = re.compile(r"[^\s:|\[(<]{1,253}").match
+_blank_at = re.compile(r"\s+").match
+
+
+def _by_lead() -> dict[str, tuple[Rule, ...]]:
+    table: dict[str, list[Rule]] = {}
+    for rule in RULES:
+        table.setdefault(rule.lead, []).append(rule)
+    return {lead: tuple(rules) for lead, rules in table.items()}
+
+
+_RULES = _by_lead()
+
+_NAMES_OF_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES_OF_MONTHS, 1)}
+_REPEATED = re.compile(
+    r"\[repeated (\d{1,9})x across cluster\](?: \(Ray dedup[^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200})?\))?\s*$"
+)
+
+
+def _epoch(text: str) -> float | None:
+    """Seconds since the epoch of an ISO date (also with `/`), None if it is no date; UTC when no zone is given."""
+    text = text.replace("/", "-").removesuffix(" UTC").removesuffix("UTC")
+    try:
+        when = datetime.fromisoformat(text)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _asctime(text: str) -> float | None:
+    """Seconds since the epoch of `Tue May  7 12:00:00 2024`, read as UTC; not strptime, which depends on the locale."""
+    _, month, day, clock, year = text.split()
+    hour, minute, second = (int(part) for part in clock.split(":"))
+    try:
+        return datetime(int(year), _MONTHS[month], int(day), hour, minute, second, tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Label:
+    """The label while it is being collected."""
+
+    __slots__ = ("host", "local_rank", "pid", "rank", "repeat", "stamp", "weak")
+
+    def __init__(self) -> None:
+        self.rank: int | None = None
+        self.weak: int | None = None
+        self.local_rank: int | None = None
+        self.host: str | None = None
+        self.pid: int | None = None
+        self.stamp: float | None = None
+        self.repeat = 1
+
+    def add(self, groups: dict[str, str | None]) -> None:
+        for key, value in groups.items():
+            if value is None:
+                continue
+            if key == "rank":
+                self.rank = int(value)
+            elif key == "weak":
+                self.weak = int(value)
+            elif key == "local":
+                self.local_rank = int(value)
+            elif key == "host":
+                self.host = value
+            elif key == "pid":
+                self.pid = int(value)
+            elif key == "stamp":
+                self.stamp = _epoch(value)
+            else:
+                self.stamp = _asctime(value)
+
+    def done(self) -> Label:
+        rank = self.rank
+        if rank is None and self.local_rank is None:  # under torchrun, srun's task number counts nodes
+            rank = self.weak
+        return Label(rank, self.local_rank, self.host, self.pid, self.stamp, self.repeat)
+
+
+def _docker(text: str) -> tuple[str, str | None] | None:
+    """Message and time of a line of Docker's json-file driver."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not isinstance(record.get("log"), str):
+        return None
+    if not record.keys() & {"stream", "time"}:
+        return None
+    time = record.get("time")
+    return record["log"].rstrip("\r\n"), time if isinstance(time, str) else None
+
+
+def _lead(line: str, start: int) -> str:
+    """Which rules can match at `start`."""
+    first = line[start]
+    if not (first.isalnum() or first == "_"):
+        return first
+    if first.isdecimal():
+        return "0"
+    word = _word_at(line, start)
+    end = word.end() if word else start
+    return "a" + line[end : end + 1]
+
+
+def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
+    """Take the prefixes off a line: (what they said, the text that remains). Never fails.
+
+    `line` has gone through `clean`. `hosts` are names known to be hosts of the job (from NCCL heads, from the command
+    line): `gpu-a: text` is taken for a host prefix only if `gpu-a` is one of them, while `node01: text` needs no such
+    help because the word has letters and digits and is no device, counter, exception or file name. Indentation of the
+    text is kept, except in front of an NCCL head.
+    """
+    if _plain_head(line) and line[4:5] != "-":
+        return NOTHING, line
+    label: _Label | None = None
+    start = 0
+    folded = xml = False
+    while start < len(line):
+        begin = start
+        if line[start].isspace():
+            blank = _blank_at(line, start)
+            begin = blank.end() if blank else start
+            if begin == len(line):
+                break
+        lead = _lead(line, begin)
+        if lead == "{" and line.find('"log"', begin) >= 0 and (docker := _docker(line[begin:])):
+            label = label or _Label()
+            line, time = clean(docker[0]), docker[1]
+            label.add({"stamp": time})
+            start = 0
+            continue
+        for rule in _RULES.get(lead, ()):
+            found = rule.regex.match(line, begin)
+            if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
+                label = label or _Label()
+                label.add(found.groupdict())
+                start = found.end()
+                folded = folded or rule.lead == "("
+                xml = xml or rule.name == "xml"
+                break
+        else:
+            if begin > start and _head_at(line, begin):
+                start = begin
+            break
+    if label is None:
+        return NOTHING, line[start:]
+    text = line[start:]
+    if xml:
+        text = unescape(text.removesuffix("</stdout>").removesuffix("</stderr>")).rstrip("\n")
+    if folded and (at := text.rfind("[repeated ")) >= 0 and (found := _REPEATED.match(text, at)):
+        label.repeat = int(found[1])
+        text = text[:at].rstrip()
+    return label.done(), text
+
+
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
+    r"|\x1b[ -/]{0,4}[0-~]"
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]"
+)
+# Colours whose escape character was lost when the log was copied. What stands before must not complete another one.
+_COLOUR_REST = re.compile(
+    r"\[(?<!\[\[)(?<!\[\d\[)(?<!\[\d\d\[)(?<!;\[)(?<!;\d\[)(?<!;\d\d\[)"
+    r"(?:0?[0-47]|22|[349][0-79])(?:;\d{1,2})?m(?!\])"
+)
+_FRAME = "".join(chr(code) for code in range(0x2500, 0x2580))
+_FRONT = re.compile(rf"(?:>(?: |$)|[{_FRAME}]+ ?|\*\*(?=[A-Za-z0-9\[]))+")
+_OPENERS = frozenset(_FRAME + ">*")
+
+
+def clean(raw: str) -> str:
+    """A line without escape sequences, control characters (tabs stay), frames of terminal boxes, and quote marks.
+
+    Carriage returns inside the line are the caller's business: cut the line at them first.
+    """
+    text = raw
+    if not (text.isascii() and text.isprintable()):
+        text = _CONTROL.sub("", text.rstrip("\r\n")).replace("\xa0", " ")
+    if "m" in text and "[" in text:
+        text = _COLOUR_REST.sub("", text)
+    if text[:1] in _OPENERS and (front := _FRONT.match(text)):
+        if text.startswith("**") and text.endswith("**"):
+            text = text[:-2]
+        text = text[front.end() :]
+    if text and text[-1] in _FRAME:
+        text = text.rstrip(_FRAME + " \t")
+    return text
