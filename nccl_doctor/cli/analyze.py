@@ -1,0 +1,147 @@
+"""`nccl-doctor analyze`: logs in, one report out."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from nccl_doctor.cli import engine
+from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
+from nccl_doctor.cli.site import site_rules
+from nccl_doctor.errors import UsageProblem
+from nccl_doctor.report import SEVERITIES
+from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
+
+PROGRESS_FROM = 50_000_000  # bytes of input
+SQLITE = b"SQLite format 3\0"
+
+
+@click.command("analyze")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="Default: what FILE ends in, else terminal.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report there.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([*SEVERITIES, "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with status 1 from this severity on.",
+)
+@click.option("--save", type=click.Path(path_type=Path), metavar="FILE.db", help="Keep the facts as an SQLite file.")
+@click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Parameters, severities, rules off.")
+@click.option("-v", "--verbose", is_flag=True, help="All findings in full, not only one screen.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--width", type=click.IntRange(30, 500), help="Cells in a line; default: the terminal's, else 80.")
+def command(
+    paths: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    fail_on: str,
+    save: Path | None,
+    rules_dirs: tuple[str, ...],
+    config: Path | None,
+    verbose: bool,
+    color: str,
+    width: int | None,
+) -> int:
+    """Say which fault logs show, where, why, and what to do next.
+
+    PATH is a log of any launcher, a folder of logs, an archive, a compressed file, facts that --save kept, or - for
+    standard input. What it is, is recognised by its content.
+    """
+    form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
+    for target in filter(None, (output, save)):
+        _keep_inputs(target, paths)
+    if save is not None:
+        _keep_foreign(save)
+    with _progress() as progress:
+        report, facts, problems = engine.analyzed(paths, site_rules(rules_dirs), config, progress)
+    for problem in problems:
+        complain(problem)
+    if save is not None:
+        try:
+            facts.save(save)
+        except Exception as error:  # SQLite's own kinds, and those of the file system
+            raise UsageProblem(f"cannot write {save}: {error}") from None
+    if output is not None:
+        options = Options(width=width or 80, verbose=verbose, color=color == "always")
+        write_file(output, render(form, report, options).encode("utf-8", "replace"))
+    elif form == "terminal":
+        emit(render(form, report, _screen(width, verbose, color)))
+    else:
+        emit_bytes(render(form, report).encode("utf-8", "replace"))
+    return int(report.verdict in SEVERITIES[: _severities_from(fail_on)])
+
+
+def _severities_from(fail_on: str) -> int:
+    return SEVERITIES.index(fail_on) + 1 if fail_on in SEVERITIES else 0
+
+
+def _screen(width: int | None, verbose: bool, color: str) -> Options:
+    """What stdout can show."""
+    size = shutil.get_terminal_size((80, 24))  # COLUMNS and LINES come first
+    try:
+        "·…".encode(sys.stdout.encoding or "utf-8")
+        plain = False
+    except (UnicodeEncodeError, LookupError):
+        plain = True
+    return Options(width or size.columns, max(size.lines, 24), verbose, colored(color, sys.stdout.isatty()), plain)
+
+
+def colored(choice: str, terminal: bool) -> bool:
+    """Whether to colour: the option, then NO_COLOR, then FORCE_COLOR, then whether a terminal looks."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return terminal and os.environ.get("TERM") != "dumb"
+
+
+def _keep_inputs(target: Path, paths: tuple[str, ...]) -> None:
+    """Raises UsageProblem where an output would replace an input."""
+    if target.resolve() in {Path(path).resolve() for path in paths}:
+        raise UsageProblem(f"{target} is an input; choose another name for the output")
+
+
+def _keep_foreign(target: Path) -> None:
+    """Raises UsageProblem where `save` would replace a file that is no database."""
+    try:
+        with target.open("rb") as stream:
+            head = stream.read(len(SQLITE))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
+    if head and head != SQLITE:
+        raise UsageProblem(f"{target} exists and is no database; choose another name")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A callback that draws a bar on stderr for large inputs; None where nobody would see it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    with Progress(
+        "reading", BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = None
+
+        def advance(done: int, total: int) -> None:
+            nonlocal task
+            if total >= PROGRESS_FROM:
+                if task is None:
+                    task = bar.add_task("reading", total=total)
+                bar.update(task, completed=done)
+
+        yield advance

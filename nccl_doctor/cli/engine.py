@@ -1,0 +1,66 @@
+"""The engine as commands call it: loaded on the first call, its problems told on stderr or turned into UsageProblem."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nccl_doctor.cli.output import complain
+from nccl_doctor.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from nccl_doctor.facts import Facts
+    from nccl_doctor.report import Report
+    from nccl_doctor.rules import Rule
+
+Progress = Callable[[int, int], None] | None
+
+
+def analyzed(
+    paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress
+) -> "tuple[Report, Facts, list[str]]":
+    """The report and facts of these inputs, and what could not be read."""
+    from nccl_doctor import analyze
+    from nccl_doctor.config import Config
+
+    with _one_line():
+        settings = Config.read(config) if config is not None else None
+        return analyze.analyze(paths, rules_dirs=rules_dirs, config=settings, progress=progress)
+
+
+def facts_of(paths: Sequence[str]) -> "Facts":
+    """The facts of these inputs; what could not be read is told on stderr."""
+    from nccl_doctor import analyze
+
+    with _one_line():
+        facts, problems = analyze.read(paths)
+    for problem in problems:
+        complain(problem)
+    return facts
+
+
+def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
+    """The shipped rules and those of these folders."""
+    from nccl_doctor import rules
+
+    with _one_line():
+        return rules.load(folders)
+
+
+def rule_of(file: Path) -> "Rule":
+    """The rule in this file."""
+    from nccl_doctor import rules
+
+    with _one_line():
+        return rules.read(file)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    from nccl_doctor.facts import QueryProblem
+    from nccl_doctor.rules import RuleProblem
+
+    try:
+        yield
+    except (QueryProblem, RuleProblem) as problem:
+        raise UsageProblem(str(problem)) from None

@@ -1,0 +1,36 @@
+"""`nccl-doctor facts`: what was read, table by table."""
+
+import click
+
+from nccl_doctor.cli import engine, grid
+from nccl_doctor.cli.output import emit
+from nccl_doctor.errors import UsageProblem
+
+
+@click.command("facts")
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option("--table", metavar="NAME", help="Print the rows of this table; without PATH its columns.")
+@click.option("--format", "form", type=click.Choice(grid.FORMATS), default="table", show_default=True)
+def command(paths: tuple[str, ...], table: str | None, form: str) -> None:
+    """List the facts that were read from logs.
+
+    Without PATH: which tables there are. With PATH: how many rows each of them got.
+    """
+    from nccl_doctor.facts import describe
+
+    tables = {name: (meaning, columns) for name, meaning, columns in describe()}
+    if table is not None and table not in tables:
+        raise UsageProblem(f"no table is called {table}; there are {', '.join(tables)}")
+    if not paths:
+        if table is None:
+            emit(grid.render(("table", "a row is"), [(n, m.split(". ")[0]) for n, (m, _) in tables.items()], form))
+        else:
+            emit(grid.render(("column", "type", "meaning"), tables[table][1], form))
+        return
+    facts = engine.facts_of(paths)
+    if table is not None:
+        columns, rows = facts.sql(f"SELECT * FROM {table}")
+        emit(grid.render(columns, rows, form))
+    else:
+        counted = [(name, number, tables[name][0].split(". ")[0]) for name, number in facts.counts().items() if number]
+        emit(grid.render(("table", "rows", "a row is"), counted, form))

@@ -1,0 +1,89 @@
+"""The `nccl-doctor` command: loads a command when it is called and turns every end into an exit status."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from nccl_doctor import __version__
+from nccl_doctor.cli.output import complain, silence_stdout
+from nccl_doctor.errors import UsageProblem
+
+# name -> one line for the overview, so that `--help` imports no command
+COMMANDS = {
+    "analyze": "Say which fault logs show, where, why, and what to do next.",
+    "explain": "Say what a rule, a log line, a variable or a code means.",
+    "rules": "List, show and check rules.",
+    "facts": "List the facts that were read from logs.",
+    "sql": "Ask the facts of a log with SQL.",
+    "simulate": "Write the log of an invented job, with a fault of choice.",
+}
+OK, FOUND, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are `nccl_doctor.cli.<name>.command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"nccl_doctor.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 nothing found at or above --fail-on, 1 something was, 2 wrong usage or unreadable input, "
+    "3 nccl-doctor itself failed.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Reads what a distributed GPU job left behind and says what went wrong, where, why, and what to type next."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status; whatever goes wrong becomes one line on stderr."""
+    try:
+        status = cli.main(list(arguments), prog_name="nccl-doctor", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else OK
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    except click.UsageError as error:
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        return _complain(error.format_message() + hint, USAGE)
+    except click.ClickException as error:
+        return _complain(error.format_message(), USAGE)
+    except UsageProblem as error:
+        return _complain(str(error), USAGE)
+    except BrokenPipeError:
+        silence_stdout()
+        return OK
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("NCCL_DOCTOR_DEBUG"):
+            raise
+        text = f"{type(error).__name__}: {error}"
+        return _complain(f"failed, {text} (NCCL_DOCTOR_DEBUG=1 shows the traceback)", FAILED)
+
+
+def _complain(text: str, status: int) -> int:
+    complain(text)
+    return status
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    sys.exit(main(sys.argv[1:]))

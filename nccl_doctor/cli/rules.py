@@ -1,0 +1,92 @@
+"""`nccl-doctor rules`: list, show, check and try rules."""
+
+from pathlib import Path
+
+import click
+
+from nccl_doctor.cli import engine, grid
+from nccl_doctor.cli.output import emit
+from nccl_doctor.cli.site import site_rules
+from nccl_doctor.errors import UsageProblem
+from nccl_doctor.reporters.words import clean
+
+
+@click.group("rules", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List, show and check rules. Without a subcommand: list."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_)
+
+
+@command.command("list")
+@click.argument("word", required=False)
+@click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
+@click.option("--format", "form", type=click.Choice(grid.FORMATS), default="table", show_default=True)
+def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str = "table") -> None:
+    """All rules, or those whose id, name, title or group contains WORD."""
+    rows = [
+        (rule.id, rule.name, rule.severity, rule.role, rule.confidence, rule.group, rule.title)
+        for rule in sorted(engine.rules_of(site_rules(rules_dirs)), key=lambda rule: (rule.order, rule.id))
+        if word is None or word.lower() in f"{rule.id} {rule.name} {rule.title} {rule.group}".lower()
+    ]
+    emit(grid.render(("id", "name", "severity", "role", "confidence", "group", "title"), rows, form))
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
+def show(name: str, rules_dirs: tuple[str, ...]) -> None:
+    """The file of a rule, named by id or name: its query, words and examples."""
+    from nccl_doctor import rules
+
+    rule = rules.find(name, site_rules(rules_dirs))
+    if rule is None:
+        raise UsageProblem(f"no rule has the id or name {name} (see nccl-doctor rules list)")
+    emit(rule.path.read_text("utf-8"))
+
+
+@command.command("check")
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def check(folder: Path) -> int:
+    """Load the rules of a folder, run their examples and say what they lack. Status 1 when something does."""
+    from nccl_doctor import examples, rules
+
+    files = sorted(folder.rglob("*.toml"))
+    if not files:
+        raise UsageProblem(f"no rule file (*.toml) under {folder}")
+    problems = []
+    for path in files:
+        try:
+            rule = rules.read(path)
+        except rules.RuleProblem as problem:
+            problems.append(str(problem))
+            continue
+        problems += [f"{path}: {text}" for text in (*rules.lint(rule), *examples.problems(rule))]
+    if not problems and not folder.resolve().is_relative_to(rules.shipped().resolve()):
+        try:
+            rules.load((folder,))
+        except rules.RuleProblem as problem:
+            problems.append(str(problem))
+    for text in problems:
+        emit(text + "\n")
+    emit(f"{len(files)} rule files, {len(problems)} problems\n")
+    return int(bool(problems))
+
+
+@command.command("try")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+def try_(file: Path, logs: tuple[str, ...]) -> int:
+    """Ask one rule file about logs and print its rows. Status 1 when the rule breaks."""
+    from nccl_doctor import rules
+
+    rule = engine.rule_of(file)
+    facts = engine.facts_of(logs)
+    answer = rules.ask(rule, facts)
+    emit(f"{answer.outcome}{': ' + answer.reason if answer.reason else ''}\n")
+    for row in answer.rows:
+        emit(f"\n{row.severity}, {row.role}, {row.confidence}: {row.message}\n")
+        for place in facts.places(row.refs[:5]):
+            emit(f"  {place.file}:{place.line}: {clean(place.text)}\n")
+    return int(answer.outcome == "broken")

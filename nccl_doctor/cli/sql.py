@@ -1,0 +1,26 @@
+"""`nccl-doctor sql`: any question about the facts of a log."""
+
+import click
+
+from nccl_doctor.cli import engine, grid
+from nccl_doctor.cli.output import emit
+from nccl_doctor.errors import UsageProblem
+
+
+@click.command("sql")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("query")
+@click.option("--format", "form", type=click.Choice(grid.FORMATS), default="table", show_default=True)
+def command(paths: tuple[str, ...], query: str, form: str) -> None:
+    """Ask the facts of a log with SQL.
+
+    QUERY is one SELECT. `nccl-doctor facts` lists the tables, `nccl-doctor facts --table NAME` their columns.
+    """
+    from nccl_doctor.facts import QueryProblem
+
+    facts = engine.facts_of(paths)
+    try:
+        columns, rows = facts.sql(query, seconds=60)
+    except QueryProblem as problem:
+        raise UsageProblem(f"the query failed: {problem}") from None
+    emit(grid.render(columns, rows, form))

@@ -1,0 +1,43 @@
+"""JSON as described by `schema/report-1.json`."""
+
+import json
+import math
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+from nccl_doctor import __version__
+from nccl_doctor.report import SCHEMA, Report
+from nccl_doctor.reporters import Options
+from nccl_doctor.reporters.words import clean_block
+
+
+def render(report: Report, options: Options) -> str:
+    """The report as one JSON document, readable for people too."""
+    return json.dumps(document(report), indent=1, ensure_ascii=False, default=str) + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as plain dictionaries and lists, free of control characters."""
+    content = {"schema": SCHEMA, "tool": {"name": "nccl-doctor", "version": __version__}, **asdict(report)}
+    order = ("schema", "tool", "inputs", "job", "verdict", "findings", "checks", "missing")
+    return {key: _cleaned(content[key]) for key in order}
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of `document`."""
+    text = (resources.files("nccl_doctor") / "schema" / "report-1.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_block(value)
+    if isinstance(value, dict):
+        return {clean_block(str(key)): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):  # NaN and Infinity are no JSON
+        return None
+    return value

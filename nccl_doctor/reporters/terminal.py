@@ -1,0 +1,246 @@
+"""The terminal: verdict, why, next. The first line is the answer, and a usual report fits on one screen."""
+
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Span, Text
+
+from nccl_doctor.report import SEVERITIES, Finding, Place, Report
+from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters.words import clean, clean_block
+
+STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "note": "bold cyan",
+    "healthy": "bold green",
+    "inconclusive": "bold magenta",
+}
+LABEL = 9  # width of the column with the section names
+ASCII = str.maketrans({"·": "-", "…": "~", "→": ">"})
+UNLIMITED = 10**6
+MORE = " … (-v)"  # where text was cut
+
+
+@dataclass(frozen=True)
+class Caps:
+    """The most lines of each section."""
+
+    why: int = 4
+    evidence: int = 3  # places
+    evidence_rows: int = 2  # of one place
+    fix: int = 14
+    follows: int = 4
+    also: int = 4
+    missing: int = 4
+    gaps: int = 1  # blank lines between sections
+
+
+ALL = Caps(*[UNLIMITED] * 7)
+# The order in which sections give way until the report fits on the screen.
+SQUEEZE = (
+    {"gaps": 0},
+    {"missing": 3},
+    {"also": 3, "follows": 3},
+    {"also": 2, "follows": 2},
+    {"evidence_rows": 1},
+    {"evidence": 2, "missing": 2},
+    {"fix": 10},
+    {"fix": 8},
+    {"also": 1, "follows": 1},
+    {"why": 3},
+    {"evidence": 1, "fix": 6},
+    {"why": 2, "missing": 1, "fix": 4},
+)
+
+
+def render(report: Report, options: Options) -> str:
+    """The report for a screen of `options.width` cells, cut to `options.height` lines unless `options.verbose`."""
+    if options.verbose:
+        return _printed(_Screen(report, options, ALL).lines(), options)
+    caps = Caps()
+    lines = _Screen(report, options, caps).lines()
+    for smaller in SQUEEZE:
+        if len(lines) < options.height:  # one line stays free for the prompt
+            break
+        caps = replace(caps, **smaller)
+        lines = _Screen(report, options, caps).lines()
+    return _printed(lines, options)
+
+
+class _Screen:
+    """One attempt to lay the report out within some caps."""
+
+    def __init__(self, report: Report, options: Options, caps: Caps) -> None:
+        self.report = report
+        self.width = max(options.width, 30)
+        self.body = self.width - LABEL
+        self.verbose = options.verbose
+        self.caps = caps
+        self.top = report.findings[0] if report.findings and report.verdict in SEVERITIES else None
+
+    def lines(self) -> list[Text]:
+        """The whole screen, no line wider than it."""
+        blocks = [self._verdict(), *(self._finding(self.top) if self.top else []), *self._others(), self._read()]
+        gap = [Text("")] * self.caps.gaps
+        return [line for block in blocks if block for line in [*block, *gap]][: -self.caps.gaps or None]
+
+    def _verdict(self) -> list[Text]:
+        word = words.HEADLINES[self.report.verdict]
+        answer = f"{word}: {words.headline(self.report)}"
+        tail = words.tail(self.top) if self.top else ""
+        whole = f"{answer} · {tail}" if tail else answer
+        if cell_len(whole) <= self.width:
+            rows = [whole]
+        else:
+            head, *rest = self._wrap(answer, self.width)
+            below = [row for part in (" ".join(rest), tail) for row in self._wrap(part, self.body) if row]
+            rows = [head, *(" " * LABEL + row for row in below)]
+        first = Text(rows[0], style="bold")
+        first.stylize(STYLES[self.report.verdict], 0, len(word))
+        return [first, *map(Text, rows[1:])]
+
+    def _finding(self, finding: Finding) -> list[list[Text]]:
+        """Why and Next."""
+        why = self._paragraph("Why", finding.message, self.caps.why)
+        for place in finding.evidence[: self.caps.evidence]:
+            why += self._evidence(place)
+        fix = self._paragraph("Next", finding.fix, self.caps.fix)
+        if self.verbose:
+            why += self._paragraph("", finding.why, UNLIMITED)
+            fix += [line for one in finding.references for line in self._paragraph("", f"see {one}", UNLIMITED)]
+        return [why, fix]
+
+    def _others(self) -> list[list[Text]]:
+        """Findings below the first: what is explained already, then the rest; with `verbose` the rest in full."""
+        rest = [f for f in self.report.findings if f is not self.top]
+        follows = [f for f in rest if f.explained_by]
+        also = [f for f in rest if not f.explained_by]
+        if not self.verbose:
+            return [self._list("Follows", follows, self.caps.follows) + self._list("Also", also, self.caps.also)]
+        blocks = [self._list("Follows", follows, self.caps.follows)]
+        for finding in also:
+            blocks += [self._list("Also", [finding], 1), *self._finding(finding)]
+        return blocks
+
+    def _list(self, label: str, findings: list[Finding], cap: int) -> list[Text]:
+        if not findings:
+            return []
+        shown = findings if len(findings) <= cap else findings[: cap - 1]
+        lines = []
+        for finding in shown:
+            mark = f"{finding.severity} {finding.rule} {finding.name}"
+            line = Text(mark, end="")
+            line.stylize(STYLES[finding.severity], 0, len(finding.severity))
+            where = words.scope(finding) if self.top is None or words.scope(finding) != words.scope(self.top) else ""
+            line.append(clean(f"  {finding.title}" + (f" · {where}" if where else "")))
+            lines.append(line)
+        if len(shown) < len(findings):
+            lines.append(Text(f"{len(findings) - len(shown)} more findings: -v"))
+        return self._labelled(label, [part for line in lines for part in self._fitted(line)])
+
+    def _evidence(self, place: Place) -> list[Text]:
+        file, text = clean(place.file), clean(place.text)
+        if not self.verbose and cell_len(file) > self.body // 3:
+            file = Path(file).name
+        where = f"{file}:{place.line}: "
+        rows = self._wrap(where + text, self.body)
+        if len(rows) > self.caps.evidence_rows:
+            rows = [*rows[: self.caps.evidence_rows - 1], self._cut(" ".join(rows[self.caps.evidence_rows - 1 :]))]
+        styled = [Text(row, style="dim") for row in rows]
+        styled[0].stylize("not dim cyan", 0, len(where))
+        return self._labelled("", styled)
+
+    def _read(self) -> list[Text]:
+        """What was read, what broke, what is not known and how to know it."""
+        report = self.report
+        lines = []
+        hints = " ".join(report.missing)
+        if self.top is None and report.verdict == "inconclusive":
+            lines += self._paragraph("Next", hints, self.caps.fix)
+            hints = ""
+        lines += self._paragraph("Read", " · ".join(words.summary(report)), UNLIMITED)
+        for one in report.inputs:
+            if self.verbose:
+                lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
+            elif one.note:
+                lines += self._paragraph("", f"{one.path}: {one.note}", 1)
+        broken = [f"{c.rule} {c.name}: {c.reason}" for c in report.checks if c.outcome == "broken"]
+        for text in broken if self.verbose else broken[:1]:
+            lines += self._paragraph("Broken", text, 2)
+        skipped = words.not_checked(report)
+        count = f"{words.counted(len(skipped), 'rule')} lacked facts" if skipped else ""
+        if skipped and self.verbose:
+            count += ": " + ", ".join(skipped)
+        return lines + self._paragraph("Missing", ". ".join(filter(None, [count, hints])), self.caps.missing)
+
+    def _paragraph(self, label: str, text: str, cap: int) -> list[Text]:
+        rows = [row for line in clean_block(text).split("\n") for row in self._wrap(line, self.body)] if text else []
+        if len(rows) > cap:
+            rows = [*rows[: cap - 1], self._cut(rows[cap - 1].ljust(self.body + 1), tail=MORE)]
+        return self._labelled(label, [Text(row) for row in rows])
+
+    def _labelled(self, label: str, rows: list[Text]) -> list[Text]:
+        lines = []
+        for number, row in enumerate(rows):
+            head = Text((label if number == 0 else "").ljust(LABEL), style="bold", end="")
+            lines.append(Text.assemble(head, row))
+        return lines
+
+    def _wrap(self, text: str, width: int) -> list[str]:
+        """Rows of at most `width` cells; a word that is too long is broken; leading blanks of the text stay."""
+        indent = text[: len(text) - len(text.lstrip())][: width // 2]
+        rows, row = [], indent
+        for word in text.split():
+            while word:
+                glue = " " if row.strip() else ""
+                if cell_len(row) + len(glue) + cell_len(word) <= width:
+                    row, word = row + glue + word, ""
+                elif row.strip():
+                    rows.append(row)
+                    row = indent
+                else:
+                    part = set_cell_size(word, width - len(indent)).rstrip()
+                    rows.append(indent + part)
+                    word = word[len(part) :]
+        return [*rows, row] if row.strip() or not rows else rows
+
+    def _cut(self, row: str, tail: str = "…") -> str:
+        """The row, or its head and the tail, in the width of the body."""
+        if cell_len(row) <= self.body:
+            return row
+        return set_cell_size(row, self.body - cell_len(tail)).rstrip() + tail
+
+    def _fitted(self, line: Text) -> list[Text]:
+        """A styled line in the width of the body: cut, or with `verbose` wrapped."""
+        if cell_len(line.plain) <= self.body:
+            return [line]
+        if self.verbose:
+            return [Text(row) for row in self._wrap(line.plain, self.body)]
+        plain = self._cut(line.plain)
+        return [Text(plain, spans=[Span(s.start, min(s.end, len(plain)), s.style) for s in line.spans])]
+
+
+def _printed(lines: list[Text], options: Options) -> str:
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=UNLIMITED,
+        force_terminal=options.color,
+        color_system="standard" if options.color else None,
+        no_color=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    for line in lines:
+        console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+    text = "\n".join(line.rstrip() for line in out.getvalue().split("\n")[:-1]) + "\n"
+    if options.ascii:
+        text = text.translate(ASCII).encode("ascii", "replace").decode("ascii")
+    return text

@@ -1,0 +1,106 @@
+"""Words that several reporters share, and the cleaning of text that came from a log."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from nccl_doctor.report import SEVERITIES, Finding, Report
+
+HEADLINES = {
+    "error": "ERROR",
+    "warning": "WARNING",
+    "note": "NOTE",
+    "healthy": "HEALTHY",
+    "inconclusive": "CANNOT TELL",
+}
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+
+
+def clean(text: str) -> str:
+    """One line without terminal escapes, control or bidirectional characters: logs are not to be trusted."""
+    if text.isprintable():
+        return text
+    return "".join(map(_printable, _ESCAPES.sub("", text)))
+
+
+def clean_block(text: str) -> str:
+    """`clean` for text of several lines, such as the fix of a rule."""
+    return "\n".join(clean(line.rstrip()) for line in text.strip("\n").split("\n"))
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    category = unicodedata.category(character)
+    if category == "Zs" or character in "\t\n\r\x0b\x0c\x85\u2028\u2029":
+        return " "
+    return "" if category in ("Cc", "Cf") else "\ufffd"
+
+
+def scope(finding: Finding) -> str:
+    """Where the finding holds: `node[01-02], ranks 0-15`; empty where nobody knows."""
+    ranks = finding.ranks
+    if ranks:
+        ranks = ("rank " if ranks.isdigit() else "ranks ") + ranks
+    return clean(", ".join(filter(None, [finding.hosts, ranks])))
+
+
+def tail(finding: Finding) -> str:
+    """What follows the title: where, how sure, and the id to ask `explain` for."""
+    return " · ".join(filter(None, [scope(finding), finding.confidence, finding.rule]))
+
+
+def headline(report: Report) -> str:
+    """What is wrong in one clause, without the verdict's word."""
+    if report.verdict == "healthy":
+        return "no fault found"
+    if report.findings and report.verdict in SEVERITIES:
+        return clean(report.findings[0].title)
+    nccl_lines = sum(one.nccl_lines for one in report.inputs)
+    return (
+        "what was logged does not show a fault, nor that all is well" if nccl_lines else "no line of NCCL in the input"
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 host`, `2 hosts`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def summary(report: Report) -> list[str]:
+    """What was read: understood lines, ranks and hosts, versions, network; only what is known."""
+    job = report.job
+    nccl_lines = sum(one.nccl_lines for one in report.inputs)
+    understood = sum(one.understood for one in report.inputs)
+    parts = [f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else "no NCCL line"]
+    ranks, hosts = job.get("ranks"), job.get("hosts")
+    if ranks and hosts:
+        parts.append(f"{counted(ranks, 'rank')} on {counted(hosts, 'host')}")
+    elif ranks:
+        parts.append(counted(ranks, "rank"))
+    elif hosts:
+        parts.append(counted(hosts, "host"))
+    if versions := listed(job.get("nccl_versions")):
+        parts.append(f"NCCL {versions}")
+    if network := listed(job.get("network")):
+        parts.append(f"network {network}")
+    return [clean(part) for part in parts]
+
+
+def listed(value: Any) -> str:
+    """`a, b` of a list, a plain value as it is, empty of nothing."""
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def not_checked(report: Report) -> list[str]:
+    """Names of the rules that lacked facts."""
+    return sorted(check.name for check in report.checks if check.outcome == "skipped")
+
+
+def names_of(ids: Iterable[str], report: Report) -> str:
+    """`NET001 no-ib-device, …` for rule ids; an id that is not in the report stays alone."""
+    known = {finding.rule: finding.name for finding in report.findings}
+    return ", ".join(f"{one} {known[one]}" if one in known else one for one in ids)
