@@ -32,12 +32,15 @@ _TAG = (
     rf"|[\w./@-]{{1,60}}\[\d{{1,10}}\]: (?={HEAD}))"
 )
 # Anything that cannot be ordinary text, for prefixes that would be too weak on their own.
-_STRONG = rf"(?:{HEAD}|\[[\w,.:@-]{{1,200}}\]<std(?:out|err)>:|\[rank\d{{1,7}}\]:|{_DATE})"
+_MARK = rf"\[[\w,.:@-]{{1,200}}\]<std(?:out|err)>:|\[rank\d{{1,7}}\]:|{_DATE}"
+_STRONG = rf"(?:{HEAD}|{_MARK})"
 
+
+_head_at = re.compile(HEAD).match
 
 # Words with a number behind them that are no hosts: devices, counters, formats, hardware models, file names.
 _NOT_A_HOST = re.compile(
-    r"(?i:(?:gpu|cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
+    r"(?i:gpu(?:\d|[1-9]\d)|(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
     r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
     r"veth|lo|tun|wlan|hsi|hsn|efa|rdmap|roce|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
     r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
@@ -45,11 +48,11 @@ _NOT_A_HOST = re.compile(
     r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
     r"value|arr|col|row|tmp|ret|err|rc)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
     r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
-    r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*)"
+    r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"
     r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
 )
 _HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
-_NUMBER_NEXT = re.compile(r"[-+~]?\.?\d[\d.,eE+-]*\S{0,3}(?:\s|$)")
+_NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
 
 
 def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
@@ -59,11 +62,15 @@ def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
         return False
     if found.string.startswith("Test ", found.end()):  # nccl-tests' own words: `node01: Test NCCL failure …`
         return False
-    if word in hosts:
+    if word in hosts or _head_at(found.string, found.end()):
         return True
     if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
         return False
     return not _NUMBER_NEXT.match(found.string, found.end())
+
+
+def _is_address(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    return not indent and not found.string.startswith("Test ", found.end())
 
 
 def _is_known(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
@@ -79,7 +86,7 @@ def _is_service(found: re.Match[str], indent: int, hosts: frozenset[str]) -> boo
 def _is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
     """srun pads to the width of the largest task number; `0: [a, b]` is Horovod's list of what a rank waits for."""
     start = found.end()
-    if indent + len(found["weak"]) > 6:
+    if indent + len(found["weak"]) > 5:
         return False
     return not (found.string.startswith("[", start) and found.string.find("]", start) == len(found.string) - 1)
 
@@ -114,7 +121,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "torch-rank",
         "[",
-        rf"\[rank(?P<rank>\d{{1,7}})\]:{_ONE_SPACE}",
+        r"\[rank(?P<rank>\d{1,7})\]: ?",
         "[rank3]: Traceback (most recent call last):",
         "[rank3]:[E507 12:00:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught a timeout",
     ),
@@ -217,18 +224,19 @@ RULES: tuple[Rule, ...] = (
         "0",
         r"(?P<host>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): ",
         "10.1.0.4: node01:101:140 [0] NCCL INFO Using network IB",
+        accept=_is_address,
     ),
     _rule(
         "time-of-day",
         "0",
         # `12:00:00 [0] ` has the shape of an NCCL head, so it is left alone
-        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: - |: | {1,4})(?=[^\s\[])(?!NCCL )",
+        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: - |: | {1,4})(?=\S)(?!\[-?\d{1,10}\] |NCCL )",
         "12:00:00.123 node01:101:140 [0] NCCL INFO Using network IB",
     ),
     _rule(
         "line-number",
         "0",
-        rf"\d{{1,9}}(?:[:|]?\s{{1,4}}(?={HEAD})|:(?=[A-Za-z][^\s:]{{0,252}}:\d{{1,10}}:\d{{1,10}} \[))",
+        rf"\d{{1,9}}(?:[:|]?\s{{1,4}}(?={_STRONG})|:(?=\d{{0,20}}[A-Za-z][^\s:]{{0,252}}:\d{{1,10}}:\d{{1,10}} \[|{_MARK}))",
         "  123  node01:101:140 [0] NCCL INFO Using network IB",
         "123:node01:101:140 [0] NCCL INFO Using network IB",
     ),
@@ -309,7 +317,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "grep",
         "a:",
-        rf"[^\s:]{{1,300}}\.(?:log|out|err|txt)[:-](?:\d{{1,9}}[:-])?(?={HEAD})",
+        rf"[^\s:]{{1,300}}\.(?:log|out|err|txt)[:-](?:\d{{1,9}}[:-])?(?={_STRONG})",
         "job.log:12:node01:101:140 [0] NCCL INFO Using network IB",
         accept=_unindented,
     ),

@@ -90,7 +90,7 @@ class _Label:
             if key == "rank":
                 self.rank = int(value)
             elif key == "weak":
-                self.weak = int(value)
+                self.weak = int(value) if self.weak is None else self.weak  # the launcher stands outside
             elif key == "local":
                 self.local_rank = int(value)
             elif key == "host":
@@ -212,10 +212,10 @@ def clean(raw: str) -> str:
         text = _CONTROL.sub("", text.rstrip("\r\n")).replace("\xa0", " ")
     if "m" in text and "[" in text:
         text = _COLOUR_REST.sub("", text)
-    if text[:1] in _OPENERS and (front := _FRONT.match(text)):
-        if text.startswith("**") and text.endswith("**"):
-            text = text[:-2]
-        text = text[front.end() :]
     if text and text[-1] in _FRAME:
         text = text.rstrip(_FRAME + " \t")
+    if text[:1] in _OPENERS and (front := _FRONT.match(text)):
+        if text.startswith("**") and text.endswith("**"):
+            text = text[:-2].rstrip(_FRAME)
+        text = text[front.end() :]
     return text
