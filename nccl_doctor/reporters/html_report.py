@@ -1,0 +1,98 @@
+"""HTML: one file without script and without anything from elsewhere."""
+
+from html import escape
+
+from nccl_doctor import __version__
+from nccl_doctor.report import Finding, Report
+from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters.words import clean, clean_block, scope
+
+STYLE = """
+:root { color-scheme: light dark; --error: #b3261e; --warning: #8a5a00; --note: #0b57a4; --healthy: #146c2e; }
+@media (prefers-color-scheme: dark) { :root { --error: #ff8a80; --warning: #ffd27a; --note: #9cc9ff; --healthy: #8fdda4; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 0; }
+.error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
+.healthy { color: var(--healthy); } .word { font-weight: 700; text-transform: uppercase; }
+section { border: 1px solid #8886; border-radius: 6px; padding: .8rem 1rem; margin: 1rem 0; }
+section.follows { margin-left: 2rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; border-radius: 4px; font-size: .85rem; }
+.place { opacity: .7; } .where { opacity: .8; margin: .2rem 0 .6rem; }
+dt { font-weight: 600; } dd { margin: 0 0 .6rem; white-space: pre-wrap; }
+table { border-collapse: collapse; } td, th { text-align: left; padding: .1rem .8rem .1rem 0; }
+""".strip()
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def render(report: Report, options: Options) -> str:
+    """The report as one page; everything that came from a log is escaped."""
+    word = words.HEADLINES[report.verdict]
+    title = f"{word}: {words.headline(report)}"
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{_text(title)}</title>",
+        f"<style>\n{STYLE}\n</style></head><body><main>",
+        f'<h1><span class="word {report.verdict}">{word}</span>: {_text(words.headline(report))}</h1>',
+        f"<p>{_text(' · '.join(words.summary(report)))}</p>",
+        *(_finding(finding, number) for number, finding in enumerate(report.findings, 1)),
+        _unknown(report),
+        _inputs(report),
+        f"<footer><p>nccl-doctor {escape(__version__)}</p></footer>",
+        "</main></body></html>",
+    ]
+    return "\n".join(filter(None, parts)) + "\n"
+
+
+def _finding(finding: Finding, number: int) -> str:
+    where = " · ".join(filter(None, [scope(finding), finding.confidence, finding.role]))
+    rows = "\n".join(
+        f'<span class="place">{_text(place.file)}:{place.line}:</span> {_text(place.text)}'
+        for place in finding.evidence
+    )
+    links = "".join(f"<li>{_link(one)}</li>" for one in finding.references)
+    terms = [("Why", clean_block(finding.why)), ("Next", clean_block(finding.fix))]
+    return "\n".join(
+        filter(
+            None,
+            [
+                f'<section id="finding-{number}" class="{"follows" if finding.explained_by else "finding"}">',
+                f'<h2><span class="word {finding.severity}">{finding.severity}</span> {_text(finding.title)}</h2>',
+                f'<p class="where">{_text(finding.rule)} {_text(finding.name)} · {_text(where)}</p>',
+                f"<p>{_text(finding.message)}</p>",
+                f"<pre>{rows}</pre>" if rows else "",
+                "<dl>" + "".join(f"<dt>{t}</dt><dd>{escape(text)}</dd>" for t, text in terms if text) + "</dl>",
+                f"<ul>{links}</ul>" if links else "",
+                "</section>",
+            ],
+        )
+    )
+
+
+def _unknown(report: Report) -> str:
+    items = [*report.missing]
+    items += [f"rule {c.rule} {c.name} broke: {c.reason}" for c in report.checks if c.outcome == "broken"]
+    if skipped := words.not_checked(report):
+        items.append(f"{words.counted(len(skipped), 'rule')} lacked facts: {', '.join(skipped)}")
+    return "<h2>Not known</h2><ul>" + "".join(f"<li>{_text(one)}</li>" for one in items) + "</ul>" if items else ""
+
+
+def _inputs(report: Report) -> str:
+    rows = "".join(
+        f"<tr><td>{_text(i.path)}</td><td>{_text(i.kind)}</td><td>{i.lines}</td><td>{i.understood} of {i.nccl_lines}</td>"
+        f"<td>{_text(i.note)}</td></tr>"
+        for i in report.inputs
+    )
+    head = "<tr><th>input</th><th>kind</th><th>lines</th><th>NCCL lines understood</th><th></th></tr>"
+    return f"<h2>Read</h2><table>{head}{rows}</table>" if rows else ""
+
+
+def _link(reference: str) -> str:
+    text = _text(reference)
+    return f'<a rel="noreferrer" href="{text}">{text}</a>' if reference.startswith("https://") else text
+
+
+def _text(text: str) -> str:
+    return escape(clean(text))

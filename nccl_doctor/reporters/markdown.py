@@ -1,0 +1,70 @@
+"""Markdown, to paste into an issue or a ticket."""
+
+import re
+
+from nccl_doctor.report import SEVERITIES, Finding, Report
+from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters.words import clean, clean_block, scope
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$])")
+_LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)])", re.MULTILINE)
+
+
+def render(report: Report, options: Options) -> str:
+    """The report with a heading a finding; evidence in fenced blocks, symptoms and context in lists."""
+    lines = [f"## {words.HEADLINES[report.verdict]}: {_text(words.headline(report))}", ""]
+    full = [f for f in report.findings if not f.explained_by and (f.severity != "note" or f is report.findings[0])]
+    for number, finding in enumerate(full):
+        if number > 0 or report.verdict not in SEVERITIES:
+            lines += [f"### {finding.severity}: {_text(finding.title)}", ""]
+        lines += _finding(finding)
+        follows = [f for f in report.findings if finding.rule in f.explained_by[:1]]
+        lines += _listed("Follows from it", follows)
+    lines += _listed("Notes", [f for f in report.findings if f not in full and not f.explained_by])
+    lines += [_text(" · ".join(words.summary(report))), ""]
+    if skipped := words.not_checked(report):
+        lines += [f"{words.counted(len(skipped), 'rule')} lacked facts: {_text(', '.join(skipped))}", ""]
+    for text in report.missing:
+        lines += [f"To know more: {_text(text)}", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _finding(finding: Finding) -> list[str]:
+    lines = [_text(finding.message), ""]
+    where = [scope(finding), finding.confidence, f"{finding.rule} {finding.name}"]
+    lines += [_text(" · ".join(filter(None, where))), ""]
+    if finding.evidence:
+        lines += _fenced([f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in finding.evidence])
+    for heading, text in (("Why", finding.why), ("Next", finding.fix)):
+        if text.strip():
+            lines += [f"**{heading}** {_text(text)}", ""]
+    lines += [f"- {_text(one)}" for one in finding.references]
+    return [*lines, ""] if finding.references else lines
+
+
+def _listed(heading: str, findings: list[Finding]) -> list[str]:
+    if not findings:
+        return []
+    items = []
+    for finding in findings:
+        where = scope(finding)
+        items.append(
+            f"- {finding.severity} {finding.rule} {finding.name}: "
+            + _text(finding.title)
+            + (f" ({_text(where)})" if where else "")
+        )
+    return [f"**{heading}**", "", *items, ""]
+
+
+def _fenced(rows: list[str]) -> list[str]:
+    """A code block whose fence is longer than any run of backticks inside."""
+    longest = max((len(run) for row in rows for run in re.findall(r"`+", row)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *rows, fence, ""]
+
+
+def _text(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no mention of a person, no HTML, no list by accident."""
+    escaped = _SPECIAL.sub(r"\\\1", clean_block(text).replace("&", "&amp;"))
+    escaped = _LINE_START.sub(r"\1\\\2", escaped)
+    return "  \n".join(line.strip() for line in escaped.split("\n"))
