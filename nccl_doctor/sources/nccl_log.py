@@ -19,7 +19,7 @@ from nccl_doctor.sources.census import census
 from nccl_doctor.sources.nccl_rows import Context, edge, rows
 from nccl_doctor.sources.patterns import load
 from nccl_doctor.sources.ranks import Membership, Ranks
-from nccl_doctor.sources.scan import Partial, Scanner
+from nccl_doctor.sources.scan import Event, Key, Partial, Scanner
 
 PARALLEL = 96 << 20  # bytes from which a second process pays
 TAIL = 4 << 20  # bytes at the end that the progress census reads
@@ -107,7 +107,7 @@ def _members(partial: Partial) -> Iterator[Membership]:
     orders = {p.order for p in load() if p.reader == "communicator" or p.name == "comm-nodes"}
     for key in partial.events:
         if key.pattern in orders:
-            head, fields = partial.heads[key.head], dict(key.values)
+            head, fields = partial.heads[key.head], load()[key.pattern].match(key.body, key.level) or {}
             if fields.get("comm_rank") is not None:
                 dev = fields.get("cuda_dev")
                 yield Membership(
@@ -115,12 +115,14 @@ def _members(partial: Partial) -> Iterator[Membership]:
                 )
 
 
-def _context(facts: Facts, file: str, ranks: Ranks, head: heads.Head, level: str, event: list[Any]) -> Context:
-    n, first, last, stamp, text = event
-    ref = facts.evidence(file, first, text)
+def _context(facts: Facts, file: str, ranks: Ranks, head: heads.Head, key: Key, event: Event) -> Context:
+    token = f"{heads.TOKEN}{key.level} " if key.level else ""
+    text = f"{prefixes.clean(event.left)}{token}{key.body}"
+    ref = facts.evidence(file, event.first, text)
     return Context(
-        ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source, level, n, last, stamp, ref, text
-    )
+        ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source, key.level, event.n, event.last, event.stamp,
+        ref, key.body,
+    )  # fmt: skip
 
 
 def _event_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iterator[Any]:
@@ -129,8 +131,8 @@ def _event_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iter
     for key, event in partial.events.items():
         head = partial.heads[key.head]
         pattern = patterns[key.pattern] if key.pattern >= 0 else None
-        context = _context(facts, file, ranks, head, key.level, event)
-        fields = dict(key.values)
+        context = _context(facts, file, ranks, head, key, event)
+        fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
         if pattern is not None and "rank" in fields and "host" not in fields and context.host is None and fields["rank"]:
             context = context._replace(host=ranks.host_of_rank(int(fields["rank"])))
         for row in rows(pattern, context, fields):
@@ -146,14 +148,15 @@ def _event_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iter
 
 
 def _edge_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iterator[Any]:
-    for (number, text), (mask, n, first, line) in partial.edges.items():
+    for (number, text), entry in partial.edges.items():
         parsed = edge(text)
         if parsed is None:
             continue
         head = partial.heads[number]
-        ref = facts.evidence(file, first, line)
+        line = f"{prefixes.clean(entry.left)}{heads.TOKEN}INFO {entry.channel} : {text}"
+        ref = facts.evidence(file, entry.first, line)
         yield tables.Connection(
-            ranks.place(head), ranks.rank(head), head.pid, head.tid, *parsed, mask.bit_count() or 1, n, ref
+            ranks.place(head), ranks.rank(head), head.pid, head.tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref
         )
 
 

@@ -29,13 +29,14 @@ class Pattern:
 
     name: str
     where: str
-    regex: str
     means: str
     sample: list[str]
+    regex: str = ""
     file: str = ""
     order: int = 0
     has: str = ""
     any: list[str] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)  # openings of the message, where the regex does not begin with text
     table: str = "message"
     set: dict[str, Any] = field(default_factory=dict)
     level: str = ""
@@ -68,9 +69,16 @@ class Pattern:
             literal = literal[:-5] if literal[-5:-4] == "\x00" else literal[:-1]
         return re.sub(r"\x00([0-9a-f]{4})", lambda m: chr(int(m[1], 16)), literal)
 
+    @cached_property
+    def openings(self) -> tuple[str, ...]:
+        """What a matching message begins with: one of these."""
+        return tuple(self.starts) or (self.start,)
+
     def match(self, text: str, level: str = "") -> dict[str, Any] | None:
         """Groups and constants where the text has this shape, else None."""
         if self.level and level and level != self.level:
+            return None
+        if self.starts and not text.startswith(self.openings):
             return None
         found = self.compiled.match(text) if self.where == "nccl" else self.compiled.search(text)
         return None if found is None else {**found.groupdict(), **self.set}
@@ -97,6 +105,8 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
         raise PatternProblem(f"{file}: pattern {name}: where must be nccl or text")
     if pattern.where == "text" and not pattern.literals:
         raise PatternProblem(f"{file}: pattern {name}: a text pattern needs `has` or `any`")
+    if not pattern.regex and not pattern.starts:
+        raise PatternProblem(f"{file}: pattern {name}: neither regex nor starts")
     if not pattern.sample:
         raise PatternProblem(f"{file}: pattern {name}: no sample")
     table = by_name().get(pattern.table)
@@ -147,23 +157,28 @@ class Grammar:
         self.text = [p for p in every if p.where == "text"]
         self.nccl_too = [p for p in self.text if p.nccl_too]
         nccl = [p for p in every if p.where == "nccl"]
-        self._floating = [p for p in nccl if len(p.start) < _KEY]
+        self._floating = [p for p in nccl if any(len(start) < _KEY for start in p.openings)]
         self._starts: dict[str, list[Pattern]] = {}
         for pattern in nccl:
-            if len(pattern.start) >= _KEY:
-                self._starts.setdefault(pattern.start[:_KEY], []).append(pattern)
+            if pattern not in self._floating:
+                for key in {start[:_KEY] for start in pattern.openings}:
+                    self._starts.setdefault(key, []).append(pattern)
         for group in self._starts.values():
             group.extend(self._floating)
             group.sort(key=lambda p: p.order)
 
-    def nccl(self, body: str, level: str) -> Match | None:
+    def nccl(self, body: str, level: str) -> Pattern | None:
         """The pattern of the text behind `NCCL LEVEL`, or None."""
         for pattern in self._starts.get(body[:_KEY], self._floating):
             if pattern.has and pattern.has not in body:
                 continue
-            fields_ = pattern.match(body, level)
-            if fields_ is not None:
-                return Match(pattern, fields_)
+            if pattern.level and level and level != pattern.level:
+                continue
+            if pattern.starts:
+                if body.startswith(pattern.openings) and (not pattern.regex or pattern.compiled.match(body)):
+                    return pattern
+            elif pattern.compiled.match(body):
+                return pattern
         return None
 
     def candidates(self, line: str) -> Iterator[Pattern]:
@@ -188,16 +203,19 @@ def classify(line: str) -> list[Match]:
     record = nccl_log.head_of(text)
     matches: list[Match] = []
     if record is not None:
-        match = grammar().nccl(record.body, record.level)
-        matches = [match] if match else []
-        text = record.body
+        text = record.body.strip()
+        matches = _nccl(text, record.level)
     else:
         text = prefixes.split(text)[1]
-        bare = grammar().nccl(text, "")  # a pasted line often lacks its head
-        matches = [bare] if bare else []
+        matches = _nccl(text, "")  # a pasted line often lacks its head
     for pattern in grammar().candidates(text):
         if record is None or pattern.nccl_too:
             found = pattern.match(text)
             if found is not None:
                 matches.append(Match(pattern, found))
     return matches
+
+
+def _nccl(text: str, level: str) -> list[Match]:
+    pattern = grammar().nccl(text, level)
+    return [Match(pattern, pattern.match(text, level) or {})] if pattern else []

@@ -5,17 +5,18 @@ gigabyte of training output costs one scan. Events are counted while reading: wh
 last line. Where hyperscan is missing the same literals are searched one by one: slower, the same result.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from nccl_doctor.sources import heads, prefixes
 from nccl_doctor.sources.heads import Head
-from nccl_doctor.sources.patterns import Grammar, Match, Pattern, grammar
+from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 
 BLOCK = 8 << 20
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 400  # a block with an NCCL line in so many bytes is read line by line
-_MEMO = 200_000  # entries after which a memo is emptied
+_MEMO = 50_000  # entries after which a memo is emptied
+_MEMO_LENGTH = 200  # longer messages do not come twice
 _UNKNOWN = 2_000  # different unknown WARN texts kept
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
 TOKEN = b" NCCL "
@@ -27,17 +28,33 @@ class Key(NamedTuple):
     head: int
     pattern: int  # order of the pattern; -1 for a WARN line that no pattern knows
     level: str
-    values: tuple[Any, ...]
+    body: str  # what the pattern matched: the message, or the text without launcher prefix
 
 
-class Event(NamedTuple):
+class Event:
     """How often and where an event was seen."""
 
-    n: int
-    first: int
-    last: int
-    stamp: float | None
-    text: str
+    __slots__ = ("first", "last", "left", "n", "stamp")
+
+    def __init__(self, n: int, first: int, last: int, stamp: float | None, left: str) -> None:
+        self.n = n
+        self.first = first
+        self.last = last
+        self.stamp = stamp
+        self.left = left  # all that stood before the message in the first of them
+
+
+class Edges:
+    """Channel lines of one process for one edge of a graph."""
+
+    __slots__ = ("channel", "first", "left", "mask", "n")
+
+    def __init__(self, channel: str, mask: int, first: int, left: str) -> None:
+        self.mask = mask  # one bit a channel
+        self.n = 1
+        self.first = first
+        self.left = left
+        self.channel = channel  # `Channel 00/0` of the first line
 
 
 class Partial:
@@ -47,8 +64,8 @@ class Partial:
         self.heads: list[Head] = []
         self.head_ids: dict[Head, int] = {}
         self.spans: list[list[Any]] = []  # per head: lines, first line, last line, last stamp
-        self.events: dict[Key, list[Any]] = {}
-        self.edges: dict[tuple[int, str], list[Any]] = {}  # (head, `0[0] -> 1[1] via …`): channel mask, n, first line, text
+        self.events: dict[Key, Event] = {}
+        self.edges: dict[tuple[int, str], Edges] = {}  # (head, `0[0] -> 1[1] via …`)
         self.lines = 0
         self.bytes = 0
         self.nccl_lines = 0
@@ -63,13 +80,13 @@ class Partial:
             self.spans.append([0, 0, 0, None])
         return number
 
-    def count(self, key: Key, line: int, stamp: float | None, text: str, n: int = 1, last: int | None = None) -> None:
+    def count(self, key: Key, line: int, stamp: float | None, left: str) -> None:
         event = self.events.get(key)
         if event is None:
-            self.events[key] = [n, line, last or line, stamp, text]
+            self.events[key] = Event(1, line, line, stamp, left)
         else:
-            event[0] += n
-            event[2] = last or line
+            event.n += 1
+            event.last = line
 
     def merge(self, other: "Partial") -> None:
         """Append what follows this stretch."""
@@ -79,12 +96,24 @@ class Partial:
             old = self.spans[mine]
             first = old[1] if old[0] else span[1] + offset
             self.spans[mine] = [old[0] + span[0], first, span[2] + offset, span[3] if span[3] is not None else old[3]]
-        for key, (n, first, last, stamp, text) in other.events.items():
-            self.count(key._replace(head=ids[key.head]), first + offset, stamp, text, n, last + offset)
-        for (head, edge), (mask, n, first, text) in other.edges.items():
-            entry = self.edges.setdefault((ids[head], edge), [0, 0, first + offset, text])
-            entry[0] |= mask
-            entry[1] += n
+        for key, event in other.events.items():
+            mine_key = key._replace(head=ids[key.head])
+            known = self.events.get(mine_key)
+            if known is None:
+                event.first += offset
+                event.last += offset
+                self.events[mine_key] = event
+            else:
+                known.n += event.n
+                known.last = event.last + offset
+        for (head, text), edge in other.edges.items():
+            old_edge = self.edges.get((ids[head], text))
+            if old_edge is None:
+                edge.first += offset
+                self.edges[ids[head], text] = edge
+            else:
+                old_edge.mask |= edge.mask
+                old_edge.n += edge.n
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -100,7 +129,7 @@ class Scanner:
         self.grammar = words or grammar()
         self.partial = Partial()
         self._lefts: dict[str, tuple[int, float | None]] = {}
-        self._bodies: dict[str, Match | None] = {}
+        self._bodies: dict[str, Any] = {}  # `LEVEL text` of messages that hold no fact
         self._channels: dict[str, int] = {}
         self._gate = Gate([literal.encode() for p in self.grammar.text for literal in p.literals])
 
@@ -142,34 +171,47 @@ class Scanner:
     def _dense(self, block: bytes, end: int, number: int) -> None:
         lines = block.decode("utf-8", "replace").split("\n")
         count = block.count(b"\n", 0, end) + (end == len(block))
-        partial, lefts, edges, channels = self.partial, self._lefts, self.partial.edges, self._channels
-        spans, token = partial.spans, heads.TOKEN
+        bars = b"\r" in block
+        partial, lefts, bodies, channels = self.partial, self._lefts, self._bodies, self._channels
+        spans, edges, token, skip = partial.spans, partial.edges, heads.TOKEN, SKIP
         for index in range(count):
             line = lines[index]
             at = line.find(token)
             if at < 0:
                 continue
-            if line.startswith("INFO Channel ", at + 6) and "\r" not in line and line.find(token, at + 6) < 0:
-                known = lefts.get(line[:at])
-                colon = line.find(" : ", at + 19)
-                if known is not None and known[1] is None and colon > 0:
+            known = lefts.get(line[:at])
+            if known is not None and known[1] is None and not bars and line.find(token, at + 6) < 0:
+                head = known[0]
+                if line.startswith("INFO Channel ", at + 6):
+                    colon = line.find(" : ", at + 19)
                     edge = line[colon + 3 :]
-                    entry = edges.get((known[0], edge))
+                    entry = edges.get((head, edge))
                     if entry is not None:
-                        channel = line[at + 19 : colon]
-                        mask = channels.get(channel)
-                        if mask is None:
-                            mask = self._mask(channel)
-                        entry[0] |= mask
-                        entry[1] += 1
-                        span = spans[known[0]]
-                        span[0] += 1
-                        span[2] = number + index + 1
-                        partial.nccl_lines += 1
-                        partial.understood += 1
+                        channel = line[at + 11 : colon]
+                        entry.mask |= channels.get(channel) or self._mask(channel)
+                        entry.n += 1
+                    elif colon < 0 or not self._new_edge(head, edge, line[at + 11 : colon], number + index + 1, line[:at]):
+                        self._nccl_line(line, number + index + 1, lines, index)
                         continue
-            for piece in line.split("\r") if "\r" in line else (line,):
+                elif bodies.get(line[at + 6 :]) is not skip:
+                    self._nccl_line(line, number + index + 1, lines, index)
+                    continue
+                span = spans[head]
+                span[0] += 1
+                span[2] = number + index + 1
+                partial.nccl_lines += 1
+                partial.understood += 1
+                continue
+            for piece in line.split("\r") if bars else (line,):
                 self._nccl_line(piece, number + index + 1, lines, index)
+
+    def _new_edge(self, head: int, edge: str, channel: str, number: int, left: str) -> bool:
+        """Note a channel line; False where it is something else, or torn."""
+        if " -> " not in edge or " via " not in edge or edge.endswith((" via", " via ", "[send]", "[receive]", "\r")):
+            return False
+        mask = self._channels.get(channel) or self._mask(channel)
+        self.partial.edges[head, edge] = Edges(channel, mask, number, left)
+        return True
 
     def _tokens(self, block: bytes, end: int) -> Iterator[int]:
         at = block.find(TOKEN, 0, end)
@@ -197,7 +239,7 @@ class Scanner:
             use(line, number + 1, [line, *following], 0)
 
     def _mask(self, channel: str) -> int:
-        digits = channel.split("/")[0].strip()
+        digits = channel.partition(" ")[2].partition("/")[0]
         mask = 1 << int(digits) if digits.isdigit() and len(digits) < 4 else 0
         self._channels[channel] = mask
         return mask
@@ -221,12 +263,12 @@ class Scanner:
                 self._lefts.clear()
             known = (self.partial.head(head._replace(label=head.label._replace(stamp=None))), head.label.stamp)
             self._lefts[left] = known
-        self._record(known[0], known[1], level, body, line, number, lines, index)
+        self._record(known[0], known[1], level, body, left, number, lines, index)
         if inner is not None:
             self._nccl_line(line[inner.start() :], number, lines, index)
 
     def _record(
-        self, head: int, stamp: float | None, level: str, body: str, line: str, number: int, lines: list[str], index: int
+        self, head: int, stamp: float | None, level: str, body: str, left: str, number: int, lines: list[str], index: int
     ) -> None:
         partial = self.partial
         partial.nccl_lines += 1
@@ -236,51 +278,61 @@ class Scanner:
         span[0] += 1
         span[2] = number
         span[3] = stamp if stamp is not None else span[3]
-        if " -> " in body and " via " in body and body.startswith(("Channel ", "Ring ")):
-            colon = body.find(" : ")
-            edge = body[colon + 3 :].rstrip()
-            if not edge.endswith((" via", "[send]", "[receive]")):
-                channel = body[body.find(" ") + 1 : colon]
-                entry = partial.edges.setdefault((head, edge), [0, 0, number, prefixes.clean(line)])
-                entry[0] |= self._channels.get(channel) or self._mask(channel)
-                entry[1] += 1
+        if body.startswith(("Channel ", "Ring ")) and " via " in body:
+            channel, _, edge = body.rstrip().partition(" : ")
+            entry = partial.edges.get((head, edge))
+            if entry is not None:
+                entry.mask |= self._channels.get(channel) or self._mask(channel)
+                entry.n += 1
+            elif self._new_edge(head, edge, channel, number, left):
+                entry = partial.edges[head, edge]
+            if entry is not None:
                 partial.understood += 1
                 return
-        memo = self._bodies
-        if body in memo:
-            match = memo[body]
-        else:
-            if len(memo) > _MEMO:
-                memo.clear()
-            match = memo[body] = self.grammar.nccl(prefixes.clean(body).strip(), level)
-        if match is None or match.pattern.lines:
-            match = self._continued(match, body, level, lines, index)
-        if match is not None:
+        known = f"{level} {body}"
+        memo = self._bodies.get(known)
+        if memo is SKIP:
             partial.understood += 1
-            if match.pattern.reader == SKIP and level != "WARN":
+            return
+        if memo is None:
+            memo = self.grammar.nccl(prefixes.clean(body).strip(), level)
+            if memo is not None and memo.reader == SKIP and level != "WARN":
+                if len(self._bodies) > _MEMO:
+                    self._bodies.clear()
+                if len(body) < _MEMO_LENGTH:
+                    self._bodies[known] = SKIP
+                partial.understood += 1
                 return
-            values = tuple(match.fields.items())
-            partial.count(Key(head, match.pattern.order, level, values), number, stamp, prefixes.clean(line))
-        elif level == "WARN" and body.strip():
-            partial.understood += 1  # a WARN is always shown, known or not
-            key = Key(head, -1, level, (("text", body.strip()[:500]),))
-            if len(partial.unknown) < _UNKNOWN or key in partial.events:
-                partial.count(key, number, stamp, prefixes.clean(line))
-        elif not body.strip():
+        text = prefixes.clean(body).strip()
+        pattern, text = self._continued(memo, text, level, lines, index)
+        if pattern is not None:
             partial.understood += 1
-        if match is None and len(partial.unknown) < _UNKNOWN:
-            partial.unknown[body] = partial.unknown.get(body, 0) + 1
+            partial.count(Key(head, pattern.order, level, text), number, stamp, left)
+        elif not text:
+            partial.understood += 1
+        else:
+            if level == "WARN":  # always shown, known or not
+                partial.understood += 1
+                partial.count(Key(head, -1, level, text[:500]), number, stamp, left)
+            if len(partial.unknown) < _UNKNOWN:
+                partial.unknown[body] = partial.unknown.get(body, 0) + 1
 
-    def _continued(self, match: Match | None, body: str, level: str, lines: list[str], index: int) -> Match | None:
-        """A record of several lines, or one that was torn or wrapped over two."""
-        if match is not None:
-            more = self._following(lines, index, match.pattern.lines)
-            fields = match.pattern.match("\n".join([body, *more]), level)
-            return Match(match.pattern, fields) if fields is not None else match
+    def _continued(
+        self, pattern: Pattern | None, body: str, level: str, lines: list[str], index: int
+    ) -> tuple[Pattern | None, str]:
+        """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
+        if pattern is not None:
+            if not pattern.lines:
+                return pattern, body
+            whole = "\n".join([body, *self._following(lines, index, pattern.lines)])
+            return pattern, whole if pattern.match(whole, level) is not None else body
         tail = self._following(lines, index, 1)
-        if not tail or not tail[0].strip():
-            return None
-        return self.grammar.nccl(body + tail[0], level) or self.grammar.nccl(f"{body} {tail[0].strip()}", level)
+        if tail and tail[0].strip():
+            for whole in (body + tail[0], f"{body} {tail[0].strip()}"):
+                pattern = self.grammar.nccl(whole, level)
+                if pattern is not None:
+                    return pattern, whole
+        return None, body
 
     def _following(self, lines: list[str], index: int, count: int) -> list[str]:
         """Up to `count` following lines without their launcher prefix, ending before the next NCCL record."""
@@ -295,26 +347,31 @@ class Scanner:
         line = prefixes.clean(line)
         at = line.find(heads.TOKEN)
         record = heads.level_of(line[at + 6 :]) if at >= 0 else None
+        patterns: Iterable[Pattern]
         if record is not None:
             text, patterns, label = record[1], self.grammar.nccl_too, heads.parse(line[:at]).label
         else:
             label, text = prefixes.split(line)
-            patterns = self.grammar.candidates(text)  # type: ignore[assignment]
+            patterns = self.grammar.candidates(text)
+        left = line[: len(line) - len(text)] if line.endswith(text) else ""
         for pattern in patterns:
-            fields = self._text_match(pattern, text, lines, index)
-            if fields is not None:
+            whole = self._text_match(pattern, text, lines, index)
+            if whole is not None:
                 head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None), True)
-                key = Key(self.partial.head(head), pattern.order, "", tuple(fields.items()))
-                self.partial.count(key, number, label.stamp, line)
+                self.partial.count(Key(self.partial.head(head), pattern.order, "", whole), number, label.stamp, left)
 
-    def _text_match(self, pattern: Pattern, text: str, lines: list[str], index: int) -> dict[str, Any] | None:
+    def _text_match(self, pattern: Pattern, text: str, lines: list[str], index: int) -> str | None:
         if pattern.lines:
-            return pattern.match("\n".join([text, *self._following(lines, index, pattern.lines)]))
-        fields = pattern.match(text)
-        if fields is None and any(literal in text for literal in pattern.literals):
+            whole = "\n".join([text, *self._following(lines, index, pattern.lines)])
+            return whole if pattern.match(whole) is not None else None
+        if pattern.match(text) is not None:
+            return text
+        if any(literal in text for literal in pattern.literals):
             for tail in self._following(lines, index, 1):
-                fields = pattern.match(text + tail) or pattern.match(f"{text} {tail.strip()}")
-        return fields
+                for whole in (text + tail, f"{text} {tail.strip()}"):
+                    if pattern.match(whole) is not None:
+                        return whole
+        return None
 
 
 class Gate:
