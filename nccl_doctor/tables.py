@@ -518,8 +518,20 @@ class EnvDifference(NamedTuple):
     ref: int | None
 
 
+class EnvLint(NamedTuple):
+    """A setting of a host or rank that deserves a word; derived from `env` and the table of settings."""
+
+    host: str | None
+    rank: int | None
+    name: str
+    value: str
+    verdict: str  # unknown, deprecated, removed, no-effect, debug-leftover, dangerous, bad-value
+    detail: str  # why, as a clause
+    ref: int
+
+
 TABLES: tuple[type, ...] = (
     Evidence, Input, Message, Process, Communicator, NodeCount, InitTiming, Library, Env, Interface, NetDevice, Network, Plugin,
     Connection, Gdr, Ring, IbError, IbEvent, VerbsError, SocketError, CudaError, Trail, Collective, Watchdog, Xid, ProcessEnd,
-    PythonError, HorovodStall, Progress, Job, Host, Rank, Link, EnvDifference,
+    PythonError, HorovodStall, Progress, Job, Host, Rank, Link, EnvDifference, EnvLint,
 )  # fmt: skip
