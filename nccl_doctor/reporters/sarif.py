@@ -43,7 +43,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
         "properties": {"role": finding.role},
     }
     if links := [one for one in finding.references if one.startswith("https://")]:
-        rule["helpUri"] = links[0]
+        rule["helpUri"] = quote(clean(links[0]), safe="/:?&=#%+,-._~")
     return rule
 
 

@@ -29,17 +29,19 @@ MORE = " … (-v)"  # where text was cut
 class Caps:
     """The most lines of each section."""
 
+    below: int = 1  # of the title and of its hosts, where they do not fit beside the verdict
     why: int = 4
     evidence: int = 3  # places
     evidence_rows: int = 2  # of one place
     fix: int = 14
     follows: int = 4
     also: int = 4
+    read: int = 2
     missing: int = 4
     gaps: int = 1  # blank lines between sections
 
 
-ALL = Caps(*[UNLIMITED] * 7)
+ALL = Caps(*[UNLIMITED] * 9)
 # The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
     {"gaps": 0},
@@ -97,7 +99,7 @@ class _Screen:
             rows = [whole]
         else:
             head, *rest = self._wrap(answer, self.width)
-            below = [row for part in (" ".join(rest), tail) for row in self._wrap(part, self.body) if row]
+            below = [row for part in (" ".join(rest), tail) for row in self._capped(part, self.caps.below) if row]
             rows = [head, *(" " * LABEL + row for row in below)]
         first = Text(rows[0], style="bold")
         first.stylize(STYLES[self.report.verdict], 0, len(word))
@@ -162,7 +164,7 @@ class _Screen:
         if self.top is None and report.verdict == "inconclusive":
             lines += self._paragraph("Next", hints, self.caps.fix)
             hints = ""
-        lines += self._paragraph("Read", " · ".join(words.summary(report)), UNLIMITED)
+        lines += self._paragraph("Read", " · ".join(words.summary(report)), self.caps.read)
         for one in report.inputs:
             if self.verbose:
                 lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
@@ -178,10 +180,14 @@ class _Screen:
         return lines + self._paragraph("Missing", ". ".join(filter(None, [count, hints])), self.caps.missing)
 
     def _paragraph(self, label: str, text: str, cap: int) -> list[Text]:
-        rows = [row for line in clean_block(text).split("\n") for row in self._wrap(line, self.body)] if text else []
-        if len(rows) > cap:
-            rows = [*rows[: cap - 1], self._cut(rows[cap - 1].ljust(self.body + 1), tail=MORE)]
-        return self._labelled(label, [Text(row) for row in rows])
+        return self._labelled(label, [Text(row) for row in self._capped(clean_block(text), cap)]) if text else []
+
+    def _capped(self, block: str, cap: int) -> list[str]:
+        """Rows of a block of text in the width of the body; the last of `cap` says that there is more."""
+        rows = [row for line in block.split("\n") for row in self._wrap(line, self.body)]
+        if len(rows) <= cap:
+            return rows
+        return [*rows[: cap - 1], self._cut(rows[cap - 1].ljust(self.body + 1), tail=MORE)]
 
     def _labelled(self, label: str, rows: list[Text]) -> list[Text]:
         lines = []
