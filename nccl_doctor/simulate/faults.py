@@ -1,0 +1,93 @@
+"""The register of faults: name, words, what a job needs to have it, and how it shows."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from nccl_doctor.simulate.cluster import Cluster
+from nccl_doctor.simulate.phase import Phase
+from nccl_doctor.simulate.spec import VERSIONS, Spec, version_tuple
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where the job stops and what is printed from there on; no Break = the job runs to its end."""
+
+    stage: str  # launch bootstrap network start graph connect complete train rest end destroy
+    tell: Callable[[], Iterator[Phase]]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a job must be for a fault to happen in it."""
+
+    nodes: int = 1  # at least
+    gpus: int = 1  # at least, per node
+    since: str = VERSIONS[0]  # first and last NCCL version that prints it
+    until: str = VERSIONS[-1]
+    networks: tuple[str, ...] = ()  # one of these; empty = any
+    frameworks: tuple[str, ...] = ()
+
+    def missing(self, spec: Spec) -> str:
+        """What the spec lacks, in words; empty when nothing."""
+        lacks = []
+        if spec.nodes < self.nodes:
+            lacks.append(f"at least {self.nodes} nodes")
+        if spec.gpus < self.gpus:
+            lacks.append(f"at least {self.gpus} GPUs a node")
+        if not version_tuple(self.since) <= version_tuple(spec.version) <= version_tuple(self.until):
+            lacks.append(f"an NCCL version from {self.since} to {self.until}")
+        if self.networks and spec.network not in self.networks:
+            lacks.append(f"network {' or '.join(self.networks)}")
+        if self.frameworks and spec.framework not in self.frameworks:
+            lacks.append(f"framework {' or '.join(self.frameworks)}")
+        return ", ".join(lacks)
+
+
+Plot = Callable[[Cluster], Break | None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that can be put into an invented job."""
+
+    name: str
+    doc: str  # one sentence: what is wrong
+    needs: Needs
+    tells: re.Pattern[str]  # found in every log with this fault
+    plot: Plot  # changes the cluster and returns where the job breaks
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(name: str, doc: str, tells: str, needs: Needs | None = None) -> Callable[[Plot], Plot]:
+    """Register a plot under the name of its fault."""
+
+    def register(plot: Plot) -> Plot:
+        assert name not in FAULTS, name
+        FAULTS[name] = Fault(name, doc, needs or Needs(), re.compile(tells), plot)
+        return plot
+
+    return register
+
+
+def fit(spec: Spec) -> Spec:
+    """The spec with the smallest changes that its fault needs: more nodes, another network, version or framework."""
+    if spec.fault is None:
+        return spec
+    needs = FAULTS[spec.fault].needs
+    version = spec.version
+    if not version_tuple(needs.since) <= version_tuple(version) <= version_tuple(needs.until):
+        fits = [v for v in VERSIONS if version_tuple(needs.since) <= version_tuple(v) <= version_tuple(needs.until)]
+        version = fits[-1] if version_tuple(version) > version_tuple(needs.until) else fits[0]
+    return replace(
+        spec,
+        nodes=max(spec.nodes, needs.nodes),
+        gpus=max(spec.gpus, needs.gpus),
+        version=version,
+        network=needs.networks[0] if needs.networks and spec.network not in needs.networks else spec.network,
+        framework=needs.frameworks[0]
+        if needs.frameworks and spec.framework not in needs.frameworks
+        else spec.framework,
+    )

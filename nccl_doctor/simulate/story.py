@@ -1,0 +1,112 @@
+"""The order of events: a healthy job from launch to end, cut short where the fault breaks it."""
+
+from collections.abc import Callable, Iterator
+
+from nccl_doctor.simulate import communicator, connect, startup, training
+from nccl_doctor.simulate.cluster import Cluster
+from nccl_doctor.simulate.faults import FAULTS, Break
+from nccl_doctor.simulate.graph import Ring, Trees, channels
+from nccl_doctor.simulate.phase import Phase, fill_times, weave
+from nccl_doctor.simulate.prefixes import PREFIXES, Place, decorate
+from nccl_doctor.simulate.spec import Spec
+
+Stage = tuple[str, Callable[[], Iterator[Phase]]]
+
+
+def _stages(cluster: Cluster) -> list[Stage]:
+    rings = [Ring(cluster, channel) for channel in range(channels(cluster))]
+    trees = Trees(cluster, rings)
+    lazy = cluster.v >= (2, 22)
+
+    def each(seconds: float, lines: Callable[..., list[str]], *more: object) -> Callable[[], Iterator[Phase]]:
+        def tell() -> Iterator[Phase]:
+            phase = Phase(seconds)
+            for rank in cluster.ranks:
+                said = lines(cluster, rank, *more)
+                if said:
+                    phase.say(rank, *said)
+            yield phase
+
+        return tell
+
+    def network() -> Iterator[Phase]:
+        yield from each(1.5, startup.network)()
+        if cluster.v < (2, 22) and cluster.ranks[0].host.bootstrap:
+            phase = Phase(0.1)
+            phase.say(cluster.ranks[0], f"NCCL version {cluster.ranks[0].host.version_text}")
+            yield phase
+
+    def connected() -> Iterator[Phase]:
+        phase = Phase(2.0)
+        for rank in cluster.ranks:
+            phase.say(rank, *connect.ring_lines(cluster, rank, rings), *connect.rings_done(rank, rank.host.peermem))
+            if not lazy:
+                phase.say(rank, *connect.tree_lines(cluster, rank, rings, trees))
+        yield phase
+
+    stages: list[Stage] = [
+        ("launch", lambda: training.launch(cluster)),
+        ("bootstrap", each(1.0, startup.bootstrap)),
+        ("network", network),
+        ("start", each(1.0, communicator.start)),
+        ("graph", each(1.0, communicator.graph, rings, trees)),
+    ]
+    complete: Stage = ("complete", each(1.0, communicator.complete, len(rings)))
+    connecting: Stage = ("connect", connected)
+    stages += [complete, connecting] if lazy else [connecting, complete]
+    half = max(1, cluster.spec.steps // 2)
+    stages += [
+        ("train", lambda: training.steps(cluster, 0, half)),
+        ("rest", lambda: training.steps(cluster, half, cluster.spec.steps)),
+        ("end", lambda: training.end(cluster)),
+        ("destroy", each(1.0, communicator.gone, "Destroy")),
+    ]
+    return stages
+
+
+def _tell(cluster: Cluster, stop: Break | None) -> Iterator[Phase]:
+    for name, tell in _stages(cluster):
+        yield from tell()
+        if name in cluster.asides:
+            phase = Phase(0.5)
+            for source, text in cluster.asides[name]:
+                phase.say(source, text)
+            yield phase
+        if stop is not None and name == stop.stage:
+            yield from stop.tell()
+            return
+
+
+def write_log(spec: Spec) -> Iterator[str]:
+    """The lines of the invented job's log, without newlines.
+
+    Raises ValueError for a spec that cannot be, such as a fault between nodes in a job of one node.
+    """
+    spec.check()
+    if spec.prefix not in PREFIXES:
+        raise ValueError(f"unknown prefix {spec.prefix!r}; known: {', '.join(PREFIXES)}")
+    stop: Break | None = None
+    if spec.fault is not None:
+        if spec.fault not in FAULTS:
+            raise ValueError(f"unknown fault {spec.fault!r}; known: {', '.join(FAULTS)}")
+        fault = FAULTS[spec.fault]
+        missing = fault.needs.missing(spec)
+        if missing:
+            raise ValueError(f"fault {spec.fault} needs {missing}")
+    cluster = Cluster(spec)
+    if spec.fault is not None:
+        stop = FAULTS[spec.fault].plot(cluster)
+    return _lines(cluster, stop)
+
+
+def _lines(cluster: Cluster, stop: Break | None) -> Iterator[str]:
+    spec = cluster.spec
+    now = float(cluster.epoch)
+    all_stamped = spec.prefix == "nccl-time"
+    ranks = len(cluster.ranks)
+    for phase in _tell(cluster, stop):
+        for when, source, text in weave(phase, now, cluster.rng, spec.interleave):
+            place = Place(source, when, ranks)
+            for line in fill_times(text, when, all_stamped).split("\n"):
+                yield decorate(spec.prefix, place, line)
+        now += phase.seconds

@@ -1,0 +1,124 @@
+"""What the framework prints while all is well."""
+
+from collections.abc import Iterator
+
+from nccl_doctor.simulate.cluster import Cluster
+from nccl_doctor.simulate.phase import Phase
+
+_GPU_NAMES = {"V100": "Tesla V100-SXM2-32GB", "A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3"}
+
+
+def launch(cluster: Cluster) -> Iterator[Phase]:
+    """Before the first NCCL line."""
+    phase = Phase(2.0)
+    framework = cluster.spec.framework
+    if framework == "nccl-tests":
+        first = cluster.ranks[0]
+        phase.say(
+            first,
+            "# nThread 1 nGpus 1 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20 "
+            "agg iters: 1 validation: 1 graph: 0",
+            "#",
+            "# Using devices",
+        )
+        for rank in cluster.ranks:
+            phase.say(
+                first,
+                f"#  Rank {rank.number:2d} Group  0 Pid {rank.pid:6d} on {rank.host.name:>10} device {rank.local:2d} "
+                f"[0x{rank.bus >> 12:02x}] {_GPU_NAMES[cluster.gpu]}",
+            )
+        phase.say(first, "#")
+    elif framework == "horovod":
+        for rank in cluster.ranks:
+            phase.say(rank, f"Horovod rank {rank.number} of {len(cluster.ranks)}, local rank {rank.local}")
+    else:
+        if cluster.launcher == "torchrun":
+            for host in cluster.hosts:
+                phase.say(
+                    host,
+                    f"W\x00e {host.agent_pid} torch/distributed/run.py:793] \n"
+                    f"W\x00e {host.agent_pid} torch/distributed/run.py:793] Setting OMP_NUM_THREADS environment variable "
+                    "for each process to be 1 in default, to avoid your system being overloaded, please further tune the "
+                    "variable for optimal performance in your application as needed. ",
+                )
+        phase.say(
+            cluster.ranks[0],
+            f"using world size: {len(cluster.ranks)}, data-parallel size: {len(cluster.ranks)}, "
+            "tensor-model-parallel size: 1, pipeline-model-parallel size: 1",
+        )
+    yield phase
+
+
+def steps(cluster: Cluster, first: int, last: int) -> Iterator[Phase]:
+    """Training lines number `first` to `last` (counted from 0, last excluded)."""
+    if cluster.spec.framework == "nccl-tests":
+        yield _table(cluster, first, last)
+        return
+    rng = cluster.rng
+    rank = cluster.ranks[-1 if cluster.spec.framework == "pytorch" else 0]
+    batch = 8 * len(cluster.ranks)
+    if cluster.spec.framework == "horovod" and first == 0:
+        phase = Phase(1.0)
+        phase.say(rank, "Step\tImg/sec\ttotal_loss")
+        yield phase
+    for step in range(first, last):
+        seconds = 0.42 * cluster.slow * rng.uniform(0.99, 1.02)
+        phase = Phase(seconds * 10)
+        loss = 2.1 + 8.0 / (step + 1.2) + rng.uniform(-0.03, 0.03)
+        if cluster.spec.framework == "horovod":
+            rate = 64 * len(cluster.ranks) / seconds
+            text = f"{(step + 1) * 10}\timages/sec: {rate:.1f} +/- {rate * 0.004:.1f} (jitter = {rate * 0.006:.1f})\t{loss:.3f}"
+        else:
+            text = (
+                f" [\x00t] iteration {(step + 1) * 10:8d}/{cluster.spec.steps * 10:8d} | "
+                f"consumed samples: {(step + 1) * 10 * batch:12d} | elapsed time per iteration (ms): {seconds * 1000:.1f} | "
+                f"learning rate: 3.000E-04 | global batch size: {batch:5d} | lm loss: {loss:.6E} | loss scale: 1.0 | "
+                f"grad norm: {rng.uniform(0.6, 1.6):.3f} | number of skipped iterations:   0 | "
+                "number of nan iterations:   0 |"
+            )
+        phase.say(rank, text)
+        yield phase
+
+
+def _table(cluster: Cluster, first: int, last: int) -> Phase:
+    phase = Phase(20.0)
+    rank = cluster.ranks[0]
+    if first == 0:
+        phase.say(
+            rank,
+            "#                                                              out-of-place                       in-place          ",
+            "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+            "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       ",
+        )
+    count = len(cluster.ranks)
+    limit = 180.0 / cluster.slow
+    for step in range(first, last):
+        size = 8 << step
+        cells = []
+        for _ in range(2):
+            micros = 32.0 + size / (limit * 1000) * cluster.rng.uniform(0.98, 1.05)
+            algorithm = size / micros / 1000
+            time = f"{micros:7.2f}" if micros < 100 else f"{micros:7.1f}" if micros < 10000 else f"{micros:7.0f}"
+            cells.append(f"  {time} {algorithm:7.2f} {algorithm * 2 * (count - 1) / count:7.2f}      0")
+        phase.say(rank, f"{size:12d}  {size // 4:12d}     float     sum      -1{''.join(cells)}")
+    return phase
+
+
+def end(cluster: Cluster) -> Iterator[Phase]:
+    """The last words of a job that did its work."""
+    phase = Phase(1.0)
+    rank = cluster.ranks[0]
+    if cluster.spec.framework == "nccl-tests":
+        phase.say(
+            rank,
+            "# Out of bounds values : 0 OK",
+            f"# Avg bus bandwidth    : {61.0 / cluster.slow:.4f} ",
+            "#",
+        )
+    elif cluster.spec.framework == "horovod":
+        total = 64 * len(cluster.ranks) / 0.42 / cluster.slow
+        ruler = "-" * 64
+        phase.say(rank, f"{ruler}\ntotal images/sec: {total:.2f}\n{ruler}")
+    else:
+        phase.say(rank, "[after training is done] datetime: \x00t ")
+    yield phase
