@@ -88,7 +88,7 @@ def add(facts: Facts, parts: list[tuple[str, Partial, bytes]], progress: Callabl
     has_nccl = has_info = False
     for file, partial, _ in parts:
         has_nccl |= partial.nccl_lines > 0
-        has_info |= any(key.level == "INFO" for key in partial.events) or bool(partial.edges)
+        has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
         facts.add(_event_rows(facts, file, partial, ranks))
         facts.add(_edge_rows(facts, file, partial, ranks))
         facts.add(_process_rows(facts, file, partial, ranks))
@@ -148,12 +148,12 @@ def _event_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iter
 
 
 def _edge_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iterator[Any]:
-    for (number, text), entry in partial.edges.items():
+    every = ((head, *item) for head, edges in zip(partial.heads, partial.edges, strict=True) for item in edges.items())
+    for head, text, entry in every:
         parsed = edge(text)
         if parsed is None:
             continue
-        head = partial.heads[number]
-        line = f"{prefixes.clean(entry.left)}{heads.TOKEN}INFO {entry.channel} : {text}"
+        line = f"{prefixes.clean(entry.left)}{heads.TOKEN}INFO Channel {entry.channel} : {text}"
         ref = facts.evidence(file, entry.first, line)
         yield tables.Connection(
             ranks.place(head), ranks.rank(head), head.pid, head.tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref

@@ -6,6 +6,7 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 
 import re
 import tomllib
+from re import _parser  # type: ignore[attr-defined]
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
@@ -58,21 +59,9 @@ class Pattern:
         return [self.has] if self.has else self.any
 
     @cached_property
-    def start(self) -> str:
-        """The literal text that a match begins with; empty where it begins with something variable."""
-        text = re.sub(r"\\([^\w\s])", lambda m: f"\x00{ord(m[1]):04x}", self.regex)
-        if "|" in re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\([^()]*\)[^()]*\)", "", text)):
-            return ""
-        head = re.match(r"[^\\\[\](){}.*+?|^$]*", text)
-        literal = head[0] if head else ""
-        if len(literal) < len(text) and text[len(literal)] in "*?{":
-            literal = literal[:-5] if literal[-5:-4] == "\x00" else literal[:-1]
-        return re.sub(r"\x00([0-9a-f]{4})", lambda m: chr(int(m[1], 16)), literal)
-
-    @cached_property
     def openings(self) -> tuple[str, ...]:
-        """What a matching message begins with: one of these."""
-        return tuple(self.starts) or (self.start,)
+        """What a matching message begins with: one of these; an empty one where that is not known."""
+        return tuple(self.starts) or tuple(sorted(_openings(self.regex)))
 
     def match(self, text: str, level: str = "") -> dict[str, Any] | None:
         """Groups and constants where the text has this shape, else None."""
@@ -149,35 +138,86 @@ def load() -> tuple[Pattern, ...]:
     return tuple(patterns)
 
 
+def _openings(regex: str) -> set[str]:
+    """The literal texts with which a match can begin, as far as the head of the expression is literal."""
+    heads = {""}
+    for heads in _grow(_parser.parse(regex), {""}):
+        if len(heads) > 40 or all(len(head) >= 2 * _KEY for head in heads):
+            break
+    return heads if len(heads) <= 200 else {""}
+
+
+def _grow(tree: Any, heads: set[str]) -> Iterator[set[str]]:
+    """Yield the heads after each further item of a parsed expression; stop where it is no longer literal."""
+    for op, value in tree:
+        name = str(op)
+        if name == "LITERAL":
+            heads = {head + chr(value) for head in heads}
+        elif name == "IN" and all(str(kind) == "LITERAL" for kind, _ in value):
+            heads = {head + chr(code) for head in heads for _, code in value}
+        elif name == "SUBPATTERN" or (name == "MAX_REPEAT" and value[:2] == (0, 1)):
+            inner = _whole(value[-1])
+            grown = {head + text for head in heads for text, _ in inner}
+            if name == "MAX_REPEAT":
+                grown |= heads
+            heads = grown
+            if not all(whole for _, whole in inner):
+                yield heads
+                return
+        elif name == "BRANCH":
+            inner = {pair for branch in value[1] for pair in _whole(branch)}
+            heads = {head + text for head in heads for text, _ in inner}
+            if not all(whole for _, whole in inner):
+                yield heads
+                return
+        elif not (name == "AT" or (name == "ASSERT_NOT" and value[0] == 1)):
+            yield heads
+            return
+        yield heads
+
+
+def _whole(tree: Any) -> set[tuple[str, bool]]:
+    """(literal head, whether that is all of it) of a part of an expression."""
+    heads, count = {""}, 0
+    for count, heads in enumerate(_grow(tree, {""}), 1):
+        pass
+    stopped = count < len(tree) or any(str(op) not in ("LITERAL", "IN") for op, _ in tree)
+    return {(head, not stopped) for head in heads}
+
+
 class Grammar:
-    """Finds the patterns of a text without trying them all."""
+    """Finds the patterns of a text without trying them all: by level and by the first characters."""
 
     def __init__(self, patterns: Iterable[Pattern]) -> None:
         every = list(patterns)
         self.text = [p for p in every if p.where == "text"]
         self.nccl_too = [p for p in self.text if p.nccl_too]
-        nccl = [p for p in every if p.where == "nccl"]
-        self._floating = [p for p in nccl if any(len(start) < _KEY for start in p.openings)]
-        self._starts: dict[str, list[Pattern]] = {}
-        for pattern in nccl:
-            if pattern not in self._floating:
-                for key in {start[:_KEY] for start in pattern.openings}:
-                    self._starts.setdefault(key, []).append(pattern)
-        for group in self._starts.values():
-            group.extend(self._floating)
+        self._nccl = [p for p in every if p.where == "nccl"]
+        self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
+
+    def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
+        fitting = [p for p in self._nccl if not (p.level and level and p.level != level)]
+        floating = [p for p in fitting if any(len(opening) < _KEY for opening in p.openings)]
+        starts: dict[str, list[Pattern]] = {}
+        for pattern in fitting:
+            if pattern not in floating:
+                for key in {opening[:_KEY] for opening in pattern.openings}:
+                    starts.setdefault(key, []).append(pattern)
+        for group in starts.values():
+            group.extend(floating)
             group.sort(key=lambda p: p.order)
+        self._by_level[level] = starts, floating
+        return starts, floating
 
     def nccl(self, body: str, level: str) -> Pattern | None:
         """The pattern of the text behind `NCCL LEVEL`, or None."""
-        for pattern in self._starts.get(body[:_KEY], self._floating):
+        starts, floating = self._by_level.get(level) or self._index(level)
+        for pattern in starts.get(body[:_KEY], floating):
             if pattern.has and pattern.has not in body:
                 continue
-            if pattern.level and level and level != pattern.level:
+            if pattern.starts and not body.startswith(pattern.openings):
                 continue
-            if pattern.starts:
-                if body.startswith(pattern.openings) and (not pattern.regex or pattern.compiled.match(body)):
-                    return pattern
-            elif pattern.compiled.match(body):
+            if not pattern.regex or pattern.compiled.match(body):
                 return pattern
         return None
 

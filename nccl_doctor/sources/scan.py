@@ -5,6 +5,7 @@ gigabyte of training output costs one scan. Events are counted while reading: wh
 last line. Where hyperscan is missing the same literals are searched one by one: slower, the same result.
 """
 
+import gc
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -54,7 +55,7 @@ class Edges:
         self.n = 1
         self.first = first
         self.left = left
-        self.channel = channel  # `Channel 00/0` of the first line
+        self.channel = channel  # `00/0` of the first line
 
 
 class Partial:
@@ -65,7 +66,7 @@ class Partial:
         self.head_ids: dict[Head, int] = {}
         self.spans: list[list[Any]] = []  # per head: lines, first line, last line, last stamp
         self.events: dict[Key, Event] = {}
-        self.edges: dict[tuple[int, str], Edges] = {}  # (head, `0[0] -> 1[1] via …`)
+        self.edges: list[dict[str, Edges]] = []  # per head: `0[0] -> 1[1] via …`
         self.lines = 0
         self.bytes = 0
         self.nccl_lines = 0
@@ -78,6 +79,7 @@ class Partial:
             number = self.head_ids[head] = len(self.heads)
             self.heads.append(head)
             self.spans.append([0, 0, 0, None])
+            self.edges.append({})
         return number
 
     def count(self, key: Key, line: int, stamp: float | None, left: str) -> None:
@@ -106,14 +108,15 @@ class Partial:
             else:
                 known.n += event.n
                 known.last = event.last + offset
-        for (head, text), edge in other.edges.items():
-            old_edge = self.edges.get((ids[head], text))
-            if old_edge is None:
-                edge.first += offset
-                self.edges[ids[head], text] = edge
-            else:
-                old_edge.mask |= edge.mask
-                old_edge.n += edge.n
+        for mine, edges in zip(ids, other.edges, strict=True):
+            for text, edge in edges.items():
+                old_edge = self.edges[mine].get(text)
+                if old_edge is None:
+                    edge.first += offset
+                    self.edges[mine][text] = edge
+                else:
+                    old_edge.mask |= edge.mask
+                    old_edge.n += edge.n
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -135,6 +138,15 @@ class Scanner:
 
     def read(self, stream: BinaryIO, limit: int | None = None) -> Partial:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line)."""
+        collecting = gc.isenabled()
+        gc.disable()  # millions of counted entries, no cycles: collecting would only walk them again and again
+        try:
+            return self._read(stream, limit)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _read(self, stream: BinaryIO, limit: int | None) -> Partial:
         rest, left = b"", limit
         while True:
             size = BLOCK if left is None else min(BLOCK, left)
@@ -172,45 +184,66 @@ class Scanner:
         lines = block.decode("utf-8", "replace").split("\n")
         count = block.count(b"\n", 0, end) + (end == len(block))
         bars = b"\r" in block
-        partial, lefts, bodies, channels = self.partial, self._lefts, self._bodies, self._channels
-        spans, edges, token, skip = partial.spans, partial.edges, heads.TOKEN, SKIP
+        lefts, bodies, channels = self._lefts, self._bodies, self._channels
+        token, skip = heads.TOKEN, SKIP
+        run, here, width, head, seen = "\n", {}, 0, 0, 0  # the process that wrote the last channel line
         for index in range(count):
             line = lines[index]
+            if line.startswith(run):
+                colon = line.find(" : ", width)
+                entry = here.get(line[colon + 3 :])
+                if entry is not None:
+                    channel = line[width:colon]
+                    entry.mask |= channels.get(channel) or self._mask(channel)
+                    entry.n += 1
+                    seen += 1
+                    continue
             at = line.find(token)
             if at < 0:
                 continue
-            known = lefts.get(line[:at])
-            if known is not None and known[1] is None and not bars and line.find(token, at + 6) < 0:
-                head = known[0]
-                if line.startswith("INFO Channel ", at + 6):
-                    colon = line.find(" : ", at + 19)
-                    edge = line[colon + 3 :]
-                    entry = edges.get((head, edge))
-                    if entry is not None:
-                        channel = line[at + 11 : colon]
-                        entry.mask |= channels.get(channel) or self._mask(channel)
-                        entry.n += 1
-                    elif colon < 0 or not self._new_edge(head, edge, line[at + 11 : colon], number + index + 1, line[:at]):
-                        self._nccl_line(line, number + index + 1, lines, index)
-                        continue
-                elif bodies.get(line[at + 6 :]) is not skip:
-                    self._nccl_line(line, number + index + 1, lines, index)
-                    continue
-                span = spans[head]
-                span[0] += 1
-                span[2] = number + index + 1
-                partial.nccl_lines += 1
-                partial.understood += 1
+            left = line[:at]
+            known = lefts.get(left)
+            if known is None or known[1] is not None or bars:
+                for piece in line.split("\r") if bars else (line,):
+                    self._nccl_line(piece, number + index + 1, lines, index)
                 continue
-            for piece in line.split("\r") if bars else (line,):
-                self._nccl_line(piece, number + index + 1, lines, index)
+            if seen:
+                self._seen(head, seen, number + index)
+                seen = 0
+            head = known[0]
+            if line.startswith("INFO Channel ", at + 6):
+                run, here, width = line[: at + 19], self.partial.edges[head], at + 19
+                colon = line.find(" : ", width)
+                if colon > 0 and self._edge(head, line[width:colon], line[colon + 3 :], number + index + 1, left):
+                    seen = 1
+                    continue
+            elif bodies.get(line[at + 6 :]) is skip:
+                self._seen(head, 1, number + index + 1)
+                continue
+            self._nccl_line(line, number + index + 1, lines, index)
+        if seen:
+            self._seen(head, seen, number + count)
 
-    def _new_edge(self, head: int, edge: str, channel: str, number: int, left: str) -> bool:
-        """Note a channel line; False where it is something else, or torn."""
-        if " -> " not in edge or " via " not in edge or edge.endswith((" via", " via ", "[send]", "[receive]", "\r")):
-            return False
-        mask = self._channels.get(channel) or self._mask(channel)
-        self.partial.edges[head, edge] = Edges(channel, mask, number, left)
+    def _seen(self, head: int, n: int, last: int) -> None:
+        """Count understood lines of a head that was seen before."""
+        span = self.partial.spans[head]
+        span[0] += n
+        span[2] = last
+        self.partial.nccl_lines += n
+        self.partial.understood += n
+
+    def _edge(self, head: int, channel: str, edge: str, number: int, left: str) -> bool:
+        """Note a channel line; False where it is something else, torn or glued to another."""
+        entry = self.partial.edges[head].get(edge)
+        if entry is None:
+            if " -> " not in edge or " via " not in edge or heads.TOKEN in edge:
+                return False
+            if edge.endswith((" via", " via ", "[send]", "[receive]", "\r")):
+                return False
+            entry = self.partial.edges[head][edge] = Edges(channel, 0, number, left)
+            entry.n = 0
+        entry.mask |= self._channels.get(channel) or self._mask(channel)
+        entry.n += 1
         return True
 
     def _tokens(self, block: bytes, end: int) -> Iterator[int]:
@@ -239,7 +272,7 @@ class Scanner:
             use(line, number + 1, [line, *following], 0)
 
     def _mask(self, channel: str) -> int:
-        digits = channel.partition(" ")[2].partition("/")[0]
+        digits = channel.partition("/")[0].strip()
         mask = 1 << int(digits) if digits.isdigit() and len(digits) < 4 else 0
         self._channels[channel] = mask
         return mask
@@ -280,13 +313,7 @@ class Scanner:
         span[3] = stamp if stamp is not None else span[3]
         if body.startswith(("Channel ", "Ring ")) and " via " in body:
             channel, _, edge = body.rstrip().partition(" : ")
-            entry = partial.edges.get((head, edge))
-            if entry is not None:
-                entry.mask |= self._channels.get(channel) or self._mask(channel)
-                entry.n += 1
-            elif self._new_edge(head, edge, channel, number, left):
-                entry = partial.edges[head, edge]
-            if entry is not None:
+            if self._edge(head, channel.partition(" ")[2], edge, number, left):
                 partial.understood += 1
                 return
         known = f"{level} {body}"
@@ -294,8 +321,9 @@ class Scanner:
         if memo is SKIP:
             partial.understood += 1
             return
+        text = (body if body.isprintable() else prefixes.clean(body)).strip()
         if memo is None:
-            memo = self.grammar.nccl(prefixes.clean(body).strip(), level)
+            memo = self.grammar.nccl(text, level)
             if memo is not None and memo.reader == SKIP and level != "WARN":
                 if len(self._bodies) > _MEMO:
                     self._bodies.clear()
@@ -303,7 +331,6 @@ class Scanner:
                     self._bodies[known] = SKIP
                 partial.understood += 1
                 return
-        text = prefixes.clean(body).strip()
         pattern, text = self._continued(memo, text, level, lines, index)
         if pattern is not None:
             partial.understood += 1
