@@ -55,6 +55,7 @@ class Rank:
     host: Host
     pid: int
     bus: int
+    device: int  # CUDA's number of the GPU inside the process
     nvml: int
     comm: int
     init_tid: int
@@ -63,7 +64,7 @@ class Rank:
 
     def settle(self) -> None:
         """Recompute what is printed in front of each line; call it after a change of host or GPU."""
-        self.parts = (f"{self.host.name}:{self.pid}:", f" [{self.local}] ")
+        self.parts = (f"{self.host.name}:{self.pid}:", f" [{self.device}] ")
 
 
 class Cluster:
@@ -123,6 +124,7 @@ class Cluster:
                     host=host,
                     pid=base + local,
                     bus=buses[local] if local < 8 else buses[local - 8] + 0x1000,
+                    device=local,
                     nvml=local,
                     comm=0x7F0000000000 + rng.getrandbits(36) * 16,
                     init_tid=base + 60 + local * 7 + rng.randrange(7),

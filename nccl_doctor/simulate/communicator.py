@@ -17,7 +17,7 @@ def _call(v: tuple[int, int, int], framework: str) -> str:
 def _comm(cluster: Cluster, rank: Rank) -> str:
     v = rank.host.version
     total = len(cluster.ranks)
-    text = f"comm 0x{rank.comm:x} rank {rank.number} nranks {total} cudaDev {rank.local}"
+    text = f"comm 0x{rank.comm:x} rank {rank.number} nranks {total} cudaDev {rank.device}"
     if v < (2, 5):
         return f"{text} nvmlDev {rank.nvml}"
     if v >= (2, 18, 3):
@@ -202,7 +202,7 @@ def gone(cluster: Cluster, rank: Rank, how: str) -> list[str]:
     if v < (2, 12) or v >= (2, 30):
         return []
     text = (
-        f"comm 0x{rank.comm:x} rank {rank.number} nranks {len(cluster.ranks)} cudaDev {rank.local} busId {rank.bus:x}"
+        f"comm 0x{rank.comm:x} rank {rank.number} nranks {len(cluster.ranks)} cudaDev {rank.device} busId {rank.bus:x}"
     )
     lines = [info(rank, f"{text} - {how} COMPLETE", "main")]
     if how == "Abort" and v >= (2, 28, 3):

@@ -69,7 +69,7 @@ def _ipc(cluster: Cluster) -> Break:
 def _duplicate(cluster: Cluster) -> Break:
     host = cluster.victim.host
     first, second = host.ranks[0], host.ranks[1]
-    second.bus, second.nvml, second.local = first.bus, first.nvml, first.local
+    second.bus, second.nvml, second.device = first.bus, first.nvml, first.device
     second.settle()
 
     def tell() -> Iterator[Phase]:

@@ -83,7 +83,8 @@ def _mixed(cluster: Cluster) -> Break:
             v = rank.host.version
             if v >= (2, 16):
                 mine, theirs = (3, 4) if rank.host is odd else (4, 3)
-                origin = f" from {odd.address}<{port(cluster)}>" if v >= (2, 27) else ""
+                peer = cluster.other(odd) if rank.host is odd else odd
+                origin = f" from {peer.address}<{port(cluster)}>" if v >= (2, 27) else ""
                 text = f"socketFinalizeAccept{origin}: wrong type {theirs} != {mine}"
                 if v >= (2, 30, 7):
                     text = (
@@ -171,7 +172,7 @@ def _algo(cluster: Cluster) -> Break:
     if cluster.v >= (2, 20):
         for host in cluster.hosts:
             host.network, host.ib = "Socket", "no-device"
-    return Break("complete" if cluster.v < (2, 22) else "connect", tell)
+    return Break("complete" if cluster.v < (2, 22) else "connected", tell)
 
 
 @fault(
@@ -208,4 +209,4 @@ def _cards(cluster: Cluster) -> Break:
         told[rank] = (lines, remote_code(v), text)
         yield from errors(cluster, told)
 
-    return Break("start" if cluster.v >= (2, 30) else "complete" if cluster.v < (2, 22) else "connect", tell)
+    return Break("start" if cluster.v >= (2, 30) else "complete" if cluster.v < (2, 22) else "connected", tell)

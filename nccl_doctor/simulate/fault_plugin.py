@@ -170,4 +170,4 @@ def _security_group(cluster: Cluster) -> Break:
             told[rank] = (lines, code, text)
         yield from errors(cluster, told)
 
-    return Break("complete" if cluster.v < (2, 22) else "connect", tell)
+    return Break("complete" if cluster.v < (2, 22) else "connected", tell)

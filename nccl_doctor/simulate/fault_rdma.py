@@ -16,7 +16,7 @@ _ERRNO = {"Connection timed out": 110, "Invalid argument": 22, "No such device":
 
 def _connected(cluster: Cluster) -> str:
     """The stage after which data first moves between nodes."""
-    return "complete" if cluster.v < (2, 22) else "connect"
+    return "complete" if cluster.v < (2, 22) else "connected"
 
 
 def _pairs(cluster: Cluster) -> list[tuple[Rank, Host]]:

@@ -126,7 +126,7 @@ def _unused(cluster: Cluster) -> Break:
         yield phase
         yield from job_end(cluster, dict.fromkeys(cluster.ranks, 1), cluster.ranks[0])
 
-    return Break("complete" if cluster.v < (2, 22) else "connect", tell)
+    return Break("complete" if cluster.v < (2, 22) else "connected", tell)
 
 
 @fault(

@@ -13,7 +13,7 @@ from nccl_doctor.simulate.spec import VERSIONS, Spec, version_tuple
 class Break:
     """Where the job stops and what is printed from there on; no Break = the job runs to its end."""
 
-    stage: str  # launch bootstrap network start graph connect complete train rest end destroy
+    stage: str  # launch bootstrap network start graph connect connected complete train rest end destroy
     tell: Callable[[], Iterator[Phase]]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from nccl_doctor.simulate import communicator, connect, startup, training
-from nccl_doctor.simulate.cluster import Cluster
+from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.faults import FAULTS, Break
 from nccl_doctor.simulate.graph import Ring, Trees, channels
 from nccl_doctor.simulate.phase import Phase, fill_times, weave
@@ -36,13 +36,9 @@ def _stages(cluster: Cluster) -> list[Stage]:
             phase.say(cluster.ranks[0], f"NCCL version {cluster.ranks[0].host.version_text}")
             yield phase
 
-    def connected() -> Iterator[Phase]:
-        phase = Phase(2.0)
-        for rank in cluster.ranks:
-            phase.say(rank, *connect.ring_lines(cluster, rank, rings), *connect.rings_done(rank, rank.host.peermem))
-            if not lazy:
-                phase.say(rank, *connect.tree_lines(cluster, rank, rings, trees))
-        yield phase
+    def done(cluster: Cluster, rank: Rank) -> list[str]:
+        trees_too = [] if lazy else connect.tree_lines(cluster, rank, rings, trees)
+        return connect.rings_done(rank, rank.host.peermem) + trees_too
 
     stages: list[Stage] = [
         ("launch", lambda: training.launch(cluster)),
@@ -52,8 +48,8 @@ def _stages(cluster: Cluster) -> list[Stage]:
         ("graph", each(1.0, communicator.graph, rings, trees)),
     ]
     complete: Stage = ("complete", each(1.0, communicator.complete, len(rings)))
-    connecting: Stage = ("connect", connected)
-    stages += [complete, connecting] if lazy else [connecting, complete]
+    connecting: list[Stage] = [("connect", each(2.0, connect.ring_lines, rings)), ("connected", each(1.0, done))]
+    stages += [complete, *connecting] if lazy else [*connecting, complete]
     half = max(1, cluster.spec.steps // 2)
     stages += [
         ("train", lambda: training.steps(cluster, 0, half)),
