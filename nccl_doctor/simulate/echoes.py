@@ -226,12 +226,19 @@ def peers_notice(cluster: Cluster, host: Host) -> Iterator[Phase]:
         yield from errors(cluster, told)
 
 
+def dies_early(cluster: Cluster, rank: Rank, text: str) -> Iterator[Phase]:
+    """A rank that ends before NCCL is used, so that no peer has a connection to lose."""
+    phase = Phase(1.0)
+    phase.say(rank, text)
+    yield phase
+    yield from job_end(cluster, {rank: 1}, rank)
+
+
 def dies(cluster: Cluster, rank: Rank, code: int, *texts: str) -> Iterator[Phase]:
     """A rank that ends on its own, after the given lines; its launcher ends the node, its peers complain."""
     phase = Phase(1.0)
-    phase.say(rank, *texts)
-    if not texts:
-        phase.said.pop(rank)
+    if texts:
+        phase.say(rank, *texts)
     yield phase
     if cluster.launcher == "torchrun" and not cluster.one_host:
         yield from job_end(cluster, {rank: code}, rank)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
-from nccl_doctor.simulate.echoes import dies, errors
+from nccl_doctor.simulate.echoes import dies, dies_early, errors
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
 from nccl_doctor.simulate.fault_memory import Told, with_victims
 from nccl_doctor.simulate.faults import Break, Needs, fault
@@ -110,7 +110,7 @@ def _ordinal(cluster: Cluster) -> Break:
             "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
             "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1",
         )
-    return Break("launch", lambda: dies(cluster, rank, 1, text))
+    return Break("launch", lambda: dies_early(cluster, rank, text))
 
 
 def _all_fail(cluster: Cluster, ranks: list[Rank], where: str, code: int, text: str, func: str) -> Iterator[Phase]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.echoes import dies, errors
-from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
+from nccl_doctor.simulate.failure import TRAIN_FRAMES, job_end, python_error
 from nccl_doctor.simulate.fault_cuda import cuda_warn
 from nccl_doctor.simulate.fault_memory import Told
 from nccl_doctor.simulate.faults import Break, Needs, fault
@@ -135,7 +135,7 @@ def _manager(cluster: Cluster) -> Break:
                 text = python_error(rank, frames, error)
             phase.say(rank, text)
         yield phase
-        yield from dies(cluster, ranks[0], 1)
+        yield from job_end(cluster, {rank: 1 for rank in ranks}, ranks[0])
 
     return Break("launch", tell)
 
