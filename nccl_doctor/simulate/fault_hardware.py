@@ -135,7 +135,7 @@ def _manager(cluster: Cluster) -> Break:
                 text = python_error(rank, frames, error)
             phase.say(rank, text)
         yield phase
-        yield from job_end(cluster, {rank: 1 for rank in ranks}, ranks[0])
+        yield from job_end(cluster, dict.fromkeys(ranks, 1), ranks[0])
 
     return Break("launch", tell)
 
