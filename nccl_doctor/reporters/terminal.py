@@ -21,6 +21,7 @@ STYLES = {
 }
 LABEL = 9  # width of the column with the section names
 ASCII = str.maketrans({"·": "-", "…": "~", "→": ">"})
+NCCL = " NCCL "  # stands between the head and the text of an NCCL line
 UNLIMITED = 10**6
 MORE = " … (-v)"  # where text was cut
 
@@ -44,13 +45,12 @@ class Caps:
 ALL = Caps(*[UNLIMITED] * 9)
 # The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
+    {"evidence": 2},
     {"gaps": 0},
-    {"missing": 3},
-    {"also": 3, "follows": 3},
+    {"also": 3, "follows": 3, "missing": 3},
     {"also": 2, "follows": 2},
     {"evidence_rows": 1},
-    {"evidence": 2, "missing": 2},
-    {"fix": 10},
+    {"fix": 10, "missing": 2},
     {"fix": 8},
     {"also": 1, "follows": 1},
     {"why": 3},
@@ -150,6 +150,8 @@ class _Screen:
             file = Path(file).name
         where = f"{file}:{place.line}: "
         rows = self._wrap(where + text, self.body)
+        if len(rows) > self.caps.evidence_rows == 1 and (token := text.find(NCCL)) > 0:
+            rows = self._wrap(f"{where}…{text[token:]}", self.body)  # who says it is known, what it says matters
         if len(rows) > self.caps.evidence_rows:
             rows = [*rows[: self.caps.evidence_rows - 1], self._cut(" ".join(rows[self.caps.evidence_rows - 1 :]))]
         styled = [Text(row, style="dim") for row in rows]
