@@ -1,0 +1,216 @@
+"""What the user named, turned into sources to read: files, folders, archives, standard input."""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from nccl_doctor.sources.archives import members
+from nccl_doctor.sources.kinds import ARCHIVES, sniff
+from nccl_doctor.sources.streams import (
+    BREAKS,
+    InputProblem,
+    Raw,
+    Source,
+    Stream,
+    compression,
+    encoding,
+    one_line,
+    open_regular,
+    open_stream,
+    why,
+)
+
+__all__ = ["InputProblem", "Source", "expand", "open_stream", "sniff"]
+
+HEAD = 1 << 16  # bytes that tell what a file is
+MAX_FILES = 100_000  # in one folder
+SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no block
+
+_NOT_LOOKED_INTO = {".git", ".venv", "__pycache__", "node_modules", "site-packages", ".ipynb_checkpoints"}
+# In a folder these are program text, weights and documents; named by hand they are read like anything else.
+_NO_LOG = re.compile(
+    r"\.(?:pyc?|pyi|so(?:\.\d+)*|pth?|safetensors|ckpt|bin|np[yz]|onnx|h5|hdf5|parquet|arrow|whl|[oa]|c|h|cc|cpp|hpp|cuh?|rs|"
+    r"go|java|js|ts|css|html?|md|rst|ipynb|sh|bash|toml|ya?ml|cfg|ini|png|jpe?g|gif|svg|pdf|mp4|wav|ko|ptx|cubin)$",
+    re.IGNORECASE,
+)
+_NEVER = {
+    "tar": "is an archive inside an archive or a compressed file; unpack it first",
+    "zip": "is an archive inside an archive or a compressed file; unpack it first",
+    "compressed": "is compressed twice; unpack it first",
+    "program": "is a program, not a log",
+    "image": "is an image, not a log",
+    "pdf": "is a PDF, not a log",
+    "hdf5": "is an HDF5 file, not a log",
+    "numpy": "is a NumPy array, not a log",
+    "binary": "is binary data, not a log",
+    "empty": "is empty",
+}
+
+
+def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
+    """The sources behind what was named, in that order, folders sorted; a problem where something cannot be read.
+
+    `-` is standard input. A file that is reached twice is given once. In folders and archives, files that are no logs are
+    passed over; symbolic links in folders are not followed, pipes, sockets and devices not opened.
+    """
+    seen: set[tuple[int, int]] = set()
+    piped = False
+    for text in paths:
+        if text == "-":
+            if not piped:
+                yield _standard_input()
+            piped = True
+            continue
+        try:
+            found = os.stat(text)  # noqa: PTH116 - Path() drops what was typed
+        except (OSError, ValueError) as error:
+            yield InputProblem(one_line(text), why(error))
+            continue
+        if stat.S_ISDIR(found.st_mode):
+            yield from _folder(text, seen)
+        elif stat.S_ISREG(found.st_mode):
+            yield from _once(_file(text, found, asked=True), found, seen)
+        elif stat.S_ISFIFO(found.st_mode) and (number := re.fullmatch(r"/dev/fd/(\d{1,6})|/dev/std(in)", text)):
+            yield Source(text, None, None, False, partial(_descriptor, int(number[1] or 0)))
+        else:
+            yield InputProblem(one_line(text), f"is a {_node(found.st_mode)}, not a file; pipe it in and name `-`")
+
+
+def _standard_input() -> Source | InputProblem:
+    if sys.stdin is None or sys.stdin.closed:
+        return InputProblem("-", "standard input is closed")
+    if sys.stdin.isatty():
+        return InputProblem("-", "standard input is a terminal; pipe a log into it")
+    return Source("-", None, None, False, _Stdin)
+
+
+class _Stdin:
+    """Standard input; it stays open."""
+
+    def read(self, size: int, /) -> bytes:
+        return bytes(sys.stdin.buffer.read1(size))  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        pass
+
+
+def _descriptor(number: int) -> Raw:
+    """`<(command)` of a shell. A copy of the descriptor: opening its name would wait when the command has ended."""
+    return os.fdopen(os.dup(number), "rb", buffering=0)
+
+
+def _node(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "named pipe"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
+
+
+def _once(
+    given: Iterator[Source | InputProblem], found: os.stat_result, seen: set[tuple[int, int]]
+) -> Iterator[Source | InputProblem]:
+    key = found.st_dev, found.st_ino
+    if key not in seen:
+        seen.add(key)
+        yield from given
+
+
+def _file(text: str, found: os.stat_result, *, asked: bool) -> Iterator[Source | InputProblem]:
+    """One regular file: itself, the members of an archive, nothing or a problem."""
+    name = one_line(text)
+    path = Path(text)
+    try:
+        with open_regular(path) as raw:
+            first = raw.read(8)
+            raw.seek(0)
+            with Stream(name, raw) as stream:
+                kind = sniff(stream.read(HEAD), name)
+    except InputProblem as problem:
+        yield problem
+        return
+    except BREAKS as error:
+        yield InputProblem(name, why(error))
+        return
+    packed = compression(first) is not None
+    if kind == "tar" or (kind == "zip" and not packed):
+        yield from _archive(kind, name, path, asked=asked)
+        return
+    if kind in _NEVER:
+        if asked:
+            yield InputProblem(name, _NEVER[kind])
+        return
+    hollow = found.st_size > SPARSE_FROM and found.st_blocks * 512 < found.st_size // 2
+    plain = not packed and not encoding(first) and found.st_size > 0 and not hollow
+    yield Source(name, path, found.st_size, plain, partial(open_regular, path))
+
+
+def _archive(kind: str, name: str, path: Path, *, asked: bool) -> Iterator[Source | InputProblem]:
+    looked = given = 0
+    for member in members(kind, name, path):
+        if isinstance(member, InputProblem):
+            given += 1
+            yield member
+            continue
+        looked += 1
+        inner = member.name[len(name) + 1 :]
+        if _NO_LOG.search(inner) or not _NOT_LOOKED_INTO.isdisjoint(inner.split("/")):
+            continue
+        try:
+            with open_stream(member) as stream:
+                found = sniff(stream.read(HEAD), member.name)
+        except InputProblem as problem:
+            given += 1
+            yield problem
+            continue
+        if found in ARCHIVES or found == "compressed":
+            given += 1
+            yield InputProblem(member.name, _NEVER[found])
+        elif found not in _NEVER:
+            given += 1
+            yield member
+    if asked and not given:
+        yield InputProblem(name, f"holds no log; looked at {looked} members")
+
+
+def _folder(root: str, seen: set[tuple[int, int]]) -> Iterator[Source | InputProblem]:
+    looked = links = 0
+    given = False
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            given = True
+            yield InputProblem(one_line(folder), why(error))
+            continue
+        below = []
+        for entry in entries:
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                yield InputProblem(one_line(entry.path), why(error))
+                continue
+            if stat.S_ISLNK(found.st_mode):
+                links += 1
+            elif stat.S_ISDIR(found.st_mode):
+                if entry.name not in _NOT_LOOKED_INTO:
+                    below.append(entry.path)
+            elif stat.S_ISREG(found.st_mode):
+                looked += 1
+                if looked > MAX_FILES:
+                    yield InputProblem(one_line(root), f"holds more than {MAX_FILES:,} files; the others were not read")
+                    return
+                if _NO_LOG.search(entry.name):
+                    continue
+                for source in _once(_file(entry.path, found, asked=False), found, seen):
+                    given = True
+                    yield source
+        waiting += reversed(below)
+    if not given:
+        linked = f"; {links} symbolic links were not followed" if links else ""
+        yield InputProblem(one_line(root), f"holds no log; looked at {looked} files{linked}")

@@ -1,0 +1,75 @@
+"""What kind of file some bytes are from: recognised by content."""
+
+import re
+
+from nccl_doctor.sources.streams import compression, encoding
+
+NCCL = re.compile(
+    rb"NCCL (?:INFO|WARN|ATTN|TRACE|CALL|DIAG) |\bR?CCL version \d|\bNCCL version \d|:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?(?:INFO|WARN) "
+)
+_JOB = re.compile(
+    rb"Traceback \(most recent call last\)|<std(?:out|err)>:|\[rank\d+\]:|^ ?\d+: |\bsrun: |slurmstepd: |\bmpirun\b|torch|"
+    rb"[Hh]orovod|NVRM: |SXid|nccl|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\(\w+ pid=\d+|[Ee]poch|\biter(?:ation)?\b|\bstep\b|\bloss\b",
+    re.MULTILINE,
+)
+_JSON = re.compile(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
+_XML = re.compile(
+    rb"\s*<(?:\?xml|!DOCTYPE|!--|system\b|graphs\b|html\b|[A-Za-z_][\w.:-]*(?:\s+[\w.:-]+\s*=\s*[\"'][^\"'<]*[\"'])*\s*/?>\s*[<\n])"
+)
+_DOCKER = re.compile(rb"\s*\{\"log\":\"")
+_LOG_NAME = re.compile(r"\.(?:log|out|err|stdout|stderr|o\d+|e\d+)(?:[.-]\d+)?(?:\.(?:gz|xz|bz2|zst))?$")
+_CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x08\x0b\x0c\x1b") + b"\x7f"
+
+ARCHIVES = ("tar", "zip")
+PROGRAMS = (
+    (b"\x7fELF", "program"),
+    (b"\x89PNG\r\n", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"GIF8", "image"),
+    (b"%PDF-", "pdf"),
+    (b"\x89HDF\r\n", "hdf5"),
+    (b"\x93NUMPY", "numpy"),
+)
+
+
+def sniff(head: bytes, name: str = "") -> str:
+    """The kind of a file from its first bytes (64 kB are enough).
+
+    `nccl-log`, `job-log`, `text`, `json`, `xml`, `sqlite`, `pickle`, `tar`, `zip`, `compressed`, `program`, `image`, `pdf`,
+    `hdf5`, `numpy`, `binary` or `empty`. `name` only decides whether text without any mark of a job is a log or just text.
+    """
+    if not head.strip():
+        return "empty"
+    if head.startswith(b"SQLite format 3\x00"):
+        return "sqlite"
+    if coding := encoding(head):
+        head = head.decode(coding, "replace").encode("utf-8", "replace")
+    if binary := _binary(head):
+        return binary
+    head = head.removeprefix(b"\xef\xbb\xbf")
+    control = len(head) - len(head.translate(None, _CONTROL))
+    nccl = NCCL.search(head)
+    # Ranks that share one NCCL_DEBUG_FILE leave holes of zero bytes in it, so an NCCL line counts for more than they do.
+    if nccl is None and (b"\x00" in head or control > len(head) // 50):
+        return "binary"
+    if _JSON.match(head) and not _DOCKER.match(head):
+        return "json"
+    if nccl is not None:
+        return "nccl-log"
+    if _XML.match(head) and b'<stdout rank="' not in head and b'<stderr rank="' not in head:
+        return "xml"
+    if _JOB.search(head) or _LOG_NAME.search(name):
+        return "job-log"
+    return "text"
+
+
+def _binary(head: bytes) -> str | None:
+    if compression(head):
+        return "compressed"
+    if head[257:262] == b"ustar":
+        return "tar"
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
+        return "pickle"
+    return next((kind for magic, kind in PROGRAMS if head.startswith(magic)), None)
