@@ -11,7 +11,7 @@ from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources import inputs, nccl_log
-from nccl_doctor.sources.scan import Partial
+from nccl_doctor.sources.scan import Partial, Readable
 from nccl_doctor.tables import Input
 
 READABLE = ("nccl-log", "job-log", "text", "json")
@@ -66,7 +66,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                     partial, tail = nccl_log.scan_file(source.path)
                 else:
                     joined = _Joined(head, stream)
-                    partial, tail = nccl_log.scan(joined)  # type: ignore[arg-type]
+                    partial, tail = nccl_log.scan(joined)
                     note = joined.problem
                     if note:
                         problems.append(note)
@@ -75,7 +75,9 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             continue
         parts.append((source.name, partial, tail))
         kind = "nccl-log" if partial.nccl_lines else "job-log" if partial.events else "text"
-        facts.add([Input(source.name, kind, partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)])
+        facts.add(
+            [Input(source.name, kind, partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)]
+        )
         done += source.size or 0
         if progress is not None:
             progress(done, total)
@@ -116,9 +118,9 @@ def _unfit(kind: str) -> str:
 
 
 class _Joined:
-    """The head that was read for recognition and the stream behind it; a break in the stream ends it and is kept."""
+    """The head that was read for recognition, then the stream; where the stream breaks it ends, and why is kept."""
 
-    def __init__(self, head: bytes, stream: object) -> None:
+    def __init__(self, head: bytes, stream: Readable) -> None:
         self._head = head
         self._stream = stream
         self.problem: str | None = None
@@ -130,7 +132,7 @@ class _Joined:
         if self.problem is not None:
             return b""
         try:
-            return self._stream.read(size) or b""  # type: ignore[attr-defined,no-any-return]
+            return self._stream.read(size) or b""
         except inputs.InputProblem as problem:
             self.problem = str(problem)
             return b""

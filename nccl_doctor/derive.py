@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from nccl_doctor.facts import Facts, version_number
 from nccl_doctor.tables import (
@@ -29,7 +30,10 @@ def derive(facts: Facts) -> None:
 
 def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:
     world = max((c.nranks for c in communicators if c.nranks), default=0)
-    last = {(host, rank): line for host, rank, line in facts.own("SELECT host, rank, max(last_line) FROM process GROUP BY 1, 2")}
+    last = {
+        (host, rank): line
+        for host, rank, line in facts.own("SELECT host, rank, max(last_line) FROM process GROUP BY 1, 2")
+    }
     found: dict[int, Rank] = {}
     for c in communicators:
         if c.rank is None or c.phase not in ("start", "complete", "plain"):
@@ -72,7 +76,7 @@ def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
         key = (c.comm_id or "", c.nranks)
         if key not in mine[c.host, c.pid]:
             mine[c.host, c.pid].append(key)
-    groups: dict[tuple[object, ...], list[object]] = {}
+    groups: dict[tuple[Any, ...], list[Connection]] = defaultdict(list)
     for e in facts.rows(Connection):
         # A process knows its own end: the sender prints P2P, SHM and [send], the receiver [receive].
         own_is_dst = e.direction == "receive"
@@ -83,24 +87,20 @@ def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
         if e.transport in ("P2P", "SHM") and e.method != "MNNVL" and peer is None:
             src = dst = e.host
         same = None if src is None or dst is None else int(src == dst)
-        group = groups.setdefault(
-            (src, dst, same, e.transport, e.method, e.network, e.gdr), [0, 0, set(), e.ref]
-        )
-        group[0] = int(str(group[0])) + 1
-        group[1] = int(str(group[1])) + e.channels
-        if e.device is not None and isinstance(group[2], set):
-            group[2].add(e.device)
-    for (src, dst, same, transport, method, network, gdr), (n, channels, devices, ref) in groups.items():
-        count = len(devices) if isinstance(devices, set) else 0
-        yield Link(src, dst, same, transport, method, network, gdr, n, channels, count or None, ref)  # type: ignore[arg-type]
+        groups[src, dst, same, e.transport, e.method, e.network, e.gdr].append(e)
+    for ends, group in groups.items():
+        devices = {e.device for e in group if e.device is not None}
+        yield Link(*ends, len(group), sum(e.channels for e in group), len(devices) or None, group[0].ref)
 
 
 def _hosts(facts: Facts) -> Iterator[Host]:
-    addresses = {}
+    addresses: dict[str, str] = {}
     for row in facts.rows(Interface):
         if row.purpose in ("bootstrap", "oob", "socket") and row.host and not row.address.startswith(("127.", "::1")):
             addresses.setdefault(row.host, row.address)
-    gpus = dict(facts.own("SELECT host, count(DISTINCT bus_id) FROM communicator WHERE bus_id IS NOT NULL GROUP BY host"))
+    gpus = dict(
+        facts.own("SELECT host, count(DISTINCT bus_id) FROM communicator WHERE bus_id IS NOT NULL GROUP BY host")
+    )
     ranks = dict(facts.own("SELECT host, count(DISTINCT rank) FROM rank GROUP BY host"))
     query = (
         "SELECT host, count(DISTINCT pid), min(ref) FROM (SELECT host, pid, ref FROM process UNION ALL"
@@ -122,7 +122,9 @@ def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
         return int(stated)
     hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM process WHERE host IS NOT NULL")}
     hosts |= {host for (host,) in facts.own("SELECT DISTINCT host FROM progress WHERE host IS NOT NULL")}
-    between = facts.own("SELECT DISTINCT src_host, dst_host FROM link WHERE same_host = 0 AND transport IN ('P2P', 'SHM')")
+    between = facts.own(
+        "SELECT DISTINCT src_host, dst_host FROM link WHERE same_host = 0 AND transport IN ('P2P', 'SHM')"
+    )
     merged = {host: host for host in hosts}
     for a, b in between:
         merged[b] = merged.get(a, a)
@@ -139,7 +141,7 @@ def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
             " AND address NOT LIKE '127.%' AND address NOT LIKE 'fe80%'"
         )[0][0]
         if twice or addresses > 1 or (nets and local):
-            return max(2, addresses)
+            return max(2, int(addresses))
         world = max((c.nranks for c in communicators if c.nranks), default=None)
         seen = len({c.rank for c in communicators if c.rank is not None})
         return 1 if world is not None and seen >= world else None
@@ -161,13 +163,26 @@ def _job(facts: Facts, communicators: list[Communicator]) -> Job:
     multi = None if nodes is None else int(nodes > 1)
     if nodes is None and _reached_elsewhere(facts):
         multi = 1
-    return Job(nodes, multi, ranks, processes or None, lowest, version_number(lowest), int(bool(nccl_lines)), info, up, lines or 0)
+    return Job(
+        nodes,
+        multi,
+        ranks,
+        processes or None,
+        lowest,
+        version_number(lowest),
+        int(bool(nccl_lines)),
+        info,
+        up,
+        lines or 0,
+    )
 
 
 def _reached_elsewhere(facts: Facts) -> bool:
     """True where a connection or an error names an address that is none of the host's own."""
     own = {address for (address,) in facts.own("SELECT DISTINCT address FROM interface")}
-    peers = facts.own("SELECT peer FROM socket_error WHERE peer IS NOT NULL UNION SELECT peer FROM ib_error WHERE peer IS NOT NULL")
+    peers = facts.own(
+        "SELECT peer FROM socket_error WHERE peer IS NOT NULL UNION SELECT peer FROM ib_error WHERE peer IS NOT NULL"
+    )
     others = {peer.split("<")[0] for (peer,) in peers} - own
     return bool(own and any(other and not other.startswith(("127.", "::1")) for other in others))
 

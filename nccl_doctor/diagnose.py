@@ -25,7 +25,9 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     findings = _order(folded)
     return Report(
         verdict=_verdict(findings, facts, inputs),
-        inputs=[InputSummary(i.path, i.kind, i.bytes, i.lines, i.understood, i.nccl_lines, i.note or "") for i in inputs],
+        inputs=[
+            InputSummary(i.path, i.kind, i.bytes, i.lines, i.understood, i.nccl_lines, i.note or "") for i in inputs
+        ],
         job=job(facts),
         findings=findings,
         checks=[Check(a.rule.id, a.rule.name, a.outcome, a.reason) for a in answers],
@@ -66,7 +68,11 @@ def _fold(answer: Answer, facts: Facts) -> Iterable[tuple[Finding, tuple[float, 
     rule = answer.rule
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in answer.rows:
-        same = {k: v for k, v in row.values.items() if k not in ("host", "rank", "ref", "refs", "stamp", "n", "line") and f"{{{k}}}" in rule.message}
+        same = {
+            k: v
+            for k, v in row.values.items()
+            if k not in ("host", "rank", "ref", "refs", "stamp", "n", "line") and f"{{{k}}}" in rule.message
+        }
         groups[row.severity, row.role, row.confidence, *sorted(same.items(), key=str)].append(row)
     groups = _capped(groups)
     for rows in groups.values():
@@ -172,7 +178,9 @@ def job(facts: Facts) -> dict[str, Any]:
     rows = facts.own("SELECT hosts, ranks, processes, has_info FROM job")
     hosts, ranks, processes, info = rows[0] if rows else (None, None, None, 0)
     names = [name for (name,) in facts.own("SELECT name FROM host ORDER BY name")]
-    versions = [v for (v,) in facts.own("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl') ORDER BY 1")]
+    versions = [
+        v for (v,) in facts.own("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl') ORDER BY 1")
+    ]
     networks = [n for (n,) in facts.own("SELECT DISTINCT name FROM network ORDER BY 1")]
     return {
         "hosts": hosts, "ranks": ranks, "processes": processes, "host_names": fold_hosts(names),

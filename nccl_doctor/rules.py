@@ -193,7 +193,9 @@ def find(key: str, directories: Sequence[Path] = ()) -> Rule | None:
         for path in folder.rglob("*.toml"):
             if path.stem == wanted.lower():
                 return read(path)
-    declared = re.compile(rf'^(?:id = "{re.escape(wanted.upper())}"|aliases = \[.*"{re.escape(wanted)}".*)', re.MULTILINE)
+    declared = re.compile(
+        rf'^(?:id = "{re.escape(wanted.upper())}"|aliases = \[.*"{re.escape(wanted)}".*)', re.MULTILINE
+    )
     for folder in (shipped(), *directories):
         for path in folder.rglob("*.toml"):
             if declared.search(path.read_text("utf-8", "replace")):

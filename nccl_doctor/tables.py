@@ -347,7 +347,7 @@ class Collective(NamedTuple):
     pid: int | None
     comm: str | None
     function: str
-    count: int | None  # elements
+    elements: int | None
     datatype: int | None
     op: int | None
     root: int | None
@@ -445,7 +445,7 @@ class Progress(NamedTuple):
     rank: int | None
     host: str | None
     template: str  # the line with its numbers replaced
-    count: int
+    times: int  # how often in that part
     last_value: str | None  # the numbers of the last such line
     position: int  # line number of the last such line
     ref: int

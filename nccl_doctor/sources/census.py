@@ -24,7 +24,11 @@ def census(facts: Facts, file: str, tail: bytes, first: int, ranks: Ranks) -> It
     seen: dict[tuple[str, str], list[Any]] = {}
     per_label: dict[str, int] = {}
     for number, raw in enumerate(tail.decode("utf-8", "replace").split("\n"), first + 1):
-        if not raw or heads.TOKEN in raw or not (raw := raw.rsplit("\r", 1)[-1] if not raw.endswith("\r") else raw.strip("\r")):
+        if (
+            not raw
+            or heads.TOKEN in raw
+            or not (raw := raw.rsplit("\r", 1)[-1] if not raw.endswith("\r") else raw.strip("\r"))
+        ):
             continue
         label, text = prefixes.split(prefixes.clean(raw))
         if label.rank is not None:

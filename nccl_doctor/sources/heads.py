@@ -11,7 +11,9 @@ from nccl_doctor.sources import prefixes
 
 TOKEN = " NCCL "
 LEVELS = ("INFO", "WARN", "ATTN", "DIAG", "TRACE", "CALL", "ABORT", "VERSION")
-INNER = re.compile(r"(?<!\S)(?:[^\s:]+:\d+:\d+ \[-?\d+\] |[^\s:]+:\d+:\d+ \[-?\d+\] [^\n]{1,160}? )NCCL (?:INFO|WARN|ATTN|TRACE) ")
+INNER = re.compile(
+    r"(?<!\S)(?:[^\s:]+:\d+:\d+ \[-?\d+\] |[^\s:]+:\d+:\d+ \[-?\d+\] [^\n]{1,160}? )NCCL (?:INFO|WARN|ATTN|TRACE) "
+)
 GLUED = re.compile(r"[^\s:]+:\d+:\d+ \[-?\d+\] (?:[\w/.\-]+:\d+ (?:\(\w+\) )?)?NCCL (?:INFO|WARN|ATTN|TRACE) ")
 _HEAD = re.compile(r"(?P<host>\S*?):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$")
 _DIAG = re.compile(r"(?P<host>\S+?):(?P<pid>\d+)(?::(?P<tid>\d+))?$")
@@ -55,7 +57,13 @@ def parse(left: str) -> Head:
             source = where["source"] if where else match["where"].strip()
         host = match["host"].lstrip("<[(\"'*│> ") or None
         return Head(
-            host, int(match["pid"]), int(match["tid"]), int(match["dev"]), source, label, not text[: match.start()].strip()
+            host,
+            int(match["pid"]),
+            int(match["tid"]),
+            int(match["dev"]),
+            source,
+            label,
+            not text[: match.start()].strip(),
         )
     match = _DIAG.search(text)
     if match is not None:

@@ -3,7 +3,6 @@
 `scan` reads and counts, `facts_of` turns what was counted into rows. Large plain files are read by two processes.
 """
 
-import io
 import os
 import re
 from collections import Counter
@@ -19,12 +18,22 @@ from nccl_doctor.sources.census import census
 from nccl_doctor.sources.nccl_rows import Context, edge, rows
 from nccl_doctor.sources.patterns import load
 from nccl_doctor.sources.ranks import Membership, Ranks
-from nccl_doctor.sources.scan import Event, Key, Partial, Scanner
+from nccl_doctor.sources.scan import Event, Key, Partial, Readable, Scanner
 
 PARALLEL = 96 << 20  # bytes from which a second process pays
 TAIL = 4 << 20  # bytes at the end that the progress census reads
 
-_ALWAYS = ("message", "process", "python_error", "process_end", "xid", "watchdog", "horovod_stall", "progress", "cuda_error")
+_ALWAYS = (
+    "message",
+    "process",
+    "python_error",
+    "process_end",
+    "xid",
+    "watchdog",
+    "horovod_stall",
+    "progress",
+    "cuda_error",
+)
 _WITH_NCCL = ("ib_error", "ib_event", "verbs_error", "socket_error", "trail")
 _WITH_INFO = ("communicator", "network", "interface", "net_device", "plugin", "env", "library", "gdr")
 
@@ -36,10 +45,10 @@ def head_of(line: str) -> heads.Record | None:
     return heads.Record(heads.parse(line[:at]), *parsed) if parsed else None
 
 
-def scan(stream: BinaryIO) -> tuple[Partial, bytes]:
+def scan(stream: Readable) -> tuple[Partial, bytes]:
     """Read a whole stream. Returns what was counted and the last bytes for the census."""
     tail = _Tail(stream)
-    return Scanner().read(tail), bytes(tail.kept)  # type: ignore[arg-type]
+    return Scanner().read(tail), bytes(tail.kept)
 
 
 def scan_file(path: Path) -> tuple[Partial, bytes]:
@@ -48,8 +57,7 @@ def scan_file(path: Path) -> tuple[Partial, bytes]:
     with path.open("rb", buffering=0) as file:
         if size < PARALLEL or (os.cpu_count() or 1) < 2:
             return scan(file)
-        file.seek(size // 2)
-        middle = file.tell() + len(io.BufferedReader(file, 1 << 16).readline())  # type: ignore[type-var]
+        middle = _line_start(file, size // 2)
     with ProcessPoolExecutor(1) as pool:
         second = pool.submit(_stretch, path, middle, size - middle)
         partial = _stretch(path, 0, middle)
@@ -57,6 +65,16 @@ def scan_file(path: Path) -> tuple[Partial, bytes]:
     with path.open("rb") as file:
         file.seek(max(size - TAIL, 0))
         return partial, file.read()
+
+
+def _line_start(file: BinaryIO, offset: int) -> int:
+    """Where the first line behind an offset starts; the offset itself where a line has no end."""
+    file.seek(offset)
+    for start in range(0, 64 << 20, 1 << 16):
+        at = file.read(1 << 16).find(b"\n")
+        if at >= 0:
+            return offset + start + at + 1
+    return offset
 
 
 def _stretch(path: Path, start: int, length: int) -> Partial:
@@ -68,7 +86,7 @@ def _stretch(path: Path, start: int, length: int) -> Partial:
 class _Tail:
     """A stream that remembers its end."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: Readable) -> None:
         self._stream = stream
         self.kept = bytearray()
 
@@ -82,7 +100,6 @@ class _Tail:
 
 def add(facts: Facts, parts: list[tuple[str, Partial, bytes]], progress: Callable[[str], None] | None = None) -> None:
     """Add the facts of all logs of a job: (file name, what was counted, last bytes) each. Ranks are known job-wide."""
-    patterns = load()
     members = [m for _, partial, _ in parts for m in _members(partial)]
     ranks = Ranks(members, [head for _, partial, _ in parts for head in partial.heads])
     has_nccl = has_info = False
@@ -100,7 +117,6 @@ def add(facts: Facts, parts: list[tuple[str, Partial, bytes]], progress: Callabl
         facts.look(*_WITH_NCCL)
     if has_info:
         facts.look(*_WITH_INFO)
-    del patterns
 
 
 def _members(partial: Partial) -> Iterator[Membership]:
@@ -111,7 +127,12 @@ def _members(partial: Partial) -> Iterator[Membership]:
             if fields.get("comm_rank") is not None:
                 dev = fields.get("cuda_dev")
                 yield Membership(
-                    head.host, head.pid, head.tid, int(dev) if dev else None, int(fields["comm_rank"]), int(fields["nranks"])
+                    head.host,
+                    head.pid,
+                    head.tid,
+                    int(dev) if dev else None,
+                    int(fields["comm_rank"]),
+                    int(fields["nranks"]),
                 )
 
 
@@ -133,7 +154,13 @@ def _event_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iter
         pattern = patterns[key.pattern] if key.pattern >= 0 else None
         context = _context(facts, file, ranks, head, key, event)
         fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
-        if pattern is not None and "rank" in fields and "host" not in fields and context.host is None and fields["rank"]:
+        if (
+            pattern is not None
+            and "rank" in fields
+            and "host" not in fields
+            and context.host is None
+            and fields["rank"]
+        ):
             context = context._replace(host=ranks.host_of_rank(int(fields["rank"])))
         for row in rows(pattern, context, fields):
             if type(row) is tables.Collective:

@@ -17,6 +17,9 @@ _NET = re.compile(
     r"NET/(?P<network>.+?)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w+)?"
     r"(?=$|\s|[^/\w(])"
 )
+_TORCH_RANK = re.compile(
+    r"\[rank(\d+)\]:"
+)  # rank in the job; PyTorch's own `Rank n` behind it counts inside a process group
 _P2P = re.compile(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
 _SHM = re.compile(r"SHM/(?P<method>direct|CE)|direct shared memory")
 _INTERFACE = re.compile(r"(?:\[(?P<position>\d+)\])?(?P<name>[^\s:\[\]]+):(?P<address>[^\s<]+)<\d+>")
@@ -129,7 +132,14 @@ def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
 def _library(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     name = str(fields["name"]).lower()
     yield tables.Library(
-        context.host, context.rank, context.pid, name, fields["version"], fields.get("built_for"), context.n, context.ref
+        context.host,
+        context.rank,
+        context.pid,
+        name,
+        fields["version"],
+        fields.get("built_for"),
+        context.n,
+        context.ref,
     )
 
 
@@ -179,6 +189,9 @@ def _convert(value: Any, type_: type) -> Any:
 
 def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     """The rows of one event: of its pattern's table, and of `message` where it has none or is a WARN."""
+    if pattern is not None and pattern.file == "pytorch" and "rank" in fields:
+        label = _TORCH_RANK.search(context.text, 0, 200)
+        fields = {**fields, "rank": label[1]} if label else fields
     if pattern is not None and pattern.reader:
         reader = READERS.get(pattern.reader)
         if reader is not None:

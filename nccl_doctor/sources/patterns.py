@@ -6,11 +6,11 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 
 import re
 import tomllib
-from re import _parser  # type: ignore[attr-defined]
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts import by_name, column_types
@@ -111,7 +111,9 @@ def check_columns(pattern: Pattern) -> None:
     columns = set(column_types(by_name()[pattern.table]))
     wrong = (set(pattern.compiled.groupindex) | set(pattern.set)) - columns
     if wrong:
-        raise PatternProblem(f"{pattern.file}: pattern {pattern.name}: {', '.join(wrong)} are no columns of {pattern.table}")
+        raise PatternProblem(
+            f"{pattern.file}: pattern {pattern.name}: {', '.join(wrong)} are no columns of {pattern.table}"
+        )
 
 
 def read(file: Path) -> list[Pattern]:
@@ -140,49 +142,36 @@ def load() -> tuple[Pattern, ...]:
 
 def _openings(regex: str) -> set[str]:
     """The literal texts with which a match can begin, as far as the head of the expression is literal."""
-    heads = {""}
-    for heads in _grow(_parser.parse(regex), {""}):
-        if len(heads) > 40 or all(len(head) >= 2 * _KEY for head in heads):
-            break
-    return heads if len(heads) <= 200 else {""}
+    return {text for text, _ in _heads(_parser.parse(regex))}
 
 
-def _grow(tree: Any, heads: set[str]) -> Iterator[set[str]]:
-    """Yield the heads after each further item of a parsed expression; stop where it is no longer literal."""
+def _heads(tree: Any) -> set[tuple[str, bool]]:
+    """(literal text, whether more may follow) for the head of a parsed expression."""
+    heads = {("", True)}
     for op, value in tree:
         name = str(op)
         if name == "LITERAL":
-            heads = {head + chr(value) for head in heads}
+            step = {(chr(value), True)}
         elif name == "IN" and all(str(kind) == "LITERAL" for kind, _ in value):
-            heads = {head + chr(code) for head in heads for _, code in value}
-        elif name == "SUBPATTERN" or (name == "MAX_REPEAT" and value[:2] == (0, 1)):
-            inner = _whole(value[-1])
-            grown = {head + text for head in heads for text, _ in inner}
-            if name == "MAX_REPEAT":
-                grown |= heads
-            heads = grown
-            if not all(whole for _, whole in inner):
-                yield heads
-                return
+            step = {(chr(code), True) for _, code in value}
+        elif name == "SUBPATTERN":
+            step = _heads(value[-1])
+        elif name == "MAX_REPEAT" and value[:2] == (0, 1):
+            step = _heads(value[2]) | {("", True)}
         elif name == "BRANCH":
-            inner = {pair for branch in value[1] for pair in _whole(branch)}
-            heads = {head + text for head in heads for text, _ in inner}
-            if not all(whole for _, whole in inner):
-                yield heads
-                return
-        elif not (name == "AT" or (name == "ASSERT_NOT" and value[0] == 1)):
-            yield heads
-            return
-        yield heads
-
-
-def _whole(tree: Any) -> set[tuple[str, bool]]:
-    """(literal head, whether that is all of it) of a part of an expression."""
-    heads, count = {""}, 0
-    for count, heads in enumerate(_grow(tree, {""}), 1):
-        pass
-    stopped = count < len(tree) or any(str(op) not in ("LITERAL", "IN") for op, _ in tree)
-    return {(head, not stopped) for head in heads}
+            step = {head for branch in value[1] for head in _heads(branch)}
+        elif name == "AT":
+            continue
+        else:
+            step = {("", False)}
+        heads = {
+            (head + text, more and len(head + text) < 2 * _KEY) if open_ else (head, False)
+            for head, open_ in heads
+            for text, more in step
+        }
+        if len(heads) > 200 or not any(open_ for _, open_ in heads):
+            break
+    return heads if len(heads) <= 200 else {("", False)}
 
 
 class Grammar:

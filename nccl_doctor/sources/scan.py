@@ -7,7 +7,7 @@ last line. Where hyperscan is missing the same literals are searched one by one:
 
 import gc
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from nccl_doctor.sources import heads, prefixes
 from nccl_doctor.sources.heads import Head
@@ -21,6 +21,12 @@ _MEMO_LENGTH = 200  # longer messages do not come twice
 _UNKNOWN = 2_000  # different unknown WARN texts kept
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
 TOKEN = b" NCCL "
+
+
+class Readable(Protocol):
+    """Anything that gives bytes; at the end it gives none."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 class Key(NamedTuple):
@@ -136,7 +142,7 @@ class Scanner:
         self._channels: dict[str, int] = {}
         self._gate = Gate([literal.encode() for p in self.grammar.text for literal in p.literals])
 
-    def read(self, stream: BinaryIO, limit: int | None = None) -> Partial:
+    def read(self, stream: Readable, limit: int | None = None) -> Partial:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line)."""
         collecting = gc.isenabled()
         gc.disable()  # millions of counted entries, no cycles: collecting would only walk them again and again
@@ -146,7 +152,7 @@ class Scanner:
             if collecting:
                 gc.enable()
 
-    def _read(self, stream: BinaryIO, limit: int | None) -> Partial:
+    def _read(self, stream: Readable, limit: int | None) -> Partial:
         rest, left = b"", limit
         while True:
             size = BLOCK if left is None else min(BLOCK, left)
@@ -186,7 +192,8 @@ class Scanner:
         bars = b"\r" in block
         lefts, bodies, channels = self._lefts, self._bodies, self._channels
         token, skip = heads.TOKEN, SKIP
-        run, here, width, head, seen = "\n", {}, 0, 0, 0  # the process that wrote the last channel line
+        here: dict[str, Edges] = {}  # edges of the process that wrote the last channel line
+        run, width, head, seen = "\n", 0, 0, 0
         for index in range(count):
             line = lines[index]
             if line.startswith(run):
@@ -301,7 +308,15 @@ class Scanner:
             self._nccl_line(line[inner.start() :], number, lines, index)
 
     def _record(
-        self, head: int, stamp: float | None, level: str, body: str, left: str, number: int, lines: list[str], index: int
+        self,
+        head: int,
+        stamp: float | None,
+        level: str,
+        body: str,
+        left: str,
+        number: int,
+        lines: list[str],
+        index: int,
     ) -> None:
         partial = self.partial
         partial.nccl_lines += 1
