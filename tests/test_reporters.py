@@ -81,7 +81,8 @@ def large() -> Report:
         f"Step {n}: look at the other side of the link and replace the cable if it counts errors." for n in range(30)
     )
     places = [
-        Place("/scratch/project/user/run/2024/job.log", n, "node01:1:1 [0] NCCL WARN " + "x" * 200) for n in range(1, 13)
+        Place("/scratch/project/user/run/2024/job.log", n, "node01:1:1 [0] NCCL WARN " + "x" * 200)
+        for n in range(1, 13)
     ]
     first = finding(
         message="many words " * 60, fix=fix, evidence=places, hosts=",".join(f"host{n}x" for n in range(90))
@@ -177,7 +178,8 @@ def test_terminal_shows_why_where_and_next() -> None:
     assert "Read     understood 120 of 121 NCCL lines · 16 ranks on 2 hosts · NCCL 2.21.5 · network Socket" in lines
     assert "Broken   NET010 odd-rule: no such column: x" in lines
     assert any(
-        line.startswith("Missing  1 rule lacked facts. the log holds no INFO lines; rerun with") for line in lines
+        line.startswith("Missing  1 rule lacked facts (-v names them). the log holds no INFO lines; rerun with")
+        for line in lines
     )
 
 

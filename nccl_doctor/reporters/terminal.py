@@ -177,8 +177,8 @@ class _Screen:
             lines += self._paragraph("Broken", text, 2)
         skipped = words.not_checked(report)
         count = f"{words.counted(len(skipped), 'rule')} lacked facts" if skipped else ""
-        if skipped and self.verbose:
-            count += ": " + ", ".join(skipped)
+        if skipped:
+            count += ": " + ", ".join(skipped) if self.verbose else " (-v names them)"
         return lines + self._paragraph("Missing", ". ".join(filter(None, [count, hints])), self.caps.missing)
 
     def _paragraph(self, label: str, text: str, cap: int) -> list[Text]:
