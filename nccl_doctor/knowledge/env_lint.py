@@ -83,7 +83,10 @@ def _version(setting: Setting, nccl_number: int | None) -> tuple[str, str] | Non
         return None
     instead = f"; {setting.replaced_by} took its place" if setting.replaced_by else ""
     if setting.until and nccl_number > version_number(setting.until):
-        return "removed", f"NCCL {version_text(nccl_number)} does not read it, the last to do so was {setting.until}{instead}"
+        return (
+            "removed",
+            f"NCCL {version_text(nccl_number)} does not read it, the last to do so was {setting.until}{instead}",
+        )
     if setting.since and nccl_number < version_number(setting.since):
         return "no-effect", f"NCCL {version_text(nccl_number)} does not read it, the first to do so is {setting.since}"
     return None
@@ -103,7 +106,10 @@ def _stranger(name: str, nccl_number: int | None) -> Iterator[tuple[str, str]]:
         yield "removed", f"no released libfabric with an EFA provider (1.8 and newer) reads it{known}"
         return
     if name != name.strip() and find(name):
-        yield "unknown", f"a blank belongs to the name, so that nobody reads it; write {name.strip()}=value without blanks"
+        yield (
+            "unknown",
+            f"a blank belongs to the name, so that nobody reads it; write {name.strip()}=value without blanks",
+        )
         return
     ours = name.upper().startswith("NCCL_") and not name.upper().startswith(FOREIGN)
     if not ours and not name.startswith(_LISTED) and find(name) is None:

@@ -1,0 +1,233 @@
+"""`explain`: what a rule, a setting, a code, a transport or a pasted log line means, as plain text of 80 columns.
+
+The cheap questions are asked first, and every source is loaded only when its question is asked, so that an answer comes at once.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.knowledge import codes, settings, transports, wording
+
+_LONGEST = 8000  # characters of a pasted text that are looked at
+_RULE_ID = re.compile(r"[A-Za-z]{2,6}\d{3}")
+_RULE_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+|healthy|unknown")
+_ASSIGNED = re.compile(
+    r"(?:export\s+|-x\s+|--env[ =]|-e\s+)?(?P<name>[A-Za-z][A-Za-z0-9_]{2,})(?:\s*=\s*(?P<value>'[^']*'|\"[^\"]*\"|\S*))?"
+)
+_FAMILY = re.compile(r"(NCCL|TORCH|FI|OFI|UCX|OMPI|HOROVOD|CUDA|RDMAV|GLOO)_\w", re.IGNORECASE)
+_SET = re.compile(r"\b(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)(?: set (?:by environment )?to |=)\"?(?P<value>[^\s\"]*)")
+
+
+def explain(text: str) -> str | None:
+    """What the text means; None where nothing is known about it."""
+    clean = "".join(c if c.isprintable() or c == "\n" else " " for c in text[:_LONGEST]).strip()
+    if not clean:
+        return None
+    for answer in (_rule, _setting, _codes, _transport, _bare_number, _log):
+        found = answer(clean)
+        if found:
+            return found
+    return None
+
+
+# Rules ---------------------------------------------------------------------------------------------------------------
+
+
+def _rule(text: str) -> str | None:
+    if not (_RULE_ID.fullmatch(text) or _RULE_NAME.fullmatch(text)):
+        return None
+    from nccl_doctor import rules
+
+    try:
+        rule = rules.find(text)
+    except rules.RuleProblem:
+        return None
+    if rule is None:
+        return None
+    parts = [
+        f"{rule.severity}, {rule.role}, {rule.confidence}",
+        _says(rule.message),
+        "",
+        f"Why it matters: {rule.why}",
+        f"What to do: {rule.fix}",
+    ]
+    if rule.explains:
+        parts.append(f"Accounts for: {', '.join(rule.explains)}")
+    body = wording.block(f"{rule.id} {rule.name}: {rule.title}", *parts)
+    return "\n".join([body, *(f"  {reference}" for reference in rule.references)])
+
+
+def _says(message: str) -> str:
+    """A message template as a reader may see it: placeholders become names in angle brackets."""
+    return "Says: " + re.sub(r"\{(\w+)(?::[^{}]*)?\}", r"<\1>", message)
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+def _setting(text: str) -> str | None:
+    match = _ASSIGNED.fullmatch(text)
+    if match is None or "\n" in text:
+        return None
+    name, value = match["name"], match["value"]
+    if value is not None:
+        value = value.strip().strip("\"'")
+    setting = settings.find(name)
+    if setting is not None:
+        return wording.setting_words(setting, name, value)
+    if not _FAMILY.match(name) or name.upper().startswith("CUDA_ERROR"):
+        return None
+    new = settings.successor(name)
+    near = [new] if new and settings.find(new) else settings.suggest(name)
+    lines = []
+    if new:
+        lines.append(
+            f"No released libfabric with an EFA provider (1.8 and newer) reads it. Its successor is called {new}."
+        )
+    elif name.upper().startswith(settings.FOREIGN):
+        lines.append("This name belongs to a plug-in or tool beside NCCL, not to NCCL.")
+    elif near:
+        lines.append(
+            f"No such setting is known. Did you mean {' or '.join(near)}? A misspelt name is ignored without a word."
+        )
+    elif name.upper().startswith("NCCL_"):
+        lines.append("No NCCL up to 2.32.3 reads this name. A plug-in or a wrapper of yours may.")
+    if not lines:
+        return None
+    return wording.block(f"{name} (unknown setting)", *lines)
+
+
+def _codes(text: str) -> str | None:
+    """A text that is nothing but a code in one of the usual spellings."""
+    if "\n" in text or len(text) > 120:
+        return None
+    plain = text.strip(" .,;'\"")
+    for pattern, answer in wording.READERS:
+        match = pattern.fullmatch(plain) or pattern.fullmatch(" " + plain)
+        found = answer(match) if match else None
+        if found:
+            return found
+    if re.fullmatch(r"-\d{1,3}", plain):
+        return wording.exit_words(int(plain))
+    both = re.fullmatch(r"(.{3,40}?)[, ]+(vendor.*)", plain)
+    if both:
+        status, vendor = wording.STATUS.fullmatch(both[1]), wording.VENDOR.fullmatch(both[2])
+        if status and vendor:
+            return wording.completion(status, vendor)
+    return None
+
+
+def _bare_number(text: str) -> str | None:
+    """A number alone is ambiguous: show what it can be, and how to ask for one of them."""
+    if not re.fullmatch(r"\d{1,4}", text):
+        return None
+    code = int(text)
+    found = []
+    for kind, what, ask in (
+        ("xid", "Xid", f"Xid {code}"), ("ib_status", "completion status", f"status={code}"), ("nccl_result", "NCCL result", f"-> {code}"),
+        ("cuda_error", "CUDA error", f"Cuda failure {code}"), ("signal", "signal", f"signal {code}"),
+    ):  # fmt: skip
+        known = codes.by_code(kind, code)
+        if known:
+            found.append(wording.paragraph(f"{what}: {known['name']} (ask `{ask}`)", mark="- "))
+    exits = codes.exit_code(code)
+    if exits and (exits[1] or code < 128):
+        found.append(wording.paragraph(f"exit code: {exits[0]['meaning']} (ask `exit code {code}`)", mark="- "))
+    if not found:
+        return None
+    return "\n".join([f"{code} alone can mean several things:", *found])
+
+
+# Transports and lines ------------------------------------------------------------------------------------------------
+
+
+def _transport(text: str) -> str | None:
+    plain = text.removeprefix("via ").strip()
+    if not plain.startswith(transports.STARTS) or "\n" in plain:
+        return None
+    reading = transports.read(plain)
+    if reading is None:
+        return None
+    return wording.block(f"{plain} (how two ranks are connected)", *reading.sentences)
+
+
+def _log(text: str) -> str | None:
+    blocks = []
+    for line in [line for line in text.split("\n") if line.strip()][:20]:
+        found = _line(line)
+        if found and found not in blocks:
+            blocks.append(found)
+    if not blocks and "\n" in text:
+        joined = _line(text.replace("\n", " "))
+        blocks = [joined] if joined else []
+    return "\n\n".join(blocks) or None
+
+
+def _line(line: str) -> str | None:
+    from nccl_doctor.sources import patterns
+
+    paragraphs: list[str] = []
+    for match in patterns.classify(line)[:3]:
+        pattern = match.pattern
+        if pattern.means and not any(pattern.means in done for done in paragraphs):
+            paragraphs.append(f"{pattern.means}{_printed(pattern)}")
+            if pattern.harmless:
+                paragraphs.append("This line alone is harmless.")
+            values = _values(match.fields)
+            if values:
+                paragraphs.append(f"Read from it: {values}.")
+    details = list(_details(line))
+    if not paragraphs and not details:
+        return None
+    shown = line.strip() if len(line.strip()) <= wording.WIDTH else line.strip()[: wording.WIDTH - 3] + "..."
+    return "\n\n".join([wording.block(shown, *paragraphs), *(_indented(detail) for detail in details)])
+
+
+def _indented(block: str) -> str:
+    return "\n".join("  " + line if line else line for line in block.split("\n"))
+
+
+def _printed(pattern: Any) -> str:
+    if pattern.since and pattern.until:
+        return f" Printed by NCCL {pattern.since} to {pattern.until}."
+    if pattern.since:
+        return f" Printed since NCCL {pattern.since}."
+    return f" Printed up to NCCL {pattern.until}." if pattern.until else ""
+
+
+def _values(fields: dict[str, Any]) -> str:
+    shown = [(key.rstrip("_"), str(value)) for key, value in fields.items() if value not in (None, "")]
+    return ", ".join(f"{key} {value if len(value) <= 60 else value[:57] + '...'}" for key, value in shown[:12])
+
+
+def _details(line: str) -> Iterator[str]:
+    """Blocks about the codes, settings and transports that a line holds."""
+    narrow = 0
+    for match in _SET.finditer(line):
+        setting = settings.find(match["name"])
+        if setting and match["name"] == setting.name and narrow < 3:
+            narrow += 1
+            yield wording.setting_words(setting, setting.name, match["value"].rstrip(".,;"))
+    completion = "ompletion" in line or "vendor" in line or "IBV_WC_" in line
+    status = wording.STATUS.search(line) if completion else None
+    if status:
+        found = wording.completion(status, wording.VENDOR.search(line))
+        if found:
+            yield found
+    for condition, pattern, answer in (
+        ("xid" in line.lower(), wording.XID, wording.xid),
+        (not status, wording.RESULT, wording.result),
+        ("->" in line and "via" not in line, wording.TRAIL, wording.result),
+        (True, wording.CUDA, wording.cuda),
+        ("exit" in line.lower(), wording.EXIT, wording.exit_),
+        (True, wording.SIGNAL, wording.signal),
+    ):
+        match_ = pattern.search(line) if condition else None
+        words = answer(match_) if match_ else None
+        if words:
+            yield words
+    if " via " in line:
+        reading = transports.read(line[line.index(" via ") + 5 :])
+        if reading:
+            yield wording.block(f"{reading.text} (how two ranks are connected)", *reading.sentences)

@@ -1,0 +1,229 @@
+"""Entries of the knowledge in words: blocks of plain text, 80 columns wide, for settings, codes and numbers.
+
+The expressions find a code in the spellings of NCCL, verbs, CUDA, kernels and launchers; the function of the same name takes
+their match and gives the block, or None where the number is not known.
+"""
+
+import re
+import textwrap
+
+from nccl_doctor.knowledge import codes, settings
+from nccl_doctor.knowledge.env_lint import judge
+
+WIDTH = 78  # two columns are left for a block inside another
+XID = re.compile(r"(?P<switch>S)?Xid\b(?:\s*\((?:PCI:)?[^)]*\))?[:=\s#]*(?P<code>\d{1,5})\b", re.IGNORECASE)
+STATUS = re.compile(
+    r"\b(?:wc[_ ])?(?:status|error)(?:\s*[=:]\s*|\s+)"
+    r"(?:(?P<name>[A-Za-z_][A-Za-z_ ]{3,40}) ?\((?P<named>\d{1,2})\)|(?P<code>\d{1,2}))(?![\d.])"
+)
+STATUS_NAME = re.compile(r"\b(?:IBV_WC_)?(?P<name>[A-Z]+(?:_[A-Z]+){0,4}_(?:ERR|INCOMPLETE))\b")
+VENDOR = re.compile(r"\bvendor[ _]err(?:or)?[ =:]*(?P<code>0x[0-9a-fA-F]{1,8}|\d{1,9})\b")
+RESULT = re.compile(
+    r"\bnccl(?:Success|UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage|RemoteError|InProgress|Timeout)\b",
+    re.IGNORECASE,
+)
+TRAIL = re.compile(r"(?:^|\s)->\s*(?P<code>[0-8])(?=\s*(?:\[|$))")
+CUDA = re.compile(
+    r"\bcuda (?:failure|error)[ :]*(?P<code>\d{1,4})\b|\b(?P<name>cudaError[A-Z]\w{2,60}|CUDA_ERROR_[A-Z_]{4,60})\b",
+    re.IGNORECASE,
+)
+EXIT = re.compile(
+    r"\bexit(?:ed with)?[ _]?(?:code|status)?\s*[:=]?\s*(?P<code>-?\d{1,3})\b|\brc\s*[:=]\s*(?P<rc>-?\d{1,3})\b",
+    re.IGNORECASE,
+)
+SIGNAL = re.compile(
+    r"\b(?P<name>SIG(?:ABRT|BUS|KILL|SEGV|TERM|INT|ILL|FPE|USR1|PIPE|XCPU|HUP))\b|\bsignal[ :]+(?P<code>\d{1,2})\b",
+    re.IGNORECASE,
+)
+
+
+def paragraph(text: str, indent: str = "  ", mark: str = "") -> str:
+    """Wrapped text; line breaks stay, blanks fold. ``mark`` stands in front of the first line."""
+    width = WIDTH - len(mark)
+    lines = []
+    for part in text.strip().split("\n"):
+        lines += textwrap.wrap(
+            " ".join(part.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+    if mark and lines:
+        lines[0] = indent + mark + lines[0].removeprefix(indent)
+        lines[1:] = [indent + " " * len(mark) + line.removeprefix(indent) for line in lines[1:]]
+    return "\n".join(lines)
+
+
+def block(title: str, *paragraphs: str) -> str:
+    """A title and indented paragraphs; empty ones are left out."""
+    head = "\n".join(textwrap.wrap(title, WIDTH)) or title
+    return "\n".join([head, *(paragraph(text) for text in paragraphs if text)])
+
+
+def setting_words(setting: settings.Setting, typed: str, value: str | None) -> str:
+    """The block of a setting; with a value, what is to be said about that value."""
+    program = settings.PROGRAMS[setting.family]
+    parts = [setting.does]
+    if typed.strip() != setting.name:
+        parts.append(f"Names of variables are case-sensitive: write {setting.name}.")
+    parts += [_versions(setting), _defaults(setting)]
+    if setting.values:
+        parts.append(f"Values: {', '.join(setting.values)}.")
+    if setting.range:
+        parts.append(f"Range: {setting.range[0]} to {setting.range[1]}.")
+    parts.append(setting.note)
+    if value is not None:
+        verdicts = judge(setting.name, value, None)
+        for verdict, why in verdicts:
+            parts.append(f"{setting.name}={value}: {verdict}; {why}.")
+        if not verdicts:
+            parts.append(f"{setting.name}={value}: nothing is known against this value.")
+    else:
+        for check in setting.checks:
+            parts.append(f"{check.verdict.capitalize()} {_when(check.when)}: {check.why}.")
+    if setting.family == "nccl":
+        parts.append(
+            "NCCL takes it from the environment, then from NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf, and prints "
+            '"set by environment" for all of them; a network plug-in may set it too.'
+        )
+        if not setting.documented:
+            parts.append("It is not documented and may change without notice.")
+    kind = {"int": "number", "bool": "0 or 1", "file": "file or path"}.get(setting.kind, setting.kind)
+    return block(f"{setting.name} (setting of {program}, {kind})", *parts)
+
+
+def _when(conditions: tuple[str, ...]) -> str:
+    if conditions == ("*",):
+        return "with any value"
+    if any(condition.startswith("~") for condition in conditions):
+        return "with some values"
+    words = {"<=": "at most ", ">=": "at least ", "<": "below ", ">": "above "}
+    return " or ".join(
+        re.sub(r"^(<=|>=|<|>)", lambda m: words[m[1]], f"{c}" if c[0] in "<>" else f"with {c}") for c in conditions
+    )
+
+
+def _versions(setting: settings.Setting) -> str:
+    if setting.family != "nccl" or setting.since is None:
+        return f"Use {setting.replaced_by} now." if setting.replaced_by else ""
+    start = f"{setting.since} or earlier" if setting.since == settings.FIRST else setting.since
+    words = (
+        f"Read by NCCL {start} to {setting.until}; later releases ignore it."
+        if setting.until
+        else f"Read since NCCL {start}."
+    )
+    if setting.deprecated:
+        words += f" Deprecated since {setting.deprecated}."
+    if setting.replaced_by:
+        words += f" Use {setting.replaced_by}."
+    return words
+
+
+def _defaults(setting: settings.Setting) -> str:
+    if not setting.default:
+        return ""
+    first, *later = setting.default
+    words = f"Default: {first[1]}"
+    for since, value in later:
+        words += f"; {value} since {since}"
+    return words + "."
+
+
+def xid(match: re.Match[str]) -> str | None:
+    code = int(match["code"])
+    if match["switch"]:
+        known = codes.by_code("sxid", code)
+        return block(
+            f"SXid {code} (NVSwitch error)",
+            known["name"] if known else "This number has no entry here.",
+            "The line says Fatal or Non-fatal. Fatal: jobs on the NVLink fabric end; the node needs a reset of all GPUs and switches, "
+            "or a reboot. Non-fatal: the fabric goes on; watch how often it comes.",
+            "The link number in the line leads to the GPU at the other end; look for Xid 74 there and at the Fabric Manager log.",
+        )
+    known = codes.by_code("xid", code)
+    if known is None:
+        return None
+    kinds = {
+        "app": "usually the program", "hardware": "hardware", "driver": "driver or firmware", "nvlink": "NVLink",
+        "cleanup": "consequence of something else",
+    }  # fmt: skip
+    return block(
+        f"Xid {code} (GPU error in the kernel log): {known['name']}",
+        f"Class: {kinds[known['class']]}; {known['severity']}.",
+        known["action"],
+        "Read the first Xid of a GPU in time; later ones often follow from it. Inside containers the kernel log is not visible.",
+    )
+
+
+def ib(match: re.Match[str]) -> str | None:
+    groups = match.groupdict()
+    known = codes.ib_status(groups.get("code") or groups.get("named") or groups.get("name") or "")
+    if known is None:
+        return None
+    roles = {
+        "first": "This status can be the first error of a connection.",
+        "echo": "This status is an echo: something failed before.",
+        "none": "",
+    }
+    return block(
+        f"{known['name']} = {known['code']} (completion status of InfiniBand and RoCE)", known["meaning"], roles[known["role"]],
+        f"Check: {known['check']}",
+    )  # fmt: skip
+
+
+def completion(status: re.Match[str], maker: re.Match[str] | None) -> str | None:
+    """The block of a status together with the vendor error beside it."""
+    found = ib(status)
+    more = codes.vendor(int(maker["code"], 0), int(status["code"] or status["named"])) if maker else ""
+    return f"{found}\n{paragraph(f'Vendor error: {more}')}" if found and more else found
+
+
+def vendor(match: re.Match[str]) -> str | None:
+    code = int(match["code"], 0)
+    meaning = codes.vendor(code)
+    if not meaning:
+        return None
+    return block(
+        f"Vendor error {code} (0x{code:x}) of a network card", meaning,
+        "The number belongs to the maker of the card; the status beside it (status=… or error …) says more.",
+    )  # fmt: skip
+
+
+def result(match: re.Match[str]) -> str | None:
+    code = match.groupdict().get("code")
+    known = codes.by_code("nccl_result", int(code)) if code else codes.by_name("nccl_result", match[0].strip())
+    if known is None:
+        return None
+    return block(
+        f"{known['name']} = {known['code']} (result of NCCL)", known["meaning"], known["check"],
+        "In a trail of `file:line -> code` lines only the first, the deepest, names the place of the fault." if code else "",
+    )  # fmt: skip
+
+
+def cuda(match: re.Match[str]) -> str | None:
+    known = codes.cuda(match["code"] or match["name"])
+    if known is None:
+        return None
+    return block(f"{known['name']} = {known['code']} (CUDA error)", known["meaning"], known["check"])
+
+
+def exit_(match: re.Match[str]) -> str | None:
+    return exit_words(int(match["code"] or match["rc"]))
+
+
+def exit_words(code: int) -> str | None:
+    found = codes.exit_code(code)
+    if found is None:
+        return None
+    entry, signal = found
+    title = f"Exit code {code}" + (f" (signal {signal['code']}, {signal['name']})" if signal else "")
+    return block(title, entry["meaning"], entry["check"])
+
+
+def signal(match: re.Match[str]) -> str | None:
+    known = codes.signal(match["code"] or match["name"])
+    return block(f"{known['name']} (signal {known['code']})", known["meaning"], known["check"]) if known else None
+
+
+# In this order: a narrow spelling stands before one that would swallow it.
+READERS = (
+    (XID, xid), (VENDOR, vendor), (STATUS, ib), (STATUS_NAME, ib), (RESULT, result), (TRAIL, result), (CUDA, cuda),
+    (EXIT, exit_), (SIGNAL, signal),
+)  # fmt: skip
