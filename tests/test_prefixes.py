@@ -19,6 +19,9 @@ PREFIXES: dict[str, tuple[str, str, Label]] = {
     "mpi5": ("[prterun-node01-4242@1,3]<stdout>: ", "", Label(rank=3)),
     "mpi5-detail": ("[1,3][node01:4242]<stdout>: ", "", Label(rank=3, pid=4242)),
     "mpi-time": ("Tue May  7 12:00:00 2024[1,3]<stdout>:", "", Label(rank=3, stamp=1715083200.0)),
+    "mpi5-time": ("[Tue May  7 12:00:00 2024]<stdout>: ", "", Label(stamp=1715083200.0)),
+    "mpi5-time-tag": ("[Tue May  7 12:00:00 2024][1,3]<stdout>: ", "", Label(rank=3, stamp=1715083200.0)),
+    "mpi-time-only": ("Tue May  7 12:00:00 2024<stdout>:", "", Label(stamp=1715083200.0)),
     "mpi-xml": ('<stdout rank="3">', "</stdout>", Label(rank=3)),
     "horovodrun": ("[3]<stdout>:", "", Label(rank=3)),
     "horovodrun-time": ("Tue May  7 12:00:00 2024[3]<stderr>:", "", Label(rank=3, stamp=1715083200.0)),
@@ -26,6 +29,7 @@ PREFIXES: dict[str, tuple[str, str, Label]] = {
     "srun": ("3: ", "", Label(rank=3)),
     "srun-padded": ("   3: ", "", Label(rank=3)),
     "mpich": ("[3] ", "", Label(rank=3)),
+    "mpich-pattern": ("[3@gpu013] ", "", Label(rank=3, host="gpu013")),
     "torchrun": ("[default3]:", "", Label(local_rank=3)),
     "torchrun-template": ("[trainer3|11]:", "", Label()),
     "torch": ("[rank3]: ", "", Label(rank=3)),
@@ -88,7 +92,7 @@ def test_prefixes_stacked(outer: str) -> None:
         label, text = split(before + PREFIXES[inner][0] + LINE + behind)
 
         assert (text, inner) == (LINE, inner)
-        if PREFIXES[inner][2].rank is not None and "srun" not in inner and inner != "mpich":
+        if PREFIXES[inner][2].rank is not None and "srun" not in inner and "mpich" not in inner:
             assert label.rank == PREFIXES[inner][2].rank
 
 

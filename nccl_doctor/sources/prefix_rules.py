@@ -111,10 +111,11 @@ RULES: tuple[Rule, ...] = (
         "[",
         # Open MPI [job,rank] and [name@job,rank], horovodrun [rank], SageMaker [1,mpirank:rank,host]
         r"\[(?:[^\[\]<>,\s]{1,200},)?(?:mpirank:)?(?P<rank>\d{1,7})(?:,(?P<host>[A-Za-z][\w.-]{0,252}))?\]"
-        rf"(?:\[[^\[\]\s:]{{1,253}}:(?P<pid>\d{{1,10}})\])?<std(?:out|err|diag)>:{_ONE_SPACE}",
+        rf"(?:\[[^\[\]\s:]{{1,253}}:(?:(?P<pid>\d{{1,10}})|unknown)\])?<std(?:out|err|diag)>:{_ONE_SPACE}",
         "[1,3]<stdout>:node01:101:140 [0] NCCL INFO Using network IB",
         "[prterun-node01-4242@1,3]<stdout>: node01:101:140 [0] NCCL INFO Using network IB",
         "[1,3][node01:4242]<stderr>: Traceback (most recent call last):",
+        "[1,3][unknown:unknown]<stdout>: the last line of a rank",
         "[3]<stderr>:Traceback (most recent call last):",
         "[1,mpirank:3,algo-1]<stdout>:algo-1:101:140 [0] NCCL INFO Using network AWS Libfabric",
     ),
@@ -161,10 +162,18 @@ RULES: tuple[Rule, ...] = (
         "[    1.234567][ T1234] NVRM: loading NVIDIA UNIX",
     ),
     _rule(
-        "dmesg-date",
+        "asctime-brackets",
         "[",
-        rf"\[{_ASCTIME}\] ",
+        rf"\[{_ASCTIME}\](?:<std(?:out|err|diag)>: ?|(?=\[)| )",
         "[Mon May  6 12:00:00 2024] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        "[Mon May  6 12:00:00 2024][1,3]<stdout>: node01:101:140 [0] NCCL INFO Using network IB",
+        "[Mon May  6 12:00:00 2024]<stdout>: node01:101:140 [0] NCCL INFO Using network IB",
+    ),
+    _rule(
+        "mpich-pattern",
+        "[",
+        rf"\[(?P<weak>\d{{1,7}})@(?P<host>{_NAME})\] ?",
+        "[3@node01] node01:101:140 [0] NCCL INFO Using network IB",
     ),
     _rule(
         "mpich",

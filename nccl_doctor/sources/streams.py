@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16  # bytes in one piece
 MAX_BYTES = 64 << 30  # bytes that one input may grow to
+# gzip cannot exceed 1032:1, xz and zstd can by far; logs compress to between 5:1 and 100:1
 RATIO = 500  # output per input byte that no log reaches …
 RATIO_FROM = 512 << 20  # … looked at from this many bytes of output on
 MEMORY = 256 << 20  # bytes that an xz or zstd window may take
-"""gzip cannot exceed 1032:1, xz and zstd can by far; logs compress to between 5:1 and 100:1."""
-
 _MAGIC = (
     (b"\x1f\x8b\x08", "gzip"),
     (b"BZh", "bzip2"),
