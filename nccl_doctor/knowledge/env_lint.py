@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nccl_doctor.knowledge import version_number, version_text
-from nccl_doctor.knowledge.settings import FOREIGN, NEWEST, Setting, as_number, find, flaw, successor, suggest, table
+from nccl_doctor.knowledge.settings import FOREIGN, NEWEST, Setting, as_number, exact, find, flaw, successor, suggest
 
 VERDICTS = ("unknown", "deprecated", "removed", "no-effect", "debug-leftover", "dangerous", "bad-value")
 # The tables for these names are complete enough that a near miss is a slip of the pen.
@@ -62,7 +62,7 @@ def _combined(given: dict[str, str]) -> Iterator[tuple[str, str, str]]:
 @lru_cache(maxsize=4096)
 def judge(name: str, value: str, nccl_number: int | None) -> tuple[tuple[str, str], ...]:
     """(verdict, why) of one setting; empty where nothing is wrong."""
-    setting = table().get(name)
+    setting = exact(name)
     if setting is None:
         return tuple(_stranger(name, nccl_number))
     gone = _version(setting, nccl_number)

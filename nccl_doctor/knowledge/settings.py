@@ -1,9 +1,8 @@
 """Settings: what an environment variable does, in which versions it is read, and which of its values do harm."""
 
 import re
-from difflib import get_close_matches
-from functools import cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 from nccl_doctor.knowledge import entries, version_number
 
@@ -103,31 +102,41 @@ def as_number(value: str) -> int | None:
 
 
 @cache
+def _raw() -> dict[str, dict[str, Any]]:
+    return {entry["name"]: entry for entry in entries("env")}
+
+
+@lru_cache(maxsize=2048)
+def exact(name: str) -> Setting | None:
+    """The setting of exactly this name, as programs look for it."""
+    entry = _raw().get(name)
+    if entry is None:
+        return None
+    return Setting(
+        entry["name"], entry["family"], entry["kind"], entry["since"], entry["until"],
+        tuple((since, value) for since, value in entry["default"]), entry["does"], entry["danger"],
+        entry.get("deprecated"), entry.get("replaced_by"), tuple(entry.get("values", ())),
+        (entry["range"][0], entry["range"][1]) if "range" in entry else None, entry.get("note", ""), entry["documented"],
+        tuple(
+            Check(check["verdict"], tuple(check["when"]), check["why"], check.get("since"), check.get("until"))
+            for check in entry.get("checks", ())
+        ),
+    )  # fmt: skip
+
+
 def table() -> dict[str, Setting]:
     """All settings by name."""
-    found = {}
-    for entry in entries("env"):
-        found[entry["name"]] = Setting(
-            entry["name"], entry["family"], entry["kind"], entry["since"], entry["until"],
-            tuple((since, value) for since, value in entry["default"]), entry["does"], entry["danger"],
-            entry.get("deprecated"), entry.get("replaced_by"), tuple(entry.get("values", ())),
-            tuple(entry["range"]) if "range" in entry else None, entry.get("note", ""), entry["documented"],
-            tuple(
-                Check(check["verdict"], tuple(check["when"]), check["why"], check.get("since"), check.get("until"))
-                for check in entry.get("checks", ())
-            ),
-        )  # fmt: skip
-    return found
+    return {name: setting for name in _raw() if (setting := exact(name)) is not None}
 
 
 @cache
-def _any_case() -> dict[str, Setting]:
-    return {name.upper(): setting for name, setting in table().items()}
+def _any_case() -> dict[str, str]:
+    return {name.upper(): name for name in _raw()}
 
 
 def find(name: str) -> Setting | None:
-    """The setting of this name; case does not matter, while programs insist on it."""
-    return table().get(name) or _any_case().get(name.strip().upper())
+    """The setting of this name; case does not matter here, while programs insist on it."""
+    return exact(_any_case().get(name.strip().upper(), ""))
 
 
 def successor(name: str) -> str | None:
@@ -140,8 +149,10 @@ def successor(name: str) -> str | None:
 
 def suggest(name: str, cutoff: float = 0.8) -> list[str]:
     """Known names that look like this one, the nearest first."""
+    from difflib import get_close_matches
+
     upper = name.strip().upper().replace("-", "_")
-    return get_close_matches(upper, table(), n=3, cutoff=cutoff) if len(upper) < 80 else []
+    return get_close_matches(upper, _raw(), n=3, cutoff=cutoff) if len(upper) < 80 else []
 
 
 def default_in(setting: Setting, nccl_number: int | None) -> str | None:
