@@ -1,0 +1,24 @@
+"""Inputs and the evidence that every other table points to."""
+
+from typing import NamedTuple
+
+
+class Evidence(NamedTuple):
+    """One place in an input that proves a fact."""
+
+    id: int  # what `ref` columns point to
+    file: str
+    line: int  # counted from 1
+    text: str  # the line without launcher prefix or control characters
+
+
+class Input(NamedTuple):
+    """One file that was read."""
+
+    path: str
+    kind: str  # nccl-log, job-log, facts, …
+    bytes: int
+    lines: int
+    nccl_lines: int  # lines that NCCL, RCCL or a network plug-in wrote
+    understood: int  # of those, how many a pattern knows
+    note: str | None  # why reading stopped early, if it did
