@@ -10,7 +10,7 @@ from nccl_doctor.derive import derive
 from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
-from nccl_doctor.sources import inputs, nccl_log
+from nccl_doctor.sources import formats, inputs, nccl_log
 from nccl_doctor.sources.scan import Partial, Readable
 from nccl_doctor.tables import Input
 
@@ -56,6 +56,10 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             with inputs.open_stream(source) as stream:
                 head = stream.read(1 << 16)
                 kind = inputs.sniff(head, source.name)
+                known = formats.recognise(head)
+                if known is not None:
+                    problems += _read_format(facts, known, source, _Joined(head, stream))
+                    continue
                 if kind == "sqlite" and len(sources) == 1 and source.path is not None:
                     return Facts.open(source.path), problems
                 if kind not in READABLE:
@@ -74,6 +78,9 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             problems.append(str(problem))
             continue
         parts.append((source.name, partial, tail))
+        for known in formats.within(getattr(partial, "marks", ())):
+            with inputs.open_stream(source) as again:
+                formats.reader(known).read(again, source.name, facts)
         kind = "nccl-log" if partial.nccl_lines else "job-log" if partial.events else "text"
         facts.add(
             [Input(source.name, kind, partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)]
@@ -81,11 +88,19 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         done += source.size or 0
         if progress is not None:
             progress(done, total)
-    if not parts:
+    if not parts and not facts.counts()["input"]:
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
     nccl_log.add(facts, parts)
     derive(facts)
     return facts, problems
+
+
+def _read_format(facts: Facts, known: formats.Format, source: inputs.Source, stream: "_Joined") -> list[str]:
+    """Read a file that is no log; returns what the user should know about it."""
+    reading = formats.reader(known).read(stream, source.name, facts)
+    note = reading.note or stream.problem
+    facts.add([Input(source.name, known.kind, stream.bytes, reading.lines, 0, reading.understood, note)])
+    return [f"{source.name}: {note}"] if note else []
 
 
 def read_text(text: str, name: str = "log") -> Facts:
@@ -124,15 +139,19 @@ class _Joined:
         self._head = head
         self._stream = stream
         self.problem: str | None = None
+        self.bytes = 0
 
     def read(self, size: int) -> bytes:
         if self._head:
             data, self._head = self._head[:size], self._head[size:]
+            self.bytes += len(data)
             return data
         if self.problem is not None:
             return b""
         try:
-            return self._stream.read(size) or b""
+            data = self._stream.read(size) or b""
+            self.bytes += len(data)
+            return data
         except inputs.InputProblem as problem:
             self.problem = str(problem)
             return b""

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor.facts import Facts, version_number
+from nccl_doctor.knowledge import env_lint
 from nccl_doctor.tables import (
     Communicator,
     Connection,
     EnvDifference,
+    EnvLint,
     Host,
     Interface,
     Job,
@@ -26,6 +28,11 @@ def derive(facts: Facts) -> None:
     facts.add([_job(facts, communicators)])
     facts.add(_env_differences(facts))
     facts.look("job", "host", "rank", "link", "env_difference")
+    if "env" in facts.looked():
+        number = facts.own("SELECT nccl_number FROM job")[0][0]
+        settings = facts.own("SELECT host, rank, name, value, ref FROM env")
+        facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
+        facts.look("env_lint")
 
 
 def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:

@@ -1,0 +1,54 @@
+"""Files other than logs, recognised by content, and tables of other programs that stand inside a log.
+
+A format is one module of this package with ``read(stream, name, facts) -> Reading``. It is imported only when one of its
+files is there.
+"""
+
+import importlib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources.scan import Readable
+
+
+class Reading(NamedTuple):
+    """What a format's reader says about one file."""
+
+    lines: int
+    understood: int  # lines or records that it could use
+    note: str | None = None  # where and why it stopped early
+
+
+class Format(NamedTuple):
+    """How a kind of file is recognised and who reads it."""
+
+    kind: str
+    module: str
+    head: re.Pattern[bytes] | None = None  # searched in the first 64 kB of a file of its own
+    inside: tuple[bytes, ...] = ()  # literals that betray it in the middle of a log
+
+
+class _Reader(Protocol):
+    def read(self, stream: Readable, name: str, facts: Facts) -> Reading: ...
+
+
+FORMATS: tuple[Format, ...] = ()
+
+
+def recognise(head: bytes) -> Format | None:
+    """The format of a file that starts with these bytes; None for a log."""
+    return next((f for f in FORMATS if f.head is not None and f.head.search(head)), None)
+
+
+def within(seen: Iterable[bytes]) -> list[Format]:
+    """The formats of which one of these literals was seen in a log."""
+    literals = set(seen)
+    return [f for f in FORMATS if literals.intersection(f.inside)]
+
+
+def reader(format_: Format) -> _Reader:
+    """The module that reads a format."""
+    module: _Reader = importlib.import_module(f"nccl_doctor.sources.{format_.module}")  # type: ignore[assignment]
+    return module
