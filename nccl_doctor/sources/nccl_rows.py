@@ -178,13 +178,23 @@ def _convert(value: Any, type_: type) -> Any:
         return None
     if type_ is str:
         return str(value)
-    try:
-        return int(str(value).replace(",", ""), 0) if type_ is int else float(value)
-    except ValueError:
+    if type_ is float:
         try:
-            return int(value) if type_ is int else None  # `007` is no literal for base 0
+            return float(value)
         except ValueError:
             return None
+    return _whole(str(value).replace(",", ""))
+
+
+def _whole(text: str) -> int | None:
+    """The number in a text; None for no number and for garbage that needs more than 64 bits (uninitialised counters)."""
+    for base in (0, 10):  # `007` is no literal for base 0
+        try:
+            number = int(text, base)
+        except ValueError:
+            continue
+        return number if abs(number) < 1 << 63 else None
+    return None
 
 
 def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> Iterator[Any]:
