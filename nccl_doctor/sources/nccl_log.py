@@ -138,11 +138,12 @@ def _members(partial: Partial) -> Iterator[Membership]:
 
 def _context(facts: Facts, file: str, ranks: Ranks, head: heads.Head, key: Key, event: Event) -> Context:
     token = f"{heads.TOKEN}{key.level} " if key.level else ""
-    text = f"{prefixes.clean(event.left)}{token}{key.body}"
+    left = prefixes.clean(event.left)
+    text = f"{left}{token}{key.body}"
     ref = facts.evidence(file, event.first, text)
     return Context(
         ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source, key.level, event.n, event.last, event.stamp,
-        ref, key.body,
+        ref, key.body, left,
     )  # fmt: skip
 
 

@@ -17,9 +17,8 @@ _NET = re.compile(
     r"NET/(?P<network>.+?)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w+)?"
     r"(?=$|\s|[^/\w(])"
 )
-_TORCH_RANK = re.compile(
-    r"\[rank(\d+)\]:"
-)  # rank in the job; PyTorch's own `Rank n` behind it counts inside a process group
+# The rank in the job; PyTorch's own `Rank n` behind it counts inside a process group.
+_TORCH_RANK = re.compile(r"\[rank(\d+)\]:")
 _P2P = re.compile(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
 _SHM = re.compile(r"SHM/(?P<method>direct|CE)|direct shared memory")
 _INTERFACE = re.compile(r"(?:\[(?P<position>\d+)\])?(?P<name>[^\s:\[\]]+):(?P<address>[^\s<]+)<\d+>")
@@ -40,6 +39,7 @@ class Context(NamedTuple):
     stamp: float | None
     ref: int
     text: str
+    left: str = ""  # what stood before the text: launcher prefixes
 
 
 class Edge(NamedTuple):
@@ -200,7 +200,7 @@ def _whole(text: str) -> int | None:
 def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     """The rows of one event: of its pattern's table, and of `message` where it has none or is a WARN."""
     if pattern is not None and pattern.file == "pytorch" and "rank" in fields:
-        label = _TORCH_RANK.search(context.text, 0, 200)
+        label = _TORCH_RANK.search(context.left)
         fields = {**fields, "rank": label[1]} if label else fields
     if pattern is not None and pattern.reader:
         reader = READERS.get(pattern.reader)
