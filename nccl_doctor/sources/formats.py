@@ -34,7 +34,14 @@ class _Reader(Protocol):
     def read(self, stream: Readable, name: str, facts: Facts) -> Reading: ...
 
 
-FORMATS: tuple[Format, ...] = ()
+_HOROVOD = re.compile(
+    rb"\A\s*(?:\{\s*\"traceEvents\"\s*:\s*)?\[\s*\{[\s\S]{0,4000}?"
+    rb"\"(?:start_time_since_epoch_in_micros|CYCLE_START|NEGOTIATE_[A-Z]{3,20})\""
+)
+
+FORMATS: tuple[Format, ...] = (
+    Format("horovod-timeline", "horovod_timeline", _HOROVOD),
+)
 
 
 def recognise(head: bytes) -> Format | None:

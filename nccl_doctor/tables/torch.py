@@ -1,0 +1,161 @@
+"""What profilers and the flight recorder of PyTorch say, and the summaries of Nsight Systems and nvprof."""
+
+from typing import NamedTuple
+
+
+class Trace(NamedTuple):
+    """One trace of torch.profiler (Kineto): one rank, some steps."""
+
+    file: str
+    host: str | None
+    rank: int | None
+    world: int | None
+    backend: str | None
+    device: str | None  # name of the GPU; None where the trace shows the CPU alone
+    events: int
+    span_s: float  # from the first to the last event on the GPU, without a GPU on the CPU
+    compute_s: float | None  # GPU time in which a kernel ran that is no communication
+    comm_s: float  # time in which at least one collective ran, on the GPU or, without one, in the process
+    exposed_s: float | None  # of it, time in which no other kernel ran
+    copy_s: float | None  # GPU time in copies and memset
+    idle_s: float | None  # time in which the GPU did nothing
+    input_s: float | None  # time in which the training thread waited for the next batch
+    steps: int | None  # whole profiler steps
+    step_s: float | None  # median length of one
+    steps_s: float | None  # their sum
+    complete: int  # 0 where the file is cut
+    ref: int
+
+
+class TraceOp(NamedTuple):
+    """One kind of collective in a trace; a kernel of NCCL also waits for the slowest peer."""
+
+    file: str
+    host: str | None
+    rank: int | None
+    op: str  # all_reduce, all_gather, send, ...
+    place: str  # gpu, cpu
+    n: int
+    total_ms: float
+    median_ms: float
+    min_ms: float
+    max_ms: float
+    ref: int  # the longest
+
+
+class TraceCall(NamedTuple):
+    """One collective of one rank, the first 5000 of a trace."""
+
+    file: str
+    rank: int | None
+    pg: str  # process group; '' where the trace does not say
+    op: str
+    seq: int  # number in the group where the trace says it, else the place among the calls of this operation
+    elements: int | None
+    at_ms: float  # since the first event of the trace
+    took_ms: float
+    ref: int
+
+
+class TraceArrival(NamedTuple):
+    """Derived: how long one rank waited in collectives that other ranks shared; who comes last waits least."""
+
+    rank: int
+    host: str | None
+    calls: int  # that all traces of the group show
+    shortest: int  # in which it waited least of all by a clear distance
+    took_ms: float  # median time of its calls
+    waited_s: float  # time beyond that of the rank that waited least
+    caused_s: float  # mean waiting of the others in the calls in which it came last
+    span_s: float
+    ref: int
+
+
+class Recorder(NamedTuple):
+    """One dump of PyTorch's flight recorder: the last collectives of one rank."""
+
+    file: str
+    rank: int | None
+    version: str | None
+    library: str | None  # version of NCCL
+    entries: int
+    form: str  # pickle, json
+    ref: int
+
+
+class RecorderGroup(NamedTuple):
+    """A process group in a dump."""
+
+    file: str
+    rank: int | None
+    pg: str
+    description: str | None
+    ranks: str | None  # comma-separated ranks of the job; None where the dump does not say
+    enqueued: int | None  # number of the last collective
+    started: int | None
+    completed: int | None
+    ref: int
+
+
+class RecorderCall(NamedTuple):
+    """An entry of a dump."""
+
+    file: str
+    rank: int | None
+    pg: str
+    seq: int  # number inside the group; of its own for sends and receives
+    p2p: int
+    op: str  # all_reduce, send 0->1, ...
+    sizes: str  # of the inputs
+    out_sizes: str
+    dtypes: str
+    state: str  # scheduled, started, completed
+    finished: int  # 1 where it completed or was retired
+    created: float | None  # seconds since the epoch
+    entry: int  # place in the dump, from 1
+    frame: str | None  # innermost line of the program that called it
+
+
+class RecorderMismatch(NamedTuple):
+    """Derived: the first collective of a group in which its ranks part."""
+
+    pg: str
+    description: str | None
+    seq: int
+    kind: str  # type, size, dtype, missing, stuck, p2p, absent (no dump of a member)
+    ranks: str  # those that differ, are missing or wait, comma-separated
+    rank: int | None  # where it is one
+    what: str  # in words
+    op: str | None
+    waiting: int  # ranks that stand in this collective
+    frame: str | None  # line of the program
+    ref: int
+    refs: str  # a place in the dumps of both sides
+
+
+class ProfileSum(NamedTuple):
+    """A row of `nsys stats` or of nvprof's summary, communication and copies by name, the rest the 20 longest."""
+
+    file: str
+    tool: str  # nsys, nvprof
+    report: str  # kernels, copies, api, ranges
+    kind: str  # communication, compute, copy, memset, other
+    name: str
+    n: int
+    total_ms: float
+    share: float | None  # per cent, as printed
+    max_ms: float | None
+    ref: int
+
+
+class ProfileShare(NamedTuple):
+    """Sums of all rows of one report by kind."""
+
+    file: str
+    tool: str
+    report: str
+    kind: str
+    rows: int
+    n: int
+    total_ms: float
+    ref: int  # the longest row
