@@ -1,0 +1,119 @@
+"""Where a series changes its level, whether it drifts, and whether its dips come at a fixed distance.
+
+All of it works on ranks and medians, because step times have long tails: one checkpoint must not look like a new level.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+
+_SAMPLE = 200  # values that a trend is computed from
+
+
+def change_points(values: Sequence[float], *, alpha: float = 0.001, least: int = 5, shift: float = 0.05) -> list[int]:
+    """Indexes at which a new level begins, ascending.
+
+    Pettitt's test, applied again to both halves: it asks for the place where the ranks before and behind differ most, and how
+    likely such a difference is without a change (p = 2 exp(-6 K² / (n³ + n²)), A. N. Pettitt, Applied Statistics 28, 1979). A
+    level has at least `least` values, and its median differs from that of the level before by the share `shift`.
+    """
+    found: list[int] = []
+    waiting = [(0, len(values))]
+    while waiting:
+        start, stop = waiting.pop()
+        place = _split(values[start:stop], alpha, least)
+        if place is not None:
+            found.append(start + place)
+            waiting += [(start, start + place), (start + place, stop)]
+    return _merged(values, sorted(found), shift)
+
+
+def _split(values: Sequence[float], alpha: float, least: int) -> int | None:
+    count = len(values)
+    if count < 2 * least:
+        return None
+    total, best, place = 0.0, 0.0, 0
+    for index, rank in enumerate(ranks(values)[:-1], 1):
+        total += rank
+        distance = abs(2 * total - index * (count + 1))
+        if distance > best and least <= index <= count - least:
+            best, place = distance, index
+    chance = 2 * math.exp(-6 * best * best / (count**3 + count**2))
+    return place if chance < alpha else None
+
+
+def _merged(values: Sequence[float], places: list[int], shift: float) -> list[int]:
+    """Drop the change with the smallest step until each step is large enough."""
+    while places:
+        edges = [0, *places, len(values)]
+        levels = [statistics.median(values[a:b]) for a, b in itertools.pairwise(edges)]
+        steps = [abs(b - a) / max(abs(a), abs(b), 1e-300) for a, b in itertools.pairwise(levels)]
+        smallest = min(range(len(steps)), key=steps.__getitem__)
+        if steps[smallest] >= shift:
+            break
+        del places[smallest]
+    return places
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    result = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        stop = start
+        while stop < len(order) and values[order[stop]] == values[order[start]]:
+            stop += 1
+        for index in order[start:stop]:
+            result[index] = (start + stop + 1) / 2
+        start = stop
+    return result
+
+
+def drift(values: Sequence[float], *, alpha: float = 0.001) -> float | None:
+    """Change over the whole series, relative to its median; None where no trend is proved.
+
+    Theil-Sen slope (the median of all slopes between two values), accepted by the Mann-Kendall test with normal approximation.
+    """
+    stride = -(-len(values) // _SAMPLE)
+    chosen = [statistics.median(values[i : i + stride]) for i in range(0, len(values), stride)]
+    count = len(chosen)
+    if count < 10:
+        return None
+    slopes, score = [], 0
+    for i in range(count - 1):
+        for j in range(i + 1, count):
+            difference = chosen[j] - chosen[i]
+            slopes.append(difference / (j - i))
+            score += (difference > 0) - (difference < 0)
+    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    if math.erfc(abs(score) / deviation / math.sqrt(2)) >= alpha:
+        return None
+    middle = statistics.median(chosen)
+    return statistics.median(slopes) * (count - 1) / middle if middle else None
+
+
+def period(places: Sequence[int], span: int, stride: int = 1) -> tuple[int, int] | None:
+    """(distance, how many places another one follows at it) of events that repeat, None where they do not.
+
+    The autocorrelation of the series that is 1 at the events and 0 elsewhere, looked up at the distances between neighbours:
+    the smallest distance at which six of ten events meet another one, and twice as many as chance gives. `span` is the length
+    of the series, `stride` the distance of its values.
+    """
+    known = sorted(set(places))
+    if len(known) < 4 or span <= 0:
+        return None
+    gaps = sorted({b - a for a, b in itertools.pairwise(known)})
+    for gap in gaps:
+        slack = max(stride, gap // 50)
+        tries = [p for p in known if p + gap <= known[-1] + slack]
+        met = sum(_near(known, p + gap, slack) for p in tries)
+        chance = min(len(known) * (2 * slack // stride + 1) * stride / span, 1.0)
+        if met >= 3 and met >= 0.6 * len(tries) and met >= 0.6 * (len(known) - 1) and met > 2 * chance * len(tries):
+            return gap, met + 1
+    return None
+
+
+def _near(places: list[int], place: int, slack: int) -> bool:
+    return any(abs(other - place) < slack or other == place for other in places)

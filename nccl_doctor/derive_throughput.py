@@ -1,0 +1,156 @@
+"""What step lines amount to: the steady rate, stretches of different speed, stalls and dips that repeat, per run."""
+
+import itertools
+import statistics
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nccl_doctor.change_points import change_points, drift, period
+from nccl_doctor.derive_scaling import derive_scaling
+from nccl_doctor.facts import Facts
+from nccl_doctor.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun
+
+WARM = 0.1  # a leading step that is slower than the later ones by this share belongs to the warm-up …
+WARM_MADS = 5.0  # … if it is also so many median deviations away
+STALL = 3.0  # a step so many times longer than the median is a stall
+DIP = 1.3  # a step so many times longer than the median counts when dips are asked whether they repeat
+_MOST = 200  # stalls kept of a run
+
+
+def derive_throughput(facts: Facts) -> None:
+    """Fill steady, regime, stall, dip_period, scaling and input_share from step and throughput_run."""
+    if "throughput_run" not in facts.looked():
+        return
+    facts.look("steady", "regime", "stall", "dip_period")
+    steps: dict[int, list[Step]] = {}
+    for step in facts.rows(Step):
+        if step.rate:
+            steps.setdefault(step.run, []).append(step)
+    events: dict[str, list[tuple[int, str]]] = {}
+    for file, line, kind in facts.own("SELECT file, line, kind FROM training_event ORDER BY file, line"):
+        events.setdefault(file, []).append((line, kind))
+    for run in facts.rows(ThroughputRun):
+        if steps.get(run.run):
+            facts.add(_rows(run, steps[run.run], events.get(run.file, [])))
+    derive_scaling(facts)
+
+
+def _cost(step: Step) -> float:
+    """Seconds of a step, or something proportional where the line shows a rate only."""
+    return step.seconds if step.seconds else 1 / (step.rate or 1.0)
+
+
+def warm_up(costs: Sequence[float]) -> int:
+    """How many leading values belong to the warm-up: slower than the second half allows, at most half of all."""
+    half = costs[len(costs) // 2 :]
+    middle = statistics.median(half)
+    deviation = statistics.median(abs(cost - middle) for cost in half)
+    limit = middle + max(WARM * middle, WARM_MADS * deviation)
+    return next((i for i, cost in enumerate(costs[: len(costs) // 2]) if cost <= limit), len(costs) // 2)
+
+
+def _rows(run: ThroughputRun, steps: list[Step], events: list[tuple[int, str]]) -> Iterator[Any]:
+    costs = [_cost(step) for step in steps]
+    warm = warm_up(costs) if len(steps) > 2 else 0
+    after, late = steps[warm:], costs[warm:]
+    edges = [0, *change_points(late), len(after)]
+    stretches = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+    regimes = [_regime(run, after[a:b], position) for position, (a, b) in enumerate(stretches)]
+    best = max(regime.rate for regime in regimes)
+    yield from (regime._replace(ratio=regime.rate / best) for regime in regimes)
+    longest = max(range(len(stretches)), key=lambda i: (sum(s.n for s in after[slice(*stretches[i])]), i))
+    start, stop = stretches[longest]
+    steady = after[start:stop]
+    middles = [0.0] * len(after)
+    for a, b in stretches:
+        middles[a:b] = [statistics.median(late[a:b])] * (b - a)
+    lost, total = 0.0, 0.0
+    for step, cost, middle in zip(after, late, middles, strict=True):
+        spent = cost * (step.n - 1 + step.slowest)
+        total += spent
+        if cost * step.slowest > DIP * middle:
+            lost += max(spent - step.n * middle, 0.0)
+    rates = [step.rate or 0.0 for step in steady]
+    rate = statistics.median(rates)
+    seconds = [step.seconds for step in steady if step.seconds]
+    waits = [(step.data, step.seconds) for step in after if step.data is not None and step.seconds and step.n == 1]
+    share = sum(w for w, _ in waits) / sum(s for _, s in waits) if waits else None
+    yield Steady(
+        run.run, sum(step.n for step in steps[:warm]), steady[0].step, steady[-1].last_step, sum(step.n for step in steady),
+        statistics.median(seconds) if seconds else None, rate, statistics.median(abs(r - rate) for r in rates),
+        _of_job(run, rate), drift([step.rate or 0.0 for step in after]), len(regimes), lost / total if total else None,
+        min(share, 1.0) if share is not None else None, steady[0].ref,
+    )  # fmt: skip
+    yield from _stalls(run, after, late, middles, events)
+    yield from _dips(run, after, late, middles, events, total)
+
+
+def _regime(run: ThroughputRun, steps: list[Step], position: int) -> Regime:
+    seconds = [step.seconds for step in steps if step.seconds]
+    return Regime(
+        run.run, position, steps[0].step, steps[-1].last_step, sum(step.n for step in steps),
+        statistics.median(step.rate or 0.0 for step in steps), statistics.median(seconds) if seconds else None, 1.0,
+        steps[0].ref,
+    )  # fmt: skip
+
+
+def _of_job(run: ThroughputRun, rate: float) -> float | None:
+    """The rate of the whole job. What every process prints of itself is multiplied by their number."""
+    if run.scope == "job":
+        return rate
+    if run.scope == "process" and run.total:
+        return run.total
+    return rate * run.gpus if run.gpus else None
+
+
+def _beside(events: list[tuple[int, str]], before: int, line: int) -> str | None:
+    """What was written between the line of a step and the one before it."""
+    at = bisect_right(events, (before, "~"))
+    return events[at][1] if at < len(events) and events[at][0] <= line else None
+
+
+def _slow(
+    steps: list[Step], costs: list[float], middles: list[float], events: list[tuple[int, str]], times: float
+) -> Iterator[tuple[Step, float, str | None]]:
+    """(step, how many times longer than the median, event) of slow steps. An event counts one line earlier too."""
+    for index, (step, cost, middle) in enumerate(zip(steps, costs, middles, strict=True)):
+        if cost * step.slowest > times * middle:
+            before = steps[index - 2].line if index > 1 else 0
+            yield step, cost * step.slowest / middle, _beside(events, before, step.line)
+
+
+def _stalls(
+    run: ThroughputRun, steps: list[Step], costs: list[float], middles: list[float], events: list[tuple[int, str]]
+) -> Iterator[Stall]:
+    found = sorted(_slow(steps, costs, middles, events, STALL), key=lambda item: -item[1])[:_MOST]
+    for step, times, event in found:
+        yield Stall(run.run, step.slowest_step, _cost(step) * step.slowest, times, event, step.ref)
+
+
+def _dips(
+    run: ThroughputRun,
+    steps: list[Step],
+    costs: list[float],
+    middles: list[float],
+    events: list[tuple[int, str]],
+    total: float,
+) -> Iterator[DipPeriod]:
+    slow = [item for item in _slow(steps, costs, middles, events, DIP) if item[0].slowest_step is not None]
+    numbers = [step.step for step in steps if step.step is not None]
+    if len(slow) < 4 or len(numbers) < 2:
+        return
+    jumps = Counter(b - a for a, b in itertools.pairwise(numbers) if b > a)
+    stride = jumps.most_common(1)[0][0] if jumps else 1
+    found = period([step.slowest_step or 0 for step, _, _ in slow], numbers[-1] - numbers[0] + stride, stride)
+    if found is None:
+        return
+    events_seen = Counter(event for _, _, event in slow if event is not None).most_common(1)
+    event = events_seen[0][0] if events_seen and events_seen[0][1] >= 0.6 * len(slow) else None
+    cost = sum(_cost(step) * step.slowest * (1 - 1 / times) for step, times, _ in slow)
+    worst = max(slow, key=lambda item: item[1])
+    yield DipPeriod(
+        run.run, found[0], found[1], found[1] / len(slow), statistics.median(times for _, times, _ in slow),
+        cost / total if total else 0.0, event, worst[0].ref,
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""A stream cut into blocks of whole lines, and the way from a place in a block to its line."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_doctor.sources.scan import Readable
+
+BLOCK = 8 << 20
+LONGEST = 4 << 20  # bytes of a line that are kept together
+
+
+class Block(NamedTuple):
+    """Whole lines of a stream."""
+
+    data: bytes
+    first: int  # number of the first line, counted from 1
+
+
+def blocks(stream: Readable) -> Iterator[Block]:
+    """Cut a stream at line ends into blocks of some megabytes; a line without end is cut anyway."""
+    rest, number = b"", 1
+    while True:
+        data = stream.read(BLOCK)
+        block = rest + data
+        if not data:
+            if block:
+                yield Block(block, number)
+            return
+        cut = block.rfind(b"\n") + 1
+        if not cut:
+            if len(block) < LONGEST:
+                rest = block
+                continue
+            cut = len(block)
+        yield Block(block[:cut], number)
+        number += block.count(b"\n", 0, cut)
+        rest = block[cut:]
+
+
+class Cursor:
+    """Finds the lines of ascending places in a block. A carriage return ends a line too, but counts none."""
+
+    __slots__ = ("_counted", "_number", "_seen", "block", "end", "piece", "start", "stop", "used")
+
+    def __init__(self, block: bytes, number: int) -> None:
+        self.block = block
+        self.start = self.piece = 0  # of the line; of the part behind the last carriage return
+        self.stop = -1  # end of the line
+        self.end = -1  # end of the piece that `line` gave
+        self.used = -1  # end of the last piece that is done with
+        self._number = number
+        self._counted = self._seen = 0
+
+    def line(self, at: int) -> tuple[bytes, int]:
+        """The line around a place, and its number."""
+        block = self.block
+        if at > self.stop:
+            self.start = self.piece = block.rfind(b"\n", max(self.stop, 0), at) + 1 or self.start
+            stop = block.find(b"\n", at)
+            self.stop = stop if stop >= 0 else len(block)
+            self._number += block.count(b"\n", self._counted, self.start)
+            self._counted = self._seen = self.start
+        self.piece = block.rfind(b"\r", self._seen, at) + 1 or self.piece
+        self._seen = at
+        end = block.find(b"\r", at, self.stop)
+        self.end = end if end >= 0 else self.stop
+        return block[self.piece : self.end], self._number
+
+    def done(self) -> None:
+        """Nothing more is wanted of the last piece."""
+        self.used = self.end
+
+    def copy(self) -> "Cursor":
+        other = Cursor(self.block, self._number)
+        other.move_to(self)
+        return other
+
+    def move_to(self, other: "Cursor") -> None:
+        """Go where another cursor of the block is."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))

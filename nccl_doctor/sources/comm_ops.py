@@ -1,0 +1,62 @@
+"""Lines of DeepSpeed's communication logger (`comms_logger` with `verbose`): one timed collective each."""
+
+import re
+import statistics
+from collections.abc import Iterator
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import prefixes
+from nccl_doctor.tables import CommOp
+
+_LINE = re.compile(
+    rb"rank: (\d+) \| comm op: (\w+)[^|]*\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"
+    rb"(?: \| algbw \(Gbps\): [\d.]+ \| busbw \(Gbps\): ([\d.]+))?"
+)
+_UNITS = {b"B": 1, b"KB": 1 << 10, b"MB": 1 << 20, b"GB": 1 << 30, b"TB": 1 << 40}
+_KEEP = 2_000  # times kept of one operation and size
+
+
+class _Times:
+    def __init__(self, number: int, line: bytes) -> None:
+        self.n = 0
+        self.times: list[float] = []
+        self.busbw: list[float] = []
+        self.slowest = 0.0
+        self.place = number, line
+
+
+class CommOps:
+    """Folds the lines of a log."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, str, int], _Times] = {}
+
+    def note(self, line: bytes, number: int) -> int:
+        """Take a line; 1 where it was one of these."""
+        found = _LINE.search(line)
+        if found is None:
+            return 0
+        size = round(float(found[4]) * _UNITS[found[5]])
+        key = int(found[1]), found[2].decode(), size
+        times = self._found.get(key)
+        if times is None:
+            times = self._found[key] = _Times(number, line)
+        times.n += 1
+        value = float(found[3])
+        if len(times.times) < _KEEP:
+            times.times.append(value)
+            if found[6]:
+                times.busbw.append(float(found[6]))
+        if value > times.slowest:
+            times.slowest, times.place = value, (number, line)
+        return 1
+
+    def rows(self, facts: Facts, file: str) -> Iterator[CommOp]:
+        """One row for each rank, operation and size."""
+        for (rank, op, size), times in self._found.items():
+            number, line = times.place
+            text = prefixes.clean(line[:600].decode("utf-8", "replace"))
+            busbw = statistics.median(times.busbw) if times.busbw else None
+            ref = facts.evidence(file, number, text)
+            host = prefixes.split(text)[0].host
+            yield CommOp(host, rank, op, size, times.n, statistics.median(times.times), times.slowest, busbw, ref)

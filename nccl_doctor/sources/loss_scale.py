@@ -1,0 +1,117 @@
+"""The dynamic loss scale, skipped iterations and losses that are no number, as step lines and optimizers tell them."""
+
+import re
+from typing import ClassVar
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import prefixes
+from nccl_doctor.tables import LossScale
+
+_OVERFLOW = re.compile(
+    rb"reducing (?:loss scale )?to +([\d.e+-]+)|Reducing dynamic loss scale from [\d.e+-]+ to ([\d.e+-]+)"
+)
+_SKIPPED = re.compile(rb"skipped iterations: +(\d+)")
+_NAN = re.compile(rb"nan iterations: +(\d+)")
+_NOTHING_LOST = b"skipped iterations:   0 | number of nan iterations:   0"
+
+
+class Losses:
+    """What the lines of one series say about it."""
+
+    LITERALS: ClassVar[tuple[bytes, ...]] = (
+        b"reducing loss scale to",
+        b", reducing to ",
+        b"Reducing dynamic loss scale from",
+    )
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.last: float | None = None
+        self.lowest: float | None = None
+        self.halvings = 0
+        self.longest = 0
+        self.skipped = 0
+        self.nan = 0
+        self.last_step: int | None = None
+        self._fall = 0
+        self._text = b""
+        self._place: tuple[int, bytes] | None = None
+
+    def line(self, tool: str, step: int | None, line: bytes, number: int) -> None:
+        """Take a step line of Megatron or fairseq."""
+        key = b"loss scale: " if tool == "megatron" else b'"loss_scale": "'
+        at = line.find(key)
+        if at >= 0:
+            at += len(key)
+            text = line[at : at + 14]
+            if text != self._text:
+                self._text = text
+                self._value(text.split(b" ", 1)[0].split(b'"', 1)[0], step, number, line)
+        if tool != "megatron":
+            self._not_a_number(b'"loss": "nan"' in line, 1, number, line)
+            return
+        if _NOTHING_LOST in line:
+            return
+        if found := _SKIPPED.search(line):
+            self.skipped += int(found[1])
+        if found := _NAN.search(line):
+            self._not_a_number(found[1] != b"0", int(found[1]), number, line)
+        if b"loss: NAN" in line or b"loss: nan" in line:
+            self._not_a_number(True, 1, number, line)
+
+    def same(self, tool: str, block: bytes, start: int, stop: int, count: int) -> bool:
+        """True where no line of a stretch says anything new."""
+        if tool == "megatron":
+            scale, fine = b"loss scale: " + self._text, block.count(_NOTHING_LOST, start, stop) == count
+        else:
+            scale, fine = b'"loss_scale": "' + self._text, block.find(b'"loss": "nan"', start, stop) < 0
+        return fine and (not self._text or block.count(scale, start, stop) == count)
+
+    def _not_a_number(self, seen: bool, times: int, number: int, line: bytes) -> None:
+        if seen:
+            self.nan += times
+            self._place = self._place or (number, line)
+
+    def overflow(self, line: bytes, number: int) -> None:
+        """Take a line of an optimizer that lowers its scale."""
+        found = _OVERFLOW.search(line)
+        if found is not None:
+            self.skipped += 1
+            self._value(found[1] or found[2], None, number, line)
+
+    def _value(self, text: bytes, step: int | None, number: int, line: bytes) -> None:
+        try:
+            value = float(text.rstrip(b"."))
+        except ValueError:
+            return
+        if self.first is None:
+            self.first = value
+        if self.last is not None and value < self.last:
+            self.halvings += 1
+            self._fall += 1
+            self.longest = max(self.longest, self._fall)
+            self.last_step = step
+            self._place = number, line
+        elif self.last is not None and value > self.last:
+            self._fall = 0
+        self.last = value
+        self.lowest = value if self.lowest is None else min(self.lowest, value)
+
+    def row(self, facts: Facts, file: str, run: int) -> LossScale | None:
+        """The row of the run; None where nothing was lowered, skipped or lost."""
+        if self._place is None:
+            return None
+        number, line = self._place
+        ref = facts.evidence(file, number, prefixes.clean(line[:600].decode("utf-8", "replace")))
+        return LossScale(
+            run,
+            self.first,
+            self.last,
+            self.lowest,
+            self.halvings,
+            self.longest,
+            self.skipped,
+            self.nan,
+            self.last_step,
+            ref,
+        )

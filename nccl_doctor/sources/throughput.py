@@ -1,0 +1,352 @@
+"""Step lines of training programs inside a log: series of seconds and rates per run.
+
+Lines are found by literals (see `throughput_lines`), so that text without steps costs one scan. A series keeps some thousand
+rows: when it grows, neighbours are folded into one row that still shows its slowest line.
+"""
+
+import gc
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import prefixes
+from nccl_doctor.sources.blocks import Cursor, blocks
+from nccl_doctor.sources.comm_ops import CommOps
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.gate import Gate
+from nccl_doctor.sources.loss_scale import Losses
+from nccl_doctor.sources.run_settings import LITERALS, Settings
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.series import BULK, Line, Series, stamp_of, stamp_span
+from nccl_doctor.sources.throughput_lines import TOOLS, Point, Tool, read_bar, stamps
+from nccl_doctor.tables import Step, ThroughputRun, TrainingEvent
+
+_EVENTS = (
+    (b"aving checkpoint", "checkpoint"),
+    (b"aved checkpoint", "checkpoint"),
+    (b"aving model checkpoint", "checkpoint"),
+    (b"alidation loss at iteration", "evaluation"),
+    (b"Running Evaluation", "evaluation"),
+    (b" | valid | ", "evaluation"),
+)
+_STAMPS = b"BatchTimestamp<batch_index: "
+_COMM = b"| comm op: "
+_TOTAL = b"total images/sec: "
+_TOOLS = {tool.literal: tool for tool in TOOLS}
+_KINDS = dict(_EVENTS)
+_SETTINGS = frozenset(LITERALS)
+_MAX_EVENTS = 5_000
+_MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
+_BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read the step lines of a log. Fills throughput_run, step, loss_scale, training_event and comm_op."""
+    facts.look("throughput_run", "step", "loss_scale", "training_event", "comm_op")
+    reader = _Reader(name)
+    lines = 0
+    collecting = gc.isenabled()
+    gc.disable()  # many small tuples, no cycles
+    try:
+        for block in blocks(stream):
+            reader.block(block.data, block.first)
+            lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
+    finally:
+        if collecting:
+            gc.enable()
+    reader.launch_ends()
+    first = facts.own("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
+    facts.add(reader.rows(facts, first))
+    return Reading(lines, reader.understood)
+
+
+@cache
+def _gate() -> Gate:
+    return Gate([*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *Losses.LITERALS])
+
+
+class _Reader:
+    """One log while it is being read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.understood = 0
+        self.settings = Settings()
+        self.series: dict[tuple[str, bytes], Series] = {}
+        self.done: list[tuple[Series, Settings]] = []
+        self.events: list[tuple[int, str, bytes]] = []
+        self.comm = CommOps()
+        self._gate = _gate()
+        self._named: dict[tuple[str, str], Series] = {}
+        # of the last line of a tool: prefix, where its time stands, series
+        self._last: dict[str, tuple[bytes, int, int, Series]] = {}
+        self._last_bulk: Series | None = None
+
+    def block(self, block: bytes, number: int) -> None:
+        """Take all lines of a block that a literal points to."""
+        places = self._gate.scan(block)[0]
+        literals = self._gate.literals
+        tools = [_TOOLS.get(literal) for literal in literals]
+        cursor = Cursor(block, number)
+        index = passed = 0  # places before `passed` were looked at together and need a look each
+        while index < len(places):
+            at, which = places[index]
+            tool = tools[which]
+            index += 1
+            if at <= cursor.used:
+                continue
+            if tool is None:
+                line, number = cursor.line(at)
+                if self._other(literals[which], line, number):
+                    cursor.done()
+                continue
+            if (
+                tool.quick is not None
+                and index > passed
+                and (known := self._last.get(tool.name))
+                and known[3].chunk >= BULK
+            ):
+                passed = index - 1 + known[3].chunk
+                many = places[index - 1 : passed]
+                if len(many) == known[3].chunk and self._many(tool, which, many, cursor):
+                    index = passed
+                    continue
+            line, number = cursor.line(at)
+            if tool.name == "tqdm":
+                taken = self._bar(tool, line, number)
+            else:
+                point = tool.read(line)
+                taken = point is not None
+                if point is not None:
+                    self._point(tool, point, line, number)
+            if taken:
+                cursor.done()
+
+    def _many(self, tool: Tool, which: int, places: list[tuple[int, int]], cursor: Cursor) -> bool:
+        """Fold neighbouring lines of a long series without reading each; False where they are not all of one kind.
+
+        Read in full are the first two, the median, the slowest and the last; their steps must lie as far apart as the number
+        of lines says, and batch and loss scale must be the same on all.
+        """
+        quick = tool.quick
+        if quick is None or any(other != which for _, other in places):
+            return False
+        block, count = cursor.block, len(places)
+        try:
+            values = [quick(block, at) for at, _ in places]
+        except (ValueError, IndexError):
+            return False
+        order = sorted(range(count), key=values.__getitem__, reverse=tool.quick_is_rate)
+        look = cursor.copy()
+        found: dict[int, Line] = {}
+        first_byte = 0
+        for index in sorted({0, 1, order[count // 2], order[-1], count - 1}):
+            line, number = look.line(places[index][0])
+            point = tool.read(line)
+            if point is None or point[1] is None:
+                return False
+            first_byte = first_byte or look.piece
+            series = self._of(tool, line[: point[0]])
+            if series is not self._last[tool.name][3] or (index and series is not self._last_bulk):
+                return False
+            self._last_bulk = series
+            found[index] = point, number, line, None
+        stride = (found[1][0][1] or 0) - (found[0][0][1] or 0)
+        span = (found[count - 1][0][1] or 0) - (found[0][0][1] or 0)
+        if stride <= 0 or span != stride * (count - 1) or not series.follows(found[0][0][1]):
+            return False
+        if tool.name in ("megatron", "fairseq"):
+            if not series.losses.same(tool.name, block, first_byte, look.stop, count):
+                return False
+            if tool.name == "megatron":
+                if not series.same_batch(block, first_byte, look.stop, count):
+                    return False
+                found = {i: (_with_rate(one[0], series.batch), *one[1:]) for i, one in found.items()}
+        series.add_many(found[0], found[order[count // 2]], found[order[-1]], found[count - 1], count)
+        self.understood += count
+        cursor.move_to(look)
+        return True
+
+    def _other(self, literal: bytes, line: bytes, number: int) -> bool:
+        """A line that is no step; True where it is done with."""
+        if literal in _KINDS:
+            if len(self.events) < _MAX_EVENTS:
+                self.events.append((number, _KINDS[literal], line))
+            return True
+        if literal in _SETTINGS:
+            started = self.settings.note(line)
+            if started and any(series.points for series in self._named.values()):
+                settings = self.settings
+                self.settings = _before(settings)
+                self.launch_ends()
+                self.settings = settings
+            return False
+        if literal == _STAMPS:
+            self._stamps(line, number)
+        elif literal == _COMM:
+            self.understood += self.comm.note(line, number)
+        elif literal == _TOTAL:
+            self._total(line)
+        else:
+            self._overflow(line, number)
+        return True
+
+    def _of(self, tool: Tool, prefix: bytes) -> Series:
+        """The series of a tool and a launcher prefix, whose time does not matter."""
+        known = self._last.get(tool.name)
+        if known is not None:
+            last, start, behind, series = known
+            if prefix == last or (
+                len(prefix) == len(last) and prefix[:start] == last[:start] and prefix[behind:] == last[behind:]
+            ):
+                return series
+        start, behind = stamp_span(prefix)
+        key = prefix[:start] + prefix[behind:]
+        found = self.series.get((tool.name, key))
+        if found is None:
+            text = prefixes.clean(key.decode("utf-8", "replace"))
+            label = prefixes.split(f"{text.rstrip()} x")[0]
+            who = f"{label.rank} {label.host}"
+            found = self._named.setdefault((tool.name, who), Series(tool, label.host, label.rank))
+            if len(self.series) < 100_000:
+                self.series[tool.name, key] = found
+        self._last[tool.name] = prefix, start, behind, found
+        return found
+
+    def _point(self, tool: Tool, point: Point, line: bytes, number: int) -> None:
+        name = tool.name
+        series = self._of(tool, line[: point[0]])
+        self.understood += 1
+        if name == "megatron":
+            point = _with_rate(point, series.batch_of(line))
+        if series.add(point, line, number) and (name == "megatron" or name == "fairseq"):
+            series.losses.line(name, point[1], line, number)
+
+    def _bar(self, tool: Tool, line: bytes, number: int) -> bool:
+        found = read_bar(line)
+        if found is None:
+            return False
+        series = self._of(tool, line[: found.point[0]])
+        self.understood += 1
+        if not series.repeated(found.identity, found.elapsed):
+            series.add(found.point, line, number)
+        return True
+
+    def _stamps(self, line: bytes, number: int) -> None:
+        found = stamps(line)
+        if found is None:
+            return
+        tool = Tool(_STAMPS, "tf-official", "samples/s", "job", lambda _: None)
+        series = self._of(tool, b"")
+        if series.points:  # the same steps were printed as they ran
+            return
+        series.batch, series.total = found.batch, found.overall
+        for step, seconds, when in found.points:
+            series.add((0, step, seconds, None, None), line, number, when)
+        self.understood += 1
+
+    def _total(self, line: bytes) -> None:
+        text = line.rsplit(_TOTAL, 1)[1].split()
+        for series in self._named.values():
+            if series.tool.name == "tf-cnn-benchmarks" and text:
+                try:
+                    series.total = float(text[0])
+                except ValueError:
+                    return
+
+    def _overflow(self, line: bytes, number: int) -> None:
+        """A lowered loss scale, told by DeepSpeed or Apex beside the step lines."""
+        for series in self._named.values():
+            series.losses.overflow(line, number)
+            return
+        self.settings.early_overflows.append((line, number))
+
+    def launch_ends(self) -> None:
+        """Close the series that belong to one world size."""
+        kept = [one for one in self._named.values() if one.points >= (_BAR_LEAST if one.tool.name == "tqdm" else 1)]
+        kept.sort(key=lambda one: (one.tool.name, one.rank if one.rank is not None else -1))
+        for series in kept:
+            for line, number in self.settings.early_overflows:
+                series.losses.overflow(line, number)
+        self.done += [(one, self.settings) for one in kept[:_MAX_RUNS]]
+        self.series.clear()
+        self._named.clear()
+        self._last.clear()
+
+    def rows(self, facts: Facts, run: int) -> Iterator[Any]:
+        """All rows, once the log has been read."""
+        share = max(128, 32_768 // max(len(self.done), 8))
+        for series, settings in self.done:
+            series.end(share)
+            yield from _run_rows(facts, self.name, run, series, settings)
+            run += 1
+        for number, kind, line in self.events:
+            yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, _text(line)))
+        yield from self.comm.rows(facts, self.name)
+
+
+def _with_rate(point: Point, batch: int | None) -> Point:
+    return (point[0], point[1], point[2], batch / point[2], point[4]) if batch and point[2] else point
+
+
+def _before(settings: Settings) -> Settings:
+    """The settings of the launch that ends, whose world size was just replaced."""
+    old = Settings()
+    old.__dict__.update(settings.__dict__)
+    old.world = settings.previous
+    settings.early_overflows = []
+    return old
+
+
+def _text(line: bytes) -> str:
+    return prefixes.clean(line[:600].decode("utf-8", "replace"))
+
+
+def _run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settings) -> Iterator[Any]:
+    gpus, source = settings.gpus(file)
+    batch = series.batch or settings.batch
+    steps = list(_steps(facts, file, run, series, batch))
+    shown = series.tool.unit
+    unit = shown if any(step.rate is not None for step in steps) else "steps/s"
+    if unit == "steps/s":
+        steps = [s._replace(rate=1 / s.seconds) if s.seconds else s for s in steps]
+    yield ThroughputRun(
+        run, file, series.host, series.rank, series.tool.name, unit, "job" if unit == "steps/s" else series.scope(gpus),
+        series.points, series.first_step, series.last_step, gpus, source, batch, settings.layers, settings.hidden,
+        settings.sequence, settings.vocabulary, settings.pipeline, settings.microbatches(batch), settings.synthetic,
+        series.total, steps[0].ref,
+    )  # fmt: skip
+    yield from steps
+    row = series.losses.row(facts, file, run)
+    if row is not None:
+        yield row
+
+
+def _steps(facts: Facts, file: str, run: int, series: Series, batch: int | None) -> Iterator[Step]:
+    """Rows of the series; seconds and rate complete each other where the batch is known."""
+    job = series.tool.scope == "job"
+    for one in series.rows:
+        seconds, rate = one.seconds, one.rate
+        if batch and job and series.tool.unit == "samples/s":
+            if rate is None and seconds:
+                rate = batch / seconds
+            elif seconds is None and rate and series.tool.name not in ("deepspeed", "tf-cnn-benchmarks"):
+                seconds = batch / rate
+        text = _text(one.line)
+        ref = facts.evidence(file, one.number, text)
+        stamp = one.when if one.when is not None else stamp_of(text)
+        yield Step(
+            run,
+            one.step,
+            one.last_step,
+            one.n,
+            seconds,
+            rate,
+            one.slowest,
+            one.slowest_step,
+            one.data,
+            one.number,
+            stamp,
+            ref,
+        )

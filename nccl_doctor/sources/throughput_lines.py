@@ -1,0 +1,279 @@
+"""The step lines of training programs: what each of them prints, as a literal to find it and a function to read it.
+
+A function gets the bytes of one line and returns a `Point`, or None where the literal stood in another kind of line.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+# start of the program's own text, step, seconds a step, rate, seconds that waited for data
+Point = tuple[int, int | None, float | None, float | None, float | None]
+_BAR = re.compile(
+    rb"(?:([A-Za-z][^|:\]]{0,40}): *)?\d{1,3}%\|[^|]{0,200}\| *(\d+)/(\d+) \[([\d:]+)<[\d:?]+, +(\d+(?:\.\d+)?)(it/s|s/it)"
+).search
+
+
+class Tool(NamedTuple):
+    """A program or library that prints step lines."""
+
+    literal: bytes
+    name: str
+    unit: str  # of the rate that the line shows; of lines with seconds only: computed with the batch
+    scope: str  # job, gpu or process
+    read: Callable[[bytes], Point | None]
+    # For logs of a million steps: the number that follows or precedes the literal, given the place of its last byte. Raises
+    # ValueError or IndexError where there is none.
+    quick: Callable[[bytes, int], float] | None = None
+    quick_is_rate: bool = True
+
+
+_NUMBER = rb"(\d+(?:\.\d+)?)"
+
+_tf_cnn = re.compile(rb"(\d+)\s+images/sec: " + _NUMBER).search
+_horovod = re.compile(rb"Iter #(\d+): " + _NUMBER + rb" \w+/sec per").search
+_fairseq_json = re.compile(
+    rb'"wps": "?' + _NUMBER + rb'"?, "ups": "?' + _NUMBER + rb'"?,.{0,400}?"num_updates": "?(\d+)'
+).search
+_fairseq_text = re.compile(rb"\bwps=" + _NUMBER + rb", ups=" + _NUMBER + rb",.{0,400}?\bnum_updates=(\d+)").search
+_megatron = re.compile(
+    rb"iteration +(\d+)/ *\d+ \|.{0,300}?elapsed time per iteration \((ms|s)\): +" + _NUMBER + rb" \|"
+).search
+_deepspeed = re.compile(
+    rb"(?:epoch=\d+/)?(?:micro_step=\d+/)?(?:global_step=|/)(\d+), (?:RunningAvgSamplesPerSec=[\d.naif]+, Curr)?SamplesPerSec="
+    + _NUMBER
+).search
+_hf_end = re.compile(
+    rb"'train_samples_per_second': '?" + _NUMBER + rb"'?, 'train_steps_per_second': '?" + _NUMBER
+).search
+_titan = re.compile(rb"\bstep: +(\d+) .{0,300}?\btps: +([\d,]+)").search
+_composer = re.compile(rb"throughput/(?:(device)/)?samples_per_sec: " + _NUMBER).search
+_official = re.compile(
+    rb"TimeHistory: " + _NUMBER + rb" seconds, " + _NUMBER + rb" examples/second between steps (\d+) and (\d+)"
+).search
+_imagenet = re.compile(
+    rb"Epoch: \[(\d+)\] ?\[ *(\d+)/(\d+)\].{0,300}?\b[Tt]ime:? +"
+    + _NUMBER
+    + rb"(?:.{0,60}?\b[Dd]ata:? +"
+    + _NUMBER
+    + rb")?"
+).search
+_timm = re.compile(
+    rb"Train: (\d+) \[ *(\d+)/(\d+) .{0,200}?Time: " + _NUMBER + rb"s, +" + _NUMBER + rb"/s.{0,120}?Data: " + _NUMBER
+).search
+_mmdet = re.compile(
+    rb"Epoch *(?:\(train\))? *\[(\d+)\]\[ *(\d+)/(\d+)\].{0,300}?\btime: " + _NUMBER + rb".{0,60}?data_time: " + _NUMBER
+).search
+_detectron = re.compile(
+    rb"(?:iter: (\d+) .{0,300}?|batch: (\d+)/\d+ .{0,300}?)?\btime: "
+    + _NUMBER
+    + rb"(?: +last_time: [\d.]+)?.{0,60}?data_time: "
+    + _NUMBER
+).search
+_ANSI = re.compile(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
+_DESCRIPTION = re.compile(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
+
+
+def _read_tf_cnn(line: bytes) -> Point | None:
+    found = _tf_cnn(line)
+    if found is None or b"total " in line:
+        return None
+    step, rate = found.groups()
+    return found.start(), int(step), None, float(rate), None
+
+
+def _read_horovod(line: bytes) -> Point | None:
+    found = _horovod(line)
+    return (found.start(), int(found[1]), None, float(found[2]), None) if found else None
+
+
+def _read_fairseq_json(line: bytes) -> Point | None:
+    found = _fairseq_json(line)
+    if found is None:
+        return None
+    rate, updates, step = found.groups()
+    return found.start(), int(step), 1 / float(updates) if float(updates) else None, float(rate), None
+
+
+def _read_fairseq_text(line: bytes) -> Point | None:
+    found = _fairseq_text(line)
+    if found is None:
+        return None
+    rate, updates, step = found.groups()
+    return found.start(), int(step), 1 / float(updates) if float(updates) else None, float(rate), None
+
+
+def _read_megatron(line: bytes) -> Point | None:
+    found = _megatron(line)
+    if found is None:
+        return None
+    step, unit, time = found.groups()
+    return found.start(), int(step), float(time) / 1000 if unit == b"ms" else float(time), None, None
+
+
+def _read_deepspeed(line: bytes) -> Point | None:
+    found = _deepspeed(line)
+    return (found.start(), int(found[1]), None, float(found[2]), None) if found else None
+
+
+def _read_hf_end(line: bytes) -> Point | None:
+    found = _hf_end(line)
+    if found is None:
+        return None
+    steps = float(found[2])
+    return line.find(b"{"), None, 1 / steps if steps else None, float(found[1]), None
+
+
+class Bar(NamedTuple):
+    """A progress bar of a training loop."""
+
+    point: Point
+    identity: tuple[bytes | None, bytes, bytes]  # description, step, steps of the whole bar
+    elapsed: int  # seconds since its start
+
+
+def read_bar(line: bytes) -> Bar | None:
+    """A tqdm bar without description, or with one that speaks of epochs, steps or training."""
+    found = _BAR(line)
+    if found is None:
+        return None
+    name, step, total, elapsed, value, unit = found.groups()
+    if step == b"0" or (name is not None and not _DESCRIPTION.search(name)):
+        return None
+    number = float(value)
+    seconds = number if unit == b"s/it" else 1 / number if number else None
+    since = 0
+    for part in elapsed.split(b":"):
+        since = 60 * since + int(part or 0)
+    return Bar((found.start(), int(step), seconds, None, None), (name, step, total), since)
+
+
+def _read_tqdm(line: bytes) -> Point | None:
+    found = read_bar(line)
+    return found.point if found else None
+
+
+def _read_titan(line: bytes) -> Point | None:
+    found = _titan(_ANSI.sub(b"", line))
+    if found is None:
+        return None
+    return max(line.find(b"step:"), 0), int(found[1]), None, float(found[2].replace(b",", b"")), None
+
+
+def _read_composer(line: bytes) -> Point | None:
+    found = _composer(line)
+    if found is None or found[1]:
+        return None
+    return found.start(), None, None, float(found[2]), None
+
+
+def _read_official(line: bytes) -> Point | None:
+    found = _official(line)
+    if found is None:
+        return None
+    first, last = int(found[3]), int(found[4])
+    seconds = float(found[1]) / (last - first) if last > first else None
+    return found.start(), last, seconds, float(found[2]), None
+
+
+def _read_imagenet(line: bytes) -> Point | None:
+    found = _imagenet(line)
+    if found is None:
+        return None
+    epoch, batch, total, time, data = found.groups()
+    step = int(epoch) * int(total) + int(batch)
+    return found.start(), step, float(time), None, float(data) if data else None
+
+
+def _read_timm(line: bytes) -> Point | None:
+    found = _timm(line)
+    if found is None:
+        return None
+    epoch, batch, total, time, rate, data = found.groups()
+    return found.start(), int(epoch) * int(total) + int(batch), float(time), float(rate), float(data)
+
+
+def _read_data_time(line: bytes) -> Point | None:
+    found = _mmdet(line)
+    if found is not None:
+        epoch, batch, total, time, data = found.groups()
+        return found.start(), int(epoch) * int(total) + int(batch), float(time), None, float(data)
+    found = _detectron(line)
+    if found is None:
+        return None
+    step, _, time, data = found.groups()
+    return found.start(), int(step) if step else None, float(time), None, float(data)
+
+
+_ITEMS = re.compile(rb"BatchTimestamp<batch_index: (\d+), timestamp: (\d+(?:\.\d+)?)>")
+_OVERALL = re.compile(rb"'avg_exp_per_second': (\d+(?:\.\d+)?)")
+_FINISH = re.compile(rb"'train_finish_time': (\d+(?:\.\d+)?)")
+
+
+class Stamps(NamedTuple):
+    """The time stamps that TensorFlow's official models print at the end of a run."""
+
+    points: list[tuple[int, float, float]]  # step, seconds a step since the one before, when
+    batch: int | None
+    overall: float | None  # samples/s as printed
+
+
+def stamps(line: bytes) -> Stamps | None:
+    """Read the list `step_timestamp_log`. The batch follows from the overall rate, which spans first step to finish."""
+    items = [(int(step), float(when)) for step, when in _ITEMS.findall(line)]
+    if len(items) < 2:
+        return None
+    points = [
+        (step, (when - before) / (step - old), when)
+        for (old, before), (step, when) in pairwise(items)
+        if step > old and when > before
+    ]
+    overall, finish = _OVERALL.search(line), _FINISH.search(line)
+    batch = None
+    if overall and finish and items[-1][0] > items[0][0]:
+        span = float(finish[1]) - items[0][1]
+        batch = round(float(overall[1]) * span / (items[-1][0] - items[0][0]))
+    return Stamps(points, batch, float(overall[1]) if overall else None)
+
+
+def _following(block: bytes, at: int) -> float:
+    return float(block[at + 1 : at + 24].split(b" ", 1)[0].split(b",", 1)[0])
+
+
+def _quoted(block: bytes, at: int) -> float:
+    return float(block[at + 1 : at + 24].split(b'"', 2)[1])
+
+
+def _second_word(block: bytes, at: int) -> float:
+    return float(block[at + 1 : at + 24].split(b" ", 2)[1])
+
+
+def _before_bracket(block: bytes, at: int) -> float:
+    return float(block[at - 16 : at - 4].rsplit(b" ", 1)[1])
+
+
+def _before_comma(block: bytes, at: int) -> float:
+    return float(block[at - 17 : at - 5].rsplit(b" ", 1)[1])
+
+
+TOOLS = (
+    Tool(b"images/sec: ", "tf-cnn-benchmarks", "samples/s", "job", _read_tf_cnn, _following),
+    Tool(b"/sec per ", "horovod-synthetic", "samples/s", "gpu", _read_horovod),
+    Tool(b'"ups": ', "fairseq", "tokens/s", "job", _read_fairseq_json, _quoted),
+    Tool(b", ups=", "fairseq", "tokens/s", "job", _read_fairseq_text),
+    Tool(b"elapsed time per iteration (", "megatron", "samples/s", "job", _read_megatron, _second_word, False),
+    Tool(b"CurrSamplesPerSec=", "deepspeed", "samples/s", "job", _read_deepspeed, _following),
+    Tool(b", SamplesPerSec=", "deepspeed", "samples/s", "job", _read_deepspeed),
+    Tool(b"'train_samples_per_second'", "hf-trainer", "samples/s", "job", _read_hf_end),
+    Tool(b"it/s]", "tqdm", "samples/s", "job", _read_tqdm, _before_bracket),
+    Tool(b"it/s, ", "tqdm", "samples/s", "job", _read_tqdm, _before_comma),
+    Tool(b"s/it]", "tqdm", "samples/s", "job", _read_tqdm, _before_bracket, False),
+    Tool(b"s/it, ", "tqdm", "samples/s", "job", _read_tqdm, _before_comma, False),
+    Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan),
+    Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer),
+    Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
+    Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet),
+    Tool(b"Train: ", "timm", "samples/s", "job", _read_timm),
+    Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time),
+)

@@ -1,0 +1,231 @@
+"""How fast a job trained: what its step lines say, and what follows from them."""
+
+from typing import NamedTuple
+
+
+class ThroughputRun(NamedTuple):
+    """A series of step lines that one program printed in one log.
+
+    A log holds several where ranks print their own, or where the world changes its size between two benchmarks.
+    """
+
+    run: int  # number that the other tables use
+    file: str
+    host: str | None
+    rank: int | None  # from the launcher's label
+    tool: str  # tf-cnn-benchmarks, fairseq, megatron, deepspeed, torchtitan, tf-official, horovod-synthetic, tqdm, …
+    unit: str  # of `rate`: samples/s, tokens/s, steps/s
+    scope: str  # what one rate counts: job, gpu or process
+    points: int  # lines read; repeated ones of other ranks are left out
+    first_step: int | None
+    last_step: int | None
+    gpus: int | None  # of the job
+    gpus_source: str | None  # world-size, arguments, batch, file-name
+    batch: int | None  # samples of one step of the whole job
+    layers: int | None  # of a transformer
+    hidden: int | None
+    sequence: int | None  # tokens a sample
+    vocabulary: int | None
+    pipeline: int | None  # pipeline stages
+    microbatches: int | None  # that go through the pipeline in one step
+    synthetic: int | None  # 1 = generated input data, 0 = a data set is named
+    total: float | None  # rate over everything that the program printed at the end
+    ref: int
+
+
+class Step(NamedTuple):
+    """One step line of a run, or several neighbours folded into one row (long runs keep some thousand rows)."""
+
+    run: int
+    step: int | None
+    last_step: int | None
+    n: int  # lines folded
+    seconds: float | None  # of one step; the faster of two where neighbours differ by more than half, else their mean
+    rate: float | None  # in the unit of the run, as printed or computed from seconds and batch
+    slowest: float  # how many times longer than the others the slowest line folded here took; `ref` shows it
+    slowest_step: int | None
+    data: float | None  # seconds of a step that waited for input, the largest folded here
+    line: int
+    stamp: float | None
+    ref: int
+
+
+class LossScale(NamedTuple):
+    """What became of the dynamic loss scale of a run, and of steps that did not count."""
+
+    run: int
+    first: float | None
+    last: float | None
+    lowest: float | None
+    halvings: int  # how often it was lowered
+    longest_fall: int  # times in a row without being raised in between
+    skipped: int  # iterations skipped
+    nan: int  # iterations or lines with a loss that is no number
+    last_step: int | None  # of the last lowering
+    ref: int
+
+
+class TrainingEvent(NamedTuple):
+    """A line that explains why a step took long: checkpoint or evaluation."""
+
+    file: str
+    line: int
+    kind: str  # checkpoint, evaluation
+    ref: int
+
+
+class CommOp(NamedTuple):
+    """A collective that DeepSpeed's communication logger timed; equal ones of a rank are folded."""
+
+    host: str | None
+    rank: int | None
+    op: str
+    size: int  # bytes, as exact as the printed size
+    n: int
+    milliseconds: float  # median
+    slowest: float
+    busbw: float | None  # Gbit/s, median
+    ref: int
+
+
+class Steady(NamedTuple):
+    """What the steps of a run amount to once it has warmed up; derived by change points, never by a mean."""
+
+    run: int
+    warmup: int  # lines left out at the start
+    first_step: int | None  # of the steady part
+    last_step: int | None
+    points: int
+    seconds: float | None  # median of a step in the steady part
+    rate: float | None  # median, unit of the run
+    mad: float | None  # median distance from the median, of the rate
+    job_rate: float | None  # rate of the whole job: rate times GPUs or processes where it counts one of them
+    drift: float | None  # relative change of the rate from the first to the last step (Theil-Sen); None = no trend
+    regimes: int  # stretches of different speed after the warm-up
+    lost: float | None  # share of the time after the warm-up above the median step (stalls)
+    data: float | None  # share of the step time that waited for input
+    ref: int
+
+
+class Regime(NamedTuple):
+    """A stretch of a run with one speed, between two change points; derived."""
+
+    run: int
+    position: int  # 0 = first after the warm-up
+    first_step: int | None
+    last_step: int | None
+    points: int
+    rate: float  # median
+    seconds: float | None
+    ratio: float  # rate over that of the fastest stretch
+    ref: int  # its first line
+
+
+class Stall(NamedTuple):
+    """A step that took far longer than its neighbours; derived."""
+
+    run: int
+    step: int | None
+    seconds: float
+    times: float  # over the steady median
+    event: str | None  # checkpoint or evaluation between this line and the one before it
+    ref: int
+
+
+class DipPeriod(NamedTuple):
+    """Slow steps that come at a fixed distance; derived by autocorrelation."""
+
+    run: int
+    period: int  # steps
+    dips: int  # how many follow it
+    share: float  # of all slow steps
+    times: float  # median length of a slow step over the steady median
+    cost: float  # share of the run's time
+    event: str | None  # what stands beside most of them
+    ref: int
+
+
+class Scaling(NamedTuple):
+    """Runs of one program at different GPU counts, against the smallest; derived."""
+
+    series: str  # runs with the same one are compared: tool and unit
+    run: int
+    gpus: int
+    gpus_source: str
+    rate: float  # of the whole job, steady
+    per_gpu: float
+    speedup: float  # rate over that of the smallest
+    ideal: float  # GPUs over those of the smallest
+    efficiency: float  # speedup / ideal; of the work in floating point operations where the model differs
+    basis: str  # rate, or work where the models differ in size
+    serial: (
+        float | None
+    )  # share that does not run in parallel, fitted over all runs (Amdahl); None with less than 3 or if work
+    model: str | None
+    ref: int
+
+
+class InputShare(NamedTuple):
+    """A run with real data beside one with synthetic data at the same GPU count; derived."""
+
+    run: int  # with real data
+    synthetic_run: int
+    gpus: int
+    rate: float
+    synthetic_rate: float
+    share: float  # of the time of a step that the input pipeline costs
+    ref: int
+
+
+class BenchRun(NamedTuple):
+    """One run of an nccl-tests program."""
+
+    run: int
+    file: str
+    operation: str | None  # all_reduce, …; None where the log does not say
+    ranks: int | None
+    hosts: int | None
+    gpu: str | None  # model, where all have the same
+    shared_gpu: int  # 1 where two ranks of a host use the same device
+    version: str | None  # of nccl-tests
+    nccl: str | None
+    rows: int
+    avg_busbw: float | None  # GB/s over all sizes and both placements, as printed
+    out_of_bounds: int | None
+    verdict: str | None  # OK, FAILED; None = the test does not say, or was run without checking
+    wrong: int | None  # wrong elements over all rows; None = not checked
+    finished: int  # 1 where the summary was printed
+    graph_bw: float | None  # GB/s of the ring that NCCL itself computed, from the same log
+    ref: int
+
+
+class BenchRow(NamedTuple):
+    """One size of an nccl-tests run, one placement."""
+
+    run: int
+    size: int  # bytes
+    count: int | None
+    type: str | None
+    redop: str | None
+    root: int | None
+    place: str  # out or in
+    time_us: float
+    algbw: float  # GB/s
+    busbw: float
+    wrong: int | None  # None = N/A
+    error: float | None  # largest deviation, in versions that print it
+    ref: int
+
+
+class BenchLimit(NamedTuple):
+    """What a run of nccl-tests reached and what its links allow; derived."""
+
+    run: int
+    plateau: float | None  # GB/s bus bandwidth: median of the three largest sizes, from 32 MiB
+    plateau_size: int | None  # the smallest of these sizes
+    floor_us: float | None  # median time of the sizes up to 4 KiB
+    limit_: float | None  # GB/s that the slowest link on the way allows
+    basis: str | None  # where the limit comes from: nvlink, pcie, network or graph
+    why: str | None  # a clause
+    known: int  # 1 where the path is proved by the log, 0 where it is assumed
+    ref: int
