@@ -1,12 +1,16 @@
-"""Throughput and memory of `analyze` on two large logs, beside `grep -c NCCL` on the same file in the same run.
+"""Throughput and memory of `analyze` on large logs, beside `grep -c NCCL` on the same file in the same run.
 
-    python bench/logs.py [--size MIB] [--keep FOLDER]
+    python bench/logs.py [--size MIB] [--keep FOLDER] [--only NAME]
 
-`channels` is the start of a job of some thousand ranks with four communicators each: two thirds or more of its lines are
-Channel lines. `training` is rank-labelled training output with the start of a small job at its head.
+`channels` is the start of a job of 8,192 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
+128 ranks stand between each other as they do in real logs, and the number of communicators is what fills the size.
+`training` is rank-labelled training output without an NCCL line. `mixed` is training output with a warning of NCCL among
+2,000 lines, `stamped` is `channels` behind the time stamps of `kubectl logs --timestamps`.
 """
 
 import argparse
+import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -14,44 +18,85 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+RANKS = 8_192
+LOCAL = 8  # ranks a node
 CHANNELS = 24
-COMMUNICATORS = 4
+TOGETHER = 128  # ranks whose lines stand between each other
+
+
+def _start(rank: int) -> list[str]:
+    return [
+        "cudaDriverVersion 12040",
+        f"Bootstrap : Using eth0:10.{rank // 2048}.{rank // LOCAL % 256}.4<0>",
+        "NCCL_IB_HCA set by environment to mlx5_0,mlx5_1,mlx5_2,mlx5_3",
+        "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [3]mlx5_3:1/IB [RO]; OOB eth0:10.1.0.4<0>",
+        "Using network IB",
+    ]
+
+
+def _communicator(rank: int, number: int) -> list[str]:
+    """The lines of a rank for one communicator: the world, its data-parallel group and its node take turns."""
+    step, size = ((1, RANKS), (LOCAL, RANKS // LOCAL), (1, LOCAL))[number % 3]
+    own = rank // step % size
+    after, before = (own + 1) % size, (own - 1) % size
+    local = rank % LOCAL
+    group = rank % LOCAL if step == LOCAL else rank // LOCAL if size == LOCAL else 0
+    life = (
+        f"ncclCommInitRank comm 0x55{rank:06x}{number:02d}0 rank {own} nranks {size} cudaDev {local} nvmlDev {local}"
+        f" busId {local + 1}b000 commId 0x1f2e3d4c{group:06x}{number:02d}"
+    )
+    trees = " ".join(f"[{c}] {after}/-1/-1->{own}->{before}" for c in range(CHANNELS))
+    lines = [f"{life} - Init START", f"Setting affinity for GPU {local} to ffffffff,ffffffff", f"Trees {trees}"]
+    lines.append("P2P Chunksize set to 131072")
+    for channel in range(CHANNELS):
+        onward, back = f"{own}[{local}] -> {after}[{after % LOCAL}]", f"{own}[{local}] -> {before}[{before % LOCAL}]"
+        net = f"via NET/IB/{channel % 4}/GDRDMA"
+        if step == LOCAL or (size == RANKS and local == 0):
+            lines.append(f"Channel {channel:02d}/0 : {before}[{before % LOCAL}] -> {own}[{local}] [receive] {net}")
+            lines.append(f"Channel {channel:02d}/0 : {onward} [send] {net}")
+        else:
+            lines.append(f"Channel {channel:02d}/0 : {onward} via P2P/CUMEM/read")
+            lines.append(f"Channel {channel:02d}/0 : {back} via P2P/CUMEM/read")
+    lines += ["Connected all rings", "Connected all trees", "threadThresholds 8/8/64 | 524288/8/64 | 512 | 512"]
+    return [*lines, f"{life} - Init COMPLETE"]
 
 
 def channels() -> Iterator[str]:
-    """The lines of one rank after another, without end."""
-    rank = 0
+    """The lines of all ranks, without end: communicator after communicator."""
+    chance = random.Random(1)
+    number = 0
     while True:
-        host, local = f"node{rank // 8:05d}", rank % 8
-        pid = 40_000 + local
-        lines = [
-            f"Bootstrap : Using eth0:10.{rank // 2048 % 250}.{rank // 8 % 256}.4<0>",
-            "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [3]mlx5_3:1/IB [RO]; OOB eth0:10.1.0.4<0>",
-            "Using network IB",
-        ]
-        for number in range(COMMUNICATORS):
-            life = (
-                f"ncclCommInitRank comm 0x55{rank:06x}{number} rank {rank} nranks 65536 cudaDev {local} nvmlDev {local}"
-                f" busId {local + 1}b000 commId 0x1f2e3d4c5b6a798{number} - Init"
+        for first in range(0, RANKS, TOGETHER):
+            waiting = []
+            for rank in range(first, first + TOGETHER):
+                host, local = f"node{rank // LOCAL:05d}", rank % LOCAL
+                head = f"{host}:{40_000 + local}:{40_900 + local} [{local}] NCCL INFO "
+                lines = [*(_start(rank) if not number else ()), *_communicator(rank, number)]
+                waiting.append([f"{head}{line}\n" for line in reversed(lines)])
+            mixed = []
+            while waiting:
+                place = int(chance.random() * len(waiting))
+                lines = waiting[place]
+                mixed.append(lines.pop())
+                if not lines:
+                    waiting[place] = waiting[-1]
+                    waiting.pop()
+            yield "".join(mixed)
+        number += 1
+
+
+def stamped() -> Iterator[str]:
+    """`channels` behind time stamps, no two of them equal."""
+    nanoseconds = 0
+    for text in channels():
+        lines = []
+        for line in text.splitlines(keepends=True):
+            nanoseconds += 1_734_567
+            second = nanoseconds // 1_000_000_000
+            lines.append(
+                f"2026-05-07T12:{second // 60 % 60:02d}:{second % 60:02d}.{nanoseconds % 1_000_000_000:09d}Z {line}"
             )
-            trees = " ".join(f"[{c}] {rank + 1}/-1/-1->{rank}->{rank - 1}" for c in range(CHANNELS))
-            lines += [f"{life} START", f"Setting affinity for GPU {local} to ffffffff,ffffffff", f"Trees {trees}"]
-            for channel in range(CHANNELS):
-                lines.append(
-                    f"Channel {channel:02d}/0 : {rank}[{local}] -> {rank + 1}[{(local + 1) % 8}] via P2P/CUMEM/read"
-                )
-                if local == 0:
-                    net = f"via NET/IB/{channel % 4}/GDRDMA"
-                    lines.append(f"Channel {channel:02d}/0 : {rank - 1}[7] -> {rank}[0] [receive] {net}")
-                    lines.append(f"Channel {channel:02d}/0 : {rank}[0] -> {rank + 8}[0] [send] {net}")
-                lines.append(
-                    f"Channel {channel:02d}/0 : {rank}[{local}] -> {rank - 1}[{(local - 1) % 8}] via P2P/CUMEM/read"
-                )
-            lines += ["Connected all rings", "Connected all trees", "threadThresholds 8/8/64 | 524288/8/64 | 512 | 512"]
-            lines.append(f"{life} COMPLETE")
-        head = f"{host}:{pid}:{pid + 900} [{local}] NCCL INFO "
-        yield "".join(f"{head}{line}\n" for line in lines)
-        rank += 1
+        yield "".join(lines)
 
 
 def training() -> Iterator[str]:
@@ -67,6 +112,21 @@ def training() -> Iterator[str]:
         step += 1
 
 
+def mixed() -> Iterator[str]:
+    """`training` with a warning of NCCL in every 32nd step."""
+    for number, text in enumerate(training()):
+        yield text
+        if number % 32 == 0:
+            rank = number // 32 % 64
+            yield (
+                f"[rank{rank}]: node{rank // LOCAL:02d}:{40_000 + rank}:{40_900 + rank} [{rank % LOCAL}] misc/socket.cc:484"
+                f" NCCL WARN socketStartConnect: Connect to 10.1.0.{rank}<{50_000 + number}> failed : Connection refused\n"
+            )
+
+
+LOGS = {"channels": channels, "training": training, "mixed": mixed, "stamped": stamped}
+
+
 def write(path: Path, lines: Callable[[], Iterator[str]], size: int) -> None:
     written = 0
     with path.open("w") as file:
@@ -77,29 +137,45 @@ def write(path: Path, lines: Callable[[], Iterator[str]], size: int) -> None:
                 return
 
 
-def run(command: list[str]) -> tuple[float, float]:
-    """Seconds of a command, and the peak memory in MB of the largest of its processes."""
-    before = time.perf_counter()
-    watch = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    done = subprocess.run([sys.executable, "-c", watch, *command], capture_output=True, text=True, check=True)
-    return time.perf_counter() - before, int(done.stdout) / 1024
+def memory(process: int) -> int:
+    """Bytes that a process and those it started hold, what they share counted once."""
+    total = 0
+    try:
+        smaps = Path(f"/proc/{process}/smaps_rollup").read_text()
+        total = next(int(line.split()[1]) * 1024 for line in smaps.splitlines() if line.startswith("Pss:"))
+        started = " ".join(path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children"))
+    except (OSError, StopIteration):
+        return total
+    return total + sum(memory(int(child)) for child in started.split())
+
+
+def run(command: list[str]) -> tuple[float, float, float]:
+    """Seconds of a command, seconds of processor time, and the peak memory in MB of all its processes together."""
+    before, clock = os.times(), time.perf_counter()
+    peak = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            peak = max(peak, memory(process.pid))
+            time.sleep(0.01)
+    after = os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - clock, processor, peak / 1e6
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=1024, help="MiB a log")
     parser.add_argument("--keep", type=Path, help="folder for the logs; they are written once and kept")
+    parser.add_argument("--only", choices=LOGS, action="append", help="this log; may be given several times")
+    parser.add_argument("--times", type=int, default=1, help="runs of each command, of which the fastest counts")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
-        print(f"{'log':10} {'command':12} {'seconds':>8} {'MB/s':>8} {'peak MB':>8}")
-        for name, lines in (("channels", channels), ("training", training)):
-            path = folder / f"{name}.log"
-            if not path.exists() or path.stat().st_size < args.size << 20:
-                write(path, lines, args.size << 20)
+        print(f"{'log':10} {'command':12} {'seconds':>8} {'MB/s':>8} {'CPU s':>8} {'peak MB':>8}")
+        for name in args.only or ("channels", "training"):
+            path = folder / f"{name}-{args.size}.log"
+            if not path.exists():
+                write(path, LOGS[name], args.size << 20)
             subprocess.run(["cat", str(path)], stdout=subprocess.DEVNULL, check=True)  # into the page cache
             megabytes = path.stat().st_size / 1e6
             commands = {
@@ -107,8 +183,9 @@ def main() -> int:
                 "analyze": [sys.executable, "-m", "nccl_doctor", "analyze", str(path), "--fail-on", "never"],
             }
             for label, command in commands.items():
-                seconds, memory = run(command)
-                print(f"{name:10} {label:12} {seconds:8.2f} {megabytes / seconds:8.0f} {memory:8.0f}", flush=True)
+                seconds, processor, peak = min(run(command) for _ in range(args.times))
+                figures = f"{seconds:8.2f} {megabytes / seconds:8.0f} {processor:8.2f} {peak:8.0f}"
+                print(f"{name:10} {label:12} {figures}", flush=True)
             if not args.keep:
                 path.unlink()
     return 0

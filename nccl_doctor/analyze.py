@@ -11,7 +11,8 @@ from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources import formats, inputs, nccl_log
-from nccl_doctor.sources.scan import Partial, Readable
+from nccl_doctor.sources.partial import Partial
+from nccl_doctor.sources.scan import Readable
 from nccl_doctor.tables import Input
 
 READABLE = ("nccl-log", "job-log", "text", "json")

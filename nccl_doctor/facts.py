@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
+BATCH = 5_000  # rows inserted at once
 LAYOUT = 1  # raised when a table changes in a way that old files cannot be read
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
@@ -51,6 +52,7 @@ def column_types(table: type) -> dict[str, type]:
     return types_
 
 
+@cache
 def by_name() -> dict[str, type]:
     """SQL name -> table class."""
     return {table_name(table): table for table in TABLES}
@@ -77,7 +79,9 @@ class Facts:
 
     def __init__(self, path: Path | None = None) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
-        self._evidence: dict[tuple[str, int], int] = {}
+        self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
+        self._places: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
+        self._numbers = 0
         if path is None:
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.execute(f"PRAGMA user_version = {LAYOUT}")
@@ -102,7 +106,8 @@ class Facts:
         finally:
             source.close()
         for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
-            self._evidence[file, line] = number
+            self._evidence.setdefault(file, {})[line] = number
+        self._numbers = sum(map(len, self._evidence.values()))
 
     @classmethod
     def open(cls, path: Path) -> "Facts":
@@ -111,6 +116,7 @@ class Facts:
 
     def save(self, path: Path) -> None:
         """Write everything to a file that sqlite3, pandas, datasette and `open` read."""
+        self._flush()
         path.unlink(missing_ok=True)
         target = sqlite3.connect(path)
         try:
@@ -120,24 +126,42 @@ class Facts:
 
     def evidence(self, file: str, line: int, text: str) -> int:
         """The number of this place, for `ref` columns; asking twice gives the same number."""
-        number = self._evidence.get((file, line))
+        lines = self._evidence.get(file)
+        if lines is None:
+            lines = self._evidence[file] = {}
+        number = lines.get(line)
         if number is None:
-            number = len(self._evidence) + 1
-            self._evidence[file, line] = number
-            self._db.execute("INSERT INTO evidence VALUES (?, ?, ?, ?)", (number, file, line, text[:2000]))
+            number = lines[line] = self._numbers = self._numbers + 1
+            self._places.append((number, file, line, text[:2000]))
+            if len(self._places) >= BATCH:
+                self._flush()
         return number
+
+    def _flush(self) -> None:
+        places, self._places = self._places, []
+        self._insert(Evidence, places)
+
+    def _insert(self, table: type, rows: Sequence[Any]) -> None:
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            self._db.execute("BEGIN")
+            self._db.executemany(f"INSERT INTO {table_name(table)} VALUES ({marks})", rows)
+            self._db.execute("COMMIT")
 
     def add(self, rows: Iterable[Any]) -> None:
         """Insert rows of any tables (instances of the classes in `tables`)."""
         groups: dict[type, list[Any]] = {}
         for row in rows:
-            groups.setdefault(type(row), []).append(row)
-        self._db.execute("BEGIN")
+            group = groups.get(type(row))
+            if group is None:
+                group = groups[type(row)] = []
+            group.append(row)
+            if len(group) >= BATCH:
+                self._insert(type(row), group)
+                group.clear()
         for table, group in groups.items():
-            marks = ", ".join("?" * len(group[0]))
-            self._db.executemany(f"INSERT INTO {table_name(table)} VALUES ({marks})", group)
+            self._insert(table, group)
             self.look(table_name(table))
-        self._db.execute("COMMIT")
 
     def look(self, *names: str) -> None:
         """Say that a source looked for facts of these tables, so that an empty one means "nothing there"."""
@@ -149,15 +173,18 @@ class Facts:
 
     def rows(self, table: type[T]) -> list[T]:
         """All rows of a table."""
+        self._flush()
         return [table(*row) for row in self._db.execute(f"SELECT * FROM {table_name(table)}")]
 
     def counts(self) -> dict[str, int]:
         """Table name -> number of rows."""
+        self._flush()
         names = [table_name(table) for table in TABLES]
         return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
     def places(self, refs: Iterable[int]) -> list[Evidence]:
         """The evidence rows of these numbers, in the order of the input."""
+        self._flush()
         numbers = sorted(set(refs))
         found: list[Evidence] = []
         for start in range(0, len(numbers), 500):
@@ -168,12 +195,14 @@ class Facts:
 
     def own(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query of our own code, unguarded."""
+        self._flush()
         return self._db.execute(query, params).fetchall()
 
     def sql(
         self, query: str, limit: int | None = None, params: dict[str, Any] | None = None, seconds: float = 10.0
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run a foreign query under the guard. Returns column names and rows. Raises QueryProblem, one line."""
+        self._flush()
         with self._guarded(seconds):
             try:
                 cursor = self._db.execute(query, params or {})

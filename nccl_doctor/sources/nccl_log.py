@@ -3,22 +3,26 @@
 `scan` reads and counts, `facts_of` turns what was counted into rows. Large plain files are read by two processes.
 """
 
+import gc
 import os
+import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nccl_doctor import tables
 from nccl_doctor.facts import Facts
-from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.sources import formats, heads, prefixes
 from nccl_doctor.sources.census import census
 from nccl_doctor.sources.nccl_rows import Context, edge, rows
+from nccl_doctor.sources.partial import Calls, Partial
 from nccl_doctor.sources.patterns import load
 from nccl_doctor.sources.ranks import Membership, Ranks
-from nccl_doctor.sources.scan import Event, Key, Partial, Readable, Scanner
+from nccl_doctor.sources.scan import Readable, Scanner
 
 PARALLEL = 96 << 20  # bytes from which a second process pays
 TAIL = 4 << 20  # bytes at the end that the progress census reads
@@ -45,10 +49,23 @@ def head_of(line: str) -> heads.Record | None:
     return heads.Record(heads.parse(line[:at]), *parsed) if parsed else None
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: millions of tuples without a cycle would be walked again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def scan(stream: Readable) -> tuple[Partial, bytes]:
     """Read a whole stream. Returns what was counted and the last bytes for the census."""
     tail = _Tail(stream)
-    return Scanner().read(tail), bytes(tail.kept)
+    with _uncollected():
+        return _scanner().read(tail), bytes(tail.kept)
 
 
 def scan_file(path: Path) -> tuple[Partial, bytes]:
@@ -58,10 +75,10 @@ def scan_file(path: Path) -> tuple[Partial, bytes]:
         if size < PARALLEL or (os.cpu_count() or 1) < 2:
             return scan(file)
         middle = _line_start(file, size // 2)
-    with ProcessPoolExecutor(1) as pool:
-        second = pool.submit(_stretch, path, middle, size - middle)
+    with ProcessPoolExecutor(1) as pool, _uncollected():
+        second = pool.submit(_packed, path, middle, size - middle)
         partial = _stretch(path, 0, middle)
-        partial.merge(second.result())
+        partial.merge(pickle.loads(second.result()))
     with path.open("rb") as file:
         file.seek(max(size - TAIL, 0))
         return partial, file.read()
@@ -80,7 +97,16 @@ def _line_start(file: BinaryIO, offset: int) -> int:
 def _stretch(path: Path, start: int, length: int) -> Partial:
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        return Scanner().read(file, length)
+        return _scanner().read(file, length)
+
+
+def _packed(path: Path, start: int, length: int) -> bytes:
+    with _uncollected():
+        return pickle.dumps(_stretch(path, start, length), pickle.HIGHEST_PROTOCOL)
+
+
+def _scanner() -> Scanner:
+    return Scanner(marks=[literal for known in formats.FORMATS for literal in known.inside])
 
 
 class _Tail:
@@ -98,17 +124,23 @@ class _Tail:
         return data
 
 
-def add(facts: Facts, parts: list[tuple[str, Partial, bytes]], progress: Callable[[str], None] | None = None) -> None:
+def add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
     """Add the facts of all logs of a job: (file name, what was counted, last bytes) each. Ranks are known job-wide."""
+    with _uncollected():
+        _add(facts, parts)
+
+
+def _add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
     members = [m for _, partial, _ in parts for m in _members(partial)]
     ranks = Ranks(members, [head for _, partial, _ in parts for head in partial.heads])
     has_nccl = has_info = False
     for file, partial, _ in parts:
         has_nccl |= partial.nccl_lines > 0
         has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
-        facts.add(_event_rows(facts, file, partial, ranks))
-        facts.add(_edge_rows(facts, file, partial, ranks))
-        facts.add(_process_rows(facts, file, partial, ranks))
+        log = _Log(facts, file, partial, ranks)
+        facts.add(log.events())
+        facts.add(log.edges())
+        facts.add(log.processes())
     for file, partial, tail in parts:
         first = partial.lines - tail.count(b"\n") - (not tail.endswith(b"\n") and bool(tail))
         facts.add(census(facts, file, tail[-TAIL:], first + tail[:-TAIL].count(b"\n"), ranks))
@@ -120,91 +152,91 @@ def add(facts: Facts, parts: list[tuple[str, Partial, bytes]], progress: Callabl
 
 
 def _members(partial: Partial) -> Iterator[Membership]:
-    orders = {p.order for p in load() if p.reader == "communicator" or p.name == "comm-nodes"}
+    telling = {p.order: p for p in load() if p.reader == "communicator" or p.name == "comm-nodes"}
     for key in partial.events:
-        if key.pattern in orders:
-            head, fields = partial.heads[key.head], load()[key.pattern].match(key.body, key.level) or {}
-            if fields.get("comm_rank") is not None:
-                dev = fields.get("cuda_dev")
-                yield Membership(
-                    head.host,
-                    head.pid,
-                    head.tid,
-                    int(dev) if dev else None,
-                    int(fields["comm_rank"]),
-                    int(fields["nranks"]),
-                )
+        pattern = telling.get(key.pattern)
+        match = pattern.compiled.match(key.body) if pattern is not None else None
+        if match is None:
+            continue
+        fields = match.groupdict()
+        if fields.get("comm_rank") is not None:
+            head, dev = partial.heads[key.head], fields.get("cuda_dev")
+            yield Membership(
+                head.host,
+                head.pid,
+                head.tid,
+                int(dev) if dev else None,
+                int(fields["comm_rank"]),
+                int(fields["nranks"]),
+            )
 
 
-def _context(facts: Facts, file: str, ranks: Ranks, head: heads.Head, key: Key, event: Event) -> Context:
-    token = f"{heads.TOKEN}{key.level} " if key.level else ""
-    left = prefixes.clean(event.left)
-    text = f"{left}{token}{key.body}"
-    ref = facts.evidence(file, event.first, text)
-    return Context(
-        ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source, key.level, event.n, event.last, event.stamp,
-        ref, key.body, left,
-    )  # fmt: skip
+class _Log:
+    """One log on its way into the fact base: who wrote the lines of each head, and where the lines stand."""
 
+    def __init__(self, facts: Facts, file: str, partial: Partial, ranks: Ranks) -> None:
+        self._facts = facts
+        self._file = file
+        self._partial = partial
+        self._ranks = ranks
+        self._who = [(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in partial.heads]
 
-def _event_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iterator[Any]:
-    patterns = load()
-    merged: dict[tuple[Any, ...], Any] = {}
-    for key, event in partial.events.items():
-        head = partial.heads[key.head]
-        pattern = patterns[key.pattern] if key.pattern >= 0 else None
-        context = _context(facts, file, ranks, head, key, event)
-        fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
-        if (
-            pattern is not None
-            and "rank" in fields
-            and "host" not in fields
-            and context.host is None
-            and fields["rank"]
-        ):
-            context = context._replace(host=ranks.host_of_rank(int(fields["rank"])))
-        for row in rows(pattern, context, fields):
-            if type(row) is tables.Collective:
-                same = (type(row), *row[:10])
-                old = merged.get(same)
-                merged[same] = row if old is None else old._replace(
-                    n=old.n + row.n, first_op=min(old.first_op, row.first_op), last_op=max(old.last_op, row.last_op)
-                )  # fmt: skip
+    def _ref(self, line: int, left: str, token: str, text: str) -> int:
+        return self._facts.evidence(self._file, line, f"{prefixes.clean(left)}{token}{text}")
+
+    def events(self) -> Iterator[Any]:
+        patterns = load()
+        calls: dict[tuple[Any, ...], tables.Collective] = {}
+        for key, event in self._partial.events.items():
+            pattern = patterns[key.pattern] if key.pattern >= 0 else None
+            text = event.text if isinstance(event, Calls) else key.body
+            ref = self._ref(event.first, event.left, f"{heads.TOKEN}{key.level} " if key.level else "", text)
+            context = Context(*self._who[key.head], key.level, event.n, event.last, event.stamp, ref, key.body)
+            fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
+            if context.host is None and fields.get("rank") and "host" not in fields:
+                context = context._replace(host=self._ranks.host_of_rank(int(fields["rank"])))
+            if isinstance(event, Calls):
+                for row in rows(pattern, context, fields):
+                    _merge(calls, row._replace(first_op=event.low, last_op=event.high))
             else:
-                yield row
-    yield from merged.values()
+                yield from rows(pattern, context, fields)
+        yield from calls.values()
+
+    def edges(self) -> Iterator[tables.Connection]:
+        for who, edges in zip(self._who, self._partial.edges, strict=True):
+            for text, entry in edges.items():
+                parsed = edge(text)
+                if parsed is not None:
+                    token = f"{heads.TOKEN}INFO Channel {entry.channel} : "
+                    ref = self._ref(entry.first, entry.left, token, text)
+                    host, rank, pid, tid, _ = who
+                    yield tables.Connection(host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref)
+
+    def processes(self) -> Iterator[tables.Process]:
+        processes: dict[tuple[str | None, int], list[Any]] = {}
+        for (host, rank, pid, *_), span in zip(self._who, self._partial.spans, strict=True):
+            if not span.n or pid is None:
+                continue
+            old = processes.get((host, pid))
+            if old is None:
+                processes[host, pid] = [rank, span.n, span.first, span.last, span.stamp]
+            else:
+                old[0] = old[0] if old[0] is not None else rank
+                old[1] += span.n
+                old[2], old[3] = min(old[2], span.first), max(old[3], span.last)
+                old[4] = span.stamp if span.stamp is not None else old[4]
+        for (host, pid), (rank, n, first, last, stamp) in processes.items():
+            ref = self._facts.evidence(self._file, first, f"{host}:{pid} …")
+            yield tables.Process(host, pid, rank, self._ranks.size.get((host, pid)), n, first, last, stamp, ref)
 
 
-def _edge_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iterator[Any]:
-    every = ((head, *item) for head, edges in zip(partial.heads, partial.edges, strict=True) for item in edges.items())
-    for head, text, entry in every:
-        parsed = edge(text)
-        if parsed is None:
-            continue
-        line = f"{prefixes.clean(entry.left)}{heads.TOKEN}INFO Channel {entry.channel} : {text}"
-        ref = facts.evidence(file, entry.first, line)
-        yield tables.Connection(
-            ranks.place(head), ranks.rank(head), head.pid, head.tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref
-        )
-
-
-def _process_rows(facts: Facts, file: str, partial: Partial, ranks: Ranks) -> Iterator[Any]:
-    processes: dict[tuple[str | None, int], list[Any]] = {}
-    for head, (n, first, last, stamp) in zip(partial.heads, partial.spans, strict=True):
-        if not n or head.pid is None:
-            continue
-        host = ranks.place(head)
-        old = processes.get((host, head.pid))
-        if old is None:
-            processes[host, head.pid] = [ranks.rank(head), n, first, last, stamp]
-        else:
-            old[0] = old[0] if old[0] is not None else ranks.rank(head)
-            old[1] += n
-            old[2], old[3] = min(old[2], first), max(old[3], last)
-            old[4] = stamp if stamp is not None else old[4]
-    for (host, pid), (rank, n, first, last, stamp) in processes.items():
-        ref = facts.evidence(file, first, f"{host}:{pid} …")
-        yield tables.Process(host, pid, rank, ranks.size.get((host, pid)), n, first, last, stamp, ref)
+def _merge(calls: dict[tuple[Any, ...], tables.Collective], row: tables.Collective) -> None:
+    """Calls of one process and kind are one row, whatever stood in front of their lines."""
+    same = row[: row._fields.index("first_op")]
+    old = calls.get(same)
+    calls[same] = row if old is None else old._replace(
+        n=old.n + row.n, first_op=min(old.first_op, row.first_op), last_op=max(old.last_op, row.last_op)
+    )  # fmt: skip
 
 
 def unknown(partial: Partial) -> list[tuple[str, int]]:

@@ -6,7 +6,7 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from nccl_doctor.facts import by_name, column_types
 
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
-_KEY = 4  # characters of a message that choose its candidates
+_KEY = 4  # characters of a message by which patterns are sorted
+_LEAD = 16  # characters of a message that choose its candidates
+_LEADS = 20_000  # beginnings remembered
 
 
 class PatternProblem(Exception):
@@ -174,6 +176,15 @@ def _heads(tree: Any) -> set[tuple[str, bool]]:
     return heads if len(heads) <= 200 else {("", False)}
 
 
+class _Candidate(NamedTuple):
+    """What decides whether a pattern matches a message, in the order in which it is asked."""
+
+    has: str
+    openings: tuple[str, ...]
+    match: Callable[[str], re.Match[str] | None] | None
+    pattern: Pattern
+
+
 class Grammar:
     """Finds the patterns of a text without trying them all: by level and by the first characters."""
 
@@ -183,6 +194,7 @@ class Grammar:
         self.nccl_too = [p for p in self.text if p.nccl_too]
         self._nccl = [p for p in every if p.where == "nccl"]
         self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
+        self._by_lead: dict[tuple[str, str], list[_Candidate]] = {}
 
     def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
         fitting = [p for p in self._nccl if not (p.level and level and p.level != level)]
@@ -200,15 +212,25 @@ class Grammar:
 
     def nccl(self, body: str, level: str) -> Pattern | None:
         """The pattern of the text behind `NCCL LEVEL`, or None."""
-        starts, floating = self._by_level.get(level) or self._index(level)
-        for pattern in starts.get(body[:_KEY], floating):
-            if pattern.has and pattern.has not in body:
-                continue
-            if pattern.starts and not body.startswith(pattern.openings):
-                continue
-            if not pattern.regex or pattern.compiled.match(body):
+        lead = body[:_LEAD]
+        candidates = self._by_lead.get((level, lead))
+        if candidates is None:
+            if len(self._by_lead) > _LEADS:
+                self._by_lead.clear()
+            candidates = self._by_lead[level, lead] = self._candidates(level, lead)
+        for has, openings, match, pattern in candidates:
+            if (not has or has in body) and (not openings or body.startswith(openings)) and (not match or match(body)):
                 return pattern
         return None
+
+    def _candidates(self, level: str, lead: str) -> list[_Candidate]:
+        """The patterns of a level that can match a message with this beginning."""
+        starts, floating = self._by_level.get(level) or self._index(level)
+        return [
+            _Candidate(p.has, p.openings if p.starts else (), p.compiled.match if p.regex else None, p)
+            for p in starts.get(lead[:_KEY], floating)
+            if any(lead.startswith(opening[: len(lead)]) for opening in p.openings)
+        ]
 
     def candidates(self, line: str) -> Iterator[Pattern]:
         """Text patterns of which a literal stands in the line."""

@@ -49,7 +49,7 @@ _REPEATED = re.compile(
 )
 
 
-def _epoch(text: str) -> float | None:
+def epoch(text: str) -> float | None:
     """Seconds since the epoch of an ISO date (also with `/`), None if it is no date; UTC when no zone is given."""
     text = text.replace("/", "-").removesuffix(" UTC").removesuffix("UTC")
     try:
@@ -98,7 +98,7 @@ class _Label:
             elif key == "pid":
                 self.pid = int(value)
             elif key == "stamp":
-                self.stamp = _epoch(value)
+                self.stamp = epoch(value)
             else:
                 self.stamp = _asctime(value)
 
@@ -180,10 +180,16 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
     text = line[start:]
     if xml:
         text = unescape(text.removesuffix("</stdout>").removesuffix("</stderr>")).rstrip("\n")
-    if folded and (at := text.rfind("[repeated ")) >= 0 and (found := _REPEATED.match(text, at)):
-        label.repeat = int(found[1])
-        text = text[:at].rstrip()
+    if folded:
+        text, label.repeat = unfold(text)
     return label.done(), text
+
+
+def unfold(text: str) -> tuple[str, int]:
+    """A text without Ray's `[repeated 14x across cluster]`, and for how many lines it stands."""
+    at = text.rfind("[repeated ")
+    found = _REPEATED.match(text, at) if at >= 0 else None
+    return (text[:at].rstrip(), int(found[1])) if found else (text, 1)
 
 
 _CONTROL = re.compile(

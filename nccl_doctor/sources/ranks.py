@@ -32,14 +32,16 @@ def clean_hosts(heads: Iterable[Head]) -> dict[str, str]:
     for head in heads:
         if head.host and head.clean:
             whole[head.host].add(head.pid)
+    lengths = sorted({len(name) for name in whole}, reverse=True)
     repaired = {}
     for head in heads:
         name = head.host
-        if not name:
+        if not name or (head.clean and len(whole[name]) > 1):
             continue
-        ends = [w for w in whole if w != name and name.endswith(w) and head.pid in whole[w]]
-        if ends and (not head.clean or len(whole[name]) == 1):
-            repaired[name] = max(ends, key=len)
+        for end in (name[-length:] for length in lengths if length < len(name)):
+            if end in whole and head.pid in whole[end]:
+                repaired[name] = end
+                break
     return repaired
 
 
