@@ -218,17 +218,18 @@ class Scanner:
             left, found, rest = piece.partition(heads.TOKEN)
             while found:
                 if heads.TOKEN in rest and (inner := heads.GLUED.search(rest)):
-                    self._record(self._writer(left), rest[: inner.start()], number, _nothing)
+                    self._record(left, rest[: inner.start()], number, _nothing)
                     left, found, rest = rest[inner.start() :].partition(heads.TOKEN)
                 else:
-                    self._record(self._writer(left), rest, number, after)
+                    self._record(left, rest, number, after)
                     break
 
-    def _record(self, writer: Writer, rest: str, number: int, after: After) -> None:
-        """One record: `rest` is its level and its message."""
+    def _record(self, left: str, rest: str, number: int, after: After) -> None:
+        """One record: `left` is its head, `rest` its level and its message."""
         level, _, body = rest.partition(" ")
         if level not in heads.LEVELS:
             return
+        writer = self._writer(left)
         repeat = 1
         if "[repeated " in body:
             body, repeat = prefixes.unfold(body)

@@ -1,0 +1,425 @@
+"""Reading logs of any shape: torn, glued, wrapped, folded, interleaved; the same facts whatever the block or the way."""
+
+import io
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_doctor import analyze
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import nccl_log, partial, scan
+from nccl_doctor.sources.gate import Gate
+from nccl_doctor.sources.partial import Partial
+from nccl_doctor.sources.scan import Scanner
+
+LIFE = "ncclCommInitRank comm 0x55aa{rank} rank {rank} nranks {of} cudaDev {dev} nvmlDev {dev} busId {dev}b000 commId 0xc0ffee"
+
+
+def life(
+    rank: int, of: int, host: str = "node01", dev: int | None = None, pid: int | None = None, tail: str = ""
+) -> str:
+    dev = rank if dev is None else dev
+    pid = 100 + rank if pid is None else pid
+    return f"{host}:{pid}:{pid + 50} [{dev}] NCCL INFO {LIFE.format(rank=rank, of=of, dev=dev)} - Init COMPLETE{tail}"
+
+
+def plain(part: Partial) -> dict[str, Any]:
+    """All that a Partial says, comparable."""
+    return {
+        "lines": (part.lines, part.bytes, part.nccl_lines, part.understood),
+        "unknown": part.unknown,
+        "marks": part.marks,
+        "spans": {(h, s.n, s.first, s.last, s.stamp) for h, s in zip(part.heads, part.spans, strict=True) if s.n},
+        "events": {
+            (part.heads[key.head], *key[1:], e.n, e.first, e.last, e.stamp, e.left) for key, e in part.events.items()
+        },
+        "edges": {
+            (head, text, e.mask, e.n, e.first, e.last, e.channel, e.left)
+            for head, edges in zip(part.heads, part.edges, strict=True)
+            for text, e in edges.items()
+        },
+    }
+
+
+def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = scan.DENSE) -> Partial:
+    with (
+        mock.patch.object(scan, "BLOCK", block),
+        mock.patch.object(scan, "AHEAD", ahead),
+        mock.patch.object(scan, "DENSE", dense),
+    ):
+        return Scanner().read(io.BytesIO(data))
+
+
+def texts(part: Partial) -> list[tuple[str, str]]:
+    return [(key.level, key.body) for key in part.events]
+
+
+def hosts(facts: Facts) -> list[str]:
+    return [name for (name,) in facts.own("SELECT name FROM host ORDER BY name")]
+
+
+@contextmanager
+def no_hyperscan() -> Iterator[None]:
+    with mock.patch.dict("sys.modules", {"hyperscan": None}):
+        yield
+
+
+# Torn and glued records
+
+
+def test_two_writers_on_one_line_are_two_records() -> None:
+    part = read(f"{life(0, 2)}{life(1, 2)}\n".encode())
+    assert 2 == part.nccl_lines == part.understood
+    assert [100, 101] == [head.pid for head in part.heads]
+
+
+def test_many_records_on_one_line_are_as_many_records() -> None:
+    line = "".join(life(rank, 5) for rank in range(5))
+    assert 5 == read(line.encode()).nccl_lines
+
+
+def test_a_record_behind_prose_that_names_nccl_is_found() -> None:
+    part = read(f"the NCCL team says hello {life(1, 2)}\n".encode())
+    assert 1 == part.nccl_lines
+    assert 101 == part.heads[0].pid
+
+
+def test_a_record_in_the_middle_of_python_output_keeps_its_host() -> None:
+    facts = analyze.read_text(f"{life(0, 2)}\nloss 2.31 step{life(1, 2)}\n{life(1, 2, tail=' ')}\n")
+    assert ["node01"] == hosts(facts)
+    assert [0, 1] == [rank for (rank,) in facts.own("SELECT rank FROM rank ORDER BY rank")]
+
+
+def test_a_cell_of_a_results_table_before_a_head_is_no_part_of_the_host() -> None:
+    cells = "    1048576        262144     float     sum      -1"
+    facts = analyze.read_text(f"{life(0, 2)}\n{life(1, 2)}\n{cells}{life(1, 2)}\n")
+    assert ["node01"] == hosts(facts)
+
+
+def test_a_channel_line_with_a_second_record_behind_it_is_both() -> None:
+    channel = "node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"
+    part = read(f"{channel}\n{channel}{life(1, 2)}\n{channel.replace('00/0', '01/0')}\n".encode())
+    assert (4, 4) == (part.nccl_lines, part.understood)
+    (edges,) = [edges for edges in part.edges if edges]
+    assert {"0[0] -> 1[1] via P2P/IPC": 0b11} == {text: edge.mask for text, edge in edges.items()}
+
+
+def test_a_torn_channel_line_is_no_edge() -> None:
+    part = read(b"node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via\n")
+    assert not any(part.edges)
+
+
+@pytest.mark.parametrize("columns", [79, 119])
+def test_lines_wrapped_at_the_width_of_a_terminal_are_put_together(columns: int) -> None:
+    whole = life(3, 16) + "\nnode01:103:153 [3] NCCL INFO Using network IB"
+    wrapped = "\n".join(
+        line[start : start + columns] for line in whole.split("\n") for start in range(0, len(line), columns)
+    )
+    part = read(wrapped.encode())
+    assert 2 == part.nccl_lines == part.understood
+
+
+# Line ends, bars and bytes
+
+
+def test_a_progress_bar_before_a_record_is_wiped() -> None:
+    facts = analyze.read_text(f"\r 10%|#| 1/9\r 20%|##| 2/9\r{life(0, 1)}\n")
+    assert ["node01"] == hosts(facts)
+
+
+def test_a_progress_bar_alone_is_one_line_without_facts() -> None:
+    part = read(b"".join(b"\r%3d%%|####| %d/100 [00:01<00:09]" % (n, n) for n in range(100)) + b"\n")
+    assert (1, 0, 0) == (part.lines, part.nccl_lines, len(part.events))
+
+
+def test_a_record_on_each_side_of_a_carriage_return_counts() -> None:
+    part = read(f"{life(0, 2)}\r{life(1, 2)}\n".encode())
+    assert 2 == part.nccl_lines
+
+
+@pytest.mark.parametrize("dense", [0, 1 << 30])
+def test_windows_line_ends_change_nothing(dense: int) -> None:
+    text = "\n".join(life(rank, 4) for rank in range(4)) + "\nsrun: error: node01: task 3: Killed\n"
+    unix, windows = (plain(read(data.encode(), dense=dense)) for data in (text, text.replace("\n", "\r\n")))
+    for key in ("spans", "events", "edges", "unknown"):
+        assert unix[key] == windows[key]
+
+
+def test_bytes_that_are_no_text_disturb_only_themselves() -> None:
+    data = (
+        b"\xff\xfe\x00\x80 loss\n" + life(0, 1).encode() + b"\n\x00\x00node01:1:2 [0] NCCL INFO Using network IB\n\xc3"
+    )
+    part = read(data)
+    assert (2, 2) == (part.nccl_lines, part.understood)
+
+
+def test_a_line_without_end_is_read_in_pieces() -> None:
+    with mock.patch.object(scan, "LONGEST", 4_000):
+        part = read(b"x" * 50_000 + b"\n" + life(0, 1).encode(), block=1_000, ahead=100)
+    assert 1 == part.nccl_lines
+
+
+def test_an_empty_log_holds_nothing() -> None:
+    part = read(b"")
+    assert (0, 0, 0) == (part.lines, part.bytes, part.nccl_lines)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_line_counts_with_and_without_its_end(end: str) -> None:
+    part = read(f"{life(0, 2)}\n{life(1, 2)}{end}".encode())
+    assert (2, 2) == (part.lines, part.nccl_lines)
+
+
+@pytest.mark.parametrize("mark", ["> ", "│ ", "║ ", "**", ">> "])
+def test_quote_marks_and_frames_are_no_part_of_the_host(mark: str) -> None:
+    facts = analyze.read_text("".join(f"{mark}{life(rank, 2)}\n" for rank in range(2)))
+    assert ["node01"] == hosts(facts)
+
+
+# Heads
+
+
+@pytest.mark.parametrize("host", ["1234567", "gpu-a-01", "10.1.0.4", "node01.example.org", "a--b", "localhost", "0"])
+def test_any_host_name_is_taken_as_it_is(host: str) -> None:
+    facts = analyze.read_text("".join(f"{life(rank, 2, host)}\n" for rank in range(2)))
+    assert [host] == hosts(facts)
+
+
+def test_a_device_index_that_is_garbage_does_not_decide_the_rank() -> None:
+    text = f"{life(0, 2)}\n{life(1, 2)}\nnode01:101:151 [-1291845632] misc/socket.cc:484 NCCL WARN Connect to 10.1.0.5<4> failed\n"
+    facts = analyze.read_text(text)
+    assert [(1,)] == facts.own("SELECT DISTINCT rank FROM message WHERE level = 'WARN'")
+
+
+def test_lines_that_lost_their_head_are_still_read() -> None:
+    part = read(
+        b"[0] NCCL INFO Using network Socket\n NCCL WARN Call to ibv_create_qp failed\nx NCCL WARN Connect to 10.1.0.4<5> failed\n"
+    )
+    assert 3 == part.nccl_lines
+
+
+def test_prose_about_nccl_is_no_record() -> None:
+    assert 0 == read(b"we use NCCL for this\nexport NCCL DEBUG\nThe NCCL INFOrmation\n").nccl_lines
+
+
+# Who is who
+
+
+def test_threads_of_one_process_that_drive_a_gpu_each_are_ranks_of_their_own() -> None:
+    lines = [life(rank, 4, pid=700, dev=rank).replace(":750 ", f":{750 + rank} ") for rank in range(4)]
+    lines += [
+        f"node01:700:{750 + rank} [{rank}] NCCL INFO Channel 00/0 : {rank}[{rank}] -> 0[0] via P2P/IPC"
+        for rank in (1, 2, 3)
+    ]
+    facts = analyze.read_text("\n".join(lines))
+    assert [(1, 1), (2, 2), (3, 3)] == facts.own("SELECT rank, src FROM connection ORDER BY 1")
+
+
+def test_one_thread_that_drives_all_gpus_is_told_apart_by_the_device() -> None:
+    lines = [life(rank, 4, pid=700, dev=rank) for rank in range(4)]
+    lines += [f"node01:700:750 [{rank}] misc/socket.cc:484 NCCL WARN odd thing {rank}" for rank in range(4)]
+    facts = analyze.read_text("\n".join(lines))
+    assert [(n, f"odd thing {n}") for n in range(4)] == facts.own("SELECT rank, text FROM message ORDER BY rank")
+
+
+def test_the_largest_communicator_gives_the_rank() -> None:
+    lines = []
+    for rank in range(4):
+        lines += [life(rank, 4), life(rank % 2, 2, pid=100 + rank, dev=rank)]
+    facts = analyze.read_text("\n".join(lines))
+    assert [(0,), (1,), (2,), (3,)] == facts.own("SELECT rank FROM rank ORDER BY rank")
+
+
+def test_equal_host_names_on_two_nodes_stay_two_processes_by_pid() -> None:
+    facts = analyze.read_text("\n".join(life(rank, 2, "localhost", dev=0) for rank in range(2)))
+    assert [(100, 0), (101, 1)] == facts.own("SELECT pid, rank FROM process ORDER BY pid")
+
+
+def test_a_file_for_each_rank_is_one_job(tmp_path: Path) -> None:
+    for rank in range(4):
+        folder = tmp_path / f"rank{rank}"
+        folder.mkdir()
+        (folder / "nccl.log").write_text(life(rank, 4, f"node0{rank // 2}", dev=rank % 2) + "\n")
+    report, facts, problems = analyze.analyze([str(tmp_path)])
+    assert [] == problems
+    assert (2, 4) == (report.job["hosts"], report.job["ranks"])
+    assert 4 == len(facts.own("SELECT DISTINCT file FROM evidence"))
+
+
+def test_what_ray_folds_counts_as_often_as_it_says() -> None:
+    ray = "(Worker pid=77, ip=10.1.0.4) "
+    warn = "node01:77:90 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.1.0.5<40000> failed : Connection refused"
+    folded = f"{ray}{warn}\n{ray}{warn} [repeated 14x across cluster]\n"
+    facts = analyze.read_text(folded)
+    assert [(15,)] == facts.own("SELECT sum(n) FROM message WHERE level = 'WARN'")
+
+
+def test_time_stamps_in_front_do_not_make_new_writers() -> None:
+    lines = [
+        f"2026-05-07T12:00:{n:02d}.5Z node01:100:150 [0] NCCL INFO Channel {n:02d}/0 : 0[0] -> 1[1] via P2P/IPC"
+        for n in range(20)
+    ]
+    part = read("\n".join(lines).encode())
+    assert 1 == len(part.heads)
+    assert (20, 1, 20) == (part.spans[0].n, part.spans[0].first, part.spans[0].last)
+    (edge,) = part.edges[0].values()
+    assert (1 << 20) - 1 == edge.mask
+    assert part.spans[0].stamp is not None
+    assert 19.5 == part.spans[0].stamp % 60
+
+
+# What must not fill the memory
+
+
+def test_collectives_are_counted_by_kind() -> None:
+    line = (
+        "node01:100:150 [0] NCCL INFO AllReduce: opCount {op:x} sendbuff 0x7f{op:04x} recvbuff 0x7e{op:04x} count {count}"
+        " datatype 7 op 0 root 0 comm 0x55 [nranks=2] stream 0x66\n"
+    )
+    text = "".join(line.format(op=op, count=1024 * (1 + op % 2)) for op in range(300))
+    assert 2 == len(read(text.encode()).events)
+    facts = analyze.read_text(text)
+    kinds = facts.own("SELECT elements, first_op, last_op, n FROM collective ORDER BY elements")
+    assert [(1024, 0, 298, 150), (2048, 1, 299, 150)] == kinds
+    (text,) = (
+        place.text for place in facts.places([facts.own("SELECT ref FROM collective WHERE elements = 2048")[0][0]])
+    )
+    assert "opCount 1 sendbuff 0x7f0001" in text
+
+
+def test_a_flood_of_different_warnings_is_bounded_and_counted() -> None:
+    line = "node01:{pid}:150 [0] NCCL WARN odd thing number {n}\n"
+    data = "".join(line.format(pid=100 + n % 2, n=n) for n in range(1_000)).encode()
+    with mock.patch.object(partial, "KINDS", 100):
+        part = read(data)
+    assert 100 == len(part.events)
+    assert 1_000 == sum(event.n for event in part.events.values())
+    assert 1_000 == max(event.last for event in part.events.values())
+
+
+# The same facts whatever the way
+
+
+PIECES = [
+    life(0, 8),
+    life(1, 8),
+    life(2, 8, "node02"),
+    "node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+    "node01:100:150 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+    "node01:101:151 [1] NCCL INFO Channel 01/0 : 1[1] -> 2[0] [send] via NET/IB/0/GDRDMA",
+    "node01:101:151 [1] NCCL INFO Connected all rings",
+    "node01:100:150 [0] NCCL INFO Using network IB",
+    "[rank1]: node01:101:151 [1] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.1.0.5<40000> with"
+    " status=12 opcode=0 len=0 vendor err 129 (Send)",
+    "node01:100:150 [0] NCCL WARN odd thing 17",
+    "node01:100:150 [0] misc/socket.cc:58 NCCL WARN Connect to 10.1.0.5<4> failed : Connection refused",
+    "node01:100:150 [0] NCCL INFO AllReduce: opCount 1a sendbuff 0x7 recvbuff 0x8 count 4 datatype 7 op 0 root 0 comm 0x55"
+    " [nranks=8] stream 0x6",
+    "2026-05-07T12:00:01.5Z node01:100:150 [0] NCCL INFO Channel 03/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+    "Traceback (most recent call last):",
+    '  File "train.py", line 3, in <module>',
+    "RuntimeError: CUDA error: out of memory",
+    "[rank0]: RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error, NCCL version 2.21.5",
+    "[ 12.5] NVRM: Xid (PCI:0000:1b:00): 79, pid=100, GPU has fallen off the bus.",
+    "slurmstepd: error: *** STEP 1.0 ON node01 CANCELLED AT 2026-05-07T12:00:00 DUE TO TIME LIMIT ***",
+    "srun: error: node01: task 3: Killed",
+    "[rank0]: step 12 loss 2.31 lr 0.0001",
+    "(Worker pid=100, ip=10.1.0.4) step 3 [repeated 3x across cluster]",
+    " 12%|#3   | 12/100",
+    "\x1b[32mnode01:100:150 [0] NCCL INFO Using network IB\x1b[0m",
+    "│ node01:100:150 [0] NCCL INFO Using network IB │",
+    " NCCL ",
+    " NCCL INFO ",
+    "[0] NCCL INFO",
+    "x" * 130,
+    "é\x00\u200b",
+    "",
+]
+JOINTS = ["\n", "\n", "\n", "\n", "\n", "\r\n", "\r", "", " "]
+LOGS = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(0, 200), st.sampled_from(JOINTS)), max_size=60).map(
+    lambda parts: "".join((piece[:cut] if cut < 40 else piece) + joint for piece, cut, joint in parts)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LOGS, st.integers(1, 3_000))
+def test_any_block_gives_what_one_block_gives(text: str, block: int) -> None:
+    data = text.encode()
+    whole = plain(read(data, ahead=2_500))
+    assert whole == plain(read(data, block=block, ahead=2_500))
+
+
+@settings(max_examples=60, deadline=None)
+@given(LOGS)
+def test_dense_and_sparse_logs_are_read_alike(text: str) -> None:
+    data = text.encode()
+    assert plain(read(data, dense=0)) == plain(read(data, dense=1 << 40))
+
+
+@settings(max_examples=30, deadline=None)
+@given(LOGS)
+def test_nothing_changes_without_hyperscan(text: str) -> None:
+    data = text.encode()
+    expected = plain(read(data))
+    with no_hyperscan():
+        assert expected == plain(read(data))
+
+
+@settings(max_examples=40, deadline=None)
+@given(LOGS)
+def test_no_text_makes_reading_fail(text: str) -> None:
+    facts = analyze.read_text(text)
+    assert 1 == len(facts.own("SELECT * FROM job"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=300))
+def test_no_characters_make_reading_fail(text: str) -> None:
+    analyze.read_text(f"node01:1:2 [0] NCCL WARN {text}\n{text} NCCL INFO {text}\n{text}")
+
+
+@settings(max_examples=30, deadline=None)
+@given(LOGS, st.floats(0, 1))
+def test_stretches_merge_to_the_whole(text: str, share: float) -> None:
+    data = text.encode()
+    cut = data.rfind(b"\n", 0, int(len(data) * share)) + 1
+    stream = io.BytesIO(data)
+    first = Scanner().read(stream, cut)
+    stream.seek(cut)
+    second = pickle.loads(pickle.dumps(Scanner().read(stream)))
+    first.merge(second)
+    assert plain(read(data)) == plain(first)
+
+
+def _facts(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    facts, problems = analyze.read([str(path)])
+    assert [] == problems
+    return {name: sorted(facts.own(f"SELECT * FROM {name}"), key=str) for name in facts.counts()}
+
+
+def test_two_processes_give_the_facts_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(
+        "\n".join(PIECES[n * 7 % len(PIECES)].replace("node01", f"node{n % 9:02d}") for n in range(3_000)) + "\n"
+    )
+    one = _facts(path)
+    with mock.patch.object(nccl_log, "PARALLEL", 1_000), mock.patch("os.cpu_count", return_value=2):
+        two = _facts(path)
+    for name in one:
+        if name != "evidence":
+            assert one[name] == two[name], name
+
+
+def test_the_gate_tells_marks_from_places() -> None:
+    for context in (no_hyperscan(), mock.patch.dict("sys.modules", {})):
+        with context:
+            places, marks = Gate([b"Xid", b"Xi"], [b"head,er", b"none"]).scan(b"a Xid b head,er Xid head,er")
+        assert [(3, 0), (4, 1), (17, 0), (18, 1)] == places
+        assert {b"head,er"} == marks
