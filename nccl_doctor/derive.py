@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.derive_gpu import derive_gpu
 from nccl_doctor.facts import Facts, version_number
 from nccl_doctor.knowledge import env_lint
 from nccl_doctor.tables import (
@@ -33,6 +34,7 @@ def derive(facts: Facts) -> None:
         settings = facts.own("SELECT host, rank, name, value, ref FROM env")
         facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
         facts.look("env_lint")
+    derive_gpu(facts)
 
 
 def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from nccl_doctor.facts import Facts
+from nccl_doctor.sources import capture_heads
 from nccl_doctor.sources.scan import Readable
 
 
@@ -41,6 +42,7 @@ _HOROVOD = re.compile(
 
 FORMATS: tuple[Format, ...] = (
     Format("horovod-timeline", "horovod_timeline", _HOROVOD),
+    Format("gpu-samples", "gpu_samples", capture_heads.GPU_SAMPLES, capture_heads.GPU_SAMPLES_INSIDE),
 )
 
 

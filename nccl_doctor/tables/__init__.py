@@ -37,6 +37,7 @@ from nccl_doctor.tables.errors import (
     Watchdog,
     Xid,
 )
+from nccl_doctor.tables.gpu import GpuCounter, GpuPeer, GpuProcess, GpuSample, GpuThrottle, GpuUse
 from nccl_doctor.tables.log import (
     Collective,
     Communicator,
@@ -106,6 +107,12 @@ TABLES: tuple[type, ...] = (
     ProcessEnd,
     PythonError,
     HorovodStall,
+    GpuCounter,
+    GpuPeer,
+    GpuProcess,
+    GpuSample,
+    GpuThrottle,
+    GpuUse,
     Job,
     Host,
     Rank,
@@ -125,6 +132,12 @@ __all__ = [
     "EnvLint",
     "Evidence",
     "Gdr",
+    "GpuCounter",
+    "GpuPeer",
+    "GpuProcess",
+    "GpuSample",
+    "GpuThrottle",
+    "GpuUse",
     "HorovodStall",
     "Host",
     "IbError",

@@ -1,0 +1,38 @@
+"""How samples, topologies, reports and captures of a node begin, and what betrays them inside a log.
+
+Heads are searched in the first 64 kB of a file and anchored at its start, so that no log that merely holds such a table is
+taken for one. Every repetition is bounded.
+"""
+
+import re
+
+_TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
+_SAMPLE = (
+    rb"(?:utilization\.(?:gpu|memory)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu)"
+    rb"(?: \[[^\]]{1,12}\])?"
+)
+_START = rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}"
+GPU_SAMPLES = re.compile(
+    _START + rb"(?:(?:" + _TITLE + rb",[ \t]*){0,80}" + _SAMPLE + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
+    rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
+    rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
+    rb"|\A\s*#\s?(?:Date +Time +)?gpu +(?:pwr|sm|pid|gtemp|fb|rxpci) [^\n]*\n\s*# ?(?:YYYYMMDD +HH:MM:SS +)?Idx "  # dmon, pmon
+    rb"|\A\s*#\s?Entity +[A-Z0-9]{4,6}\b"  # dcgmi dmon
+    rb"|\A\s*\[?\s*\{[^{}]{0,4000}\"gpu_usage:\d"  # SuperBench
+    rb"|\A\s*\[?\s*\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)[^{}]{0,4000}"
+    rb"\"(?:utilization[._]gpu|gpu_util(?:ization)?|util(?:ization)?)\" ?:"
+    rb"|\A\s*\{(?=[^\[\]]{0,400}\"gpus\" ?: ?\[)[\s\S]{0,1000}\"utilization\.gpu\" ?:"  # gpustat --json
+    rb"|\A\s*\{[\s\S]{0,2000}\"gpu_utilization\" ?: ?\{"  # jobstats
+)
+GPU_SAMPLES_INSIDE = (
+    b"utilization.gpu [%]",
+    b"used_gpu_memory [MiB]",
+    b"# gpu   pwr",
+    b"# gpu    pwr",
+    b"# gpu     sm",
+    b"# gpu        pid",
+    b"# gpu         pid",
+    b"HH:MM:SS    Idx",
+    b"#Entity   ",
+    b'"gpu_usage:0"',
+)

@@ -1,0 +1,144 @@
+"""Samples of GPUs over time: nvidia-smi CSV, dmon, pmon, `dcgmi dmon`, and JSON of monitors, alone or inside a log."""
+
+import re
+
+import numpy as np
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import gpu_json, gpu_text
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.gpu_csv import BARE, HEADER, Table
+from nccl_doctor.sources.gpu_stats import Samples
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.text_lines import Joined, plain_lines
+
+_BLOCK = 8 << 20
+_LONGEST = 1 << 20  # bytes of one line; a longer one is damage
+_HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Sum up every sample of a file or log. Fills the tables of `tables.gpu`."""
+    head = stream.read(_BLOCK)
+    body = head[_HEAD.match(head).end() :] if _HEAD.match(head) else head  # type: ignore[union-attr]
+    samples = Samples()
+    if HEADER.match(body) or BARE.match(body):
+        reading = _Csv(stream, head, samples).read()
+        samples.write(facts, name, "nvidia-smi")
+        return reading
+    if body.lstrip()[:1] in (b"{", b"["):
+        return gpu_json.read(Joined(head, stream), name, facts)
+    return _mixed(Joined(head, stream), name, facts)
+
+
+class _Csv:
+    """A file that is a CSV table from its start."""
+
+    def __init__(self, stream: Readable, head: bytes, samples: Samples) -> None:
+        self._stream = stream
+        self._block = head
+        self._samples = samples
+        self._table: Table | None = None
+        self.lines = 0
+        self.used = 0
+
+    def read(self) -> Reading:
+        rest = b""
+        data = self._block
+        self._block = b""
+        torn = False
+        while data:
+            block = rest + data
+            cut = block.rfind(b"\n") + 1
+            if len(block) - cut > _LONGEST:
+                self._lines(block[:cut])
+                return Reading(
+                    self.lines + 1,
+                    self.used,
+                    f"line {self.lines + 1} is longer than {_LONGEST:,} bytes; reading ended there",
+                )
+            self._lines(block[:cut])
+            rest = block[cut:]
+            data = self._stream.read(_BLOCK)
+        if rest.strip():
+            before = self.used
+            self._lines(rest)
+            torn = self.used == before or (self._table is not None and not self._complete(rest))
+        note = f"ends in the middle of line {self.lines}" if torn else None
+        if self._samples.refused:
+            note = f"names more than {Samples.MAX_GPUS:,} GPUs; the others were left out"
+        return Reading(self.lines, self.used, note)
+
+    def _complete(self, line: bytes) -> bool:
+        assert self._table is not None
+        return line.count(b",") + 1 == len(self._table.names)
+
+    def _lines(self, block: bytes) -> None:
+        """Take whole lines; a header in between starts another table."""
+        at = 0
+        for start in _headers(block):
+            self._rows(block[at:start])
+            end = block.find(b"\n", start)
+            end = len(block) if end < 0 else end + 1
+            titles = block[start:end].decode("utf-8", "replace").lstrip("\ufeff").split(",")
+            self._table = Table(titles, self._samples)
+            self.lines += 1
+            self.used += 1
+            at = end
+        self._rows(block[at:])
+
+    def _rows(self, block: bytes) -> None:
+        count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
+        if self._table is None and block:
+            bare = BARE.search(block)
+            if bare is not None:
+                line = block[bare.start() :].split(b"\n", 1)[0].decode("utf-8", "replace")
+                self._table = Table.bare(line, self._samples)
+        if self._table is not None and block and not block.isspace():
+            first = self.lines + 1
+            self.used += self._table.add(block, lambda row: first + row)
+        self.lines += count
+
+
+def _headers(block: bytes) -> list[int]:
+    """Where header lines start: those that begin with a small letter, which no row of samples does."""
+    data = np.frombuffer(block, np.uint8)
+    starts = np.concatenate([[0], np.flatnonzero(data[:-1] == 10) + 1]) if len(data) else np.zeros(0, np.int64)
+    first = data[starts]
+    likely = starts[((first >= ord("a")) & (first <= ord("z"))) | (first == 0xEF)]
+    return [at for at in likely.tolist() if HEADER.match(block, at + 3 * block.startswith(b"\xef\xbb\xbf", at))]
+
+
+def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Tables inside a log: each line without its launcher prefix is offered to the table that its host has open."""
+    lines = used = 0
+    text = gpu_text.Tables(name)
+    tables: dict[str | None, Table | None] = {}
+    waiting: dict[str | None, list[tuple[int, bytes]]] = {}
+    csv = Samples()
+
+    def flush(host: str | None) -> int:
+        rows = waiting.pop(host, [])
+        table = tables.get(host)
+        if not rows or table is None:
+            return 0
+        return table.add(b"\n".join(line for _, line in rows) + b"\n", lambda row: rows[row][0])
+
+    for lines, label, plain in plain_lines(stream):
+        plain = plain.strip()
+        if text.take(plain, label.host, lines):
+            used += 1
+            continue
+        data = plain.encode()
+        if HEADER.match(data) and plain.count(",") < 100:
+            used += 1 + flush(label.host)
+            tables[label.host] = Table(plain.split(","), csv, label.host)
+        elif (table := tables.get(label.host)) is not None and table.fits(plain):
+            waiting.setdefault(label.host, []).append((lines, data))
+            if len(waiting[label.host]) >= 10_000:
+                used += flush(label.host)
+    used += sum(flush(host) for host in list(waiting))
+    if tables:
+        csv.write(facts, name, "nvidia-smi")
+    text.write(facts)
+    return Reading(lines, used)

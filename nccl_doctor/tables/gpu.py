@@ -1,0 +1,103 @@
+"""What samples of GPUs show: how busy they were, what held them back, who used them."""
+
+from typing import NamedTuple
+
+
+class GpuUse(NamedTuple):
+    """One GPU over one file of samples, from the first to the last moment at which any GPU of the file was in use."""
+
+    host: str | None
+    gpu: int | None  # index as the tool counts
+    uuid: str | None
+    model: str | None
+    source: str  # nvidia-smi, dmon, dcgm, json, jobstats
+    file: str
+    samples: int
+    first: float | None  # seconds since the epoch; local time of the node read as UTC
+    seconds: float | None  # from the first to the last sample of the job
+    busy_share: float | None  # share of samples with utilisation of 80 % or more
+    idle_share: float | None  # share of samples with utilisation below 5 %
+    util_mean: float | None  # %
+    util_median: float | None  # %
+    dips: int | None  # falls to 10-25 %
+    dip_share: float | None  # share of samples at 10-25 %
+    high_share: float | None  # share of samples with utilisation of 95 % or more
+    spin_share: float | None  # share of those that draw less than 40 % of the power limit
+    power_median: float | None  # W, over samples with utilisation of 80 % or more; over all where there is none
+    power_limit: float | None  # W
+    clock_median: float | None  # MHz of the SMs, over the same samples as the power
+    clock_max: float | None  # MHz that the board allows
+    temperature_max: float | None  # degrees C
+    memory_max: float | None  # MiB used at most
+    memory_total: float | None  # MiB
+    sm_active: float | None  # mean of DCGM's SMACT, 0..1
+    width_min: int | None  # PCIe lanes, the fewest seen
+    width_max: int | None  # PCIe lanes that the board has
+    ref: int
+
+
+class GpuSample(NamedTuple):
+    """Samples of one GPU in one window of time."""
+
+    host: str | None
+    gpu: int | None
+    file: str
+    start: float  # seconds since the epoch, as in `gpu_use`
+    seconds: float  # length of the window
+    samples: int
+    util_mean: float | None  # %
+    busy_share: float | None  # share of samples with utilisation of 80 % or more
+    power_mean: float | None  # W
+    memory_max: float | None  # MiB
+    ref: int
+
+
+class GpuThrottle(NamedTuple):
+    """A reason for lower clocks that samples of a GPU show (NVML clock event reasons)."""
+
+    host: str | None
+    gpu: int | None
+    reason: str  # power-cap, hw-slowdown, sw-thermal, hw-thermal, power-brake
+    samples: int  # in which the reason was active
+    share: float  # of all samples of the GPU
+    ref: int
+
+
+class GpuCounter(NamedTuple):
+    """A counter of memory errors of a GPU, or a state that has a yes or no."""
+
+    host: str | None
+    gpu: int | None
+    name: str  # ecc-corrected, ecc-uncorrected, retired-pages, retired-pending, remap-pending, remap-failed, remapped-rows, xid, unreadable
+    first: float | None  # value in the first sample; yes = 1
+    last: float  # highest value later
+    ref: int
+
+
+class GpuProcess(NamedTuple):
+    """A process that used a GPU (pmon, --query-compute-apps, gpustat, -q)."""
+
+    host: str | None
+    gpu: int | None
+    uuid: str | None
+    pid: int
+    kind: str | None  # C compute, G graphics
+    name: str | None
+    memory: float | None  # MiB at most
+    n: int
+    ref: int
+
+
+class GpuPeer(NamedTuple):
+    """How one GPU compares with the others that were sampled at the same time; derived."""
+
+    host: str | None
+    gpu: int | None
+    metric: str  # utilisation, power, clock
+    value: float
+    median: float  # of the other GPUs
+    mad: float  # median distance of the others from their median
+    score: float  # distance from the median in scaled MADs, negative = lower
+    ratio: float  # value to median
+    peers: int  # other GPUs
+    ref: int
