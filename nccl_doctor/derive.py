@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor.derive_gpu import derive_gpu
+from nccl_doctor.derive_recorder import derive_recorder
+from nccl_doctor.derive_torch import derive_torch
 from nccl_doctor.facts import Facts, version_number
 from nccl_doctor.knowledge import env_lint
 from nccl_doctor.tables import (
@@ -34,6 +36,8 @@ def derive(facts: Facts) -> None:
         settings = facts.own("SELECT host, rank, name, value, ref FROM env")
         facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
         facts.look("env_lint")
+    derive_torch(facts)
+    derive_recorder(facts)
     derive_gpu(facts)
 
 

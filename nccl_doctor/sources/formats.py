@@ -40,7 +40,19 @@ _HOROVOD = re.compile(
     rb"\"(?:start_time_since_epoch_in_micros|CYCLE_START|NEGOTIATE_[A-Z]{3,20})\""
 )
 
+_KINETO = re.compile(
+    rb"\A\s*\{(?=[\s\S]{0,60000}\"traceEvents\"\s*:\s*\[)[\s\S]{0,60000}?"
+    rb"\"(?:schemaVersion|distributedInfo|baseTimeNanoseconds|deviceProperties|cat)\"\s*:\s*[\[{0-9\"]"
+)
+
+_RECORDER = re.compile(
+    rb"\A\x80[\x02-\x05]|\A\s*\{(?=[\s\S]{0,60000}\"(?:collective_seq_id|pg_status|pg_config|seq_id)\"\s*:)"
+    rb"[\s\S]{0,60000}?\"(?:comm_lib_version|nccl_version|pg_config|profiling_name)\"\s*:|\A\s*\[\s*\{[^{}]{0,60000}\"profiling_name\"\s*:"
+)
+
 FORMATS: tuple[Format, ...] = (
+    Format("flight-recorder", "flight_recorder", _RECORDER),
+    Format("kineto-trace", "kineto", _KINETO),
     Format("horovod-timeline", "horovod_timeline", _HOROVOD),
     Format("gpu-samples", "gpu_samples", capture_heads.GPU_SAMPLES, capture_heads.GPU_SAMPLES_INSIDE),
 )

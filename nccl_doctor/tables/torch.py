@@ -75,7 +75,8 @@ class Recorder(NamedTuple):
     """One dump of PyTorch's flight recorder: the last collectives of one rank."""
 
     file: str
-    rank: int | None
+    series: str  # the name without the rank: dumps of one moment share it
+    rank: int | None  # from the name; the dump itself does not say
     version: str | None
     library: str | None  # version of NCCL
     entries: int
@@ -122,7 +123,7 @@ class RecorderMismatch(NamedTuple):
     pg: str
     description: str | None
     seq: int
-    kind: str  # type, size, dtype, missing, stuck, p2p, absent (no dump of a member)
+    kind: str  # type, size, dtype, missing, stuck, p2p, absent (no dump of a member), elsewhere (missing, but waiting in another group)
     ranks: str  # those that differ, are missing or wait, comma-separated
     rank: int | None  # where it is one
     what: str  # in words

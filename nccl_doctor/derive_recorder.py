@@ -1,0 +1,243 @@
+"""Compares the dumps of PyTorch's flight recorder: where the ranks of a process group part.
+
+Each dump is a ring of the last entries, so calls are aligned by their number in the group and compared from the first that
+all dumps still hold. Numbers of sends and receives count per process; only those that wait are looked at.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.tables import RecorderCall, RecorderGroup, RecorderMismatch
+
+_SAME_SIZE = {
+    "all_reduce", "allreduce", "broadcast", "reduce", "_all_gather_base", "_allgather_base", "all_gather_into_tensor",
+    "_reduce_scatter_base", "reduce_scatter_tensor", "allreduce_coalesced", "all_reduce_coalesced", "_broadcast_oop",
+}  # fmt: skip
+_SAME_TYPE = _SAME_SIZE | {"all_gather", "allgather", "reduce_scatter", "all_to_all", "alltoall_base"}
+_P2P = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
+_SHOWN = 8  # ranks and places that a row names
+
+
+class _Group(NamedTuple):
+    """A process group in one series of dumps."""
+
+    pg: str
+    description: str | None
+    members: tuple[int, ...] | None  # ranks of the job
+    calls: dict[int, dict[int, list[RecorderCall]]]  # rank -> number -> entries
+    enqueued: dict[int, int]
+    files: dict[int, str]
+
+
+def derive_recorder(facts: Facts) -> None:
+    """Fill `recorder_mismatch`."""
+    if "recorder" not in facts.looked():
+        return
+    series: dict[str, dict[int, str]] = defaultdict(dict)
+    for name, file, rank in facts.own("SELECT series, file, rank FROM recorder WHERE rank IS NOT NULL ORDER BY file"):
+        series[name].setdefault(rank, file)
+    calls: dict[str, list[RecorderCall]] = defaultdict(list)
+    for call in facts.rows(RecorderCall):
+        calls[call.file].append(call)
+    said: dict[str, list[RecorderGroup]] = defaultdict(list)
+    for group in facts.rows(RecorderGroup):
+        said[group.file].append(group)
+    for files in series.values():
+        facts.add(_compare(facts, files, calls, said))
+    facts.look("recorder_mismatch")
+
+
+def _compare(
+    facts: Facts, files: dict[int, str], calls: dict[str, list[RecorderCall]], said: dict[str, list[RecorderGroup]]
+) -> Iterator[RecorderMismatch]:
+    groups = _groups(files, calls, said)
+    waiting: dict[int, RecorderCall] = {}  # rank -> the first collective that it has not finished
+    for group in groups:
+        for rank, mine in group.calls.items():
+            for entries in mine.values():
+                for call in entries:
+                    old = waiting.get(rank)
+                    if not call.finished and (old is None or (call.created or 0) < (old.created or 0)):
+                        waiting[rank] = call
+    found: list[RecorderMismatch] = []
+    for group in groups:
+        found += _first_difference(facts, group, waiting)
+    found += _unanswered(facts, files, calls, groups)
+    yield from found
+    everyone = max((g.members for g in groups if g.members), key=len, default=())
+    absent = [rank for rank in everyone if rank not in files]
+    if absent and len(files) > 1:
+        file = files[min(files)]
+        ref = facts.evidence(file, 0, f"a group of {len(everyone)} ranks; dumps of {len(files)}")
+        yield RecorderMismatch(
+            "", None, 0, "absent", _list(absent), absent[0] if len(absent) == 1 else None,
+            f"{len(files)} of {len(everyone)} ranks left a dump", None, len(waiting), None, ref, str(ref),
+        )  # fmt: skip
+
+
+def _groups(
+    files: dict[int, str], calls: dict[str, list[RecorderCall]], said: dict[str, list[RecorderGroup]]
+) -> list[_Group]:
+    groups: dict[tuple[str, tuple[int, ...] | None], _Group] = {}
+    for rank, file in sorted(files.items()):
+        mine: dict[str, _Group] = {}
+        for pg in {group.pg: None for group in said[file]} | {call.pg: None for call in calls[file]}:
+            group = next((group for group in said[file] if group.pg == pg), None)
+            members = tuple(int(r) for r in group.ranks.split(",")) if group and group.ranks else None
+            new = _Group(pg, group.description if group else None, members, defaultdict(dict), {}, files)
+            mine[pg] = groups.setdefault((pg, members), new)
+            if group is not None and group.enqueued is not None:
+                mine[pg].enqueued[rank] = group.enqueued
+        for call in calls[file]:
+            if not call.p2p:
+                mine[call.pg].calls[rank].setdefault(call.seq, []).append(call)
+    return list(groups.values())
+
+
+def _first_difference(facts: Facts, group: _Group, waiting: dict[int, RecorderCall]) -> Iterator[RecorderMismatch]:
+    """The first collective in which the ranks of a group part; nothing where all agree."""
+    ranks = [r for r in group.files if (r in group.members if group.members else r in group.calls)]
+    speaking = [r for r in ranks if group.calls.get(r)]
+    if len(ranks) < 2 or not speaking:
+        return
+    start = max(min(group.calls[r]) for r in speaking)
+    last = {r: max(max(group.calls[r], default=0) if r in group.calls else 0, group.enqueued.get(r, 0)) for r in ranks}
+    for seq in sorted({seq for r in speaking for seq in group.calls[r] if seq >= start}):
+        entries = {r: group.calls[r][seq] for r in speaking if seq in group.calls[r]}
+        apart = _differ(entries)
+        if apart is not None:
+            kind, wrong, words = apart
+            yield _row(facts, group, seq, kind, wrong, entries, words)
+            return
+        first = {r: calls[0] for r, calls in entries.items()}
+        pending = [r for r, call in first.items() if not call.finished]
+        missing = [r for r in ranks if r not in entries and last[r] < seq]
+        if missing:
+            if pending:
+                words = f"{_name(first[pending[0]])}, in which {len(pending)} other{' waits' if len(pending) == 1 else 's wait'}"
+                elsewhere = {r: waiting[r] for r in missing if r in waiting}
+                if elsewhere:
+                    rank, call = next(iter(elsewhere.items()))
+                    words += f"; rank {rank} waits in {_name(call)} of group {call.pg} meanwhile"
+                kind = "missing" if len(elsewhere) < len(missing) else "elsewhere"
+                yield _row(facts, group, seq, kind, missing, entries, words)
+            return
+        if pending:
+            words = f"{_name(first[pending[0]])}: {len(pending)} of {len(entries)} ranks have not finished it"
+            yield _row(facts, group, seq, "stuck", pending, entries, words)
+            return
+
+
+def _differ(entries: dict[int, list[RecorderCall]]) -> tuple[str, list[int], str] | None:
+    """(kind, ranks in the minority, words) where the same number is not the same call."""
+    if len(entries) < 2:
+        return None
+    for place in range(min(len(calls) for calls in entries.values())):
+        calls = {rank: mine[place] for rank, mine in entries.items()}
+        ops = {rank: call.op for rank, call in calls.items()}
+        if len(set(ops.values())) > 1:
+            return "type", *_parties(ops, "")
+        op = next(iter(ops.values()))
+        if op in _SAME_SIZE:
+            sizes = {rank: call.sizes for rank, call in calls.items()}
+            if len(set(sizes.values())) > 1:
+                return "size", *_parties(sizes, f"{op} with ")
+        if op in _SAME_TYPE:
+            types = {rank: call.dtypes for rank, call in calls.items()}
+            if len(set(types.values())) > 1:
+                return "dtype", *_parties(types, f"{op} of ")
+    return None
+
+
+def _parties(said: dict[int, str], before: str) -> tuple[list[int], str]:
+    """The ranks that differ from the most, and who says what."""
+    counts = Counter(said.values()).most_common()
+    words = "; ".join(
+        f"{before}{value} on {_named([r for r, v in said.items() if v == value])}" for value, _ in counts[:3]
+    )
+    usual = counts[0][0]
+    even = len(counts) > 1 and counts[0][1] == counts[1][1]
+    return [r for r, v in said.items() if even or v != usual], words
+
+
+def _row(
+    facts: Facts,
+    group: _Group,
+    seq: int,
+    kind: str,
+    ranks: list[int],
+    entries: dict[int, list[RecorderCall]],
+    words: str,
+) -> RecorderMismatch:
+    others = [r for r in entries if r not in ranks]
+    shown = [r for r in ranks if r in entries][:_SHOWN] + others[:2]
+    refs = [_evidence(facts, entries[r][0]) for r in shown]
+    for rank in [r for r in ranks if r not in entries][:_SHOWN]:
+        latest = max(group.calls[rank], default=None) if rank in group.calls else None
+        if latest is not None:
+            refs.append(_evidence(facts, group.calls[rank][latest][-1]))
+    call = entries[min(entries)][0]
+    pending = sum(not calls[0].finished for calls in entries.values())
+    return RecorderMismatch(
+        group.pg, group.description, seq, kind, _list(ranks), ranks[0] if len(ranks) == 1 else None, words, call.op, pending,
+        call.frame, refs[0], ",".join(map(str, refs)),
+    )  # fmt: skip
+
+
+def _evidence(facts: Facts, call: RecorderCall) -> int:
+    text = f"rank {call.rank}, group {call.pg}, number {call.seq}: {call.op} {call.sizes} {call.dtypes} {call.state}"
+    text += ", finished" if call.finished else ", not finished"
+    return facts.evidence(call.file, call.entry, text + (f", called by {call.frame}" if call.frame else ""))
+
+
+def _unanswered(
+    facts: Facts, files: dict[int, str], calls: dict[str, list[RecorderCall]], groups: list[_Group]
+) -> Iterator[RecorderMismatch]:
+    """Sends and receives that wait, and whose other end does not wait for them."""
+    members = {group.pg: group.members for group in groups if group.members}
+    waiting: dict[tuple[str, str, int, int], RecorderCall] = {}  # group, what, from, to
+    for file in files.values():
+        for call in calls[file]:
+            match = _P2P.match(call.op) if call.p2p and not call.finished else None
+            if match:
+                own, other = int(match[2]), int(match[4])
+                ends = (own, other) if match[1] == "send" else (other, own)
+                waiting.setdefault((call.pg, match[1], *ends), call)
+    for (pg, what, source, target), call in sorted(waiting.items(), key=lambda item: item[1].created or 0):
+        answer = "recv" if what == "send" else "send"
+        if (pg, answer, source, target) in waiting:
+            continue
+        other = target if what == "send" else source
+        known = members.get(pg)
+        rank = known[other] if known and other < len(known) else other
+        if rank not in files:
+            continue
+        ref = _evidence(facts, call)
+        words = f"{call.op} of rank {call.rank}, to which rank {rank} has no {answer} that waits"
+        yield RecorderMismatch(
+            pg, None, call.seq, "p2p", str(rank), rank, words, call.op, 1, call.frame, ref, str(ref)
+        )  # fmt: skip
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {_list(ranks)}"
+
+
+def _name(call: RecorderCall) -> str:
+    return f"{call.op} (number {call.seq})"
+
+
+def _list(ranks: list[int]) -> str:
+    """`0-3,7`: ranks in order, neighbours as one range."""
+    parts: list[str] = []
+    ordered = sorted(ranks)
+    start = 0
+    for index in range(1, len(ordered) + 1):
+        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
+            low, high = ordered[start], ordered[index - 1]
+            parts.append(str(low) if low == high else f"{low}-{high}")
+            start = index
+    return ",".join(parts)

@@ -1,0 +1,296 @@
+"""Traces of torch.profiler (Kineto, Chrome trace JSON), of one rank each: communication, overlap, waiting for input.
+
+A kernel of NCCL runs from its launch until the slowest peer has come and the data is through, so its length says more about
+the others than about the network; `derive_torch` compares the traces of several ranks.
+"""
+
+import json
+import math
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ijson
+import numpy as np
+import numpy.typing as npt
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.nesting import Shallow, TooDeep
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.tables import Trace, TraceCall, TraceOp
+
+Floats = npt.NDArray[np.float64]
+
+CALLS = 5000  # collectives that become rows
+_MOST = 2_000_000  # intervals kept of one kind
+_ENDS = 1 << 18  # bytes kept of the start of the file, and of its end, where the properties of the trace stand
+_PLACES = {
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "copy",
+    "Kernel": "kernel",
+    "Memcpy": "copy",
+    "Memset": "copy",
+}
+_NCCL_KERNEL = re.compile(r"(?:nccl|rccl|msccl)\w*?Kernel_(\w+?)_|(?:nccl|rccl|msccl)")
+_ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
+_INPUT = "enumerate(DataLoader)#"
+_STEP = "ProfilerStep#"
+_RANK = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_OPERATIONS = {
+    "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce", "allgather": "all_gather", "_allgather_base": "all_gather",
+    "all_gather_into_tensor": "all_gather", "reducescatter": "reduce_scatter", "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter", "all_to_allv": "all_to_all", "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all", "sendrecv": "send_recv", "bcast": "broadcast",
+}  # fmt: skip
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read one trace; a cut one as far as it goes."""
+    facts.look("trace", "trace_op", "trace_call")
+    kept = _Kept(stream)
+    seen = _Seen()
+    problem: str | None = None
+    try:
+        for event in ijson.items(Shallow(kept), "traceEvents.item", use_float=True):
+            seen.events += 1
+            if isinstance(event, dict) and event.get("ph") == "X":
+                seen.add(event)
+    except ijson.JSONError:
+        problem = "ends in the middle of the trace" if kept.ended else "is no valid JSON any more"
+        problem += f", behind event {seen.events:,}"
+    except TooDeep as error:
+        problem = f"{error}, behind event {seen.events:,}"
+    properties = kept.properties()
+    facts.add(_rows(facts, name, seen, properties, complete=problem is None))
+    if problem is None and not seen.used:
+        problem = "holds no event of a kernel, an operator or a collective"
+    return Reading(seen.events, seen.used, problem)
+
+
+class _Kept:
+    """Passes the bytes on and keeps those of both ends."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._head = b""
+        self._tail = b""
+        self.ended = False
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size) or b""
+        self.ended = size > 0 and not data
+        if len(self._head) < _ENDS:
+            self._head += data[: _ENDS - len(self._head)]
+        self._tail = (self._tail + data)[-_ENDS:]
+        return data
+
+    def properties(self) -> dict[str, Any]:
+        """The values beside the events that are of use."""
+        found: dict[str, Any] = {}
+        decoder = json.JSONDecoder()
+        head = self._head.split(b'"traceEvents"')[0]
+        for text in (head.decode("utf-8", "replace"), self._tail.decode("utf-8", "replace")):
+            for key in ("distributedInfo", "deviceProperties", "host_name"):
+                at = re.search(rf'"{key}"\s*:\s*', text)
+                if at and key not in found:
+                    try:
+                        found[key] = decoder.raw_decode(text, at.end())[0]
+                    except (ValueError, RecursionError):
+                        continue
+        return found
+
+
+@dataclass
+class _Spans:
+    """Intervals in µs."""
+
+    start: "array[float]" = field(default_factory=lambda: array("d"))
+    stop: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def add(self, start: float, stop: float) -> None:
+        if len(self.start) < _MOST:
+            self.start.append(start)
+            self.stop.append(stop)
+
+    def both(self) -> tuple[Floats, Floats]:
+        return np.array(self.start), np.array(self.stop)
+
+
+@dataclass
+class _Call:
+    pg: str
+    op: str
+    seq: int | None
+    elements: int | None
+    at: float
+    took: float
+    place: str
+    number: int  # of the event
+
+
+class _Seen:
+    """What one trace holds."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.used = 0
+        self.compute: dict[int, _Spans] = defaultdict(_Spans)  # by device
+        self.comm: dict[int, _Spans] = defaultdict(_Spans)
+        self.copy: dict[int, _Spans] = defaultdict(_Spans)
+        self.cpu_comm = _Spans()
+        self.input = _Spans()
+        self.steps: list[float] = []
+        self.calls: list[_Call] = []
+        self.first = float("inf")
+        self.last = float("-inf")
+
+    def add(self, event: dict[str, Any]) -> None:
+        start, took, name = event.get("ts"), event.get("dur"), event.get("name")
+        if (
+            not (isinstance(start, (int, float)) and isinstance(took, (int, float)) and isinstance(name, str))
+            or took < 0
+        ):
+            return
+        category = event.get("cat")
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        place = _PLACES.get(category) if isinstance(category, str) else None
+        stop = start + took
+        if place is not None:
+            self._on_gpu(place, name, args, start, took)
+        elif category in ("cpu_op", "user_annotation", "Operator"):
+            self.first, self.last = min(self.first, start), max(self.last, stop)
+            self.used += 1
+            if name.startswith(_STEP):
+                self.steps.append(took)
+            elif name.startswith(_INPUT):
+                self.input.add(start, stop)
+            elif category == "user_annotation" and (match := _ON_CPU.match(name)) and args.get("finished") is not False:
+                self.cpu_comm.add(start, stop)
+                self._call("", match[1], args, start, took, "cpu")
+
+    def _on_gpu(self, place: str, name: str, args: dict[str, Any], start: float, took: float) -> None:
+        self.used += 1
+        device = args.get("device")
+        device = device if isinstance(device, int) else 0
+        if place == "copy":
+            self.copy[device].add(start, start + took)
+        elif match := _NCCL_KERNEL.match(name):
+            self.comm[device].add(start, start + took)
+            said = args.get("Collective name")
+            op = said if isinstance(said, str) and said else match[1] or "collective"
+            self._call(str(args.get("Process Group Name") or ""), op, args, start, took, "gpu")
+        else:
+            self.compute[device].add(start, start + took)
+
+    def _call(self, pg: str, op: str, args: dict[str, Any], start: float, took: float, place: str) -> None:
+        if len(self.calls) < 40 * CALLS:
+            seq = _whole(args.get("Seq"), None)
+            elements = _whole(args.get("In msg nelems"), _elements(args.get("Input Dims")))
+            op = _OPERATIONS.get(op.lower(), op.lower())
+            self.calls.append(_Call(pg, op, seq, elements, start, took, place, self.events))
+
+
+def _elements(dims: Any) -> int | None:
+    """Elements of the first tensor: `[[2, 3]]` -> 6."""
+    while isinstance(dims, list) and dims and isinstance(dims[0], list) and dims[0] and isinstance(dims[0][0], list):
+        dims = dims[0]
+    if not (isinstance(dims, list) and dims and isinstance(dims[0], list) and all(isinstance(d, int) for d in dims[0])):
+        return None
+    return _whole(math.prod(dims[0][:16]), None)
+
+
+def union(start: Floats, stop: Floats) -> float:
+    """Length that intervals cover together."""
+    if not start.size:
+        return 0.0
+    order = np.argsort(start, kind="stable")
+    start, stop = start[order], stop[order]
+    reached = np.maximum.accumulate(np.concatenate([start[:1], stop[:-1]]))
+    return float(np.maximum(stop - np.maximum(start, reached), 0).sum())
+
+
+def _rows(facts: Facts, file: str, seen: _Seen, properties: dict[str, Any], *, complete: bool) -> Iterator[object]:
+    info = properties.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    named = _RANK.search(file.rsplit("/", 1)[-1])
+    rank = _whole(info.get("rank"), int(named[1]) if named else None)
+    host = properties.get("host_name")
+    host = host if isinstance(host, str) else None
+    trace = _trace(seen, info, properties)
+    trace.update(file=file, host=host, rank=rank, complete=int(complete))
+    parts = [f"{seen.events:,} events over {trace['span_s']:.2f} s", f"communication {trace['comm_s']:.2f} s"]
+    if trace["compute_s"] is not None:
+        parts += [f"other kernels {trace['compute_s']:.2f} s", f"communication alone {trace['exposed_s']:.2f} s"]
+    if trace["input_s"] is not None:
+        parts.append(f"waiting for input {trace['input_s']:.2f} s")
+    trace["ref"] = facts.evidence(file, max(seen.events, 1), "; ".join(parts))
+    yield Trace(**trace)
+    place = "gpu" if any(call.place == "gpu" for call in seen.calls) else "cpu"
+    calls = sorted((call for call in seen.calls if call.place == place), key=lambda call: call.at)
+    yield from _calls(facts, file, host, rank, place, calls, calls[0].at if calls else 0.0)
+
+
+def _trace(seen: _Seen, info: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    kernels = {d: len(seen.compute[d].start) + len(seen.comm[d].start) for d in {*seen.compute, *seen.comm}}
+    device = max(kernels, key=lambda d: kernels[d], default=None)
+    cards = properties.get("deviceProperties")
+    card = next((c.get("name") for c in cards if isinstance(c, dict)), None) if isinstance(cards, list) else None
+    values: dict[str, Any] = dict.fromkeys(("compute_s", "exposed_s", "copy_s", "idle_s"))
+    if device is None:
+        span = max(seen.last - seen.first, 0.0) if seen.used else 0.0
+        comm = union(*seen.cpu_comm.both())
+    else:
+        compute, talk, copy = seen.compute[device].both(), seen.comm[device].both(), seen.copy[device].both()
+        kernel = np.concatenate([compute[0], talk[0]]), np.concatenate([compute[1], talk[1]])
+        every = np.concatenate([kernel[0], copy[0]]), np.concatenate([kernel[1], copy[1]])
+        span = float(every[1].max() - every[0].min())
+        comm = union(*talk)
+        values["compute_s"] = union(*compute) / 1e6
+        values["exposed_s"] = (union(*kernel) - union(*compute)) / 1e6
+        values["copy_s"] = union(*copy) / 1e6
+        values["idle_s"] = (span - union(*every)) / 1e6
+    return {
+        **values,
+        "world": _whole(info.get("world_size"), None),
+        "backend": info["backend"] if isinstance(info.get("backend"), str) else None,
+        "device": card if isinstance(card, str) else None,
+        "events": seen.events,
+        "span_s": span / 1e6,
+        "comm_s": comm / 1e6,
+        "input_s": union(*seen.input.both()) / 1e6 if seen.input.start else None,
+        "steps": len(seen.steps) or None,
+        "step_s": float(np.median(seen.steps)) / 1e6 if seen.steps else None,
+        "steps_s": sum(seen.steps) / 1e6 if seen.steps else None,
+    }
+
+
+def _calls(
+    facts: Facts, file: str, host: str | None, rank: int | None, place: str, calls: list[_Call], origin: float
+) -> Iterator[object]:
+    by_op: dict[str, list[_Call]] = defaultdict(list)
+    for call in calls:
+        by_op[call.op].append(call)
+    refs = {}
+    for op, group in by_op.items():
+        took = [call.took / 1000 for call in group]
+        worst = max(group, key=lambda call: call.took)
+        text = f"{op} at {(worst.at - origin) / 1000:.1f} ms after the first collective, {worst.took / 1000:.2f} ms"
+        refs[op] = facts.evidence(file, worst.number, text)
+        middle = float(np.median(took))
+        yield TraceOp(file, host, rank, op, place, len(took), sum(took), middle, min(took), max(took), refs[op])
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for call in calls[:CALLS]:
+        counts[call.pg, call.op] += 1
+        seq = call.seq if call.seq is not None else counts[call.pg, call.op]
+        at, took_ms = (call.at - origin) / 1000, call.took / 1000
+        yield TraceCall(file, rank, call.pg, call.op, seq, call.elements, at, took_ms, refs[call.op])
+
+
+def _whole(value: Any, default: int | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62 else default

@@ -1,0 +1,47 @@
+"""A guard for streaming JSON parsers, whose memory grows with the square of the depth of what they read."""
+
+import re
+from itertools import accumulate
+
+from nccl_doctor.sources.scan import Readable
+
+DEEPEST = 500  # levels; traces have some ten
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_OTHER = bytes(code for code in range(256) if code not in b'"[]{}')
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+class TooDeep(ValueError):
+    """The text is nested deeper than DEEPEST."""
+
+
+class Shallow:
+    """Passes bytes of JSON on and counts how deep brackets are nested. `read` raises TooDeep."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._depth = 0
+        self._in_string = False
+        self._held = b""  # a backslash whose partner has not come yet
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size) or b""
+        self._count(data)
+        return data
+
+    def _count(self, data: bytes) -> None:
+        text = self._held + data
+        self._held = b""
+        if b"\\" in text:
+            text = _ESCAPED.sub(b"", text)
+            if text.endswith(b"\\"):
+                self._held = b"\\"
+        parts = text.translate(None, _OTHER).split(b'"')
+        outside = b"".join(parts[int(self._in_string) :: 2])
+        self._in_string ^= len(parts) % 2 == 0
+        opened = outside.count(b"[") + outside.count(b"{")
+        if self._depth + opened > DEEPEST:
+            steps = accumulate((_STEPS[code] for code in outside), initial=self._depth)
+            if max(steps) > DEEPEST:
+                raise TooDeep(f"is nested deeper than {DEEPEST} levels")
+        self._depth += 2 * opened - len(outside)
