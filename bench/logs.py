@@ -25,11 +25,12 @@ TOGETHER = 128  # ranks whose lines stand between each other
 
 
 def _start(rank: int) -> list[str]:
+    address = f"10.{rank // 2048}.{rank // LOCAL % 256}.4"
     return [
         "cudaDriverVersion 12040",
-        f"Bootstrap : Using eth0:10.{rank // 2048}.{rank // LOCAL % 256}.4<0>",
+        f"Bootstrap : Using eth0:{address}<0>",
         "NCCL_IB_HCA set by environment to mlx5_0,mlx5_1,mlx5_2,mlx5_3",
-        "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [3]mlx5_3:1/IB [RO]; OOB eth0:10.1.0.4<0>",
+        f"NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [3]mlx5_3:1/IB [RO]; OOB eth0:{address}<0>",
         "Using network IB",
     ]
 
@@ -49,13 +50,18 @@ def _communicator(rank: int, number: int) -> list[str]:
     lines = [f"{life} - Init START", f"Setting affinity for GPU {local} to ffffffff,ffffffff", f"Trees {trees}"]
     lines.append("P2P Chunksize set to 131072")
     for channel in range(CHANNELS):
-        onward, back = f"{own}[{local}] -> {after}[{after % LOCAL}]", f"{own}[{local}] -> {before}[{before % LOCAL}]"
+        onward = f"{own}[{local}] -> {after}[{(local + (step == 1)) % LOCAL}]"
+        back = f"{own}[{local}] -> {before}[{(local - 1) % LOCAL}]"
         net = f"via NET/IB/{channel % 4}/GDRDMA"
-        if step == LOCAL or (size == RANKS and local == 0):
-            lines.append(f"Channel {channel:02d}/0 : {before}[{before % LOCAL}] -> {own}[{local}] [receive] {net}")
+        if (local == LOCAL - 1 and size != LOCAL) or step == LOCAL:
             lines.append(f"Channel {channel:02d}/0 : {onward} [send] {net}")
         else:
             lines.append(f"Channel {channel:02d}/0 : {onward} via P2P/CUMEM/read")
+        if (local == 0 and size != LOCAL) or step == LOCAL:
+            lines.append(
+                f"Channel {channel:02d}/0 : {before}[{(local - (step == 1)) % LOCAL}] -> {own}[{local}] [receive] {net}"
+            )
+        else:
             lines.append(f"Channel {channel:02d}/0 : {back} via P2P/CUMEM/read")
     lines += ["Connected all rings", "Connected all trees", "threadThresholds 8/8/64 | 524288/8/64 | 512 | 512"]
     return [*lines, f"{life} - Init COMPLETE"]
@@ -150,10 +156,13 @@ def memory(process: int) -> int:
 
 
 def run(command: list[str]) -> tuple[float, float, float]:
-    """Seconds of a command, seconds of processor time, and the peak memory in MB of all its processes together."""
+    """Seconds of a command, seconds of processor time, and the peak memory in MB of all its processes together.
+
+    The output goes to a file, because grep stops at the first match where nobody reads it.
+    """
     before, clock = os.times(), time.perf_counter()
     peak = 0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with tempfile.TemporaryFile() as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         while process.poll() is None:
             peak = max(peak, memory(process.pid))
             time.sleep(0.01)

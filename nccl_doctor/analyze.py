@@ -39,6 +39,7 @@ def analyze(
     return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
 
 
+@nccl_log.uncollected()
 def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> tuple[Facts, list[str]]:
     """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
     problems: list[str] = []
@@ -110,6 +111,8 @@ def read_text(text: str, name: str = "log") -> Facts:
     data = text.encode("utf-8", "surrogateescape")
     partial, tail = nccl_log.scan(io.BytesIO(data))
     facts.add([Input(name, "nccl-log", len(data), partial.lines, partial.nccl_lines, partial.understood, None)])
+    for known in formats.within(partial.marks):
+        formats.reader(known).read(io.BytesIO(data), name, facts)
     nccl_log.add(facts, [(name, partial, tail)])
     derive(facts)
     return facts

@@ -50,7 +50,7 @@ def head_of(line: str) -> heads.Record | None:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """No garbage collection meanwhile: millions of tuples without a cycle would be walked again and again."""
     collecting = gc.isenabled()
     gc.disable()
@@ -64,7 +64,7 @@ def _uncollected() -> Iterator[None]:
 def scan(stream: Readable) -> tuple[Partial, bytes]:
     """Read a whole stream. Returns what was counted and the last bytes for the census."""
     tail = _Tail(stream)
-    with _uncollected():
+    with uncollected():
         return _scanner().read(tail), bytes(tail.kept)
 
 
@@ -75,7 +75,7 @@ def scan_file(path: Path) -> tuple[Partial, bytes]:
         if size < PARALLEL or (os.cpu_count() or 1) < 2:
             return scan(file)
         middle = _line_start(file, size // 2)
-    with ProcessPoolExecutor(1) as pool, _uncollected():
+    with ProcessPoolExecutor(1) as pool, uncollected():
         second = pool.submit(_packed, path, middle, size - middle)
         partial = _stretch(path, 0, middle)
         partial.merge(pickle.loads(second.result()))
@@ -101,7 +101,7 @@ def _stretch(path: Path, start: int, length: int) -> Partial:
 
 
 def _packed(path: Path, start: int, length: int) -> bytes:
-    with _uncollected():
+    with uncollected():
         return pickle.dumps(_stretch(path, start, length), pickle.HIGHEST_PROTOCOL)
 
 
@@ -125,14 +125,19 @@ class _Tail:
 
 
 def add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
-    """Add the facts of all logs of a job: (file name, what was counted, last bytes) each. Ranks are known job-wide."""
-    with _uncollected():
+    """Add the facts of all logs of a job: (file name, what was counted, last bytes) each. Ranks are known job-wide.
+
+    What was counted is used up, so that a large log is not held twice.
+    """
+    with uncollected():
         _add(facts, parts)
 
 
 def _add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
-    members = [m for _, partial, _ in parts for m in _members(partial)]
-    ranks = Ranks(members, [head for _, partial, _ in parts for head in partial.heads])
+    ranks = Ranks(
+        [member for _, partial, _ in parts for member in _members(partial)],
+        [head for _, partial, _ in parts for head in partial.heads],
+    )
     has_nccl = has_info = False
     for file, partial, _ in parts:
         has_nccl |= partial.nccl_lines > 0
@@ -158,17 +163,11 @@ def _members(partial: Partial) -> Iterator[Membership]:
         match = pattern.compiled.match(key.body) if pattern is not None else None
         if match is None:
             continue
-        fields = match.groupdict()
-        if fields.get("comm_rank") is not None:
-            head, dev = partial.heads[key.head], fields.get("cuda_dev")
-            yield Membership(
-                head.host,
-                head.pid,
-                head.tid,
-                int(dev) if dev else None,
-                int(fields["comm_rank"]),
-                int(fields["nranks"]),
-            )
+        dev = match["cuda_dev"] if "cuda_dev" in match.re.groupindex else None
+        if match["comm_rank"] is not None:
+            head = partial.heads[key.head]
+            cuda_dev = int(dev) if dev else None
+            yield Membership(head.host, head.pid, head.tid, cuda_dev, int(match["comm_rank"]), int(match["nranks"]))
 
 
 class _Log:
@@ -179,15 +178,23 @@ class _Log:
         self._file = file
         self._partial = partial
         self._ranks = ranks
+        self._cleaned: dict[str, str] = {}
         self._who = [(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in partial.heads]
 
     def _ref(self, line: int, left: str, token: str, text: str) -> int:
-        return self._facts.evidence(self._file, line, f"{prefixes.clean(left)}{token}{text}")
+        clean = self._cleaned.get(left)
+        if clean is None:
+            clean = self._cleaned[left] = prefixes.clean(left)
+        return self._facts.evidence(self._file, line, f"{clean}{token}{text}")
 
     def events(self) -> Iterator[Any]:
         patterns = load()
         calls: dict[tuple[Any, ...], tables.Collective] = {}
-        for key, event in self._partial.events.items():
+        events = self._partial.events
+        waiting = list(reversed(events))
+        while waiting:
+            key = waiting.pop()
+            event = events.pop(key)
             pattern = patterns[key.pattern] if key.pattern >= 0 else None
             text = event.text if isinstance(event, Calls) else key.body
             ref = self._ref(event.first, event.left, f"{heads.TOKEN}{key.level} " if key.level else "", text)
@@ -211,6 +218,7 @@ class _Log:
                     ref = self._ref(entry.first, entry.left, token, text)
                     host, rank, pid, tid, _ = who
                     yield tables.Connection(host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref)
+            edges.clear()
 
     def processes(self) -> Iterator[tables.Process]:
         processes: dict[tuple[str | None, int], list[Any]] = {}

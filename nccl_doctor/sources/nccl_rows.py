@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from nccl_doctor import tables
@@ -63,21 +64,24 @@ def edge(text: str) -> Edge | None:
     Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc.
     """
     match = _EDGE.match(text)
-    if match is None:
+    medium = _medium(match["via"]) if match is not None else None
+    if match is None or medium is None:
         return None
-    via = match["via"]
-    src, dst, direction = int(match["src"]), int(match["dst"]), match["direction"]
+    src, dst, direction = match.group("src", "dst", "direction")
+    return Edge(int(src), int(dst), *medium, direction)
+
+
+@lru_cache(10_000)
+def _medium(via: str) -> tuple[str, str | None, str | None, int | None, int | None, int | None, int] | None:
+    """What carries an edge: transport, method, network, device, proxy, gdr, shared; None where it is torn."""
     net = _NET.match(via)
     if net is not None:
         proxy = int(net["proxy"]) if net["proxy"] else None
-        return Edge(
-            src, dst, "NET", None, net["network"], int(net["device"]), proxy, int(bool(net["gdr"])),
-            int(bool(net["shared"])), direction,
-        )  # fmt: skip
+        return "NET", None, net["network"], int(net["device"]), proxy, int(bool(net["gdr"])), int(bool(net["shared"]))
     for transport, pattern in (("P2P", _P2P), ("SHM", _SHM)):
         found = pattern.match(via)
         if found is not None:
-            return Edge(src, dst, transport, found["method"] or "direct", None, None, None, None, 0, direction)
+            return transport, found["method"] or "direct", None, None, None, None, 0
     return None
 
 
@@ -113,19 +117,25 @@ def _ib_devices(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
 _PHASES = {"": "plain", "COMPLETE": "complete", "START": "start"}
 
 
-def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
-    words = (fields.get("phase") or "").split()
-    phase = _PHASES.get(words[-1] if words else "", "plain")
+@cache
+def _phase(text: str) -> str:
+    """`Init START` -> start, `Destroy COMPLETE` -> destroy, nothing -> plain."""
+    words = text.split()
     if words and words[0] in ("Destroy", "Abort", "Finalize", "Revoke"):
-        phase = words[0].lower() + ("" if words[-1] == "COMPLETE" else "-start")
-    elif words == ["COMPLETE"]:
-        phase = "complete"
-    integer = {k: int(v) for k in ("comm_rank", "nranks", "cuda_dev", "nvml_dev", "color") if (v := fields.get(k))}
+        return words[0].lower() + ("" if words[-1] == "COMPLETE" else "-start")
+    return _PHASES.get(words[-1] if words else "", "plain")
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    get = fields.get
     yield tables.Communicator(
-        context.host, context.rank, context.pid, context.tid, fields.get("call"), phase, fields.get("comm"),
-        fields.get("comm_id"), integer.get("comm_rank"), integer.get("nranks"), integer.get("cuda_dev"),
-        integer.get("nvml_dev"), fields.get("bus_id"), fields.get("parent"), integer.get("color"), context.n,
-        context.stamp, context.ref,
+        context.host, context.rank, context.pid, context.tid, get("call"), _phase(get("phase") or ""), get("comm"),
+        get("comm_id"), _int(get("comm_rank")), _int(get("nranks")), _int(get("cuda_dev")), _int(get("nvml_dev")),
+        get("bus_id"), get("parent"), _int(get("color")), context.n, context.stamp, context.ref,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
 _KEY = 4  # characters of a message by which patterns are sorted
 _LEAD = 16  # characters of a message that choose its candidates
+_RARE = 6  # characters of a literal that most blocks of a log do not hold
 _LEADS = 20_000  # beginnings remembered
 
 
@@ -193,8 +194,9 @@ class Grammar:
         self.text = [p for p in every if p.where == "text"]
         self.nccl_too = [p for p in self.text if p.nccl_too]
         self._nccl = [p for p in every if p.where == "nccl"]
+        self.rare = {p.has for p in self._nccl if len(p.has) >= _RARE}
         self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
-        self._by_lead: dict[tuple[str, str], list[_Candidate]] = {}
+        self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}
 
     def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
         fitting = [p for p in self._nccl if not (p.level and level and p.level != level)]
@@ -210,26 +212,30 @@ class Grammar:
         self._by_level[level] = starts, floating
         return starts, floating
 
-    def nccl(self, body: str, level: str) -> Pattern | None:
-        """The pattern of the text behind `NCCL LEVEL`, or None."""
+    def nccl(self, body: str, level: str, present: frozenset[str] | None = None) -> Pattern | None:
+        """The pattern of the text behind `NCCL LEVEL`, or None.
+
+        `present` are those of the `rare` literals that stand anywhere near; what needs another one is not asked.
+        """
         lead = body[:_LEAD]
-        candidates = self._by_lead.get((level, lead))
+        candidates = self._by_lead.get((present, level, lead))
         if candidates is None:
             if len(self._by_lead) > _LEADS:
                 self._by_lead.clear()
-            candidates = self._by_lead[level, lead] = self._candidates(level, lead)
+            candidates = self._by_lead[present, level, lead] = self._candidates(level, lead, present)
         for has, openings, match, pattern in candidates:
             if (not has or has in body) and (not openings or body.startswith(openings)) and (not match or match(body)):
                 return pattern
         return None
 
-    def _candidates(self, level: str, lead: str) -> list[_Candidate]:
+    def _candidates(self, level: str, lead: str, present: frozenset[str] | None) -> list[_Candidate]:
         """The patterns of a level that can match a message with this beginning."""
         starts, floating = self._by_level.get(level) or self._index(level)
         return [
             _Candidate(p.has, p.openings if p.starts else (), p.compiled.match if p.regex else None, p)
             for p in starts.get(lead[:_KEY], floating)
             if any(lead.startswith(opening[: len(lead)]) for opening in p.openings)
+            and (present is None or p.has not in self.rare or p.has in present)
         ]
 
     def candidates(self, line: str) -> Iterator[Pattern]:

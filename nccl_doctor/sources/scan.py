@@ -76,7 +76,10 @@ class Scanner:
         for pattern in self.grammar.text:
             for literal in pattern.literals:
                 by_literal.setdefault(literal.encode(), []).append(pattern)
-        self._gate = Gate(by_literal, (TOKEN, *marks))
+        self._rare = {literal.encode(): literal for literal in self.grammar.rare}
+        self._present: frozenset[str] = frozenset()  # of the rare literals in this block
+        self._marks = set(marks)
+        self._gate = Gate(by_literal, (TOKEN, *self._rare, *self._marks))
         self._by_place = [by_literal[literal] for literal in self._gate.literals]
 
     def read(self, stream: Readable, limit: int | None = None) -> Partial:
@@ -115,14 +118,14 @@ class Scanner:
         count = block.count(b"\n", 0, end) + (not block.endswith(b"\n", 0, end))
         self.partial.lines += count
         places, marks = self._gate.scan(block)
+        self.partial.marks |= marks & self._marks
         if TOKEN in marks:
-            marks.remove(TOKEN)
+            self._present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
             sample = min(end, _SAMPLE)
             if block.count(TOKEN, 0, sample) * DENSE > sample:
                 self._dense(block, count, first)
             else:
                 self._sparse(block, end, first)
-        self.partial.marks |= marks
         if places:
             self._texts(block, end, first, places)
 
@@ -242,10 +245,10 @@ class Scanner:
             partial.understood += 1
             return
         text = body.strip()
-        pattern = self.grammar.nccl(text, level)
+        pattern = self.grammar.nccl(text, level, self._present)
         if (pattern is None or pattern.reader != SKIP) and not text.isprintable():
             text = prefixes.clean(body).strip()
-            pattern = self.grammar.nccl(text, level)
+            pattern = self.grammar.nccl(text, level, self._present)
         if pattern is not None and pattern.reader == SKIP and level != "WARN":
             if len(rest) < _MEMO_LENGTH:
                 if len(self._skipped) > _MEMO:
@@ -304,7 +307,7 @@ class Scanner:
         tail = _following(after, 1)
         if tail and tail[0].strip():
             for whole in (body + tail[0], f"{body} {tail[0].strip()}"):
-                pattern = self.grammar.nccl(whole, level)
+                pattern = self.grammar.nccl(whole, level, self._present)
                 if pattern is not None:
                     return pattern, whole
         return None, body
