@@ -50,6 +50,11 @@ _RECORDER = re.compile(
     rb"[\s\S]{0,60000}?\"(?:comm_lib_version|nccl_version|pg_config|profiling_name)\"\s*:|\A\s*\[\s*\{[^{}]{0,60000}\"profiling_name\"\s*:"
 )
 
+# nvprof and `nsys stats` also write into the log of the job, which then stays a log.
+_PROFILE = re.compile(
+    rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\s+){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
+)
+
 FORMATS: tuple[Format, ...] = (
     Format("flight-recorder", "flight_recorder", _RECORDER),
     Format("kineto-trace", "kineto", _KINETO),
