@@ -125,3 +125,11 @@ def test_many_rows_keep_the_sums_and_the_longest() -> None:
     )
     assert (5000, pytest.approx(sum(range(5001)) / 1e6)) == found["kernels", "compute"]
     assert [f"kernel_{n}" for n in range(5000, 4980, -1)] == [row.name for row in facts.rows(ProfileSum)]
+
+
+def test_recognised_by_content() -> None:
+    for text in (OLD_NSYS, (FOLDER / "nsys.csv").read_text()):
+        known = formats.recognise(text.encode())
+        assert known is not None
+        assert "profile-summary" == known.kind
+    assert formats.recognise(b"step 1\n" + COLUMNS.encode()) is None

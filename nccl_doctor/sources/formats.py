@@ -56,6 +56,12 @@ _PROFILE = re.compile(
 )
 
 FORMATS: tuple[Format, ...] = (
+    Format(
+        "profile-summary",
+        "profile_summary",
+        _PROFILE,
+        (b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
+    ),
     Format("flight-recorder", "flight_recorder", _RECORDER),
     Format("kineto-trace", "kineto", _KINETO),
     Format("horovod-timeline", "horovod_timeline", _HOROVOD),
