@@ -6,6 +6,7 @@ from typing import Any
 
 from nccl_doctor.derive_gpu import derive_gpu
 from nccl_doctor.derive_recorder import derive_recorder
+from nccl_doctor.derive_topology import derive_topology
 from nccl_doctor.derive_torch import derive_torch
 from nccl_doctor.facts import Facts, version_number
 from nccl_doctor.knowledge import env_lint
@@ -36,6 +37,7 @@ def derive(facts: Facts) -> None:
         settings = facts.own("SELECT host, rank, name, value, ref FROM env")
         facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
         facts.look("env_lint")
+    derive_topology(facts)
     derive_torch(facts)
     derive_recorder(facts)
     derive_gpu(facts)

@@ -36,3 +36,13 @@ GPU_SAMPLES_INSIDE = (
     b"#Entity   ",
     b'"gpu_usage:0"',
 )
+TOPOLOGY = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--[\s\S]{0,20000}?-->\s*){0,5}"
+    rb"(?:<!DOCTYPE[^<]{0,2000}(?:<!(?:ENTITY|ELEMENT)[^<]{0,2000}){0,50}\s*)?<(?:system|graphs) version=\""
+)
+RAS = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?\s*\{(?=[^{}\[\]]{0,2000}\"nccl_version\" ?:)[^{}]{0,2000}\"communicators(?:_count)?\" ?:"
+)
+INSPECTOR = re.compile(
+    rb"\A\s*\{\s*\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}\s*,\s*\"(?:metadata|coll_perf|p2p_perf)\" ?:"
+)

@@ -66,6 +66,9 @@ FORMATS: tuple[Format, ...] = (
     Format("kineto-trace", "kineto", _KINETO),
     Format("horovod-timeline", "horovod_timeline", _HOROVOD),
     Format("gpu-samples", "gpu_samples", capture_heads.GPU_SAMPLES, capture_heads.GPU_SAMPLES_INSIDE),
+    Format("nccl-topology", "topology", capture_heads.TOPOLOGY),
+    Format("nccl-ras", "ras", capture_heads.RAS),
+    Format("nccl-inspector", "inspector", capture_heads.INSPECTOR),
 )
 
 
