@@ -172,13 +172,14 @@ def _row(
     entries: dict[int, list[RecorderCall]],
     words: str,
 ) -> RecorderMismatch:
-    others = [r for r in entries if r not in ranks]
-    shown = [r for r in ranks if r in entries][:_SHOWN] + others[:2]
-    refs = [_evidence(facts, entries[r][0]) for r in shown]
+    refs = []
     for rank in [r for r in ranks if r not in entries][:_SHOWN]:
         latest = max(group.calls[rank], default=None) if rank in group.calls else None
         if latest is not None:
-            refs.append(_evidence(facts, group.calls[rank][latest][-1]))
+            refs.append(_evidence(facts, group.calls[rank][latest][-1], "last entry of "))
+    others = [r for r in entries if r not in ranks]
+    shown = [r for r in ranks if r in entries][:_SHOWN] + others[:2]
+    refs += [_evidence(facts, entries[r][0]) for r in shown]
     call = entries[min(entries)][0]
     pending = sum(not calls[0].finished for calls in entries.values())
     return RecorderMismatch(
@@ -187,8 +188,10 @@ def _row(
     )  # fmt: skip
 
 
-def _evidence(facts: Facts, call: RecorderCall) -> int:
-    text = f"rank {call.rank}, group {call.pg}, number {call.seq}: {call.op} {call.sizes} {call.dtypes} {call.state}"
+def _evidence(facts: Facts, call: RecorderCall, what: str = "") -> int:
+    text = (
+        f"{what}rank {call.rank}, group {call.pg}, number {call.seq}: {call.op} {call.sizes} {call.dtypes} {call.state}"
+    )
     text += ", finished" if call.finished else ", not finished"
     return facts.evidence(call.file, call.entry, text + (f", called by {call.frame}" if call.frame else ""))
 

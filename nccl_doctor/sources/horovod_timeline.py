@@ -85,6 +85,7 @@ class _Segment:
     def rows(self, facts: Facts) -> Iterator[object]:
         run = self.run
         first = run.first if run.first is not None else run.last
+        ranks = list(self._ranks(facts))
         whole = facts.evidence(self.file, self.parser.number, self._summary())
         named = {number: self.parser.names[number] for number in run.activities}
         negotiate = run.activities.get(
@@ -122,7 +123,7 @@ class _Segment:
         )
         for number, activity in run.activities.items():
             yield self._activity(facts, named[number], activity)
-        yield from self._ranks(facts)
+        yield from ranks
         sizes = self.parser.bytes
         for tensor, number, n, total in tensors(run):
             label = self._tensor(tensor)
