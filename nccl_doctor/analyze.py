@@ -11,7 +11,6 @@ from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources import formats, inputs, nccl_log
-from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Readable
 from nccl_doctor.tables import Input
 
@@ -20,7 +19,6 @@ CAPTURE = (
     "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH NCCL_DEBUG_FILE=/path/nccl.%h.%p"
     " (some 100 kB a rank; never SUBSYS=ALL in production)"
 )
-Part = tuple[str, Partial, bytes]
 
 
 def analyze(
@@ -50,7 +48,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         else:
             sources.append(found)
     facts = Facts()
-    parts: list[Part] = []
+    parts: list[nccl_log.Part] = []
     total = sum(source.size or 0 for source in sources)
     done = 0
     for source in sources:

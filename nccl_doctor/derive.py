@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.derive_bench import derive_bench
 from nccl_doctor.derive_gpu import derive_gpu
 from nccl_doctor.derive_recorder import derive_recorder
+from nccl_doctor.derive_throughput import derive_throughput
 from nccl_doctor.derive_topology import derive_topology
 from nccl_doctor.derive_torch import derive_torch
 from nccl_doctor.facts import Facts, version_number
@@ -37,10 +39,12 @@ def derive(facts: Facts) -> None:
         settings = facts.own("SELECT host, rank, name, value, ref FROM env")
         facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
         facts.look("env_lint")
-    derive_topology(facts)
     derive_torch(facts)
     derive_recorder(facts)
     derive_gpu(facts)
+    derive_topology(facts)
+    derive_throughput(facts)
+    derive_bench(facts)
 
 
 def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:

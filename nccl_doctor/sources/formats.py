@@ -44,11 +44,18 @@ _KINETO = re.compile(
     rb"\A\s*\{(?=[\s\S]{0,60000}\"traceEvents\"\s*:\s*\[)[\s\S]{0,60000}?"
     rb"\"(?:schemaVersion|distributedInfo|baseTimeNanoseconds|deviceProperties|cat)\"\s*:\s*[\[{0-9\"]"
 )
-
 _RECORDER = re.compile(
     rb"\A\x80[\x02-\x05]|\A\s*\{(?=[\s\S]{0,60000}\"(?:collective_seq_id|pg_status|pg_config|seq_id)\"\s*:)"
     rb"[\s\S]{0,60000}?\"(?:comm_lib_version|nccl_version|pg_config|profiling_name)\"\s*:|\A\s*\[\s*\{[^{}]{0,60000}\"profiling_name\"\s*:"
 )
+
+_NCCL_TESTS = re.compile(rb"\A\s*\{(?=[\s\S]{0,60000}?\"(?:minimum_bytes|warmup_iters|aggregated_iterations)\" ?:)")
+# What step lines of training programs contain; the literals of `throughput_lines` that ordinary output does not have.
+_STEPS = (
+    b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=",
+    b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ", b"throughput/samples_per_sec: ",
+    b" examples/second between steps ", b"Epoch: [", b"data_time: ", b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ",
+)  # fmt: skip
 
 # nvprof and `nsys stats` also write into the log of the job, which then stays a log.
 _PROFILE = re.compile(
@@ -62,13 +69,23 @@ FORMATS: tuple[Format, ...] = (
         _PROFILE,
         (b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
     ),
-    Format("flight-recorder", "flight_recorder", _RECORDER),
     Format("kineto-trace", "kineto", _KINETO),
+    Format("flight-recorder", "flight_recorder", _RECORDER),
     Format("horovod-timeline", "horovod_timeline", _HOROVOD),
     Format("gpu-samples", "gpu_samples", capture_heads.GPU_SAMPLES, capture_heads.GPU_SAMPLES_INSIDE),
     Format("nccl-topology", "topology", capture_heads.TOPOLOGY),
     Format("nccl-ras", "ras", capture_heads.RAS),
     Format("nccl-inspector", "inspector", capture_heads.INSPECTOR),
+    Format("kubernetes", "captures_kube", capture_heads.KUBERNETES),
+    Format("packages", "captures_packages", capture_heads.PACKAGES),
+    Format("node-capture", "captures_node", inside=capture_heads.NODE_INSIDE),
+    Format(
+        "nccl-tests",
+        "nccl_tests",
+        _NCCL_TESTS,
+        (b"Avg bus bandwidth", b"Out of bounds values", b"algbw   busbw", b"# nThread "),
+    ),
+    Format("training-steps", "throughput", None, _STEPS),
 )
 
 

@@ -192,7 +192,7 @@ class BenchRun(NamedTuple):
     rows: int
     avg_busbw: float | None  # GB/s over all sizes and both placements, as printed
     out_of_bounds: int | None
-    verdict: str | None  # OK, FAILED; None = the test does not say, or was run without checking
+    verdict: str | None  # OK, FAILED = wrong data, SLOW = below NCCL_TESTS_MIN_BW; None = the test does not say
     wrong: int | None  # wrong elements over all rows; None = not checked
     finished: int  # 1 where the summary was printed
     graph_bw: float | None  # GB/s of the ring that NCCL itself computed, from the same log
@@ -204,7 +204,7 @@ class BenchRow(NamedTuple):
 
     run: int
     size: int  # bytes
-    count: int | None
+    elements: int | None
     type: str | None
     redop: str | None
     root: int | None
@@ -225,7 +225,7 @@ class BenchLimit(NamedTuple):
     plateau_size: int | None  # the smallest of these sizes
     floor_us: float | None  # median time of the sizes up to 4 KiB
     limit_: float | None  # GB/s that the slowest link on the way allows
-    basis: str | None  # where the limit comes from: nvlink, pcie, network or graph
+    basis: str | None  # where the limit comes from: nvlink, pcie, or graph = NCCL's own ring
     why: str | None  # a clause
     known: int  # 1 where the path is proved by the log, 0 where it is assumed
     ref: int

@@ -1,0 +1,114 @@
+"""One run of nccl-tests while it is read: devices, rows, verdict."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import prefixes
+from nccl_doctor.tables import BenchRow, BenchRun
+
+Numbers = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
+
+
+class Row:
+    """One size; a placement that was not printed is missing."""
+
+    def __init__(self, size: int, count: int, kind: str, redop: str | None, root: int | None) -> None:
+        self.size = size
+        self.count = count
+        self.kind = kind
+        self.redop = redop
+        self.root = root
+        self.places: list[tuple[Numbers, int, bytes]] = []
+
+
+class Bench:
+    """What is known of a run so far."""
+
+    def __init__(self, operation: str | None, version: str | None, nccl: str | None, number: int, line: bytes) -> None:
+        self.operation = operation
+        self.version = version
+        self.nccl = nccl
+        self.devices: dict[int, tuple[str, int, str, str]] = {}  # rank -> host, device, bus id, model
+        self.rows: list[Row] = []
+        self.average: float | None = None
+        self.out_of_bounds: int | None = None
+        self.verdict: str | None = None
+        self.finished = False
+        self.graph: float | None = None
+        self.place = number, line
+
+    @property
+    def worth(self) -> bool:
+        """True where there is anything to tell."""
+        return bool(self.rows or self.devices or self.finished)
+
+    @property
+    def torn(self) -> bool:
+        """True while the last row lacks numbers."""
+        return bool(self.rows) and len(self.rows[-1].places) < 2 and not self.finished
+
+    def device(self, rank: int, host: str, device: int, bus: str, model: str) -> None:
+        """A line of `# Using devices`."""
+        self.devices[rank] = host, device, bus, model
+
+    def head(self, size: int, count: int, kind: str, redop: str | None, root: int | None) -> None:
+        """A new row begins."""
+        self.rows.append(Row(size, count, kind, redop, root))
+
+    def numbers(self, found: Iterable[Numbers], number: int, line: bytes) -> None:
+        """Numbers of the last row: out of place first, then in place."""
+        places = self.rows[-1].places
+        places += [(one, number, line) for one in found][: 2 - len(places)]
+
+    def bounds(self, count: int, verdict: str, line: bytes, number: int) -> None:
+        """`# Out of bounds values : 0 OK`."""
+        self.out_of_bounds, self.verdict = count, verdict
+        if verdict == "FAILED":
+            self.place = number, line
+
+    def facts(self, facts: Facts, file: str, run: int) -> Iterator[Any]:
+        """The rows of the fact base."""
+        models = {model for _, _, _, model in self.devices.values()}
+        used = Counter((host, device, bus) for host, device, bus, _ in self.devices.values())
+        number, line = self.place
+        printed = [
+            (row, place, one) for row in self.rows for place, one in zip(("out", "in"), row.places, strict=False)
+        ]
+        checked = [wrong for _, _, (one, _, _) in printed if (wrong := _wrong(one[3])) is not None]
+        yield BenchRun(
+            run, file, self.operation or self._operation(), len(self.devices) or None,
+            len({host for host, *_ in self.devices.values()}) or None, models.pop() if len(models) == 1 else None,
+            int(any(times > 1 for times in used.values())), self.version, self.nccl, len(printed), self.average,
+            self.out_of_bounds, self.verdict, sum(checked) if checked else None, int(self.finished), self.graph,
+            facts.evidence(file, number, _text(line)),
+        )  # fmt: skip
+        for row, place, (one, number, line) in printed:
+            yield BenchRow(
+                run, row.size, row.count, row.kind, row.redop, row.root, place, *one[:3], _wrong(one[3]),
+                _error(one[3]), facts.evidence(file, number, _text(line)),
+            )  # fmt: skip
+
+    def _operation(self) -> str | None:
+        """all_reduce where bus and algorithm bandwidth stand as only it has them."""
+        ranks = len(self.devices)
+        ratios = [one[2] / one[1] for row in self.rows for one, _, _ in row.places if one[1] > 5]
+        if ranks > 2 and ratios and all(abs(r - 2 * (ranks - 1) / ranks) < 0.02 for r in ratios):
+            return "all_reduce"
+        return None
+
+
+def _wrong(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _error(text: bytes) -> float | None:
+    try:
+        return float(text) if text and not text.isdigit() and text != b"N/A" else None
+    except ValueError:
+        return None
+
+
+def _text(line: bytes) -> str:
+    return prefixes.clean(line[:600].decode("utf-8", "replace"))

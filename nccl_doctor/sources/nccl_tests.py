@@ -1,0 +1,237 @@
+"""Output of nccl-tests (`all_reduce_perf` and its sisters): tables inside a log, in all versions, and the JSON of `-J`.
+
+In a log the rows share their lines with what NCCL prints, so that a row may come in pieces: its sizes before, its numbers
+behind a few thousand other lines. Columns are recognised by their number, not by their place.
+"""
+
+import re
+from collections.abc import Iterator
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import bench_json
+from nccl_doctor.sources.bench_run import Bench
+from nccl_doctor.sources.blocks import blocks
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.scan import Readable
+
+_TYPE = rb"(?:u?int(?:8|32|64)|half|float|double|bfloat16|bf16|fp8_\w+|f8e\dm\d|float8_\w+|float16|float32|float64)"
+_REDOP = rb"(?:sum|prod|max|min|avg|mulsum|none)"
+_HEAD = re.compile(
+    rb"(?:^|[\s|:>\]])(\d+)[ |]+(\d+)[ |]+(" + _TYPE + rb")(?:[ |]+(" + _REDOP + rb"))?(?:[ |]+(-?\d+))?"
+)
+_NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_TIMES = rb"[ |]*(" + _NUMBER + rb")[ |]+(\d+\.\d+)[ |]+(\d+\.\d+)"
+_BLOCK = re.compile(_TIMES + rb"[ |]+(N/A|nan|inf|\d+\.\d+(?:e[+-]?\d+)?|\de[+-]\d+|\d+)")
+_BARE = re.compile(_TIMES + rb"()(?![\w.:])")
+_DEVICE = re.compile(
+    rb"Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[(?:0x)?([\da-fA-F:.]+)\]\s+([^\r\n|]+)"
+)
+_VERSION = re.compile(rb"nccl-tests version (\S+)(?:.*?nccl-library=(\d+))?")
+_STARTING = re.compile(rb"Collective test starting: (\w+?)(?:_perf)?\s*$")
+_COMMAND = re.compile(
+    rb"(?:^|[\s/])(all_reduce|all_gather|alltoall|broadcast|reduce_scatter|reduce|sendrecv|scatter|gather|hypercube)_perf\b"
+)
+_THREADS = re.compile(rb"nThread\s+\d+ +nGpus\s+\d+")
+_BOUNDS = re.compile(rb"Out of bounds values : (\d+) (OK|FAILED)")
+_AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
+_NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
+_COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
+_GRAPH = re.compile(rb"Pattern 4, .*?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read what nccl-tests printed. Fills bench_run and bench_row."""
+    facts.look("bench_run", "bench_row")
+    first = facts.own("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
+    reader = _Reader(name)
+    lines, start = 0, True
+    for block in blocks(stream):
+        if start and bench_json.RECOGNISED.search(block.data[:65_536]):
+            rest = b"".join([block.data, *(more.data for more in blocks(stream))][:64])
+            return bench_json.read(rest, name, facts, first)
+        start = False
+        reader.block(block.data, block.first)
+        lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
+    reader.ends()
+    for run, bench in enumerate(reader.done, first):
+        facts.add(bench.facts(facts, name, run))
+    note = None
+    if reader.done and not reader.done[-1].finished:
+        note = "the last nccl-tests run ends without its summary"
+    return Reading(lines, reader.understood, note)
+
+
+class _Reader:
+    """One log while it is being read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.done: list[Bench] = []
+        self.understood = 0
+        self._bench: Bench | None = None
+        self._operation: str | None = None
+        self._version: tuple[str, str | None] | None = None
+        self._nccl: str | None = None
+        self._graph: float | None = None
+        self._columns = 4  # numbers of one placement; per-iteration tables have more
+        self._wrong: int | None = 3  # which of them counts wrong elements
+        self._root: bool | None = None  # whether the table has a column for it
+
+    def block(self, block: bytes, number: int) -> None:
+        """Read the lines that may belong to a table; while a row is torn, every line."""
+        if not any(
+            word in block for word in (b"Avg bus", b"busbw", b"nThread", b"_perf", b" float ", b" half ")
+        ) and not (self._bench and self._bench.torn):
+            return
+        for raw in block.split(b"\n"):
+            line = raw.rstrip(b"\r")
+            if self._bench is not None and self._bench.torn and self._rest(line, number):
+                pass
+            elif line and _interesting(line):
+                self._line(line, number)
+            number += 1
+
+    def ends(self) -> None:
+        """The run that is open, if any, is over."""
+        if self._bench is not None and self._bench.worth:
+            self._bench.graph = self._bench.graph or self._graph
+            self._bench.nccl = self._bench.nccl or self._nccl
+            self.done.append(self._bench)
+        self._bench = None
+        self._graph = None
+
+    def _run(self, line: bytes, number: int) -> Bench:
+        if self._bench is None:
+            version, library = self._version or (None, None)
+            self._bench = Bench(self._operation, version, library or self._nccl, number, line)
+        return self._bench
+
+    def _line(self, line: bytes, number: int) -> None:
+        if _COMMENT.search(line) and self._comment(line, number):
+            self.understood += 1
+            return
+        if (found := _NCCL.search(line)) is not None:
+            self._nccl = found[1].decode()
+        if b"Pattern 4, " in line and (found := _GRAPH.search(line)) is not None:
+            # inter-node and intra-node speed of a ring; the smaller one limits all of it
+            self._graph = int(found[1]) * min(float(found[2]), float(found[3]))
+        if (found := _COMMAND.search(line)) is not None:
+            self._operation = found[1].decode()
+        if self._bench is not None:
+            self._row(line, number)
+
+    def _comment(self, line: bytes, number: int) -> bool:
+        if found := _STARTING.search(line):
+            self.ends()
+            self._operation = found[1].decode()
+            self._run(line, number)
+            return True
+        if found := _VERSION.search(line):
+            self.ends()
+            self._version = found[1].decode(), _library(found[2])
+            return True
+        if _THREADS.search(line):
+            if self._bench is not None and (self._bench.devices or self._bench.rows):
+                self.ends()
+            self._run(line, number)
+            return True
+        if found := _DEVICE.search(line):
+            rank, _, host, device, bus, model = (group.decode("utf-8", "replace") for group in found.groups())
+            if self._bench is not None and (self._bench.rows or int(rank) in self._bench.devices):
+                self.ends()
+            self._run(line, number).device(int(rank), host, int(device), bus, model.strip())
+            return True
+        if found := _BOUNDS.search(line):
+            self._run(line, number).bounds(int(found[1]), found[2].decode(), line, number)
+            return True
+        if found := _AVERAGE.search(line):
+            bench = self._run(line, number)
+            bench.average = float(found[1])
+            if found[2] == b"FAILED" and bench.verdict != "FAILED":
+                bench.verdict = "SLOW"
+            bench.finished = True
+            self.ends()
+            return True
+        if b"busbw" in line and b"algbw" in line:
+            self._root = b"root" in line
+            names = [name for name in line.replace(b"|", b" ").split() if name not in _SIZES]
+            self._columns = max(len(names) // names.count(b"busbw"), 3)
+            one = names[: self._columns]
+            self._wrong = next((i for i, name in enumerate(one) if name in (b"#wrong", b"wrong", b"error")), None)
+            self._run(line, number)
+            return True
+        return False
+
+    def _row(self, line: bytes, number: int) -> None:
+        found = _HEAD.search(line)
+        bench = self._bench
+        if found is None or bench is None:
+            return
+        size, count, kind, redop, root = found.groups()
+        rest, value = line[found.end() :], int(root) if root is not None else None
+        if root is not None and not self._has_root(root, rest):
+            value, rest = None, line[found.start(5) :]
+        bench.head(int(size), int(count), kind.decode(), redop.decode() if redop else None, value)
+        self.understood += 1
+        bench.numbers(self._blocks(rest), number, line)
+
+    def _has_root(self, root: bytes, rest: bytes) -> bool:
+        """Whether the number behind the operation is a root and not a time."""
+        if root.startswith(b"-") or rest[:1] in (b".", b"e"):
+            return root.startswith(b"-")
+        if self._root is not None:
+            return self._root
+        fields = rest.replace(b"|", b" ").split()
+        return sum(1 for field in fields if re.fullmatch(_NUMBER + rb"|N/A", field)) % self._columns == 0
+
+    def _blocks(self, text: bytes) -> Iterator[tuple[float, float, float, bytes]]:
+        """(microseconds, algbw, busbw, wrong) of each placement that stands in a text."""
+        if self._columns > 4 and self._wrong is not None:
+            fields = re.findall(rb"[^\s|]+", text)
+            for at in range(0, len(fields) - self._columns + 1, self._columns):
+                part = fields[at : at + self._columns]
+                try:
+                    yield float(part[0]), float(part[1]), float(part[2]), part[self._wrong]
+                except ValueError:
+                    return
+            return
+        pattern = _BARE if self._columns == 3 else _BLOCK
+        position = 0
+        while found := pattern.match(text, position):
+            yield float(found[1]), float(found[2]), float(found[3]), found[4]
+            position = found.end()
+
+    def _rest(self, line: bytes, number: int) -> bool:
+        """A piece of a torn row; True where the line was one."""
+        bench = self._bench
+        if bench is None or b"#" in line[:4] or _HEAD.search(line):
+            return False
+        text = line
+        if not line.lstrip()[:1].isdigit():
+            at = max(line.rfind(b">:"), line.rfind(b"]:"))
+            text = line[at + 2 :] if 0 <= at < 60 else b""
+        found = list(self._blocks(text))
+        if not found:
+            return False
+        bench.numbers(found, number, line)
+        return True
+
+
+_SIZES = {b"#", b"size", b"count", b"type", b"redop", b"root", b"(B)", b"(elements)"}
+
+
+def _interesting(line: bytes) -> bool:
+    """A quick look whether a line can matter: of NCCL's own only those with blanks at the start, which are torn rows."""
+    if b" NCCL " in line:
+        return b"  " in line[:40] or b"Pattern 4, " in line or b"NCCL version " in line
+    return True
+
+
+def _library(code: bytes | None) -> str | None:
+    """NCCL's number, 22807, as 2.28.7; before 2.9 it was 2708 for 2.7.8."""
+    if code is None:
+        return None
+    number = int(code)
+    if number >= 10_000:
+        return f"{number // 10_000}.{number // 100 % 100}.{number % 100}"
+    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
