@@ -21,6 +21,7 @@ from pathlib import Path
 RANKS = 8_192
 LOCAL = 8  # ranks a node
 CHANNELS = 24
+PAIRS = 32  # channels between two GPUs of a node for point-to-point transfers
 TOGETHER = 128  # ranks whose lines stand between each other
 
 
@@ -36,7 +37,10 @@ def _start(rank: int) -> list[str]:
 
 
 def _communicator(rank: int, number: int) -> list[str]:
-    """The lines of a rank for one communicator: the world, its data-parallel group and its node take turns."""
+    """The lines of a rank for one communicator: the world, its data-parallel group and its node take turns.
+
+    Inside the node tokens go from each expert to each other one, so there all pairs of GPUs connect.
+    """
     step, size = ((1, RANKS), (LOCAL, RANKS // LOCAL), (1, LOCAL))[number % 3]
     own = rank // step % size
     after, before = (own + 1) % size, (own - 1) % size
@@ -64,7 +68,13 @@ def _communicator(rank: int, number: int) -> list[str]:
         else:
             lines.append(f"Channel {channel:02d}/0 : {back} via P2P/CUMEM/read")
     lines += ["Connected all rings", "Connected all trees", "threadThresholds 8/8/64 | 524288/8/64 | 512 | 512"]
-    return [*lines, f"{life} - Init COMPLETE"]
+    lines.append(f"{life} - Init COMPLETE")
+    if size == LOCAL:
+        for peer in range(1, LOCAL):
+            other = (own + peer) % LOCAL
+            edge = f"{own}[{local}] -> {other}[{other}] via P2P/CUMEM/read"
+            lines += [f"Channel {channel:02d}/1 : {edge}" for channel in range(PAIRS)]
+    return lines
 
 
 def channels() -> Iterator[str]:

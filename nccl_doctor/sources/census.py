@@ -5,7 +5,7 @@ It needs no NCCL line: when 30 of 32 ranks printed `running step 12` last and tw
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import heads, prefixes
@@ -15,21 +15,42 @@ from nccl_doctor.tables import Progress
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _-]?(\d+)\b")
+TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 
 
-def census(facts: Facts, file: str, tail: bytes, first: int, ranks: Ranks) -> Iterator[Any]:
-    """Rows for the labelled lines of `tail`, whose first line has the number `first` + 1."""
-    seen: dict[tuple[str, str], list[Any]] = {}
+class Seen:
+    """Lines of one shape behind one label."""
+
+    __slots__ = ("host", "last", "n", "rank", "raw", "text")
+
+    def __init__(self, rank: int | None, host: str | None) -> None:
+        self.rank = rank
+        self.host = host
+        self.n = 0
+        self.last = 0  # line of the tail
+        self.raw = ""  # the last line, and its text without the label
+        self.text = ""
+
+
+class Census(NamedTuple):
+    """What the last part of a log shows of each label."""
+
+    seen: dict[tuple[str, str], Seen]  # label, shape
+    lines: int  # of that part
+
+
+def collect(tail: bytes) -> Census:
+    """Count the labelled lines of the last part of a log, of which `TAIL` bytes are looked at."""
+    tail = tail[-TAIL:]
+    seen: dict[tuple[str, str], Seen] = {}
     per_label: dict[str, int] = {}
-    for number, raw in enumerate(tail.decode("utf-8", "replace").split("\n"), first + 1):
-        if (
-            not raw
-            or heads.TOKEN in raw
-            or not (raw := raw.rsplit("\r", 1)[-1] if not raw.endswith("\r") else raw.strip("\r"))
-        ):
+    for number, raw in enumerate(tail.decode("utf-8", "replace").split("\n"), 1):
+        if not raw or heads.TOKEN in raw:
             continue
+        if "\r" in raw:
+            raw = raw.strip("\r") if raw.endswith("\r") else raw.rpartition("\r")[2]
         label, text = prefixes.split(prefixes.clean(raw))
         if label.rank is not None:
             name, rank = f"rank {label.rank}", label.rank
@@ -45,20 +66,25 @@ def census(facts: Facts, file: str, tail: bytes, first: int, ranks: Ranks) -> It
         text = text.strip()[:_MAX]
         if len(text) < 4:
             continue
-        values = _NUMBER.findall(text)
         key = (name, _NUMBER.sub("#", text))
         entry = seen.get(key)
         if entry is None:
             if per_label.get(name, 0) >= _SHAPES:
                 continue
             per_label[name] = per_label.get(name, 0) + 1
-            seen[key] = [1, values, number, raw, rank, label.host]
-        else:
-            entry[0] += 1
-            entry[1:4] = [values, number, raw]
-    for (name, shape), (n, values, number, raw, rank, host) in seen.items():
-        place = host
+            entry = seen[key] = Seen(rank, label.host)
+        entry.n += 1
+        entry.last, entry.raw, entry.text = number, raw, text
+    return Census(seen, tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
+
+
+def rows(facts: Facts, file: str, counted: Census, lines: int, ranks: Ranks) -> Iterator[Progress]:
+    """Rows for a log of so many lines."""
+    before = lines - counted.lines
+    for (name, shape), entry in counted.seen.items():
+        rank, place = entry.rank, entry.host
         if place is None and rank is not None:
             place = ranks.place(Head(None, None, None, None, None, heads.NO_LABEL._replace(rank=rank), True))
-        ref = facts.evidence(file, number, prefixes.clean(raw))
-        yield Progress(name, rank, place, shape, n, " ".join(values) or None, number, ref)
+        ref = facts.evidence(file, before + entry.last, prefixes.clean(entry.raw))
+        values = " ".join(_NUMBER.findall(entry.text)) or None
+        yield Progress(name, rank, place, shape, entry.n, values, before + entry.last, ref)

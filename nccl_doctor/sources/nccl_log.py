@@ -11,21 +11,24 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nccl_doctor import tables
 from nccl_doctor.facts import Facts
-from nccl_doctor.sources import formats, heads, prefixes
-from nccl_doctor.sources.census import census
+from nccl_doctor.sources import census, formats, heads, prefixes
+from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.nccl_rows import Context, edge, rows
 from nccl_doctor.sources.partial import Calls, Partial
 from nccl_doctor.sources.patterns import load
 from nccl_doctor.sources.ranks import Membership, Ranks
 from nccl_doctor.sources.scan import Readable, Scanner
 
-PARALLEL = 96 << 20  # bytes from which a second process pays
-TAIL = 4 << 20  # bytes at the end that the progress census reads
+PARALLEL = 48 << 20  # bytes that are worth a process of their own
+PROCESSES = 8  # more of them would only wait for their sums to be added up
+
+Part = tuple[str, Partial, Census]  # a log: its name, what was counted, and what its end shows
 
 _ALWAYS = (
     "message",
@@ -61,27 +64,33 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def scan(stream: Readable) -> tuple[Partial, bytes]:
-    """Read a whole stream. Returns what was counted and the last bytes for the census."""
+def scan(stream: Readable) -> tuple[Partial, Census]:
+    """Read a whole stream. Returns what was counted and what the end of it shows."""
     tail = _Tail(stream)
     with uncollected():
-        return _scanner().read(tail), bytes(tail.kept)
+        return _scanner().read(tail), census.collect(bytes(tail.kept))
 
 
-def scan_file(path: Path) -> tuple[Partial, bytes]:
-    """Read a plain file, large ones in two processes."""
+def scan_file(path: Path) -> tuple[Partial, Census]:
+    """Read a plain file, large ones in several processes."""
     size = path.stat().st_size
+    count = min(size // PARALLEL, _processors(), PROCESSES)
     with path.open("rb", buffering=0) as file:
-        if size < PARALLEL or (os.cpu_count() or 1) < 2:
+        if count < 2:
             return scan(file)
-        middle = _line_start(file, size // 2)
-    with ProcessPoolExecutor(1) as pool, uncollected():
-        second = pool.submit(_packed, path, middle, size - middle)
-        partial = _stretch(path, 0, middle)
-        partial.merge(pickle.loads(second.result()))
-    with path.open("rb") as file:
-        file.seek(max(size - TAIL, 0))
-        return partial, file.read()
+        cuts = [_line_start(file, size * part // count) for part in range(1, count)]
+    with ProcessPoolExecutor(count - 1) as pool, uncollected():
+        others = [pool.submit(_packed, path, start, stop - start) for start, stop in pairwise([*cuts, size])]
+        end = pool.submit(_end, path, size)
+        partial = _stretch(path, 0, cuts[0])
+        for other in others:
+            partial.merge(pickle.loads(other.result()))
+        return partial, end.result()
+
+
+def _processors() -> int:
+    """How many processors this process may use; a batch system grants fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _line_start(file: BinaryIO, offset: int) -> int:
@@ -98,6 +107,12 @@ def _stretch(path: Path, start: int, length: int) -> Partial:
     with path.open("rb", buffering=0) as file:
         file.seek(start)
         return _scanner().read(file, length)
+
+
+def _end(path: Path, size: int) -> Census:
+    with path.open("rb") as file:
+        file.seek(max(size - census.TAIL, 0))
+        return census.collect(file.read())
 
 
 def _packed(path: Path, start: int, length: int) -> bytes:
@@ -119,13 +134,13 @@ class _Tail:
     def read(self, size: int) -> bytes:
         data = self._stream.read(size) or b""
         self.kept += data
-        if len(self.kept) > 4 * TAIL:
-            del self.kept[:-TAIL]
+        if len(self.kept) > 4 * census.TAIL:
+            del self.kept[: -census.TAIL]
         return data
 
 
-def add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
-    """Add the facts of all logs of a job: (file name, what was counted, last bytes) each. Ranks are known job-wide.
+def add(facts: Facts, parts: list[Part]) -> None:
+    """Add the facts of all logs of a job. Ranks are known job-wide.
 
     What was counted is used up, so that a large log is not held twice.
     """
@@ -133,7 +148,7 @@ def add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
         _add(facts, parts)
 
 
-def _add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
+def _add(facts: Facts, parts: list[Part]) -> None:
     ranks = Ranks(
         [member for _, partial, _ in parts for member in _members(partial)],
         [head for _, partial, _ in parts for head in partial.heads],
@@ -146,9 +161,8 @@ def _add(facts: Facts, parts: list[tuple[str, Partial, bytes]]) -> None:
         facts.add(log.events())
         facts.add(log.edges())
         facts.add(log.processes())
-    for file, partial, tail in parts:
-        first = partial.lines - tail.count(b"\n") - (not tail.endswith(b"\n") and bool(tail))
-        facts.add(census(facts, file, tail[-TAIL:], first + tail[:-TAIL].count(b"\n"), ranks))
+    for file, partial, end in parts:
+        facts.add(census.rows(facts, file, end, partial.lines, ranks))
     facts.look(*_ALWAYS)
     if has_nccl:
         facts.look(*_WITH_NCCL)

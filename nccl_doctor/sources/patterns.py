@@ -18,7 +18,7 @@ from nccl_doctor.facts import by_name, column_types
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
 _KEY = 4  # characters of a message by which patterns are sorted
-_LEAD = 16  # characters of a message that choose its candidates
+_LEAD = 2 * _KEY  # characters of a message that choose its candidates
 _RARE = 6  # characters of a literal that most blocks of a log do not hold
 _LEADS = 20_000  # beginnings remembered
 
