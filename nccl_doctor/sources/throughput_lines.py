@@ -257,6 +257,11 @@ def _before_comma(block: bytes, at: int) -> float:
     return float(block[at - 17 : at - 5].rsplit(b" ", 1)[1])
 
 
+def _time_word(block: bytes, at: int) -> float:
+    place = block.index(b"ime", at, at + 200) + 3  # Time or time:
+    return float(block[place : place + 16].lstrip(b": ").split(b" ", 1)[0])
+
+
 TOOLS = (
     Tool(b"images/sec: ", "tf-cnn-benchmarks", "samples/s", "job", _read_tf_cnn, _following),
     Tool(b"/sec per ", "horovod-synthetic", "samples/s", "gpu", _read_horovod),
@@ -273,7 +278,7 @@ TOOLS = (
     Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan),
     Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer),
     Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
-    Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet),
+    Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet, _time_word, False),
     Tool(b"Train: ", "timm", "samples/s", "job", _read_timm),
     Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time),
 )
