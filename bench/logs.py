@@ -176,6 +176,9 @@ def run(command: list[str]) -> tuple[float, float, float]:
         while process.poll() is None:
             peak = max(peak, memory(process.pid))
             time.sleep(0.01)
+        if process.returncode not in (0, 1):  # grep says 1 where it found nothing
+            out.seek(0)
+            sys.exit(f"{' '.join(command)} failed: {out.read().decode()}")
     after = os.times()
     processor = after.children_user + after.children_system - before.children_user - before.children_system
     return time.perf_counter() - clock, processor, peak / 1e6

@@ -79,9 +79,9 @@ def scan_file(path: Path) -> tuple[Partial, Census]:
         if count < 2:
             return scan(file)
         cuts = [_line_start(file, size * part // count) for part in range(1, count)]
-    with ProcessPoolExecutor(count - 1) as pool, uncollected():
-        others = [pool.submit(_packed, path, start, stop - start) for start, stop in pairwise([*cuts, size])]
+    with ProcessPoolExecutor(count) as pool, uncollected():
         end = pool.submit(_end, path, size)
+        others = [pool.submit(_packed, path, start, stop - start) for start, stop in pairwise([*cuts, size])]
         partial = _stretch(path, 0, cuts[0])
         for other in others:
             partial.merge(pickle.loads(other.result()))
