@@ -46,3 +46,24 @@ RAS = re.compile(
 INSPECTOR = re.compile(
     rb"\A\s*\{\s*\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}\s*,\s*\"(?:metadata|coll_perf|p2p_perf)\" ?:"
 )
+KUBERNETES = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\r?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
+    rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
+    rb"(?:apiVersion|kind|metadata|spec): ?"
+    rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node
+)
+PACKAGES = re.compile(
+    rb"\A(?:# packages in environment at |# EFA installer version: |Package +Version *(?:Editable project location *)?\r?\n-{4,}"
+    rb"|(?:[A-Za-z0-9][\w.-]{0,80}==[\w.+!-]{1,60}\r?\n){5})"
+)
+NODE_INSIDE = (
+    b"GPU0\tGPU1",
+    b"GPU0    GPU1",
+    b"CPU Affinity",
+    b"Link 0: ",
+    b"CA type: ",
+    b"Infiniband device '",
+    b"hca_id:",
+    b"Size  Used by",
+    b"    domain: ",
+)

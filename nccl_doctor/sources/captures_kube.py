@@ -1,0 +1,203 @@
+"""Kubernetes: TFJob, PyTorchJob, MPIJob and plain workloads as YAML, and the resources in `kubectl describe node`."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.tables.captures import KubePod, KubeResource
+
+_MAX_BYTES = 4 << 20
+_DEPTH = 60
+_REPLICAS = {
+    "TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs", "PaddleJob": "paddleReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs", "JAXJob": "jaxReplicaSpecs",
+}  # fmt: skip
+_PLAIN = {"Pod", "Job", "StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"}
+_RESOURCE = re.compile(
+    r"\s+((?:nvidia\.com|amd\.com|vpc\.amazonaws\.com|rdma|nvidia|k8s\.amazonaws\.com)/[\w.-]{1,40}|hugepages-2Mi)(?::|\s)\s*(\d\w{0,12})"
+)
+_SECTION = re.compile(r"(Name|Capacity|Allocatable|Allocated resources|Non-terminated Pods|System Info):\s*(\S{0,200})")
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read one file: YAML documents, or the description of nodes."""
+    data = stream.read(_MAX_BYTES + 1)
+    while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):
+        data += more
+    text = data[:_MAX_BYTES].decode("utf-8", "replace").lstrip("\ufeff")
+    total = text.count("\n") + (not text.endswith("\n"))
+    if re.search(r"(?m)^(?:Capacity|Allocatable):", text) and not re.search(r"(?m)^apiVersion:", text):
+        return _describe(text, name, facts)
+    note = f"is larger than {_MAX_BYTES >> 20} MiB; the rest was not read" if len(data) > _MAX_BYTES else None
+    used = 0
+    facts.look("kube_pod")
+    start = 1
+    for document in re.split(r"(?m)^---[^\n]*\n", text):
+        parsed, problem = _parse(document)
+        if problem is not None:
+            note = f"the document that starts in line {start} is not plain YAML ({problem})"
+        rows = list(_pods(parsed, name, facts, _Lines(document, start))) if isinstance(parsed, dict) else []
+        facts.add(rows)
+        used += len(rows)
+        start += document.count("\n") + 1
+    return Reading(total, used, note)
+
+
+class _Lines:
+    """Line numbers of keys in one document."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self._lines = text.split("\n")
+        self._start = start
+
+    def of(self, *keys: str) -> tuple[int, str]:
+        """The line of the last of these keys, each sought behind the one before."""
+        at = 0
+        for key in keys:
+            pattern = re.compile(rf"\s*(?:- )?[\"']?{re.escape(key)}[\"']?\s*:")
+            at = next((n for n in range(at, len(self._lines)) if pattern.match(self._lines[n])), at)
+        return self._start + at, self._lines[at].strip() if self._lines else ""
+
+
+def _parse(text: str) -> tuple[Any, str | None]:
+    """A document without objects of Python, and without aliases, which can make a small file grow beyond all bounds."""
+    import yaml
+
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                return None, "it uses aliases"
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEPTH:
+                return None, "it is nested too deeply"
+        return yaml.safe_load(text), None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        return None, (getattr(error, "problem", None) or "unreadable") + (
+            f", line {mark.line + 1} of it" if mark else ""
+        )
+    except (ValueError, RecursionError, OverflowError):
+        return None, "unreadable values"
+
+
+def _pods(document: dict[str, Any], file: str, facts: Facts, where: _Lines) -> Iterator[KubePod]:
+    kind, spec = document.get("kind"), _dict(document.get("spec"))
+    name = _dict(document.get("metadata")).get("name")
+    if kind == "List" and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            if isinstance(item, dict):
+                yield from _pods(item, file, facts, where)
+    if kind in _REPLICAS:
+        slots = spec.get("slotsPerWorker", spec.get("nprocPerNode"))
+        for role, replica in _dict(spec.get(_REPLICAS[str(kind)])).items():
+            replica = _dict(replica)
+            pod = _dict(_dict(replica.get("template")).get("spec"))
+            yield _pod(
+                pod,
+                file,
+                str(kind),
+                name,
+                str(role),
+                replica.get("replicas", 1),
+                slots,
+                facts,
+                where.of(_REPLICAS[str(kind)], str(role)),
+            )
+    elif kind in _PLAIN:
+        pod = spec if kind == "Pod" else _dict(_dict(spec.get("template")).get("spec"))
+        count = spec.get("replicas", spec.get("parallelism", 1))
+        yield _pod(pod, file, str(kind), name, None, count, None, facts, where.of("kind"))
+
+
+def _pod(
+    pod: dict[str, Any],
+    file: str,
+    kind: str,
+    name: Any,
+    role: str | None,
+    replicas: Any,
+    slots: Any,
+    facts: Facts,
+    place: tuple[int, str],
+) -> KubePod:
+    containers = _items(pod.get("containers"))
+    memory = {
+        volume.get("name")
+        for volume in _items(pod.get("volumes"))
+        if _dict(volume.get("emptyDir")).get("medium") == "Memory" or "hostPath" in volume
+    }
+    gpus = rdma = None
+    shared = lock = horovod = 0
+    for container in containers:
+        resources = _dict(container.get("resources"))
+        for key, value in (_dict(resources.get("requests")) | _dict(resources.get("limits"))).items():
+            number = _whole(value)
+            if re.fullmatch(r"(?:nvidia|amd)\.com/(?:gpu|mig-[\w.]+)", str(key)) and number is not None:
+                gpus = (gpus or 0) + number
+            elif str(key).startswith(("rdma/", "vpc.amazonaws.com/efa", "nvidia.com/hostdev")) and number is not None:
+                rdma = (rdma or 0) + number
+        mounts = _items(container.get("volumeMounts"))
+        shared |= int(
+            any(str(m.get("mountPath")).rstrip("/") == "/dev/shm" and m.get("name") in memory for m in mounts)
+        )
+        security = _dict(container.get("securityContext"))
+        added = _dict(security.get("capabilities")).get("add")
+        lock |= int(
+            bool(security.get("privileged"))
+            or (isinstance(added, list) and bool({"IPC_LOCK", "ALL", "SYS_ADMIN"} & set(map(str, added))))
+        )
+        words = " ".join(str(part) for key in ("command", "args", "image") for part in _parts(container.get(key)))
+        horovod |= int(bool(re.search(r"horovod|mpirun|mpiexec", words)))
+    return KubePod(
+        file, kind, name if isinstance(name, str) else None, role, max(0, _whole(replicas) or 0), gpus, rdma, shared,
+        int(bool(pod.get("hostNetwork"))), lock, _whole(slots), horovod, facts.evidence(file, *place),
+    )  # fmt: skip
+
+
+def _describe(text: str, name: str, facts: Facts) -> Reading:
+    """Capacity, allocatable and requested amounts of every node."""
+    node: str | None = None
+    section = ""
+    found: dict[tuple[str | None, str], dict[str, tuple[str, int, str]]] = {}
+    number = used = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        heading = _SECTION.match(line)
+        if heading is not None:
+            section = heading[1]
+            node = heading[2] or node if section == "Name" else node
+        resource = _RESOURCE.match(line)
+        if resource is not None and section in ("Capacity", "Allocatable", "Allocated resources"):
+            used += 1
+            found.setdefault((node, resource[1]), {})[section] = (resource[2], number, line.strip())
+    rows = []
+    for (node, key), values in found.items():
+        last = values.get("Allocatable") or next(iter(values.values()))
+        capacity, allocatable, requested = (
+            values[part][0] if part in values else None for part in ("Capacity", "Allocatable", "Allocated resources")
+        )
+        ref = facts.evidence(name, last[1], last[2])
+        rows.append(KubeResource(node, name, key, capacity, allocatable, requested, ref))
+    facts.add(rows)
+    facts.look("kube_resource")
+    return Reading(number, used)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _parts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _whole(value: Any) -> int | None:
+    text = str(value).strip()
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else None

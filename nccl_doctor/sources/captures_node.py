@@ -1,0 +1,186 @@
+"""Output of commands of a node, in a file of its own or pasted into a log: `nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `ibstat`,
+`ibstatus`, `ibv_devinfo`, `lsmod`, `fi_info`. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.prefixes import Label
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.text_lines import plain_lines
+from nccl_doctor.tables.captures import GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
+
+_DEVICE = r"(?:GPU\d{1,3}|NIC\d{1,3}|mlx\d_\w{1,20}|bnxt_re\w{0,16}|rdmap\w{1,16})"
+_TOPO_HEAD = re.compile(rf"\s+({_DEVICE}(?:\s+{_DEVICE})*)\s*(?:CPU Affinity.*)?$")
+_TOPO_ROW = re.compile(rf"({_DEVICE})\s+(.*)")
+_PATH = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|\*")
+_NVLINK_GPU = re.compile(r"GPU (\d{1,3}): (.{2,60}?) \(UUID: (?:GPU|MIG)-")
+_NVLINK = re.compile(r"\s*Link \d{1,2}: (?:(?P<speed>[\d.]{1,8}) GB/s|(?P<inactive><inactive>))\s*$")
+_CA = re.compile(r"CA '([\w.-]{1,40})'")
+_STATUS = re.compile(r"Infiniband device '([\w.-]{1,40})' port (\d{1,3}) status:")
+_HCA = re.compile(r"hca_id:\s*([\w.-]{1,40})")
+_PORT = re.compile(r"\s*(?:Port (\d{1,3}):|port:\s*(\d{1,3}))\s*$")
+_STATE = re.compile(r"\s*[Ss]tate:\s*(?:\d:\s*)?(?:PORT_)?(\w{2,20})")
+_PHYSICAL = re.compile(r"\s*(?:Physical state:\s*(\w{2,20})|phys[_ ]state:\s*(?:\d:\s*)?(\w{2,20}))")
+_RATE = re.compile(r"\s*[Rr]ate:\s*(\d{1,4}(?:\.\d)?)")
+_LAYER = re.compile(r"\s*[Ll]ink[_ ]layer:\s*(\w{2,20})")
+_LSMOD = re.compile(r"Module\s+Size\s+Used by")
+_MODULE = re.compile(r"(\w{2,60})\s+\d{3,12}\s+-?\d{1,6}(?:\s|$)")
+_MODULES = {
+    "nvidia", "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "nvidia_fs", "gdrdrv", "mlx5_core", "mlx5_ib", "ib_uverbs",
+    "ib_umad", "rdma_ucm", "efa", "bnxt_re", "irdma", "nouveau", "amdgpu",
+}  # fmt: skip
+_PROVIDER = re.compile(r"provider:\s*([\w;-]{1,40})\s*$")
+_FIELD = re.compile(r"\s+(domain|protocol):\s*(\S{1,60})")
+_ROWS = 100_000
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every capture of a file. Fills gpu_matrix, nvlink_state, ib_port, kernel_module and ofi_domain."""
+    reader = _Reader(name, facts)
+    number = used = 0
+    for number, label, text in plain_lines(stream):
+        used += reader.take(label, text, number)
+    reader.finish()
+    return Reading(number, used)
+
+
+class _State:
+    """What is open for one host and rank."""
+
+    def __init__(self) -> None:
+        self.columns: list[str] = []
+        self.nvlink: NvlinkState | None = None
+        self.port: IbPort | None = None
+        self.hca: str | None = None
+        self.modules = False
+        self.domain: OfiDomain | None = None
+
+
+class _Reader:
+    def __init__(self, name: str, facts: Facts) -> None:
+        self._name = name
+        self._facts = facts
+        self._states: dict[tuple[str | None, int | None], _State] = {}
+        self._rows: list[Any] = []
+        self._takers: tuple[Callable[[_State, Label, str, int], bool], ...] = (
+            self._matrix, self._nvlink, self._port, self._module, self._ofi,
+        )  # fmt: skip
+
+    def take(self, label: Label, text: str, number: int) -> bool:
+        state = self._states.setdefault((label.host, label.rank), _State())
+        if len(self._states) > 20_000 or len(self._rows) > _ROWS:
+            return False
+        return any(taker(state, label, text, number) for taker in self._takers)
+
+    def finish(self) -> None:
+        for state in self._states.values():
+            self._close(state)
+        self._facts.add(self._rows)
+
+    def _ref(self, number: int, text: str) -> int:
+        return self._facts.evidence(self._name, number, text.strip())
+
+    def _close(self, state: _State) -> None:
+        for row in (state.nvlink, state.port, state.domain):
+            if (
+                row is not None
+                and not (isinstance(row, IbPort) and not row.state)
+                and not (isinstance(row, OfiDomain) and not row.domain)
+            ):
+                self._rows.append(row)
+        state.nvlink = state.port = state.domain = None
+
+    def _matrix(self, state: _State, label: Label, text: str, number: int) -> bool:
+        if "GPU0" in text and (head := _TOPO_HEAD.match(text)) is not None:
+            state.columns = head[1].split()
+            return True
+        row = _TOPO_ROW.match(text) if state.columns else None
+        if row is None:
+            if text.strip() and not text.lstrip().startswith("Legend"):
+                state.columns = []
+            return False
+        cells = row[2].split()[: len(state.columns)]
+        if len(cells) != len(state.columns) or not all(map(_PATH.fullmatch, cells)):
+            return False
+        ref = self._ref(number, text)
+        for peer, path in zip(state.columns, cells, strict=True):
+            if path != "X":
+                self._rows.append(GpuMatrix(label.host, self._name, row[1], peer, path, ref))
+        return True
+
+    def _nvlink(self, state: _State, label: Label, text: str, number: int) -> bool:
+        if (gpu := _NVLINK_GPU.match(text)) is not None:
+            self._close(state)
+            state.nvlink = NvlinkState(label.host, self._name, int(gpu[1]), gpu[2], 0, 0, None, self._ref(number, text))
+            return True
+        link = _NVLINK.match(text) if state.nvlink is not None else None
+        if link is None or state.nvlink is None:
+            return False
+        if link["inactive"]:
+            first = state.nvlink.inactive == 0
+            ref = self._ref(number, text) if first else state.nvlink.ref
+            state.nvlink = state.nvlink._replace(inactive=state.nvlink.inactive + 1, ref=ref)
+        else:
+            speed = min(float(link["speed"]), state.nvlink.speed or 1e9)
+            state.nvlink = state.nvlink._replace(active=state.nvlink.active + 1, speed=speed)
+        return True
+
+    def _port(self, state: _State, label: Label, text: str, number: int) -> bool:
+        if (device := _CA.match(text) or _HCA.match(text)) is not None:
+            self._close(state)
+            state.hca = device[1]
+            return True
+        if (status := _STATUS.match(text)) is not None:
+            self._close(state)
+            state.hca = status[1]
+            state.port = IbPort(label.host, self._name, status[1], int(status[2]), "", None, None, None, 0)
+            return True
+        if state.hca is None:
+            return False
+        if (port := _PORT.match(text)) is not None:
+            self._close(state)
+            state.port = IbPort(label.host, self._name, state.hca, int(port[1] or port[2]), "", None, None, None, 0)
+            return True
+        if state.port is None:
+            return False
+        if (physical := _PHYSICAL.match(text)) is not None:
+            state.port = state.port._replace(physical=physical[1] or physical[2])
+        elif (found := _STATE.match(text)) is not None:
+            state.port = state.port._replace(state=found[1].capitalize(), ref=self._ref(number, text))
+        elif (rate := _RATE.match(text)) is not None:
+            state.port = state.port._replace(rate=float(rate[1]))
+        elif (layer := _LAYER.match(text)) is not None:
+            state.port = state.port._replace(link_layer=layer[1])
+        else:
+            return False
+        return True
+
+    def _module(self, state: _State, label: Label, text: str, number: int) -> bool:
+        if _LSMOD.match(text):
+            state.modules = True
+            self._rows.append(KernelModule(label.host, self._name, "(list)", self._ref(number, text)))
+            return True
+        module = _MODULE.match(text) if state.modules else None
+        if module is None:
+            state.modules = state.modules and text.startswith((" ", "\t"))
+            return False
+        if module[1] in _MODULES:
+            self._rows.append(KernelModule(label.host, self._name, module[1], self._ref(number, text)))
+        return True
+
+    def _ofi(self, state: _State, label: Label, text: str, number: int) -> bool:
+        if (provider := _PROVIDER.match(text)) is not None:
+            self._close(state)
+            state.domain = OfiDomain(label.host, label.rank, self._name, provider[1], "", None, self._ref(number, text))
+            return True
+        field = _FIELD.match(text) if state.domain is not None else None
+        if field is None or state.domain is None:
+            return False
+        state.domain = (
+            state.domain._replace(domain=field[2]) if field[1] == "domain" else state.domain._replace(protocol=field[2])
+        )
+        return True

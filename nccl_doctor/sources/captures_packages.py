@@ -1,0 +1,53 @@
+"""Lists of packages: `conda list`, `pip list`, `pip freeze`, /opt/amazon/efa_installed_packages. Only those that matter are kept."""
+
+import re
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.text_lines import lines
+from nccl_doctor.tables.captures import Package
+
+_KEPT = re.compile(
+    r"(?:torch|torchvision|pytorch|tensorflow(?:-gpu|-cpu)?|horovod|deepspeed|lightning|pytorch-lightning|megatron-core|accelerate|transformer-engine"
+    r"|nvidia-nccl-cu\d+|nccl|cupy[\w-]*|jax|jaxlib|cudatoolkit|cuda-toolkit|cuda-version|nvidia-cuda-runtime(?:-cu\d+)?|pytorch-cuda|mpi4py|openmpi|mpich"
+    r"|ucx|libfabric[\w-]*|aws-ofi-nccl[\w-]*|efa[\w-]*|rdma-core[\w-]*|openmpi[\w-]*|apex|mxnet[\w-]*|flash-attn|xformers|vllm)$",
+    re.IGNORECASE,
+)
+_FREEZE = re.compile(r"([A-Za-z0-9][\w.-]{0,80})==([\w.+!-]{1,60})\s*(?:;|#|$)")
+_COLUMNS = re.compile(r"([A-Za-z0-9_][\w.-]{0,80})\s+([\w.+!-]{1,60})(?:\s|$)")
+_EFA = re.compile(r"([a-z][a-z0-9-]{0,60}?)[_-](\d[\w.~+-]{0,80})\s*$")
+_INSTALLER = re.compile(r"# EFA installer version: ([\w.]{1,20})")
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read one list. Fills package."""
+    rows: list[Package] = []
+    number = used = 0
+    source = "pip"
+    for number, line in lines(stream):
+        if (installer := _INSTALLER.match(line)) is not None:
+            source = "efa"
+            rows.append(Package(name, source, "efa-installer", installer[1], facts.evidence(name, number, line)))
+        elif line.startswith("# packages in environment"):
+            source = "conda"
+        if line.startswith("#"):
+            continue
+        found = _found(line, source)
+        used += bool(found)
+        for package, version in found:
+            if _KEPT.match(package):
+                pip = source == "conda" and line.rstrip().endswith(" pypi")
+                ref = facts.evidence(name, number, line)
+                rows.append(Package(name, "pip" if pip else source, package.lower().replace("_", "-"), version, ref))
+    facts.add(rows)
+    facts.look("package")
+    return Reading(number, used)
+
+
+def _found(line: str, source: str) -> list[tuple[str, str]]:
+    """(name, version) of the packages in a line; the EFA installer writes many into one."""
+    if source == "efa":
+        return [(match[1], match[2]) for word in line.split()[:1000] if (match := _EFA.match(word)) is not None]
+    match = _FREEZE.match(line) or _COLUMNS.match(line)
+    return [(match[1], match[2])] if match is not None else []

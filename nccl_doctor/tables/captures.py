@@ -1,0 +1,102 @@
+"""What was captured on a node or written for a scheduler: output of host commands, lists of packages, Kubernetes objects."""
+
+from typing import NamedTuple
+
+
+class GpuMatrix(NamedTuple):
+    """One pair of devices in `nvidia-smi topo -m`."""
+
+    host: str | None
+    file: str
+    device: str  # GPU0, NIC0, mlx5_0
+    peer: str
+    path: str  # NV18, PIX, PXB, PHB, NODE, SYS
+    ref: int
+
+
+class NvlinkState(NamedTuple):
+    """NVLinks of one GPU in `nvidia-smi nvlink -s`."""
+
+    host: str | None
+    file: str
+    gpu: int
+    model: str | None
+    active: int
+    inactive: int
+    speed: float | None  # GB/s of one link and direction, the lowest
+    ref: int
+
+
+class IbPort(NamedTuple):
+    """One port in `ibstat`, `ibstatus` or `ibv_devinfo`."""
+
+    host: str | None
+    file: str
+    hca: str
+    port: int | None
+    state: str  # Active, Down, Initializing, Armed
+    physical: str | None  # LinkUp, Polling, Disabled
+    rate: float | None  # Gb/s
+    link_layer: str | None  # InfiniBand, Ethernet
+    ref: int
+
+
+class KernelModule(NamedTuple):
+    """A module in `lsmod` that matters for GPUs and networks; one row `(list)` says that the list was seen."""
+
+    host: str | None
+    file: str
+    name: str
+    ref: int
+
+
+class OfiDomain(NamedTuple):
+    """A domain in `fi_info`."""
+
+    host: str | None
+    rank: int | None
+    file: str
+    provider: str
+    domain: str
+    protocol: str | None
+    ref: int
+
+
+class Package(NamedTuple):
+    """A package in `conda list`, `pip list`, `pip freeze` or /opt/amazon/efa_installed_packages that has to do with GPUs or networks."""
+
+    file: str
+    source: str  # conda, pip, efa
+    name: str
+    version: str
+    ref: int
+
+
+class KubePod(NamedTuple):
+    """A pod template: one replica kind of a TFJob, PyTorchJob or MPIJob, or a pod, Job, StatefulSet or Deployment."""
+
+    file: str
+    kind: str
+    name: str | None
+    role: str | None  # Worker, PS, Launcher, Chief, Master
+    replicas: int
+    gpus: int | None  # nvidia.com/gpu of one pod; None where none is asked for
+    rdma: int | None  # rdma/… or vpc.amazonaws.com/efa of one pod
+    shared_memory: int  # 1 where a memory volume is mounted at /dev/shm
+    host_network: int
+    lock_memory: int  # 1 with IPC_LOCK or privileged
+    slots: int | None  # slotsPerWorker of an MPIJob, nprocPerNode of a PyTorchJob
+    horovod: int  # 1 where the command or image names Horovod or mpirun
+    ref: int
+
+
+class KubeResource(NamedTuple):
+    """A resource of a node in `kubectl describe node`."""
+
+    node: str | None
+    file: str
+    name: str  # nvidia.com/gpu, vpc.amazonaws.com/efa, rdma/…, hugepages-2Mi
+    capacity: str | None
+    allocatable: str | None
+    requested: str | None
+    ref: int

@@ -1,0 +1,196 @@
+"""Output of host commands and Kubernetes files: read, checked against another reading, hostile ones refused."""
+
+import io
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nccl_doctor import analyze
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import captures_kube, captures_node, captures_packages, formats
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "captures"
+SHARED = Path(__file__).parent.parent.parent / "shared"
+
+
+def node(data: bytes) -> Facts:
+    facts = Facts()
+    captures_node.read(io.BytesIO(data), "capture.txt", facts)
+    return facts
+
+
+def kube(data: bytes) -> tuple[Facts, Reading]:
+    facts = Facts()
+    return facts, captures_kube.read(io.BytesIO(data), "job.yaml", facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "findings"),
+    [
+        ("topo_nv18.txt", set()),
+        ("topo_gpu2_lost.txt", {("gpu-pair-without-nvlink", "warning")}),
+        ("nvlink_up.txt", set()),
+        ("nvlink_gpu5_down.txt", {("nvlink-links-inactive", "warning")}),
+        ("ibstat_up.txt", set()),
+        ("ibstat_bad.txt", {("ib-port-not-active", "warning"), ("ib-port-slow", "warning")}),
+        ("pdsh_ibstat.txt", {("ib-port-not-active", "warning")}),
+        ("ibv_devinfo_down.txt", {("ib-port-not-active", "warning")}),
+        ("lsmod_no_peermem.txt", set()),
+        ("fi_info_uneven.txt", {("fi-info-no-rdm-domain", "warning")}),
+        ("conda_list.txt", {("two-nccl-packages", "warning")}),
+        ("pip_freeze.txt", {("cpu-framework-installed", "warning")}),
+        ("efa_installed_packages", set()),
+        ("mpijob.yaml", set()),
+        (
+            "mpijob_bad.yaml",
+            {
+                ("kube-slots-differ-from-gpus", "error"),
+                ("kube-parameter-server-holds-gpu", "warning"),
+                ("kube-shm-missing", "warning"),
+                ("kube-memlock-missing", "warning"),
+            },
+        ),
+        ("tfjob_ps.yaml", {("kube-parameter-server-holds-gpu", "warning")}),
+        ("describe_node.txt", {("kube-gpu-not-allocatable", "warning")}),
+        ("hostile.yaml", set()),
+        ("aliases.yaml", set()),
+    ],
+)
+def test_a_capture_gets_its_verdict(name: str, findings: set[tuple[str, str]]) -> None:
+    report, _, _ = analyze.analyze([str(FIXTURES / name)])
+    assert findings == {(f.name, f.severity) for f in report.findings if f.severity != "note"}
+
+
+def test_nvlinks_agree_with_a_count_of_lines() -> None:
+    text = (FIXTURES / "nvlink_gpu5_down.txt").read_text()
+    blocks = re.split(r"(?m)^GPU \d+: ", text)[1:]
+    rows = node(text.encode()).rows(NvlinkState)
+    assert [(block.count("GB/s"), block.count("<inactive>")) for block in blocks] == [
+        (row.active, row.inactive) for row in rows
+    ]
+
+
+@pytest.mark.skipif(not (SHARED / "real").is_dir(), reason="no folder of genuine files beside the repository")
+def test_genuine_captures() -> None:
+    rows = node(next((SHARED / "real").glob("*/*nvlink.status.a100")).read_bytes()).rows(NvlinkState)
+    assert [(gpu, 12, 0, 25.0) for gpu in range(8)] == [(row.gpu, row.active, row.inactive, row.speed) for row in rows]
+    pairs = Counter(
+        row.path
+        for row in node(next((SHARED / "real").glob("*/NVIDIADeep*")).read_bytes()).rows(GpuMatrix)
+        if row.peer[:3] == row.device[:3] == "GPU"
+    )
+    assert {"NV1": 16, "NV2": 16, "SYS": 24} == pairs
+    domains = node(next((SHARED / "real").glob("*/*eks-efa*block399.txt")).read_bytes()).rows(OfiDomain)
+    assert [(1, "rdmap197s0-rdm"), (0, "rdmap197s0-rdm")] == [(row.rank, row.domain) for row in domains] or len(
+        domains
+    ) == 2
+
+
+@pytest.mark.parametrize("separator", ["\t", "    "])
+def test_the_matrix_reads_with_tabs_and_blanks(separator: str) -> None:
+    text = (FIXTURES / "topo_gpu2_lost.txt").read_text().replace("\t", separator)
+    rows = node(text.encode()).rows(GpuMatrix)
+    assert 90 == len(rows)
+    lost = {
+        (row.device, row.peer)
+        for row in rows
+        if row.path == "SYS" and row.device.startswith("GPU") and row.peer.startswith("GPU")
+    }
+    assert {pair for gpu in range(8) if gpu != 2 for pair in ((f"GPU{gpu}", "GPU2"), ("GPU2", f"GPU{gpu}"))} == lost
+
+
+def test_ports_of_several_hosts_are_kept_apart() -> None:
+    rows = node((FIXTURES / "pdsh_ibstat.txt").read_bytes()).rows(IbPort)
+    assert [
+        ("node01", "mlx5_0", "Active"), ("node01", "mlx5_1", "Active"), ("node02", "mlx5_0", "Active"), ("node02", "mlx5_1", "Initializing"),
+    ] == sorted((str(row.host), row.hca, row.state) for row in rows)  # fmt: skip
+    lines = [
+        "Infiniband device 'mlx5_0' port 1 status:",
+        "state: 1: DOWN",
+        "phys state: 2: Polling",
+        "rate: 10 Gb/sec (4X SDR)",
+    ]
+    (port,) = node("\n\t".join([*lines, "link_layer: InfiniBand"]).encode()).rows(IbPort)
+    assert ("mlx5_0", 1, "Down", "Polling", 10.0, "InfiniBand") == (
+        port.hca, port.port, port.state, port.physical, port.rate, port.link_layer,
+    )  # fmt: skip
+
+
+def test_packages_by_source() -> None:
+    facts = Facts()
+    captures_packages.read(io.BytesIO((FIXTURES / "conda_list.txt").read_bytes()), "conda.txt", facts)
+    assert {"cudatoolkit": "conda", "nccl": "conda", "nvidia-nccl-cu12": "pip", "pytorch": "conda"} == {
+        row.name: row.source for row in facts.rows(Package)
+    }
+    facts = Facts()
+    captures_packages.read(io.BytesIO((FIXTURES / "efa_installed_packages").read_bytes()), "efa", facts)
+    assert {"efa-installer": "1.30.0", "efa-config": "1.15_all"}.items() <= {
+        row.name: row.version for row in facts.rows(Package)
+    }.items()
+
+
+@pytest.mark.parametrize("name", ["mpijob.yaml", "mpijob_bad.yaml", "tfjob_ps.yaml"])
+def test_pods_agree_with_yaml(name: str) -> None:
+    data = (FIXTURES / name).read_bytes()
+    spec = yaml.safe_load(data)["spec"]
+    replicas = spec.get("mpiReplicaSpecs") or spec.get("tfReplicaSpecs")
+    facts, reading = kube(data)
+    assert len(replicas) == reading.understood
+    for row in facts.rows(KubePod):
+        container = replicas[row.role]["template"]["spec"]["containers"][0]
+        assert replicas[row.role]["replicas"] == row.replicas
+        assert container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu") == row.gpus
+        assert spec.get("slotsPerWorker") == row.slots
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        ((FIXTURES / "hostile.yaml").read_bytes(), "not plain YAML (could not determine a constructor"),
+        ((FIXTURES / "aliases.yaml").read_bytes(), "not plain YAML (it uses aliases)"),
+        (b"apiVersion: v1\nkind: Pod\nspec: " + b"[" * 5000, "not plain YAML"),
+        (b"apiVersion: v1\nkind: Pod\nspec:\n\tcontainers: [", "not plain YAML"),
+        (b"apiVersion: v1\nkind: Pod\nspec: {containers: 5, volumes: {a: b}}\n", None),
+        (
+            b"apiVersion: v1\nkind: MPIJob\nspec: {mpiReplicaSpecs: {Worker: [1], Launcher: {replicas: -9, template: {spec: 7}}}}\n",
+            None,
+        ),
+    ],
+)
+def test_hostile_and_broken_yaml(data: bytes, note: str | None) -> None:
+    assert "kubernetes" == getattr(formats.recognise(data), "kind", None)
+    _, reading = kube(data)
+    assert (note in (reading.note or "")) if note else reading.note is None
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(FIXTURES.iterdir())])
+def test_a_capture_that_is_cut_or_holds_rubbish_is_survived(name: str, tmp_path: Path) -> None:
+    data = (FIXTURES / name).read_bytes()
+    for number, broken in enumerate(
+        (data[: len(data) // 2], data[:-7], data.replace(b"0", b"\xff"), b"\x00".join(data.split(b" ")), data * 3)
+    ):
+        for module in (captures_node, captures_packages, captures_kube):
+            module.read(io.BytesIO(broken), f"{name}{number}", Facts())
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
+def test_ordinary_logs_are_not_taken_for_them() -> None:
+    paths = [
+        *SHARED.glob("cases/*/log.txt"),
+        *SHARED.glob("real/*/*"),
+        *SHARED.glob("artifacts/*/*.*"),
+        *SHARED.glob("knowledge/*.md"),
+    ]
+    taken = [
+        path.name
+        for path in paths
+        if path.is_file()
+        and (known := formats.recognise(path.read_bytes()[: 1 << 16])) is not None
+        and known.kind in ("kubernetes", "packages")
+    ]
+    assert [] == taken
