@@ -57,6 +57,8 @@ def kube(data: bytes) -> tuple[Facts, Reading]:
         ),
         ("tfjob_ps.yaml", {("kube-parameter-server-holds-gpu", "warning")}),
         ("describe_node.txt", {("kube-gpu-not-allocatable", "warning")}),
+        ("fabricmanager.log", {("fabric-manager-errors", "warning")}),
+        ("fabricmanager_version.log", {("fabric-manager-not-running", "error")}),
         ("hostile.yaml", set()),
         ("aliases.yaml", set()),
     ],
@@ -107,7 +109,8 @@ def test_the_matrix_reads_with_tabs_and_blanks(separator: str) -> None:
 def test_ports_of_several_hosts_are_kept_apart() -> None:
     rows = node((FIXTURES / "pdsh_ibstat.txt").read_bytes()).rows(IbPort)
     assert [
-        ("node01", "mlx5_0", "Active"), ("node01", "mlx5_1", "Active"), ("node02", "mlx5_0", "Active"), ("node02", "mlx5_1", "Initializing"),
+        ("node01", "mlx5_0", "Active"), ("node01", "mlx5_1", "Active"),
+        ("node02", "mlx5_0", "Active"), ("node02", "mlx5_1", "Initializing"),
     ] == sorted((str(row.host), row.hca, row.state) for row in rows)  # fmt: skip
     lines = [
         "Infiniband device 'mlx5_0' port 1 status:",
@@ -119,6 +122,13 @@ def test_ports_of_several_hosts_are_kept_apart() -> None:
     assert ("mlx5_0", 1, "Down", "Polling", 10.0, "InfiniBand") == (
         port.hca, port.port, port.state, port.physical, port.rate, port.link_layer,
     )  # fmt: skip
+
+
+def test_errors_of_the_fabric_manager_are_counted() -> None:
+    text = (FIXTURES / "fabricmanager.log").read_text()
+    assert [("nvswitch", text.count("[ERROR]"), 2)] == node(text.encode()).own(
+        "SELECT f.kind, f.n, e.line FROM fabric_event f JOIN evidence e ON e.id = f.ref"
+    )
 
 
 def test_packages_by_source() -> None:

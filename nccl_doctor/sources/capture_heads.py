@@ -66,4 +66,5 @@ NODE_INSIDE = (
     b"hca_id:",
     b"Size  Used by",
     b"    domain: ",
+    b"[ERROR] [tid ",
 )

@@ -1,5 +1,7 @@
-"""Output of commands of a node, in a file of its own or pasted into a log: `nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `ibstat`,
-`ibstatus`, `ibv_devinfo`, `lsmod`, `fi_info`. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
+"""Output of commands of a node, in a file of its own or pasted into a log.
+
+`nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `ibstat`, `ibstatus`, `ibv_devinfo`, `lsmod`, `fi_info`, and errors in the log of
+the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
 """
 
 import re
@@ -11,7 +13,7 @@ from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.prefixes import Label
 from nccl_doctor.sources.scan import Readable
 from nccl_doctor.sources.text_lines import plain_lines
-from nccl_doctor.tables.captures import GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
+from nccl_doctor.tables.captures import FabricEvent, GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
 
 _DEVICE = r"(?:GPU\d{1,3}|NIC\d{1,3}|mlx\d_\w{1,20}|bnxt_re\w{0,16}|rdmap\w{1,16})"
 _TOPO_HEAD = re.compile(rf"\s+({_DEVICE}(?:\s+{_DEVICE})*)\s*(?:CPU Affinity.*)?$")
@@ -35,6 +37,8 @@ _MODULES = {
 }  # fmt: skip
 _PROVIDER = re.compile(r"provider:\s*([\w;-]{1,40})\s*$")
 _FIELD = re.compile(r"\s+(domain|protocol):\s*(\S{1,60})")
+_FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,300})")
+_CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
 
 
@@ -66,8 +70,9 @@ class _Reader:
         self._facts = facts
         self._states: dict[tuple[str | None, int | None], _State] = {}
         self._rows: list[Any] = []
+        self._fabric: dict[tuple[str | None, str, str], FabricEvent] = {}
         self._takers: tuple[Callable[[_State, Label, str, int], bool], ...] = (
-            self._matrix, self._nvlink, self._port, self._module, self._ofi,
+            self._matrix, self._nvlink, self._port, self._module, self._ofi, self._manager,
         )  # fmt: skip
 
     def take(self, label: Label, text: str, number: int) -> bool:
@@ -79,7 +84,7 @@ class _Reader:
     def finish(self) -> None:
         for state in self._states.values():
             self._close(state)
-        self._facts.add(self._rows)
+        self._facts.add([*self._rows, *self._fabric.values()])
 
     def _ref(self, number: int, text: str) -> int:
         return self._facts.evidence(self._name, number, text.strip())
@@ -183,4 +188,18 @@ class _Reader:
         state.domain = (
             state.domain._replace(domain=field[2]) if field[1] == "domain" else state.domain._replace(protocol=field[2])
         )
+        return True
+
+    def _manager(self, state: _State, label: Label, text: str, number: int) -> bool:
+        error = _FABRIC.match(text) if "[tid " in text else None
+        if error is None:
+            return False
+        said = error[1]
+        kind = "nvswitch" if re.search(r"NVSwitch|NVLink|SXid", said) else "error"
+        key = (label.host, kind, _CHANGING.sub("N", said))
+        known = self._fabric.get(key)
+        if known is not None:
+            self._fabric[key] = known._replace(n=known.n + 1)
+        elif len(self._fabric) < 1000:
+            self._fabric[key] = FabricEvent(label.host, self._name, kind, said, 1, self._ref(number, text))
         return True

@@ -8,6 +8,7 @@ time, ``n`` how often the same row was seen, ``ref`` the number of the `Evidence
 
 from nccl_doctor.tables.base import Evidence, Input
 from nccl_doctor.tables.captures import (
+    FabricEvent,
     GpuMatrix,
     IbPort,
     KernelModule,
@@ -171,6 +172,7 @@ TABLES: tuple[type, ...] = (
     TopoGpu,
     TopoGraph,
     TopoNet,
+    FabricEvent,
     GpuMatrix,
     IbPort,
     KernelModule,
@@ -202,6 +204,7 @@ __all__ = [
     "EnvDifference",
     "EnvLint",
     "Evidence",
+    "FabricEvent",
     "Gdr",
     "GpuCounter",
     "GpuMatrix",

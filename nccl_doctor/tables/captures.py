@@ -27,6 +27,17 @@ class NvlinkState(NamedTuple):
     ref: int
 
 
+class FabricEvent(NamedTuple):
+    """An error in the log of NVIDIA's Fabric Manager; equal texts are one row."""
+
+    host: str | None
+    file: str
+    kind: str  # nvswitch, error
+    text: str
+    n: int
+    ref: int
+
+
 class IbPort(NamedTuple):
     """One port in `ibstat`, `ibstatus` or `ibv_devinfo`."""
 
