@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from nccl_doctor import analyze
 from nccl_doctor.facts import Facts
-from nccl_doctor.sources import captures_kube, captures_node, captures_packages, formats
+from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
 
@@ -204,3 +205,29 @@ def test_ordinary_logs_are_not_taken_for_them() -> None:
         and known.kind in ("kubernetes", "packages")
     ]
     assert [] == taken
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"a", b"{", b" ", b"\n", b"# a\n", b"a, ", b"-->", b"<!--x-->\n", b"kind: x\n", b"a==1\n", b'"gpu":', b'{"index": 1}',
+        b"<!ENTITY ", b'"n_ranks": ', b"# gpu pwr ", b"1 % ", b"pid, ", b"2024/09/08 13:03:31.000, ",
+    ],
+)  # fmt: skip
+def test_recognition_is_quick_whatever_comes(piece: bytes) -> None:
+    heads = [value for value in vars(capture_heads).values() if isinstance(value, re.Pattern)]
+    starts = (
+        b"",
+        b"<!--",
+        b"<!DOCTYPE ",
+        b'{"gpus": [',
+        b"apiVersion: a\n",
+        b'{"header": {',
+        b"2024/09/08 13:03:31.000, ",
+    )
+    for start in starts:
+        data = (start + piece * 65536)[:65536]
+        began = time.perf_counter()
+        for head in heads:
+            head.search(data)
+        assert time.perf_counter() - began < 1

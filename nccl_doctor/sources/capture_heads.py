@@ -16,13 +16,13 @@ GPU_SAMPLES = re.compile(
     _START + rb"(?:(?:" + _TITLE + rb",[ \t]*){0,80}" + _SAMPLE + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
     rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
     rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
-    rb"|\A\s*#\s?(?:Date +Time +)?gpu +(?:pwr|sm|pid|gtemp|fb|rxpci) [^\n]*\n\s*# ?(?:YYYYMMDD +HH:MM:SS +)?Idx "  # dmon, pmon
-    rb"|\A\s*#\s?Entity +[A-Z0-9]{4,6}\b"  # dcgmi dmon
-    rb"|\A\s*\[?\s*\{[^{}]{0,4000}\"gpu_usage:\d"  # SuperBench
-    rb"|\A\s*\[?\s*\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)[^{}]{0,4000}"
+    rb"|\A\s{0,200}#\s?(?:Date +Time +)?gpu +(?:pwr|sm|pid|gtemp|fb|rxpci) [^\n]*\n\s{0,20}# ?(?:YYYYMMDD +HH:MM:SS +)?Idx "  # dmon, pmon
+    rb"|\A\s{0,200}#\s?Entity +[A-Z0-9]{4,6}\b"  # dcgmi dmon
+    rb"|\A\s{0,200}\[?\s{0,200}\{[^{}]{0,4000}\"gpu_usage:\d"  # SuperBench
+    rb"|\A\s{0,200}\[?\s{0,200}\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)[^{}]{0,4000}"
     rb"\"(?:utilization[._]gpu|gpu_util(?:ization)?|util(?:ization)?)\" ?:"
-    rb"|\A\s*\{(?=[^\[\]]{0,400}\"gpus\" ?: ?\[)[\s\S]{0,1000}\"utilization\.gpu\" ?:"  # gpustat --json
-    rb"|\A\s*\{[\s\S]{0,2000}\"gpu_utilization\" ?: ?\{"  # jobstats
+    rb"|\A\s{0,200}\{(?=[^\[\]]{0,400}\"gpus\" ?: ?\[)[\s\S]{0,1000}\"utilization\.gpu\" ?:"  # gpustat --json
+    rb"|\A\s{0,200}\{[\s\S]{0,2000}\"gpu_utilization\" ?: ?\{"  # jobstats
 )
 GPU_SAMPLES_INSIDE = (
     b"utilization.gpu [%]",
@@ -37,14 +37,14 @@ GPU_SAMPLES_INSIDE = (
     b'"gpu_usage:0"',
 )
 TOPOLOGY = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--[\s\S]{0,20000}?-->\s*){0,5}"
-    rb"(?:<!DOCTYPE[^<]{0,2000}(?:<!(?:ENTITY|ELEMENT)[^<]{0,2000}){0,50}\s*)?<(?:system|graphs) version=\""
+    rb"\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?(?:<!--(?:[^-]|-(?!->)){0,20000}-->\s{0,200}){0,5}"
+    rb"(?:<!DOCTYPE[^<]{0,2000}(?:<!(?:ENTITY|ELEMENT)[^<]{0,2000}){0,50}\s{0,200})?<(?:system|graphs) version=\""
 )
 RAS = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?\s*\{(?=[^{}\[\]]{0,2000}\"nccl_version\" ?:)[^{}]{0,2000}\"communicators(?:_count)?\" ?:"
+    rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^{}\[\]]{0,2000}\"nccl_version\" ?:)[^{}]{0,2000}\"communicators(?:_count)?\" ?:"
 )
 INSPECTOR = re.compile(
-    rb"\A\s*\{\s*\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}\s*,\s*\"(?:metadata|coll_perf|p2p_perf)\" ?:"
+    rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}\s{0,20},\s{0,20}\"(?:metadata|coll_perf|p2p_perf)\" ?:"
 )
 KUBERNETES = re.compile(
     rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\r?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
