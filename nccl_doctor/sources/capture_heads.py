@@ -44,7 +44,8 @@ RAS = re.compile(
     rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^{}\[\]]{0,2000}\"nccl_version\" ?:)[^{}]{0,2000}\"communicators(?:_count)?\" ?:"
 )
 INSPECTOR = re.compile(
-    rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}\s{0,20},\s{0,20}\"(?:metadata|coll_perf|p2p_perf)\" ?:"
+    rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}"
+    rb"\s{0,20},\s{0,20}\"(?:metadata|coll_perf|p2p_perf)\" ?:"
 )
 KUBERNETES = re.compile(
     rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\r?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
