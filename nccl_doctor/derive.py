@@ -109,7 +109,11 @@ def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
         groups[src, dst, same, e.transport, e.method, e.network, e.gdr].append(e)
     for ends, group in groups.items():
         devices = {e.device for e in group if e.device is not None}
-        yield Link(*ends, len(group), sum(e.channels for e in group), len(devices) or None, group[0].ref)
+        src, dst, same, transport, method, network, gdr = ends
+        channels = sum(e.channels for e in group)
+        yield Link(
+            src, dst, same, transport, method, network, gdr, len(group), channels, len(devices) or None, group[0].ref
+        )
 
 
 def _hosts(facts: Facts) -> Iterator[Host]:

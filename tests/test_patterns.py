@@ -34,8 +34,11 @@ def test_groups_are_columns(pattern: Pattern) -> None:
     patterns.check_columns(pattern)
 
 
-@pytest.mark.parametrize("pattern", [p for p in PATTERNS if p.reader != "skip"], ids=[
-    f"{p.file}:{p.name}" for p in PATTERNS if p.reader != "skip"])
+@pytest.mark.parametrize(
+    "pattern",
+    [p for p in PATTERNS if p.reader != "skip"],
+    ids=[f"{p.file}:{p.name}" for p in PATTERNS if p.reader != "skip"],
+)
 def test_a_sample_leaves_a_fact_in_a_whole_log(pattern: Pattern) -> None:
     for sample in pattern.sample:
         level = pattern.level or "INFO"
@@ -51,10 +54,16 @@ def test_a_sample_leaves_a_fact_in_a_whole_log(pattern: Pattern) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = ['a']\ncolour = 1", "unknown key colour"),
+        (
+            "[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = ['a']\ncolour = 1",
+            "unknown key colour",
+        ),
         ("[[pattern]]\nname = 'x'\nwhere = 'text'\nregex = 'a'\nmeans = 'm'\nsample = ['a']", "needs `has` or `any`"),
         ("[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = []", "no sample"),
-        ("[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = ['a']\ntable = 'nope'", "no table nope"),
+        (
+            "[[pattern]]\nname = 'x'\nwhere = 'nccl'\nregex = 'a'\nmeans = 'm'\nsample = ['a']\ntable = 'nope'",
+            "no table nope",
+        ),
         ("[[pattern]]\nname = 'x'", "missing"),
         ("no toml", "x.toml"),
     ],

@@ -32,4 +32,5 @@ def test_a_genuine_log_is_recognised_understood_and_healthy(entry: dict[str, Any
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e["kind"] == "throughput"], ids=lambda e: Path(e["path"]).name)
 def test_training_output_raises_no_alarm(entry: dict[str, Any]) -> None:
     report, _, _ = analyze.analyze([str(REAL / entry["path"])])
-    assert [] == [finding.name for finding in report.findings if finding.severity != "note"]
+    gave_up = ["rank-exited"] if b"exits with return code = 1" in (REAL / entry["path"]).read_bytes() else []
+    assert gave_up == [finding.name for finding in report.findings if finding.severity != "note"]

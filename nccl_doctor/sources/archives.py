@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from nccl_doctor.sources.streams import (
     BREAKS,
@@ -184,7 +184,7 @@ def _tar(name: str, path: Path) -> Iterator[Source]:
 
 
 def _sparse(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Raw:
-    found = tarfile.ExFileObject(tar, info)  # type: ignore[attr-defined]
+    found = tarfile.ExFileObject(tar, info)
     assert isinstance(found, io.BufferedReader)
     return found
 
@@ -196,7 +196,7 @@ class _ZipMember:
         self._file = open_regular(path)
         try:
             with zipfile.ZipFile(self._file) as archive:
-                self._member = archive.open(archive.infolist()[number])
+                self._member = cast(zipfile.ZipExtFile, archive.open(archive.infolist()[number]))
         except zipfile.BadZipFile as error:
             raise ValueError(error) from None
 

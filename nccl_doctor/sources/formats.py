@@ -102,5 +102,5 @@ def within(seen: Iterable[bytes]) -> list[Format]:
 
 def reader(format_: Format) -> _Reader:
     """The module that reads a format."""
-    module: _Reader = importlib.import_module(f"nccl_doctor.sources.{format_.module}")  # type: ignore[assignment]
+    module: _Reader = importlib.import_module(f"nccl_doctor.sources.{format_.module}")
     return module

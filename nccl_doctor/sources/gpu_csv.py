@@ -24,7 +24,9 @@ _KNOWN = (
 )
 HEADER = re.compile(rb"(?:" + _CELL + rb",[ \t]*){0,80}" + _KNOWN + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """Titles in the style of nvidia-smi, one of them of a sample; to be matched at the start of a line."""
-BARE = re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]{0,400}?\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?$)", re.MULTILINE)
+BARE = re.compile(
+    rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]{0,400}?\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?$)", re.MULTILINE
+)
 """A row with units; without a header they tell the columns."""
 
 _UNITS = b" %MiBWHz"  # letters of the units and blanks; no number and no word that is asked for loses its meaning

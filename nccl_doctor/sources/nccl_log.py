@@ -195,11 +195,14 @@ class _Log:
         self._cleaned: dict[str, str] = {}
         self._who = [(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in partial.heads]
 
-    def _ref(self, line: int, left: str, token: str, text: str) -> int:
+    def _clean(self, left: str) -> str:
         clean = self._cleaned.get(left)
         if clean is None:
             clean = self._cleaned[left] = prefixes.clean(left)
-        return self._facts.evidence(self._file, line, f"{clean}{token}{text}")
+        return clean
+
+    def _ref(self, line: int, left: str, token: str, text: str) -> int:
+        return self._facts.evidence(self._file, line, f"{self._clean(left)}{token}{text}")
 
     def events(self) -> Iterator[Any]:
         patterns = load()
@@ -212,7 +215,16 @@ class _Log:
             pattern = patterns[key.pattern] if key.pattern >= 0 else None
             text = event.text if isinstance(event, Calls) else key.body
             ref = self._ref(event.first, event.left, f"{heads.TOKEN}{key.level} " if key.level else "", text)
-            context = Context(*self._who[key.head], key.level, event.n, event.last, event.stamp, ref, key.body)
+            context = Context(
+                *self._who[key.head],
+                key.level,
+                event.n,
+                event.last,
+                event.stamp,
+                ref,
+                key.body,
+                self._clean(event.left),
+            )
             fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
             if context.host is None and fields.get("rank") and "host" not in fields:
                 context = context._replace(host=self._ranks.host_of_rank(int(fields["rank"])))
