@@ -73,7 +73,7 @@ def _fold(answer: Answer, facts: Facts) -> Iterable[tuple[Finding, tuple[float, 
             for k, v in row.values.items()
             if k not in ("host", "rank", "ref", "refs", "stamp", "n", "line") and f"{{{k}}}" in rule.message
         }
-        groups[row.severity, row.role, row.confidence, *sorted(same.items(), key=str)].append(row)
+        groups[row.severity, row.role, row.confidence, row.action, *sorted(same.items(), key=str)].append(row)
     groups = _capped(groups)
     for rows in groups.values():
         first = rows[0]
@@ -89,9 +89,10 @@ def _fold(answer: Answer, facts: Facts) -> Iterable[tuple[Finding, tuple[float, 
                 rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
                 confidence=first.confidence, message=words(rule.message, values), why=words(rule.why, values),
                 fix=words(rule.fix, values), hosts=hosts, ranks=ranks,
-                values={k: v for k, v in first.values.items() if k not in ("ref", "refs", "severity", "role", "confidence")},
+                values={k: v for k, v in first.values.items() if k not in ("ref", "refs", "severity", "role", "confidence", "action")},
                 references=list(rule.references),
                 evidence=[Place(p.file, p.line, p.text) for p in _spread(places)], count=len(rows),
+                action=first.action,
             ),
             (min((p.line for p in places), default=0),),
         )  # fmt: skip
@@ -107,7 +108,7 @@ def _capped(groups: dict[tuple[Any, ...], list[Row]], most: int = 8) -> dict[tup
         return groups
     merged: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for key, rows in groups.items():
-        merged[key[:3]].extend(rows)
+        merged[key[:4]].extend(rows)
     return merged
 
 

@@ -7,6 +7,7 @@ SCHEMA = "nccl-doctor/report/1"
 SEVERITIES = ("error", "warning", "note")
 ROLES = ("cause", "symptom", "context")
 CONFIDENCES = ("certain", "likely", "possible")
+ACTIONS = ("warn", "drain", "job")
 VERDICTS = ("healthy", "note", "warning", "error", "inconclusive")
 
 
@@ -40,6 +41,7 @@ class Finding:
     explains: list[str] = field(default_factory=list)  # rule ids of findings below that this one accounts for
     explained_by: list[str] = field(default_factory=list)
     count: int = 1  # rows of the rule that were folded into this finding
+    action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work as launched
 
 
 @dataclass(frozen=True)
@@ -75,3 +77,4 @@ class Report:
     findings: list[Finding]  # in the order of the diagnosis; explained symptoms follow their cause
     checks: list[Check]
     missing: list[str] = field(default_factory=list)  # what to collect next, one sentence each
+    fitness: str = ""  # of a node: fit, drain, job, unknown; empty where no node was asked

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts import Facts, QueryProblem, by_name
-from nccl_doctor.report import CONFIDENCES, ROLES, SEVERITIES
+from nccl_doctor.report import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
 
 GROUPS = (
-    "resource", "hardware", "cuda", "version", "desync", "network", "config", "input", "peer", "scheduler", "performance",
-    "context",
+    "resource", "node-host", "hardware", "node-gpu", "cuda", "node-software", "version", "desync", "network",
+    "node-network", "config", "input", "peer", "scheduler", "performance", "context",
 )  # fmt: skip
+NODE = "node-"  # groups of rules about a node itself; `preflight` reads no others
 _SHIPPED = Path(__file__).parent / "rules_data"
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES}
+_OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
 
 
 class RuleProblem(Exception):
@@ -84,6 +85,7 @@ class Row(NamedTuple):
     severity: str
     role: str
     confidence: str
+    action: str
 
 
 class Answer(NamedTuple):
@@ -132,8 +134,6 @@ def _check(rule: Rule) -> None:
             problems.append(f"{key} must be one of {', '.join(allowed)}")
     if len(rule.title) > 80:
         problems.append("title is longer than 80 characters")
-    if rule.action not in ("warn", "drain", "job"):
-        problems.append("action must be warn, drain or job")
     if wrong := set(rule.needs) - set(by_name()):
         problems.append(f"needs names no table: {', '.join(sorted(wrong))}")
     if not rule.query.lstrip().upper().startswith(("SELECT", "WITH")):
@@ -171,11 +171,15 @@ def lint(rule: Rule) -> Iterator[str]:
 
 
 @cache
-def load(directories: tuple[Path, ...] = ()) -> tuple[Rule, ...]:
-    """The shipped rules and those of further folders. Raises RuleProblem on a broken file or an id or name used twice."""
+def load(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Rule, ...]:
+    """The shipped rules whose group starts with `groups`, and those of further folders.
+
+    Raises RuleProblem on a broken file or an id or name used twice.
+    """
     rules: list[Rule] = []
     seen: dict[str, Path] = {}
-    for folder in (shipped(), *directories):
+    ours = sorted(folder for folder in shipped().iterdir() if folder.name.startswith(groups))
+    for folder in (*ours, *directories):
         for path in sorted(folder.rglob("*.toml")):
             rule = read(path)
             for key in (rule.id, rule.name, *rule.aliases):

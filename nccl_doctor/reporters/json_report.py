@@ -20,7 +20,9 @@ def render(report: Report, options: Options) -> str:
 def document(report: Report) -> dict[str, Any]:
     """The report as plain dictionaries and lists, free of control characters."""
     content = {"schema": SCHEMA, "tool": {"name": "nccl-doctor", "version": __version__}, **asdict(report)}
-    order = ("schema", "tool", "inputs", "job", "verdict", "findings", "checks", "missing")
+    order = ["schema", "tool", "inputs", "job", "verdict", "findings", "checks", "missing"]
+    if report.fitness:
+        order.insert(order.index("verdict"), "fitness")
     return {key: _cleaned(content[key]) for key in order}
 
 

@@ -51,6 +51,7 @@ from nccl_doctor.tables.log import (
     Progress,
     Ring,
 )
+from nccl_doctor.tables.node import Collection, Expected
 from nccl_doctor.tables.throughput import (
     BenchLimit,
     BenchRow,
@@ -187,6 +188,8 @@ TABLES: tuple[type, ...] = (
     Link,
     EnvDifference,
     EnvLint,
+    Collection,
+    Expected,
 )
 
 __all__ = [
@@ -194,6 +197,7 @@ __all__ = [
     "BenchLimit",
     "BenchRow",
     "BenchRun",
+    "Collection",
     "Collective",
     "CommOp",
     "Communicator",
@@ -204,6 +208,7 @@ __all__ = [
     "EnvDifference",
     "EnvLint",
     "Evidence",
+    "Expected",
     "FabricEvent",
     "Gdr",
     "GpuCounter",

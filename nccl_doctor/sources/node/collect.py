@@ -1,0 +1,176 @@
+"""Runs collectors, each in a child with a deadline, and puts their rows into the fact base.
+
+A child that blocks in the kernel cannot be killed; it is left behind and the parent goes on. Children talk JSON, so that
+nothing they read can run code in the parent, which may be root's prolog.
+"""
+
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+from nccl_doctor.facts import Facts, by_name, column_types, table_name
+from nccl_doctor.sources.node.recording import Recorder
+from nccl_doctor.sources.node.root import Absent, Root, Seen
+from nccl_doctor.tables import Collection
+
+COLLECTORS = (
+    "gpu", "pci", "infiniband", "ethernet", "efa", "selinux", "host", "kernel_log", "storage", "software", "scheduler",
+)  # fmt: skip
+_LINE = 1 << 22  # bytes of one row at most
+
+
+class Collector(Protocol):
+    """A module of this package."""
+
+    TABLES: Sequence[type]
+    """The tables that it fills; those that stay empty mean that nothing is there."""
+
+    def read(self, root: Root) -> Iterable[Any]:
+        """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem."""
+        ...
+
+
+class _Child(NamedTuple):
+    name: str
+    pid: int
+    pipe: int
+    started: float
+    buffer: bytearray
+
+
+def collect(
+    facts: Facts,
+    root: Root,
+    host: str | None,
+    *,
+    names: Sequence[str] = COLLECTORS,
+    seconds: float = 5.0,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Ask these collectors at once and fill the fact base until all have answered or the time is over."""
+    started = now()
+    children = [_start(name, root) for name in names]
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    ended: dict[str, dict[str, Any]] = {}
+    with selectors.DefaultSelector() as selector:
+        for child in children:
+            selector.register(child.pipe, selectors.EVENT_READ, child)
+        while selector.get_map() and (left := started + seconds - now()) > 0:
+            for key, _ in selector.select(left):
+                child = key.data
+                piece = os.read(child.pipe, 1 << 16)
+                child.buffer.extend(piece)
+                for line in _lines(child.buffer):
+                    _take(line, rows[child.name], ended, child.name)
+                if not piece or len(child.buffer) > _LINE:
+                    selector.unregister(child.pipe)
+    for child in children:
+        os.close(child.pipe)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(child.pid, os.WNOHANG)
+        _enter(facts, host, child.name, rows[child.name], ended.get(child.name), now() - started)
+
+
+def _lines(buffer: bytearray) -> Iterator[bytes]:
+    while (end := buffer.find(b"\n")) >= 0:
+        yield bytes(buffer[:end])
+        del buffer[: end + 1]
+
+
+def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: str) -> None:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return
+    if isinstance(said, dict):
+        ended[name] = said
+    else:
+        rows.append(said)
+
+
+def _enter(
+    facts: Facts, host: str | None, name: str, rows: list[Any], end: dict[str, Any] | None, waited: float
+) -> None:
+    made = []
+    for table, values, seen in rows:
+        class_ = by_name()[table]
+        row = dict(zip(column_types(class_), values, strict=True))
+        row["ref"] = facts.evidence(seen[0], seen[2], seen[1])
+        if row.get("host", host) is None:
+            row["host"] = host
+        made.append(class_(**row))
+    facts.add(made)
+    said = end or {"outcome": "hung", "seconds": waited, "note": "no answer within the time limit", "looked": []}
+    facts.look(*said["looked"])
+    note = said["note"]
+    ref = facts.evidence(f"collector {name}", 1, f"{name}: {said['outcome']}{': ' if note else ''}{note}")
+    facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])
+
+
+def _start(name: str, root: Root) -> _Child:
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    started = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            os.close(reading)
+            _quiet()
+            _work(name, root, writing)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    return _Child(name, pid, reading, started, bytearray())
+
+
+def _quiet() -> None:
+    """A library that prints must not reach the report."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+
+
+def _work(name: str, root: Root, pipe: int) -> None:
+    started = time.monotonic()
+    outcome, note, looked = "ok", "", []
+    with os.fdopen(pipe, "w", encoding="utf-8") as out:
+        try:
+            module: Collector = importlib.import_module(f"nccl_doctor.sources.node.{name}")
+            for row in module.read(root):
+                *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
+                json.dump([table_name(type(row)), [*values, None], [seen.path, seen.text[:2000], seen.line]], out)
+                out.write("\n")
+                out.flush()
+            looked = [table_name(table) for table in module.TABLES]
+        except Absent as error:
+            outcome, note = "absent", _words(error)
+            looked = [table_name(table) for table in module.TABLES]
+        except TimeoutError as error:
+            outcome, note = "hung", _words(error)
+        except Exception as error:  # a bug of ours or a node that nobody foresaw: the rest goes on
+            outcome, note = "failed", f"{type(error).__name__}: {_words(error)}"
+        if outcome == "ok" and root.denied:
+            outcome, note = "partial", "no permission for " + ", ".join(dict.fromkeys(root.denied[:5]))
+        if isinstance(root, Recorder):
+            root.finish()
+        json.dump({"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}, out)
+        out.write("\n")
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error.args[0] if error.args else error).split())[:300]

@@ -1,0 +1,25 @@
+"""What is asked of a live node, and what is expected of it."""
+
+from typing import NamedTuple
+
+
+class Collection(NamedTuple):
+    """How one collector fared on a node."""
+
+    host: str | None
+    source: str  # gpu, infiniband, host, …
+    outcome: str  # ok, partial (something may not be read), absent (no such subsystem), hung, failed
+    seconds: float
+    note: str | None  # why, where it is not ok
+    ref: int
+
+
+class Expected(NamedTuple):
+    """A value that this node should have: of its GPU model, its machine type, or the site's own file."""
+
+    host: str | None
+    subject: str  # gpu, nvlink, nic, memlock, mount, …
+    name: str  # count, model, links, width, rate, …
+    value: str
+    source: str  # where the expectation comes from: model, machine, file
+    ref: int
