@@ -21,14 +21,16 @@ def _to_sockets(cluster: Cluster, hosts: list[Host], ib: str) -> None:
 
 
 @fault(
-    "tcp-fallback", "Traffic between nodes uses TCP sockets though the nodes have RDMA cards.", r"via NET/Socket", _RDMA
+    "tcp-fallback",
+    "Traffic between nodes uses TCP sockets though the nodes have RDMA cards.",
+    r"via NET/Socket",
+    Needs(nodes=2, networks=("ib", "roce"), since="2.10.3"),  # NCCL_NET; before it the log always says why
 )
 def _tcp(cluster: Cluster) -> None:
-    _to_sockets(cluster, cluster.hosts, "disabled" if cluster.v >= (2, 10) else "no-device")
+    _to_sockets(cluster, cluster.hosts, "disabled")
     for host in cluster.hosts:
         host.interface = "ib0"
-        if cluster.v >= (2, 10):
-            host.env["NCCL_NET"] = "Socket"
+        host.env["NCCL_NET"] = "Socket"
 
 
 @fault(
@@ -103,12 +105,26 @@ def _broken_plugin(cluster: Cluster) -> None:
     _EFA,
 )
 def _no_provider(cluster: Cluster) -> None:
+    _without_provider(cluster, "Function not implemented")
+
+
+@fault(
+    "efa-device-missing",
+    "The container has no EFA device, so libfabric finds no data.",
+    r"fi_getinfo\(\) call failed: No data available",
+    Needs(nodes=2, networks=("efa",), since="2.18.3"),
+)
+def _no_efa_device(cluster: Cluster) -> None:
+    _without_provider(cluster, "No data available")
+
+
+def _without_provider(cluster: Cluster, error: str) -> None:
     v = cluster.v
     lines = [("", text) for text in ofi(cluster, v)[:-1]]
     if v < (2, 18):
         lines.append(("find_ofi_provider:543", "Couldn't find any optimal provider"))
     else:
-        lines.append(("nccl_net_ofi_rdma_init:7978", "OFI fi_getinfo() call failed: No data available"))
+        lines.append(("nccl_net_ofi_rdma_init:7978", f"OFI fi_getinfo() call failed: {error}"))
         if v >= (2, 23):
             lines.append(("", "No eligible providers were found"))
         signature = (

@@ -73,7 +73,7 @@ def _exception(cluster: Cluster) -> Break:
     return Break("train", lambda: dies(cluster, rank, 1, python_error(rank, frames, "KeyError: 'labels'")))
 
 
-@fault("rank-segfault", "One rank ended with a segmentation fault.", r"[Ss]egmentation fault|SIGSEGV|segfault at")
+@fault("rank-crash", "One rank ended with a segmentation fault.", r"[Ss]egmentation fault|SIGSEGV|segfault at")
 def _segfault(cluster: Cluster) -> Break:
     rank = cluster.victim
 
@@ -111,7 +111,7 @@ def _time_limit(cluster: Cluster) -> Break:
 
 
 @fault(
-    "node-lost",
+    "node-failed",
     "A node stopped answering in the middle of the job.",
     r"DUE TO NODE FAILURE",
     Needs(nodes=2),
