@@ -49,12 +49,12 @@ class Config:
             keys = (rule.id, rule.name)
             if self.off.intersection(keys):
                 continue
-            severity = next((self.severity[k] for k in keys if k in self.severity), rule.severity)
+            decided = next((self.severity[k] for k in keys if k in self.severity), "")
             params = {**rule.params}
             for key in keys:
                 given = self.params.get(key, {})
                 if wrong := set(given) - set(rule.params):
                     raise UsageProblem(f"rule {rule.id} has no parameter {', '.join(sorted(wrong))}")
                 params.update(given)
-            chosen.append(replace(rule, severity=severity, params=params))
+            chosen.append(replace(rule, severity=decided or rule.severity, decided=decided, params=params))
         return chosen

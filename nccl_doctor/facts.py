@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
 BATCH = 5_000  # rows inserted at once
+LONGEST = 64 << 20  # bytes of one text that a query may make
 LAYOUT = 1  # raised when a table changes in a way that old files cannot be read
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
@@ -88,9 +89,12 @@ class Facts:
             self._db.execute("CREATE TABLE looked (name TEXT PRIMARY KEY)")
             for table in TABLES:
                 columns = ", ".join(f'"{name}" {_SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
+                if table is Evidence:
+                    columns = columns.replace('"id" INTEGER', '"id" INTEGER PRIMARY KEY')
                 self._db.execute(f"CREATE TABLE {table_name(table)} ({columns})")
         else:
             self._load(path)
+        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
         _register_functions(self._db)
 
     def _load(self, path: Path) -> None:
@@ -207,11 +211,9 @@ class Facts:
             try:
                 cursor = self._db.execute(query, params or {})
                 rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
-            except sqlite3.ProgrammingError as error:
-                raise QueryProblem(str(error)) from None
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OverflowError, MemoryError) as error:
                 text = f"took longer than {seconds:g} s" if "interrupted" in str(error) else str(error)
-                raise QueryProblem(text.splitlines()[0]) from None
+                raise QueryProblem((text or "took too much memory").splitlines()[0]) from None
         return [column[0] for column in cursor.description or ()], rows
 
     def frame(self, query: str) -> "pandas.DataFrame":

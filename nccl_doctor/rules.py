@@ -4,6 +4,7 @@ A rule answers found, clear, skipped (a table it needs was never looked at) or b
 data: its query runs under the guard of `Facts.sql`, its templates name columns and nothing else.
 """
 
+import math
 import re
 import string
 import tomllib
@@ -13,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nccl_doctor.compiled import remembered
 from nccl_doctor.facts import Facts, QueryProblem, by_name
 from nccl_doctor.report import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
 
@@ -65,6 +67,7 @@ class Rule:
     example: list[Example] = field(default_factory=list)
     group: str = ""
     path: Path = Path()
+    decided: str = ""  # severity that the configuration of the site sets, above what rows say
 
     @property
     def examples(self) -> list[Example]:
@@ -104,23 +107,32 @@ def shipped() -> Path:
 
 def read(path: Path) -> Rule:
     """Read one rule file. Raises RuleProblem on anything that is not as it must be."""
+    return _checked(path)[1]
+
+
+def _checked(path: Path) -> tuple[dict[str, Any], Rule]:
+    """The content of a file, and the rule that it makes."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RuleProblem(f"{path}: {error}") from None
-    known = {f.name for f in fields(Rule)} - {"group", "path"}
+    known = {f.name for f in fields(Rule)} - {"group", "path", "decided"}
     required = {f.name for f in fields(Rule) if f.default is MISSING and f.default_factory is MISSING}
     if unknown := set(data) - known:
         raise RuleProblem(f"{path}: unknown key {', '.join(sorted(unknown))}")
     if absent := required - set(data):
         raise RuleProblem(f"{path}: key {', '.join(sorted(absent))} is missing")
     try:
-        data["example"] = [Example(**example) for example in data.get("example", [])]
+        rule = _rule(data, path)
     except TypeError as error:
         raise RuleProblem(f"{path}: example: {error}") from None
-    rule = Rule(**data, group=path.parent.name, path=path)
     _check(rule)
-    return rule
+    return data, rule
+
+
+def _rule(data: dict[str, Any], path: Path) -> Rule:
+    examples = [Example(**example) for example in data.get("example", [])]
+    return Rule(**{**data, "example": examples}, group=path.parent.name, path=path)
 
 
 def _check(rule: Rule) -> None:
@@ -176,18 +188,25 @@ def load(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Rule, ..
 
     Raises RuleProblem on a broken file or an id or name used twice.
     """
-    rules: list[Rule] = []
-    seen: dict[str, Path] = {}
     ours = sorted(folder for folder in shipped().iterdir() if folder.name.startswith(groups))
-    for folder in (*ours, *directories):
-        for path in sorted(folder.rglob("*.toml")):
-            rule = read(path)
-            for key in (rule.id, rule.name, *rule.aliases):
-                if key in seen:
-                    raise RuleProblem(f"{path}: {key} is already used by {seen[key]}")
-                seen[key] = path
-            rules.append(rule)
+    rules = [rule for folder in ours for rule in _kept(folder)]
+    rules += [read(path) for folder in directories for path in sorted(folder.rglob("*.toml"))]
+    seen: dict[str, Path] = {}
+    for rule in rules:
+        for key in (rule.id, rule.name, *rule.aliases):
+            if key in seen:
+                raise RuleProblem(f"{rule.path}: {key} is already used by {seen[key]}")
+            seen[key] = rule.path
     return tuple(rules)
+
+
+def _kept(folder: Path) -> list[Rule]:
+    """The rules of one of our groups, checked when they were read for the first time."""
+    files = sorted(folder.glob("*.toml"))
+    entries = remembered(
+        f"rules-{folder.name}", [*files, Path(__file__)], lambda: [_checked(file)[0] for file in files]
+    )
+    return [_rule(data, file) for data, file in zip(entries, files, strict=True)]
 
 
 def find(key: str, directories: Sequence[Path] = ()) -> Rule | None:
@@ -245,21 +264,48 @@ def ask(rule: Rule, facts: Facts, looked: set[str] | None = None, seconds: float
     rows = []
     for values in found:
         row = dict(zip(columns, values, strict=True))
-        refs = _refs(row)
-        if not refs:
-            return Answer(rule, "broken", [], "a row without ref shows no evidence")
-        kinds = {key: row.get(key) or getattr(rule, key) for key in _OVERRIDES}
-        wrong = [key for key, allowed in _OVERRIDES.items() if kinds[key] not in allowed]
-        if wrong:
-            return Answer(rule, "broken", [], f"column {wrong[0]} holds {kinds[wrong[0]]!r}")
+        try:
+            refs, kinds = _refs(row), _kinds(rule, row)
+        except ValueError as error:
+            return Answer(rule, "broken", [], str(error))
         rows.append(Row(row, refs, words(rule.message, row), **kinds))
     return Answer(rule, "found" if rows else "clear", rows, "")
 
 
 def _refs(row: dict[str, Any]) -> list[int]:
-    refs = [int(row["ref"])] if row.get("ref") is not None else []
-    refs += [int(part) for part in str(row.get("refs") or "").replace(" ", "").split(",") if part.isdigit()]
-    return list(dict.fromkeys(refs))
+    """The evidence of a row: `ref` and `refs`, each a number or several behind commas. Raises ValueError, one line."""
+    parts: list[str] = []
+    for key in ("ref", "refs"):
+        value = row.get(key)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if value is not None:
+            parts += [part for part in str(value).replace(" ", "").split(",") if part]
+    if wrong := next((part for part in parts if not re.fullmatch(r"[0-9]{1,18}", part)), None):
+        raise ValueError(f"column ref holds {wrong[:40]!r}, which is no number of evidence")
+    if not parts:
+        raise ValueError("a row without ref shows no evidence")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+def _kinds(rule: Rule, row: dict[str, Any]) -> dict[str, str]:
+    """Severity, confidence, role and action of a row. Raises ValueError, one line, where a column cannot be shown."""
+    kinds = {key: row.get(key) or getattr(rule, key) for key in _OVERRIDES}
+    kinds["severity"] = rule.decided or kinds["severity"]
+    shown = {**{key: kinds[key] in allowed for key, allowed in _OVERRIDES.items()}, **_showable(row)}
+    if wrong := next((key for key, fits in shown.items() if not fits), None):
+        raise ValueError(f"column {wrong} holds {str(row.get(wrong))[:40]!r}")
+    return kinds
+
+
+def _showable(row: dict[str, Any]) -> dict[str, bool]:
+    """Column -> whether a report can hold its value."""
+    fits = {
+        key: not isinstance(value, bytes) and not (isinstance(value, float) and not math.isfinite(value))
+        for key, value in row.items()
+        if key not in _OVERRIDES
+    }
+    return {**fits, "host": isinstance(row.get("host"), str | None)}
 
 
 def ask_all(rules: Iterable[Rule], facts: Facts) -> list[Answer]:

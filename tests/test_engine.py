@@ -1,0 +1,129 @@
+"""The rule engine: whatever rows a rule returns, the answer is found, clear or broken, never an exception."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor import rules
+from nccl_doctor.compiled import remembered
+from nccl_doctor.config import Config
+from nccl_doctor.diagnose import diagnose
+from nccl_doctor.facts import Facts
+from nccl_doctor.reporters import FORMATS, render
+
+VALUES = st.one_of(
+    st.none(), st.integers(-(1 << 63), (1 << 63) - 1), st.floats(), st.text(max_size=20), st.binary(max_size=5),
+    st.sampled_from(["1,2", "²", "1" * 30, "note", "error", "certain", "cause", "drain", "é\ud7ff", "{host}", "\x1b[31m"]),
+)  # fmt: skip
+ROWS = st.dictionaries(
+    st.sampled_from(["ref", "refs", "host", "rank", "severity", "confidence", "role", "action", "share", "n"]), VALUES, min_size=1
+)  # fmt: skip
+
+
+def rule(query: str, **changes: Any) -> rules.Rule:
+    given = {
+        "id": "TST001", "name": "test", "title": "A test", "severity": "warning", "role": "cause", "confidence": "likely", "since": "0.1",
+        "needs": [], "query": query, "message": "{host} has {share:.1f} of {n:d}, {absent}", "why": "Why", "fix": "Fix {rank}",
+    }  # fmt: skip
+    return rules.Rule(**{**given, **changes}, group="network", path=Path("test.toml"))
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    if isinstance(value, float):
+        return "NULL" if value != value else {float("inf"): "9e999", -float("inf"): "-9e999"}.get(value, repr(value))
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''").replace("\0", "") + "'"
+
+
+@given(st.lists(ROWS, min_size=1, max_size=3))
+def test_no_row_makes_the_engine_or_a_reporter_raise(rows: list[dict[str, Any]]) -> None:
+    columns = sorted({name for row in rows for name in row})
+    query = " UNION ALL ".join(
+        "SELECT " + ", ".join(f"{literal(row.get(name))} AS {name}" for name in columns) for row in rows
+    )
+    facts = Facts()
+    facts.evidence("log", 1, "a line")
+    answer = rules.ask(rule(query), facts)
+    assert answer.outcome in ("found", "broken")
+    assert bool(answer.reason) == (answer.outcome == "broken")
+    report = diagnose(facts, [answer])
+    for name in FORMATS:
+        render(name, report)
+
+
+@pytest.mark.parametrize(
+    ("columns", "refs"),
+    [
+        ("1 AS ref", [1]),
+        ("'1' AS ref", [1]),
+        ("'1, 2' AS ref", [1, 2]),
+        ("2 AS ref, '1,2' AS refs", [2, 1]),
+        ("3.0 AS ref", [3]),
+    ],
+)
+def test_evidence_is_a_number_or_several(columns: str, refs: list[int]) -> None:
+    answer = rules.ask(rule(f"SELECT {columns}"), Facts())
+    assert [refs] == [row.refs for row in answer.rows]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ("NULL AS ref", "a row without ref shows no evidence"),
+        ("'1,x' AS ref", "column ref holds 'x', which is no number of evidence"),
+        ("2.5 AS ref", "column ref holds '2.5', which is no number of evidence"),
+        ("-1 AS ref", "column ref holds '-1', which is no number of evidence"),
+        ("1 AS ref, 'fatal' AS severity", "column severity holds 'fatal'"),
+        ("1 AS ref, 5 AS host", "column host holds '5'"),
+        ("1 AS ref, x'00' AS share", "column share holds \"b'\\\\x00'\""),
+        ("1 AS ref, 9e999 AS share", "column share holds 'inf'"),
+        ("1 AS ref, CAST(x'ff' AS TEXT) AS share", "Could not decode to UTF-8 column 'share'"),
+        ("zeroblob(900000000) AS ref", "string or blob too big"),
+    ],
+)
+def test_a_row_that_cannot_be_shown_breaks_its_rule(columns: str, reason: str) -> None:
+    answer = rules.ask(rule(f"SELECT {columns}"), Facts())
+    assert "broken" == answer.outcome
+    assert answer.reason.startswith(reason)
+
+
+def test_a_parameter_that_sqlite_cannot_take_breaks_its_rule() -> None:
+    assert "broken" == rules.ask(rule("SELECT :big AS ref", params={"big": 1 << 70}), Facts()).outcome
+
+
+def test_the_configuration_decides_the_severity_whatever_the_row_says() -> None:
+    (changed,) = Config(severity={"TST001": "note"}).apply([rule("SELECT 1 AS ref, 'error' AS severity")])
+    assert ["note"] == [row.severity for row in rules.ask(changed, Facts()).rows]
+    (same,) = Config().apply([rule("SELECT 1 AS ref, 'error' AS severity")])
+    assert ["error"] == [row.severity for row in rules.ask(same, Facts()).rows]
+
+
+def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Path) -> None:
+    source, made = tmp_path / "a.toml", []
+    source.write_text("one")
+
+    def make() -> list[str]:
+        made.append(source.read_text())
+        return list(made)
+
+    for _ in range(3):
+        assert ["one"] == remembered("a", [source], make, tmp_path / "kept")
+    source.write_text("two")
+    assert ["one", "two"] == remembered("a", [source], make, tmp_path / "kept")
+    (tmp_path / "kept" / "a.json").write_text("{")
+    assert 3 == len(remembered("a", [source], make, tmp_path / "kept"))
+    assert [] == [path.name for path in (tmp_path / "kept").iterdir() if path.suffix != ".json"]
+    assert 4 == len(remembered("b", [source], make, tmp_path / "absent" / "kept"))
+
+
+def test_kept_rules_are_those_in_the_files() -> None:
+    shipped = [rules.read(path) for path in rules.shipped().rglob("*.toml")]
+    assert sorted(shipped, key=lambda r: r.id) == sorted(rules.load(), key=lambda r: r.id)
+    assert json.loads(json.dumps([r.params for r in shipped])) == [r.params for r in shipped]
