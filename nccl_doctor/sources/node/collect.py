@@ -11,7 +11,7 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from nccl_doctor.tables import Collection
 
 COLLECTORS = (
     "gpu", "pci", "infiniband", "ethernet", "efa", "selinux", "host", "kernel_log", "storage", "software", "scheduler",
+    "environment",
 )  # fmt: skip
 _LINE = 1 << 22  # bytes of one row at most
 
@@ -32,8 +33,11 @@ class Collector(Protocol):
     TABLES: Sequence[type]
     """The tables that it fills; those that stay empty mean that nothing is there."""
 
-    def read(self, root: Root) -> Iterable[Any]:
-        """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem."""
+    def read(self, root: Root, **options: Any) -> Iterable[Any]:
+        """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem.
+
+        Most collectors take no options.
+        """
         ...
 
 
@@ -52,11 +56,15 @@ def collect(
     *,
     names: Sequence[str] = COLLECTORS,
     seconds: float = 5.0,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Ask these collectors at once and fill the fact base until all have answered or the time is over."""
+    """Ask these collectors at once and fill the fact base until all have answered or the time is over.
+
+    `options` holds keyword arguments of collectors that take some, by the collector's name.
+    """
     started = now()
-    children = [_start(name, root) for name in names]
+    children = [_start(name, root, (options or {}).get(name, {})) for name in names]
     rows: dict[str, list[Any]] = {name: [] for name in names}
     ended: dict[str, dict[str, Any]] = {}
     with selectors.DefaultSelector() as selector:
@@ -116,7 +124,7 @@ def _enter(
     facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])
 
 
-def _start(name: str, root: Root) -> _Child:
+def _start(name: str, root: Root, options: Mapping[str, Any]) -> _Child:
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -128,7 +136,7 @@ def _start(name: str, root: Root) -> _Child:
             os.setpgid(0, 0)
             os.close(reading)
             _quiet()
-            _work(name, root, writing)
+            _work(name, root, options, writing)
             status = 0
         finally:
             os._exit(status)
@@ -145,13 +153,13 @@ def _quiet() -> None:
         os.dup2(null, number)
 
 
-def _work(name: str, root: Root, pipe: int) -> None:
+def _work(name: str, root: Root, options: Mapping[str, Any], pipe: int) -> None:
     started = time.monotonic()
     outcome, note, looked = "ok", "", []
     with os.fdopen(pipe, "w", encoding="utf-8") as out:
         try:
             module: Collector = importlib.import_module(f"nccl_doctor.sources.node.{name}")
-            for row in module.read(root):
+            for row in module.read(root, **options):
                 *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
                 json.dump([table_name(type(row)), [*values, None], [seen.path, seen.text[:2000], seen.line]], out)
                 out.write("\n")
