@@ -11,7 +11,7 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -33,11 +33,8 @@ class Collector(Protocol):
     TABLES: Sequence[type]
     """The tables that it fills; those that stay empty mean that nothing is there."""
 
-    def read(self, root: Root, **options: Any) -> Iterable[Any]:
-        """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem.
-
-        Most collectors take no options.
-        """
+    def read(self, root: Root) -> Iterable[Any]:
+        """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem."""
         ...
 
 
@@ -56,15 +53,11 @@ def collect(
     *,
     names: Sequence[str] = COLLECTORS,
     seconds: float = 5.0,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Ask these collectors at once and fill the fact base until all have answered or the time is over.
-
-    `options` holds keyword arguments of collectors that take some, by the collector's name.
-    """
+    """Ask these collectors at once and fill the fact base until all have answered or the time is over."""
     started = now()
-    children = [_start(name, root, (options or {}).get(name, {})) for name in names]
+    children = [_start(name, root) for name in names]
     rows: dict[str, list[Any]] = {name: [] for name in names}
     ended: dict[str, dict[str, Any]] = {}
     with selectors.DefaultSelector() as selector:
@@ -124,7 +117,7 @@ def _enter(
     facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])
 
 
-def _start(name: str, root: Root, options: Mapping[str, Any]) -> _Child:
+def _start(name: str, root: Root) -> _Child:
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -136,7 +129,7 @@ def _start(name: str, root: Root, options: Mapping[str, Any]) -> _Child:
             os.setpgid(0, 0)
             os.close(reading)
             _quiet()
-            _work(name, root, options, writing)
+            _work(name, root, writing)
             status = 0
         finally:
             os._exit(status)
@@ -153,13 +146,13 @@ def _quiet() -> None:
         os.dup2(null, number)
 
 
-def _work(name: str, root: Root, options: Mapping[str, Any], pipe: int) -> None:
+def _work(name: str, root: Root, pipe: int) -> None:
     started = time.monotonic()
     outcome, note, looked = "ok", "", []
     with os.fdopen(pipe, "w", encoding="utf-8") as out:
         try:
             module: Collector = importlib.import_module(f"nccl_doctor.sources.node.{name}")
-            for row in module.read(root, **options):
+            for row in module.read(root):
                 *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
                 json.dump([table_name(type(row)), [*values, None], [seen.path, seen.text[:2000], seen.line]], out)
                 out.write("\n")
