@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nccl_doctor.sources.node.redact import KEPT, SECRET
 from nccl_doctor.sources.node.root import EXTRA, HOPS, Output, Root, Stat
 
 
 class Recorder(Root):
     """Reads a live node and keeps a copy of everything that was read, as a tree that `Root` reads again."""
 
-    def __init__(self, keep: Path, redact: Callable[[str], str] | None = None) -> None:
-        super().__init__("/")
+    def __init__(self, keep: Path, redact: Callable[[str], str] | None = None, **options: Any) -> None:
+        super().__init__("/", **options)
         self._keep = keep
         self._redact = redact or (lambda text: text)
         self._told: dict[str, dict[str, Any]] = {}
@@ -22,7 +23,7 @@ class Recorder(Root):
     def text(self, path: str) -> str | None:
         found = super().text(path)
         if found is not None:
-            self._put(path, found)
+            self._put(path, _telling(found) if path.endswith("/environ") else found)
         return found
 
     def names(self, path: str) -> list[str]:
@@ -123,8 +124,14 @@ class Recorder(Root):
             copy = self._keep / here.lstrip("/")
             if not os.path.lexists(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.symlink_to(leads)
+                copy.symlink_to(os.path.relpath(leads, done or "/") if leads.startswith("/") else leads)
             whole = os.path.normpath(os.path.join(done or "/", leads))
             done = ""
             todo += [part for part in reversed(whole.split("/")) if part]
         return self._keep / done.lstrip("/")
+
+
+def _telling(environ: str) -> str:
+    """The variables that matter, without secrets, whoever asked to keep them."""
+    kept = [one for one in environ.split("\0") if KEPT.match(one) and not SECRET.search(one.partition("=")[0])]
+    return "".join(f"{one}\0" for one in kept)

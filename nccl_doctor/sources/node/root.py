@@ -9,7 +9,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,8 +50,18 @@ class Stat(NamedTuple):
 class Root:
     """Reads one node. Absent is None; what may not be read is None too and stands in `denied`."""
 
-    def __init__(self, path: Path | str = "/") -> None:
+    def __init__(
+        self,
+        path: Path | str = "/",
+        *,
+        deep: bool = False,
+        peers: Sequence[str] = (),
+        expect: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self.deep = deep  # also what takes longer: write to mounts, ask build tools
+        self.peers = tuple(peers)  # other nodes of the job, to be logged in to
+        self.expect = dict(expect or {})  # the site's own file, by subject
         self.live = self.path == Path("/")
         self.denied: list[str] = []
         self._cache: dict[str, Any] = {}

@@ -1,0 +1,57 @@
+"""Several nodes at once: the same question through ssh, srun or a command of the site, and one fact base of all answers."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from nccl_doctor import preflight
+from nccl_doctor.facts import Facts
+from nccl_doctor.tables import Collection
+
+VIAS = {
+    "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=5 -n %host --",
+    "srun": "srun --overlap --nodes=1 --ntasks=1 --nodelist=%host --",
+}
+FANOUT = 64  # nodes that are asked at the same time
+GRACE = 10.0  # seconds for the way there and back
+
+
+def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) -> dict[str, tuple[int | None, str]]:
+    """Node -> exit status (None where the time was over) and output of a command that runs on all of them."""
+    from ClusterShell.NodeSet import NodeSet
+    from ClusterShell.Task import task_self
+    from ClusterShell.Worker.Exec import ExecWorker
+
+    task = task_self()
+    task.set_info("fanout", FANOUT)
+    words = f"{VIAS.get(via, via)} {shlex.join(command)}"
+    if via == "ssh":  # the far shell splits the words again
+        words = f"{VIAS[via]} {shlex.quote(shlex.join(command))}"
+    worker = ExecWorker(
+        NodeSet.fromlist(list(nodes)), handler=None, timeout=seconds + GRACE, command=words, stderr=False
+    )
+    task.schedule(worker)
+    task.run()
+    late = {str(node) for node in worker.iter_keys_timeout()}
+    output: dict[str, Any] = {str(node): bytes(buffer) for buffer, keys in worker.iter_buffers() for node in keys}
+    status = {str(node): code for code, keys in worker.iter_retcodes() for node in keys}
+    return {
+        node: (None if node in late else status.get(node), output.get(node, b"").decode("utf-8", "replace"))
+        for node in nodes
+    }
+
+
+def collect(nodes: Sequence[str], via: str, arguments: Sequence[str], seconds: float) -> Facts:
+    """The facts of all nodes. One that does not answer is a row of `collection`, and the others go on."""
+    facts = Facts()
+    program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
+    answers = ask(nodes, via, [*program, "preflight", "--format", "facts", "--state", "-", *arguments], seconds)
+    for node, (status, output) in answers.items():
+        if preflight.take(facts, output.splitlines()):
+            continue
+        last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+        why = "no answer within the time limit" if status is None else f"exit status {status}: {last[:200]}"
+        ref = facts.evidence(f"node {node}", 1, why)
+        facts.add([Collection(node, "node", "unreachable", seconds, why, ref)])
+    return facts

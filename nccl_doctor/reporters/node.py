@@ -1,0 +1,76 @@
+"""A node in plain text: one line of verdict, then each finding with its evidence and what to type. Needs no library."""
+
+from nccl_doctor.report import Finding, Report
+from nccl_doctor.reporters import Options
+from nccl_doctor.reporters.words import clean, clean_block
+
+WORDS = {"drain": "DRAIN", "job": "JOB", "unknown": "UNKNOWN", "fit": "FIT"}
+MEANING = {
+    "drain": "the node is broken",
+    "job": "the node is fine, this job cannot work on it as launched",
+    "unknown": "something could not be looked at",
+    "fit": "nothing stands against running the job here",
+}
+_COLOURS = {"drain": "31", "job": "33", "unknown": "35", "fit": "32"}
+_EVIDENCE = 3  # places of one finding, without `verbose`
+
+
+def render(report: Report, options: Options) -> str:
+    """The whole report as text."""
+    host = str(report.job.get("host_names") or "this node")
+    word = WORDS.get(report.fitness, "UNKNOWN")
+    if options.color:
+        word = f"\x1b[1;{_COLOURS.get(report.fitness, '35')}m{word}\x1b[0m"
+    rows = [f"{word} {clean(host)}: {headline(report)}"]
+    shown = [f for f in report.findings if options.verbose or f.severity != "note"]
+    for finding in shown:
+        rows += ["", *_finding(finding, options)]
+    if hidden := len(report.findings) - len(shown):
+        rows += ["", f"{hidden} more of no weight: -v"]
+    rows += (
+        ["", *(row for one in report.missing for row in _wrapped("unknown  ", one, options.width))]
+        if report.missing
+        else []
+    )
+    return "\n".join(rows) + "\n"
+
+
+def headline(report: Report) -> str:
+    """The finding that decided, else what the verdict means."""
+    top = decisive(report)
+    return clean(top.message) if top is not None else MEANING.get(report.fitness, "")
+
+
+def decisive(report: Report) -> Finding | None:
+    """The first finding that made the verdict what it is."""
+    return next((f for f in report.findings if f.action == report.fitness and f.severity != "note"), None)
+
+
+def label(finding: Finding) -> str:
+    """`drain`, `job`, `warn` or `note`."""
+    return finding.severity if finding.severity == "note" else finding.action
+
+
+def _finding(finding: Finding, options: Options) -> list[str]:
+    where = f" ({finding.hosts})" if finding.hosts else ""
+    rows = _wrapped(
+        f"{label(finding)} {finding.rule} ", f"{finding.name}: {clean(finding.message)}{where}", options.width
+    )
+    places = finding.evidence if options.verbose else finding.evidence[:_EVIDENCE]
+    for place in places:
+        text = clean(f"{place.file}: {place.text}" if place.text else place.file)
+        rows.append(
+            f"  {text[: options.width - 3]}…" if len(text) > options.width - 2 and not options.verbose else f"  {text}"
+        )
+    if options.verbose:
+        rows += _wrapped("  why  ", finding.why, options.width)
+    return rows + _wrapped("  next ", finding.fix, options.width)
+
+
+def _wrapped(label_: str, block: str, width: int) -> list[str]:
+    import textwrap
+
+    rows: list[str] = []
+    for line in clean_block(block).split("\n"):
+        rows += textwrap.wrap(line, max(width - len(label_), 20), break_on_hyphens=False) or [""]
+    return [(label_ if number == 0 else " " * len(label_)) + row for number, row in enumerate(rows)]
