@@ -7,10 +7,12 @@ from pathlib import Path
 from nccl_doctor import diagnose, rules
 from nccl_doctor.config import Config
 from nccl_doctor.derive import derive
+from nccl_doctor.derive_hosts import fold_hosts
 from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources import formats, inputs, nccl_log
+from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Readable
 from nccl_doctor.tables import Input
 
@@ -78,21 +80,35 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             problems.append(str(problem))
             continue
         parts.append((source.name, partial, tail))
-        for known in formats.within(getattr(partial, "marks", ())):
+        inside = []
+        for known in formats.within(partial.marks):
             with inputs.open_stream(source) as again:
-                formats.reader(known).read(again, source.name, facts)
-        kind = "nccl-log" if partial.nccl_lines else "job-log" if partial.events else "text"
-        facts.add(
-            [Input(source.name, kind, partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)]
-        )
+                inside.append((known, formats.reader(known).read(again, source.name, facts)))
+        read_as = _log_input(source.name, partial, inside, note)
+        facts.add([read_as])
+        if read_as.note and not note:
+            problems.append(f"{source.name}: {read_as.note}")
         done += source.size or 0
         if progress is not None:
             progress(done, total)
     if not parts and not facts.counts()["input"]:
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
     nccl_log.add(facts, parts)
+    fold_hosts(facts)
     derive(facts)
     return facts, problems
+
+
+def _log_input(
+    name: str, partial: Partial, inside: Sequence[tuple[formats.Format, formats.Reading]], note: str | None
+) -> Input:
+    """What a log turned out to be: without NCCL lines it is named after what a reader of something inside it could use."""
+    used = [(known, reading) for known, reading in inside if reading.understood]
+    note = note or next((reading.note for _, reading in used if reading.note), None)
+    if partial.nccl_lines:
+        return Input(name, "nccl-log", partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)
+    kind = used[0][0].kind if used else "job-log" if partial.events else "text"
+    return Input(name, kind, partial.bytes, partial.lines, 0, sum(reading.understood for _, reading in used), note)
 
 
 def _read_format(facts: Facts, known: formats.Format, source: inputs.Source, stream: "_Joined") -> list[str]:
@@ -108,10 +124,11 @@ def read_text(text: str, name: str = "log") -> Facts:
     facts = Facts()
     data = text.encode("utf-8", "surrogateescape")
     partial, tail = nccl_log.scan(io.BytesIO(data))
-    facts.add([Input(name, "nccl-log", len(data), partial.lines, partial.nccl_lines, partial.understood, None)])
-    for known in formats.within(partial.marks):
-        formats.reader(known).read(io.BytesIO(data), name, facts)
+    within = formats.within(partial.marks)
+    inside = [(known, formats.reader(known).read(io.BytesIO(data), name, facts)) for known in within]
+    facts.add([_log_input(name, partial, inside, None)])
     nccl_log.add(facts, [(name, partial, tail)])
+    fold_hosts(facts)
     derive(facts)
     return facts
 

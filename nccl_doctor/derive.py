@@ -8,6 +8,7 @@ from nccl_doctor.derive_bench import derive_bench
 from nccl_doctor.derive_gpu import derive_gpu
 from nccl_doctor.derive_recorder import derive_recorder
 from nccl_doctor.derive_throughput import derive_throughput
+from nccl_doctor.derive_together import derive_together
 from nccl_doctor.derive_topology import derive_topology
 from nccl_doctor.derive_torch import derive_torch
 from nccl_doctor.facts import Facts, version_number
@@ -45,6 +46,7 @@ def derive(facts: Facts) -> None:
     derive_topology(facts)
     derive_throughput(facts)
     derive_bench(facts)
+    derive_together(facts)
 
 
 def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:

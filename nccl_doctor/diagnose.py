@@ -4,25 +4,27 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nccl_doctor.derive_earlier import job_year
+from nccl_doctor.derive_hosts import bus_id
 from nccl_doctor.facts import Facts
-from nccl_doctor.report import CONFIDENCES, SEVERITIES, Check, Finding, InputSummary, Place, Report
-from nccl_doctor.rules import Answer, Row, Rule
+from nccl_doctor.moments import Moment, moment
+from nccl_doctor.order import Found, order, span
+from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
+from nccl_doctor.rules import Answer, Row, words
+from nccl_doctor.sources.formats import FORMATS
 from nccl_doctor.tables import Input
 
 EVIDENCE = 12  # places kept per finding
-_ROLES = {"cause": 0, "context": 1, "symptom": 2}
+# Kinds that say nothing where nothing was understood.
+_UNREAD = {"text", "empty", "binary", *(known.kind for known in FORMATS)}
+_OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are no values of the finding
 
 
 def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = ()) -> Report:
     """The report of a fact base."""
-    folded = [
-        (answer.rule, finding, first)
-        for answer in answers
-        if answer.outcome == "found"
-        for finding, first in _fold(answer, facts)
-    ]
+    year = job_year(facts)
     inputs = facts.rows(Input)
-    findings = _order(folded)
+    findings = order([found for answer in answers if answer.outcome == "found" for found in _fold(answer, facts, year)])
     return Report(
         verdict=_verdict(findings, facts, inputs),
         inputs=[
@@ -63,7 +65,7 @@ def fold_ranks(numbers: Iterable[int | None]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _fold(answer: Answer, facts: Facts) -> Iterable[tuple[Finding, tuple[float, ...]]]:
+def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
     """Rows whose words differ only in host and rank become one finding."""
     rule = answer.rule
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
@@ -80,22 +82,51 @@ def _fold(answer: Answer, facts: Facts) -> Iterable[tuple[Finding, tuple[float, 
         hosts = fold_hosts(r.values.get("host") for r in rows)
         ranks = fold_ranks(_rank(r.values.get("rank")) for r in rows)
         places = facts.places([ref for row in rows for ref in row.refs][: 50 * EVIDENCE])
+        when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": ranks or "?"}
-        from nccl_doctor.rules import words
-
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
-        yield (
-            Finding(
-                rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
-                confidence=first.confidence, message=words(rule.message, values), why=words(rule.why, values),
-                fix=words(rule.fix, values), hosts=hosts, ranks=ranks,
-                values={k: v for k, v in first.values.items() if k not in ("ref", "refs", "severity", "role", "confidence", "action")},
-                references=list(rule.references),
-                evidence=[Place(p.file, p.line, p.text) for p in _spread(places)], count=len(rows),
-                action=first.action,
-            ),
-            (min((p.line for p in places), default=0),),
+        message = words(rule.message, values)
+        if not ranks and "{rank}" not in rule.message and (ranks := _ranks_of_gpus(rows, facts)):
+            message += f" (rank {ranks})"
+        if first.severity != "note" and first.role != "context":
+            message += _first_of(rows, when)
+        finding = Finding(
+            rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
+            confidence=first.confidence, message=message, why=words(rule.why, values), fix=words(rule.fix, values),
+            hosts=hosts, ranks=ranks, values={k: v for k, v in first.values.items() if k not in _OWN},
+            references=list(rule.references), evidence=[Place(p.file, p.line, p.text) for p in _spread(places)],
+            count=len(rows), action=first.action,
         )  # fmt: skip
+        yield Found(rule, finding, min((p.line for p in places), default=0), *span(when.values()))
+
+
+def _first_of(rows: list[Row], when: dict[int, Moment | None]) -> str:
+    """`; first rank 3 on node02 at 10:02:11`, where several ranks or hosts show the same and their clocks tell."""
+    seen: dict[tuple[Any, Any], Moment] = {}
+    for row in rows:
+        known = [moment for ref in row.refs if (moment := when.get(ref)) is not None]
+        if known:
+            who = row.values.get("host"), _rank(row.values.get("rank"))
+            seen[who] = min([*known, seen[who]] if who in seen else known)
+    if len(seen) < 2 or (None, None) in seen or len({moment.clock for moment in seen.values()}) > 1:
+        return ""
+    (host, rank), first = min(seen.items(), key=lambda item: item[1])
+    if sum(moment.seconds <= first.seconds for moment in seen.values()) > 1:
+        return ""
+    who = " on ".join([*([f"rank {rank}"] if rank is not None else []), *([str(host)] if host else [])])
+    return f"; first {who} at {first.words()}"
+
+
+def _ranks_of_gpus(rows: list[Row], facts: Facts) -> str:
+    """The ranks whose GPUs rows with a PCI address speak of, found by host and bus id."""
+    ranks: list[int | None] = []
+    for row in rows:
+        host = row.values.get("host")
+        for address in str(row.values.get("gpus") or row.values.get("pci") or "").replace(",", " ").split():
+            bus = bus_id(address)
+            if host and bus:
+                ranks += [r for (r,) in facts.own("SELECT rank FROM rank WHERE host = ? AND bus_id = ?", (host, bus))]
+    return fold_ranks(ranks)
 
 
 def _rank(value: Any) -> int | None:
@@ -116,59 +147,11 @@ def _spread(places: list[Any]) -> list[Any]:
     return places[:EVIDENCE]
 
 
-def _rank_of(rule: Rule, finding: Finding, first: tuple[float, ...]) -> tuple[Any, ...]:
-    return (
-        _ROLES[finding.role] if finding.severity != "note" else 3,
-        SEVERITIES.index(finding.severity),
-        CONFIDENCES.index(finding.confidence) // 2,  # likely counts as certain here: the class of the cause says more
-        rule.order,
-        CONFIDENCES.index(finding.confidence),
-        first,
-        finding.rule,
-    )
-
-
-def _order(folded: list[tuple[Rule, Finding, tuple[float, ...]]]) -> list[Finding]:
-    """Causes first, then what nothing explains; an explained finding stands under the first that explains it."""
-    ranked = sorted(folded, key=lambda item: _rank_of(*item))
-    explains = {rule.id: set(rule.explains) for rule, _, _ in ranked}
-    roots: list[Finding] = []
-    children: dict[int, list[Finding]] = defaultdict(list)
-    for index, (rule, finding, _) in enumerate(ranked):
-        parents = [
-            (r, f) for r, f, _ in ranked[:index]
-            if finding.name in explains[r.id] and r.id != rule.id and _explains_it(f, finding)
-        ]  # fmt: skip
-        if not parents:
-            roots.append(finding)
-            continue
-        finding.explained_by = list(dict.fromkeys(r.id for r, _ in parents))
-        for _, parent in parents:
-            if rule.id not in parent.explains:
-                parent.explains.append(rule.id)
-        children[id(parents[0][1])].append(finding)
-    ordered: list[Finding] = []
-
-    def put(finding: Finding) -> None:
-        ordered.append(finding)
-        for child in children[id(finding)]:
-            put(child)
-
-    for root in roots:
-        put(root)
-    return ordered
-
-
-def _explains_it(parent: Finding, child: Finding) -> bool:
-    """A note explains notes only; an alarm explains anything at or below it."""
-    return parent.severity != "note" or child.severity == "note"
-
-
 def _verdict(findings: list[Finding], facts: Facts, inputs: list[Input]) -> str:
     for severity in ("error", "warning"):
         if any(f.severity == severity for f in findings):
             return severity
-    known = any(i.understood or i.kind not in ("text", "empty", "binary") for i in inputs)
+    known = any(i.understood or i.kind not in _UNREAD for i in inputs)
     if not known and not findings:
         return "inconclusive"
     return "note" if findings else "healthy"

@@ -81,8 +81,8 @@ def _unknown(report: Report) -> str:
 
 def _inputs(report: Report) -> str:
     rows = "".join(
-        f"<tr><td>{_text(i.path)}</td><td>{_text(i.kind)}</td><td>{i.lines}</td><td>{i.understood} of {i.nccl_lines}</td>"
-        f"<td>{_text(i.note)}</td></tr>"
+        f"<tr><td>{_text(i.path)}</td><td>{_text(i.kind)}</td><td>{i.lines}</td>"
+        f"<td>{f'{i.understood} of {i.nccl_lines}' if i.nccl_lines else ''}</td><td>{_text(i.note)}</td></tr>"
         for i in report.inputs
     )
     head = "<tr><th>input</th><th>kind</th><th>lines</th><th>NCCL lines understood</th><th></th></tr>"

@@ -72,7 +72,7 @@ def summary(report: Report) -> list[str]:
     """What was read: understood lines, ranks and hosts, versions, network; only what is known."""
     job = report.job
     nccl_lines = sum(one.nccl_lines for one in report.inputs)
-    understood = sum(one.understood for one in report.inputs)
+    understood = sum(one.understood for one in report.inputs if one.nccl_lines)
     parts = [f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else "no NCCL line"]
     ranks, hosts = job.get("ranks"), job.get("hosts")
     if ranks and hosts:

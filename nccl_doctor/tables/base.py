@@ -20,5 +20,5 @@ class Input(NamedTuple):
     bytes: int
     lines: int
     nccl_lines: int  # lines that NCCL, RCCL or a network plug-in wrote
-    understood: int  # of those, how many a pattern knows
+    understood: int  # of those, how many a pattern knows; without NCCL lines: lines or records that a reader could use
     note: str | None  # why reading stopped early, if it did

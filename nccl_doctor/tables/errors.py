@@ -169,10 +169,13 @@ class PythonError(NamedTuple):
 
 
 class HorovodStall(NamedTuple):
-    """A tensor or rank in a Horovod stall report."""
+    """A rank and a tensor in the stall reports of Horovod (stall_inspector.cc, before 0.18 operations.cc)."""
 
-    tensor: str | None
-    rank: int | None
-    state: str  # missing, ready
-    report: int  # number of the report in the log, from 1
+    tensor: str
+    rank: int
+    state: str  # missing: did not submit it; ready: submitted it and waits
+    told: int  # 1 where the list names the rank, 0 where it follows from the others
+    doomed: int  # 1 where `!` marks the rank for which Horovod shuts down
+    report: int  # number of the first report that says so, from 1; 0 where no head of a report is in the log
+    last_line: int  # where it is said for the last time
     ref: int

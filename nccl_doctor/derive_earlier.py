@@ -1,0 +1,79 @@
+"""Takes lines of the kernel from long before the job out of the tables that rules ask, and keeps them in `earlier`.
+
+A kernel log covers weeks. What happened hours before the job's first line is no cause of its end, and the same Xid minutes
+before it may well be one. Lines that carry seconds since boot have no wall time and stay where they are.
+"""
+
+from collections.abc import Iterator
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.moments import Moment, moment, year_of
+from nccl_doctor.tables.hang import Earlier
+
+KERNEL = (
+    "mmu-fault", "gpu-off-bus", "gpu-requires-reset", "gpu-init-failed", "aer-error", "pcie-bus-error", "pcie-surprise-down",
+    "pcie-bandwidth-limited", "iommu-fault", "oom-killed-process", "oom-kill-constraint", "oom-invoked", "nccl-segfault",
+    "kernel-segfault", "task-blocked", "soft-lockup", "nfs-not-responding", "nfs-answers", "lustre-error", "mlx5-module-event",
+    "mlx5-link", "mlx5-health", "peermem-invalid-context", "driver-api-mismatch",
+)  # fmt: skip
+"""Patterns of lines that the kernel writes."""
+
+_BEFORE = 3600.0  # seconds before the start of the job from which on a line is no part of it
+_BEFORE_FIRST = 24 * 3600.0  # the same where only a later moment of the job is known
+_STARTS = (
+    "SELECT ref FROM communicator", "SELECT ref FROM throughput_run", "SELECT ref FROM step WHERE step < 100",
+    "SELECT ref FROM timeline", "SELECT ref FROM env",
+)  # fmt: skip
+_MOMENTS = (
+    "SELECT ref FROM watchdog", "SELECT ref FROM step", "SELECT ref FROM python_error", "SELECT ref FROM process_end",
+    "SELECT ref FROM socket_error", "SELECT ref FROM ib_error",
+)  # fmt: skip
+
+
+def derive_earlier(facts: Facts) -> None:
+    """Fill `earlier` and empty the other tables of what stands there."""
+    kernel = list(_kernel_lines(facts))
+    if not kernel:
+        return
+    facts.look("earlier")
+    year = next((found for *_, text, _ in kernel if (found := year_of(text))), None) or job_year(facts)
+    first, limit = _first(facts, _STARTS, year), _BEFORE
+    if first is None:
+        first, limit = _first(facts, _MOMENTS, year), _BEFORE_FIRST
+    if first is None:
+        return
+    for table, kind, host, text, ref in kernel:
+        when = moment(text, year)
+        if when is not None and when.clock == first.clock and first.seconds - when.seconds > limit:
+            n = facts.own(f"SELECT n FROM {table} WHERE ref = ? LIMIT 1", (ref,))[0][0]
+            facts.add([Earlier(kind, host, text, round((first.seconds - when.seconds) / 3600, 1), n, ref)])
+            facts.own(f"DELETE FROM {table} WHERE ref = ?", (ref,))
+
+
+def job_year(facts: Facts) -> int | None:
+    """The year of the first evidence that tells one."""
+    for (text,) in facts.own("SELECT text FROM evidence WHERE text GLOB '*[12][09][0-9][0-9]*' LIMIT 2000"):
+        year = year_of(text)
+        if year is not None:
+            return year
+    return None
+
+
+def _kernel_lines(facts: Facts) -> Iterator[tuple[str, str, str | None, str, int]]:
+    """(table, kind, host, line, ref) of all that the kernel wrote."""
+    marks = ", ".join("?" * len(KERNEL))
+    yield from facts.own("SELECT 'xid', x.kind, x.host, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
+    yield from facts.own(
+        "SELECT 'message', m.kind, m.host, e.text, e.id FROM message m JOIN evidence e ON e.id = m.ref"
+        f" WHERE m.kind IN ({marks})",
+        KERNEL,
+    )
+
+
+def _first(facts: Facts, queries: tuple[str, ...], year: int | None) -> Moment | None:
+    """The earliest moment of the job among some of its lines."""
+    found: list[Moment] = []
+    for query in queries:
+        texts = facts.own(f"SELECT text FROM evidence WHERE id IN ({query} ORDER BY ref LIMIT 200)")
+        found += [when for (text,) in texts if (when := moment(text, year)) is not None]
+    return min(found, default=None)

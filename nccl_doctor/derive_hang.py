@@ -1,0 +1,262 @@
+"""Who is missing, behind or only waiting when a job hangs, one row for each source that says something about a rank.
+
+The sources are PyTorch's watchdog, NCCL's opCount, Horovod's stall reports, RAS, the flight recorder and the steps that ranks
+print. Numbers are compared inside one process group, communicator or kind of line only. Counters and steps of a log that simply
+ends prove nothing: they are asked only where something says that ranks wait.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.tables import Hang, HorovodStall, OpCensus, Progress, RasRank, RecorderMismatch
+
+_SHARE = 0.25  # of the ranks: more that are behind are the rule and no exception
+_SHOWN = 4  # places that a row shows
+_STEP = re.compile(r"(?i)\b(?:step|iter|iteration|batch|update|epoch)s?\b[^\w#]{0,4}#")
+
+_STUCK = """
+WITH said AS (
+  SELECT rank, seq, max(pg) AS pg FROM watchdog
+  WHERE event IN ('timeout', 'status') AND rank IS NOT NULL AND pg IS NOT NULL GROUP BY rank, seq
+), first AS (
+  SELECT rank, host, min(seq) AS seq, pg, op, ref FROM watchdog
+  WHERE event = 'timeout' AND rank IS NOT NULL AND seq BETWEEN 0 AND 1e12 AND op NOT IN ('SEND', 'RECV', 'COALESCED') GROUP BY rank
+)
+SELECT f.rank, f.host, f.seq, f.op, f.ref, coalesce(f.pg, s.pg) FROM first f LEFT JOIN said s ON s.rank = f.rank AND s.seq = f.seq
+"""
+_COUNTS = """
+SELECT rank, max(host), pg, max(enqueued), max(completed), min(ref) FROM watchdog
+WHERE event IN ('status', 'dump') AND rank IS NOT NULL AND pg IS NOT NULL AND (pg NOT LIKE 'PG %' OR pg IN ('PG 0', 'PG default_pg'))
+  AND enqueued BETWEEN 0 AND 1e12 AND completed BETWEEN -1 AND enqueued + 1000 GROUP BY rank, pg
+"""
+_WORLD = """
+SELECT coalesce((SELECT ranks FROM job), max(rank) + 1)
+FROM (SELECT rank FROM watchdog UNION ALL SELECT rank FROM process_end UNION ALL SELECT rank FROM progress
+      UNION ALL SELECT rank FROM message)
+"""
+_SIGNS = """
+SELECT EXISTS (SELECT 1 FROM watchdog WHERE event IN ('timeout', 'heartbeat'))
+  OR EXISTS (SELECT 1 FROM message WHERE kind IN ('torch-heartbeat', 'torch-watchdog-stuck', 'gloo-timeout', 'horovod-stall',
+                                                  'slurm-time-limit', 'slurm-cancelled', 'torchelastic-agent-signal', 'xla-rendezvous'))
+"""
+_WORLD_GROUPS = (None, "0", "PG 0", "PG 1", "default_pg", "PG default_pg")  # process groups of all ranks
+
+
+def derive_hang(facts: Facts) -> None:
+    """Fill `hang`. Call after `horovod_stall`, `op_census`, `recorder_mismatch` and the tables of RAS."""
+    hosts = dict(facts.own("SELECT rank, host FROM rank"))
+    found: list[Hang] = [
+        *_watchdog(facts),
+        *_horovod(facts.rows(HorovodStall)),
+        *_ras(facts.rows(RasRank)),
+        *_recorder(facts.rows(RecorderMismatch)),
+    ]
+    if found or facts.own(_SIGNS)[0][0]:
+        found += _opcount(facts.rows(OpCensus))
+        found += _steps(facts.rows(Progress))
+    facts.add(row if row.host or row.rank is None else row._replace(host=hosts.get(row.rank)) for row in found)
+    facts.look("hang")
+
+
+def _refs(refs: Iterable[int]) -> str:
+    return ",".join(str(ref) for ref in list(dict.fromkeys(refs))[:_SHOWN])
+
+
+def _watchdog(facts: Facts) -> Iterator[Hang]:
+    stuck = facts.own(_STUCK)
+    calls: dict[tuple[str | None, int, str], list[tuple[int, str | None, int]]] = defaultdict(list)
+    for rank, host, seq, op, ref, pg in stuck:
+        calls[pg, seq, op].append((rank, host, ref))
+    for (pg, seq, op), ranks in calls.items():
+        for rank, host, ref in ranks:
+            yield Hang(
+                "watchdog",
+                pg or "",
+                rank,
+                host,
+                "waiting",
+                f"{op} (SeqNum {seq})",
+                seq,
+                seq,
+                len(ranks),
+                1,
+                ref,
+                str(ref),
+            )
+    absent = list(_absent(facts, calls))
+    yield from absent
+    if not absent:
+        yield from _counted(facts)
+
+
+def _absent(
+    facts: Facts, calls: dict[tuple[str | None, int, str], list[tuple[int, str | None, int]]]
+) -> Iterator[Hang]:
+    """Ranks that say nothing while nearly all others wait in one collective of the whole job."""
+    if len({(seq, op) for _, seq, op in calls}) != 1:
+        return
+    waiting = {rank: ref for (pg, _, _), ranks in calls.items() if pg in _WORLD_GROUPS for rank, _, ref in ranks}
+    world = int(facts.own(_WORLD)[0][0] or 0)
+    if len(waiting) < 2 or not 0 < world - len(waiting) <= max(1, world * _SHARE) or world > 200_000:
+        return
+    _, seq, op = next(iter(calls))
+    spoke = {
+        rank
+        for (rank,) in facts.own(
+            "SELECT DISTINCT rank FROM watchdog WHERE event IN ('timeout', 'status') AND seq = ?", (seq,)
+        )
+    }
+    refs = _refs([min(waiting.values()), max(waiting.values())])
+    for rank in sorted(set(range(world)) - spoke - set(waiting)):
+        yield Hang(
+            "watchdog", "", rank, None, "missing", f"{op} (SeqNum {seq})", None, seq, len(waiting), 0, min(waiting.values()), refs
+        )  # fmt: skip
+
+
+def _counted(facts: Facts) -> Iterator[Hang]:
+    """Ranks that enqueued less than the others of their process group and finished all of it."""
+    groups: dict[str, list[tuple[int, str | None, int, int, int]]] = defaultdict(list)
+    for rank, host, pg, enqueued, completed, ref in facts.own(_COUNTS):
+        groups[pg].append((rank, host, enqueued, completed, ref))
+    for pg, ranks in groups.items():
+        most = max(enqueued for _, _, enqueued, _, _ in ranks)
+        waiting = sum(enqueued > completed for _, _, enqueued, completed, _ in ranks)
+        late = [entry for entry in ranks if entry[2] < most]
+        if not waiting or len(late) > max(1, len(ranks) * _SHARE):
+            continue
+        others = [ref for _, _, enqueued, _, ref in ranks if enqueued == most]
+        for rank, host, enqueued, completed, ref in late:
+            if enqueued <= completed:
+                what = f"work {enqueued + 1} of process group {pg}"
+                refs = _refs([ref, min(others), max(others)])
+                yield Hang("watchdog", pg, rank, host, "behind", what, enqueued, most, waiting, 1, ref, refs)
+
+
+def _horovod(stalls: list[HorovodStall]) -> Iterator[Hang]:
+    if not stalls:
+        return
+    last = max(stall.last_line for stall in stalls)
+    final = [stall for stall in stalls if stall.last_line >= last - 200]  # the last report; earlier ones may be over
+    absent: dict[int, list[HorovodStall]] = defaultdict(list)
+    for stall in final:
+        if stall.state == "missing":
+            absent[stall.rank].append(stall)
+    ready = {stall.rank: stall for stall in final if stall.state == "ready" and stall.rank not in absent}
+    for rank, mine in absent.items():
+        what = f"tensor {mine[0].tensor[:80]}" + (f" and {len(mine) - 1} more" if len(mine) > 1 else "")
+        told = max(stall.told for stall in mine)
+        refs = _refs(stall.ref for stall in mine)
+        yield Hang(
+            "horovod", "stall report", rank, None, "missing", what, None, None, len(ready), told, mine[0].ref, refs
+        )
+    for rank, stall in ready.items():
+        what = f"tensor {stall.tensor[:80]}"
+        yield Hang(
+            "horovod",
+            "stall report",
+            rank,
+            None,
+            "waiting",
+            what,
+            None,
+            None,
+            len(ready),
+            stall.told,
+            stall.ref,
+            str(stall.ref),
+        )
+
+
+def _ras(ranks: list[RasRank]) -> Iterator[Hang]:
+    states = {"missing": "missing", "dead": "missing", "behind": "behind", "ahead": "ahead"}
+    for row in ranks:
+        if row.state in states:
+            what = f"{row.op or 'operation'} number {row.majority}" if row.majority is not None else "the RAS report"
+            yield Hang(
+                "ras", row.comm, row.rank, row.host, states[row.state], what, row.calls, row.majority, None, 1, row.ref, str(row.ref)
+            )  # fmt: skip
+
+
+def _recorder(mismatches: list[RecorderMismatch]) -> Iterator[Hang]:
+    for row in mismatches:
+        state = {"missing": "missing", "absent": "missing", "elsewhere": "waiting", "stuck": "waiting"}.get(row.kind)
+        if state is None:
+            continue
+        for rank in _numbers(row.ranks):
+            what = f"{row.op} (number {row.seq})" if row.op else row.what
+            yield Hang(
+                "flight-recorder", row.description or row.pg, rank, None, state, what, None, row.seq, row.waiting,
+                int(row.kind == "missing"), row.ref, row.refs,
+            )  # fmt: skip
+
+
+def _numbers(ranks: str) -> Iterator[int]:
+    """`0-3,7` as numbers."""
+    for part in ranks.split(","):
+        low, _, high = part.partition("-")
+        yield from range(int(low), int(high or low) + 1)
+
+
+def _opcount(census: list[OpCensus]) -> Iterator[Hang]:
+    groups: dict[str, list[OpCensus]] = defaultdict(list)
+    for row in census:
+        if not row.garbage:
+            groups[row.comm].append(row)
+    for comm, ranks in groups.items():
+        calls = max(row.calls for row in ranks)
+        late = [row for row in ranks if (row.last_op is None or row.last_op < row.most) and row.calls < calls]
+        there = [row for row in ranks if row.last_op == row.most]
+        if not late or len(late) > max(1, len(ranks) * _SHARE):
+            continue
+        for row in there:
+            what = f"{row.function} (opCount {row.most:x})"
+            yield Hang(
+                "opcount",
+                comm,
+                row.rank,
+                row.host,
+                "waiting",
+                what,
+                row.last_op,
+                row.most,
+                len(there),
+                1,
+                row.ref,
+                str(row.ref),
+            )
+        for row in late:
+            what = f"{row.function} (opCount {row.most:x})"
+            state = "missing" if row.last_op is None else "behind"
+            refs = _refs([row.ref, there[0].ref])
+            yield Hang(
+                "opcount", comm, row.rank, row.host, state, what, row.last_op, row.most, len(there), 1, row.ref, refs
+            )
+
+
+def _steps(progress: list[Progress]) -> Iterator[Hang]:
+    """Ranks that printed an earlier step last than nearly all others, or none."""
+    shapes: dict[str, dict[int, tuple[int, Progress]]] = defaultdict(dict)
+    for row in progress:
+        match = _STEP.search(row.template)
+        if row.rank is None or match is None:
+            continue
+        values = (row.last_value or "").split()
+        index = row.template[: match.end()].count("#") - 1
+        number = re.match(r"\d+", values[index]) if index < len(values) else None
+        if number is not None:
+            shapes[row.template][row.rank] = int(number[0]), row
+    for template, ranks in shapes.items():
+        if len(ranks) < 3:
+            continue
+        usual, count = Counter(step for step, _ in ranks.values()).most_common(1)[0]
+        late = {rank: row for rank, (step, row) in ranks.items() if step < usual}
+        if not late or len(late) > max(1, len(ranks) * _SHARE) or count < len(ranks) - len(late) - 1:
+            continue
+        for rank, (step, row) in ranks.items():
+            state = "behind" if step < usual else "waiting" if step == usual else "ahead"
+            what = f'"{template[:60].strip()}" with step {usual}'
+            yield Hang(
+                "progress", template[:80], rank, row.host, state, what, step, usual, count, 1, row.ref, str(row.ref)
+            )

@@ -1,0 +1,86 @@
+"""One name for one host, and a host for kernel lines that name none.
+
+NCCL prints the short name of a host, monitors and system logs often the full one. dmesg prints none: the path of its file, the
+only host of the job, or a GPU that only one host has tells it.
+"""
+
+import re
+from collections import defaultdict
+
+from nccl_doctor.facts import Facts, by_name, column_types
+
+_COLUMNS = ("host", "src_host", "dst_host")
+_KERNEL = ("xid", "message")
+
+
+def fold_hosts(facts: Facts) -> None:
+    """Give a host that is named in full and in short its short name, in every table. Call before `derive`."""
+    places = [
+        (table, column) for table, class_ in by_name().items() for column in _COLUMNS if column in column_types(class_)
+    ]
+    filled = facts.looked()
+    places = [(table, column) for table, column in places if table in filled]
+    names: set[str] = set()
+    for table, column in places:
+        names |= {name for (name,) in facts.own(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL")}
+    for full, short in _aliases(names).items():
+        for table, column in places:
+            facts.own(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (short, full))
+
+
+def _aliases(names: set[str]) -> dict[str, str]:
+    """Full name -> short name, where the short one stands alone somewhere and only one full name can be meant."""
+    full: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        if "." in name and ":" not in name and not re.fullmatch(r"[\d.]+", name):
+            full[name.split(".")[0]].append(name)
+    return {
+        known[0]: short for short, known in full.items() if short in names and len(known) == 1 and not short.isdigit()
+    }
+
+
+def locate(facts: Facts) -> None:
+    """Name the host of kernel lines whose file names none. Call after the table `host` is there."""
+    hosts = [name for (name,) in facts.own("SELECT name FROM host")]
+    nameless = facts.own(
+        "SELECT DISTINCT e.file FROM xid x JOIN evidence e ON e.id = x.ref WHERE x.host IS NULL UNION"
+        " SELECT DISTINCT e.file FROM message m JOIN evidence e ON e.id = m.ref WHERE m.host IS NULL AND m.rank IS NULL"
+        " AND m.text LIKE '%kill%process%'"
+    )
+    busy = {
+        file
+        for (file,) in facts.own(
+            "SELECT DISTINCT e.file FROM process p JOIN evidence e ON e.id = p.ref UNION"
+            " SELECT DISTINCT e.file FROM progress p JOIN evidence e ON e.id = p.ref"
+        )
+    }
+    for (file,) in nameless:
+        host = _of_path(file, hosts) if file not in busy else None
+        if host is None and len(hosts) == 1:
+            host = hosts[0]
+        if host is not None:
+            for table in _KERNEL:
+                facts.own(
+                    f"UPDATE {table} SET host = ? WHERE host IS NULL AND ref IN (SELECT id FROM evidence WHERE file = ?)",
+                    (host, file),
+                )
+    owners: dict[str, set[str]] = defaultdict(set)
+    for bus, host in facts.own(
+        "SELECT DISTINCT bus_id, host FROM communicator WHERE bus_id IS NOT NULL AND host IS NOT NULL"
+    ):
+        owners[bus].add(host)
+    for (pci,) in facts.own("SELECT DISTINCT pci FROM xid WHERE host IS NULL AND pci IS NOT NULL"):
+        having = owners.get(bus_id(pci) or "", set())
+        if len(having) == 1:
+            facts.own("UPDATE xid SET host = ? WHERE host IS NULL AND pci = ?", (having.pop(), pci))
+
+
+def _of_path(file: str, hosts: list[str]) -> str | None:
+    named = {host for host in hosts if re.search(rf"(?:^|[/!_.-]){re.escape(host)}(?:[/!_.-]|$)", file)}
+    return named.pop() if len(named) == 1 else None
+
+
+def bus_id(pci: str) -> str | None:
+    """`0000:3b:00` or `00000000:3B:00.0` as NCCL prints it: `3b000`; None for anything else."""
+    match = re.fullmatch(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?", pci)
+    return (match[1] + match[2] + match[3] + (match[4] or "0")).lower().lstrip("0") if match else None

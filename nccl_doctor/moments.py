@@ -1,0 +1,61 @@
+"""When a line was written, as its own text says, in any of the forms that jobs and kernels print.
+
+Clocks are not converted: `local` is the wall time of the node that wrote the line, `utc` one that says so. Two moments can be
+compared only on the same clock. Seconds since boot are no wall time and give none.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>[\d ]{1,9}))?"
+_ISO = re.compile(
+    rf"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T_ ]{_CLOCK}(?P<zone>Z|\+00:?00|[ ]?UTC\b)?"
+)
+_ASCTIME = re.compile(
+    rf"\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<year>(?:19|20)\d\d)\b)?"
+)
+_GLOG = re.compile(rf"(?:^|[\s\[:])[IWEF](?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK} ")
+_LOOKED_AT = 600  # characters of a line
+
+
+class Moment(NamedTuple):
+    """Seconds since the epoch as the clock of the line shows them, read as UTC."""
+
+    seconds: float
+    clock: str  # local or utc
+
+    def words(self) -> str:
+        """`10:02:11`."""
+        return datetime.fromtimestamp(self.seconds, UTC).strftime("%H:%M:%S")
+
+
+def year_of(text: str) -> int | None:
+    """The year of the first full date in a text."""
+    found = [match for match in (_ISO.search(text), _ASCTIME.search(text)) if match is not None and match["year"]]
+    return int(min(found, key=lambda match: match.start())["year"]) if found else None
+
+
+def moment(text: str, year: int | None = None) -> Moment | None:
+    """The first time stamp with a date in a line; None where there is none. `year` completes dates that lack theirs."""
+    text = text[:_LOOKED_AT]
+    found = [match for match in (_ISO.search(text), _ASCTIME.search(text), _GLOG.search(text)) if match is not None]
+    if not found:
+        return None
+    match = min(found, key=lambda match: match.start())
+    groups = match.groupdict()
+    year = int(groups["year"]) if groups.get("year") else year
+    if year is None:
+        return None
+    month = _MONTHS.index(groups["name"]) + 1 if groups.get("name") else int(match["month"])
+    fraction = (match["fraction"] or "").replace(" ", "0")
+    try:
+        when = datetime(
+            year, month, int(match["day"]), int(match["hour"]), int(match["minute"]), int(match["second"]), tzinfo=UTC
+        )
+    except ValueError:
+        return None
+    return Moment(
+        when.timestamp() + (float(f"0.{fraction}") if fraction else 0.0), "utc" if groups.get("zone") else "local"
+    )

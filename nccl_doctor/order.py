@@ -1,0 +1,132 @@
+"""The order of the diagnosis: causes before symptoms, classes of causes, what explains what, and among equals the earlier one."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from nccl_doctor.moments import Moment
+from nccl_doctor.report import CONFIDENCES, SEVERITIES, Finding
+from nccl_doctor.rules import Rule
+
+_ROLES = {"cause": 0, "context": 1, "symptom": 2}
+_NOTE = 4
+_ENDED = 3  # a scheduler that ends the job: behind everything that went wrong before
+_SLACK = 60.0  # seconds by which clocks of nodes, and dmesg's of one node, may be apart
+_REACH = 6 * 3600.0  # seconds after which an Xid accounts for no further error
+
+
+class Found(NamedTuple):
+    """A finding with what decides its place."""
+
+    rule: Rule
+    finding: Finding
+    line: int  # the first line of its evidence
+    first: Moment | None  # the earliest and the latest moment of its evidence
+    last: Moment | None
+
+
+def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
+    """The earliest and the latest of these, on the clock that most of them have."""
+    known = [moment for moment in moments if moment is not None]
+    local = [moment for moment in known if moment.clock == "local"]
+    same = local if 2 * len(local) >= len(known) else [moment for moment in known if moment.clock == "utc"]
+    return (min(same), max(same)) if same else (None, None)
+
+
+def _strength(found: Found) -> tuple[int, ...]:
+    finding = found.finding
+    role = _ROLES[finding.role]
+    if finding.role == "symptom" and found.rule.group == "scheduler":
+        role = _ENDED
+    sure = CONFIDENCES.index(finding.confidence) // 2  # likely counts as certain: the class of the cause says more
+    if finding.severity == "note":
+        return _NOTE, role, sure
+    return role, SEVERITIES.index(finding.severity), sure
+
+
+def _class(found: Found) -> tuple[int, ...]:
+    return *_strength(found), found.rule.order
+
+
+def order(items: Sequence[Found]) -> list[Finding]:
+    """Causes first, then what nothing explains; an explained finding stands under the first that explains it."""
+    explains = {item.rule.id: set(item.rule.explains) for item in items}
+    names: dict[tuple[int, ...], set[str]] = defaultdict(set)
+    for item in items:
+        names[_class(item)].add(item.rule.name)
+
+    def place(item: Found) -> tuple[Any, ...]:
+        kind = _class(item)
+        confidence = CONFIDENCES.index(item.finding.confidence)
+        return *kind, confidence, -len(explains[item.rule.id] & names[kind]), item.line, item.rule.id
+
+    ranked = sorted(items, key=place)
+    under: dict[int, Found] = {}  # finding -> the one that it stands under
+    for index, child in enumerate(ranked):
+        parents = [
+            parent
+            for position, parent in enumerate(ranked)
+            if child.rule.name in explains[parent.rule.id]
+            and parent.rule.id != child.rule.id
+            and (position < index or parent.rule.name not in explains[child.rule.id])
+            and _strength(parent) <= _strength(child)
+            and _accounts_for(parent, child)
+            and not _stands_under(parent, child, under)
+        ]
+        if not parents:
+            continue
+        child.finding.explained_by = list(dict.fromkeys(parent.rule.id for parent in parents))
+        for parent in parents:
+            if child.rule.id not in parent.finding.explains:
+                parent.finding.explains.append(child.rule.id)
+        under[id(child.finding)] = parents[0]
+    children: dict[int, list[Finding]] = defaultdict(list)
+    for item in ranked:
+        if id(item.finding) in under:
+            children[id(under[id(item.finding)].finding)].append(item.finding)
+    ordered: list[Finding] = []
+
+    def put(finding: Finding) -> None:
+        ordered.append(finding)
+        for child in children[id(finding)]:
+            put(child)
+
+    for _, group in groupby((item for item in ranked if id(item.finding) not in under), key=_class):
+        for root in _by_time(list(group)):
+            put(root.finding)
+    return ordered
+
+
+def _stands_under(item: Found, other: Found, under: dict[int, Found]) -> bool:
+    """True where a finding stands, over any number of others, under another one."""
+    above = under.get(id(item.finding))
+    while above is not None:
+        if above.finding is other.finding:
+            return True
+        above = under.get(id(above.finding))
+    return False
+
+
+def _by_time(roots: list[Found]) -> list[Found]:
+    """The dated ones of a class in the order of their time, in the places that dated ones have."""
+    dated = [index for index, root in enumerate(roots) if root.first is not None]
+    if len({root.first.clock for root in roots if root.first is not None}) != 1:
+        return roots
+    early = sorted((roots[index] for index in dated), key=lambda root: root.first.seconds if root.first else 0.0)
+    result = list(roots)
+    for index, root in zip(dated, early, strict=True):
+        result[index] = root
+    return result
+
+
+def _accounts_for(parent: Found, child: Found) -> bool:
+    """A note explains notes only, an alarm anything at or below it; and nothing explains what was there before it."""
+    if parent.finding.severity == "note" and child.finding.severity != "note":
+        return False
+    if parent.first is None or child.last is None or parent.first.clock != child.last.clock:
+        return True
+    if parent.first.seconds > child.last.seconds + _SLACK:
+        return False
+    late = child.first is not None and parent.last is not None and child.first.seconds - parent.last.seconds > _REACH
+    return not (late and "xid" in parent.rule.needs and child.finding.severity == "error")
