@@ -40,6 +40,7 @@ _FIELD = re.compile(r"\s+(domain|protocol):\s*(\S{1,60})")
 _FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,300})")
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
+_UNKNOWN = (None, None, None, None, None, None, None, None)  # columns of a port that are read from later lines, or never
 
 
 def read(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -142,13 +143,13 @@ class _Reader:
         if (status := _STATUS.match(text)) is not None:
             self._close(state)
             state.hca = status[1]
-            state.port = IbPort(label.host, self._name, status[1], int(status[2]), "", None, None, None, 0)
+            state.port = IbPort(label.host, self._name, status[1], int(status[2]), "", *_UNKNOWN, 0)
             return True
         if state.hca is None:
             return False
         if (port := _PORT.match(text)) is not None:
             self._close(state)
-            state.port = IbPort(label.host, self._name, state.hca, int(port[1] or port[2]), "", None, None, None, 0)
+            state.port = IbPort(label.host, self._name, state.hca, int(port[1] or port[2]), "", *_UNKNOWN, 0)
             return True
         if state.port is None:
             return False

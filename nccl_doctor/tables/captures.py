@@ -39,7 +39,7 @@ class FabricEvent(NamedTuple):
 
 
 class IbPort(NamedTuple):
-    """One port in `ibstat`, `ibstatus` or `ibv_devinfo`."""
+    """One port in `ibstat`, `ibstatus` or `ibv_devinfo`, or in /sys/class/infiniband of a live node."""
 
     host: str | None
     file: str
@@ -49,6 +49,11 @@ class IbPort(NamedTuple):
     physical: str | None  # LinkUp, Polling, Disabled
     rate: float | None  # Gb/s
     link_layer: str | None  # InfiniBand, Ethernet
+    lanes: int | None  # 4 of `400 Gb/sec (4X NDR)`
+    speed: str | None  # SDR, DDR, QDR, FDR, EDR, HDR, NDR, XDR
+    lid: int | None  # address inside the InfiniBand subnet; 0 or 65535 = none given
+    sm_lid: int | None  # that of the subnet manager; 0 = none
+    partitions: int | None  # partition keys with full membership
     ref: int
 
 
