@@ -41,6 +41,14 @@ SELECT EXISTS (SELECT 1 FROM watchdog WHERE event IN ('timeout', 'heartbeat'))
   OR EXISTS (SELECT 1 FROM message WHERE kind IN ('torch-heartbeat', 'torch-watchdog-stuck', 'gloo-timeout', 'horovod-stall',
                                                   'slurm-time-limit', 'slurm-cancelled', 'torchelastic-agent-signal', 'xla-rendezvous'))
 """
+# Steps behind the last line of Horovod's stall reports, and no end of Horovod: the ranks were late, nobody is missing.
+_RESUMED = """
+SELECT count(*) FROM progress p
+WHERE p.position > (SELECT max(last_line) FROM message WHERE kind LIKE 'horovod-stall%')
+  AND p.template LIKE '%#%' AND p.template REGEXP '(?i)loss|step|iter|epoch|it/s|s/it|batch|done|sec'
+  AND NOT p.template REGEXP '(?i)error|exception|traceback|shut ?down|stall|missing ranks|terminat|killed|File "'
+  AND NOT EXISTS (SELECT 1 FROM message WHERE kind IN ('horovod-shut-down', 'horovod-stall-shutdown'))
+"""
 _WORLD_GROUPS = (None, "0", "PG 0", "PG 1", "default_pg", "PG default_pg")  # process groups of all ranks
 
 
@@ -49,7 +57,7 @@ def derive_hang(facts: Facts) -> None:
     hosts = dict(facts.own("SELECT rank, host FROM rank"))
     found: list[Hang] = [
         *_watchdog(facts),
-        *_horovod(facts.rows(HorovodStall)),
+        *(_horovod(facts.rows(HorovodStall)) if not facts.own(_RESUMED)[0][0] else ()),
         *_ras(facts.rows(RasRank)),
         *_recorder(facts.rows(RecorderMismatch)),
     ]
