@@ -1,0 +1,82 @@
+"""The order of the diagnosis: who stands first, and what stands under whom."""
+
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor import diagnose, rules
+from nccl_doctor.facts import Facts
+from nccl_doctor.report import Finding
+
+
+def finding(
+    name: str,
+    group: str,
+    *explains: str,
+    severity: str = "error",
+    role: str = "cause",
+    confidence: str = "likely",
+) -> rules.Answer:
+    """The answer of an invented rule that found one thing."""
+    rule = rules.Rule(
+        id=f"ZZZ{len(name):03}{name}", name=name, title=name, severity=severity, role=role, confidence=confidence,
+        since="0.1", needs=[], query="SELECT 1 AS ref", message=name, why="", fix="", explains=list(explains),
+        group=group, path=Path(name),
+    )  # fmt: skip
+    return rules.ask(rule, Facts())
+
+
+def told(*answers: rules.Answer) -> list[Finding]:
+    return diagnose.diagnose(Facts(), answers).findings
+
+
+def names(*answers: rules.Answer) -> list[str]:
+    return [f.name for f in told(*answers)]
+
+
+def test_the_class_of_the_cause_decides() -> None:
+    assert ["full", "cut", "gone"] == names(
+        finding("gone", "peer"), finding("cut", "network"), finding("full", "resource")
+    )
+
+
+def test_a_cause_stands_before_what_it_explains_though_its_class_comes_later() -> None:
+    found = told(finding("waits", "desync"), finding("loader", "input", "waits"))
+    assert ["loader", "waits"] == [f.name for f in found]
+    assert [found[0].rule] == found[1].explained_by
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        finding("loader", "input", "waits", confidence="possible"),
+        finding("loader", "input", "waits", role="symptom"),
+        finding("loader", "input", "waits", severity="warning"),
+    ],
+)
+def test_a_weak_finding_does_not_stand_before_a_stronger_one(loader: rules.Answer) -> None:
+    assert ["waits", "loader"] == names(finding("waits", "desync"), loader)
+
+
+def test_where_two_explain_each_other_the_order_of_classes_holds() -> None:
+    found = told(finding("crash", "peer", "waits"), finding("waits", "desync", "crash"))
+    assert ["waits", "crash"] == [f.name for f in found]
+    assert [] == found[0].explained_by
+
+
+def test_findings_that_explain_each_other_in_a_circle_all_stay() -> None:
+    circle = [finding("a", "resource", "b"), finding("b", "network", "c"), finding("c", "peer", "a")]
+    assert ["a", "b", "c"] == sorted(names(*circle))
+
+
+def test_a_note_does_not_account_for_an_alarm() -> None:
+    found = told(finding("remark", "resource", "broken", severity="note"), finding("broken", "peer"))
+    assert ["broken", "remark"] == [f.name for f in found]
+    assert [] == found[0].explained_by
+
+
+def test_among_notes_a_cause_comes_before_what_only_describes() -> None:
+    assert ["setting", "ethernet"] == names(
+        finding("ethernet", "resource", severity="note", role="context"),
+        finding("setting", "config", severity="note"),
+    )
