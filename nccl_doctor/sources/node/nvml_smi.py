@@ -1,0 +1,154 @@
+"""`nvidia-smi -q -x` as the dictionary of `nvml_ask`, for a node where the library cannot be loaded by us."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from xml.parsers import expat
+
+COMMAND = ("nvidia-smi", "-q", "-x")
+_STATES = {"Enabled": 1, "Disabled": 0, "Yes": 1, "No": 0, "Active": 1, "Not Active": 0, "True": 1, "False": 0}
+_MODES = {"Default": 0, "Prohibited": 2, "Exclusive_Process": 3}
+_RECOVERY = {"None": 0, "GPU Reset": 1, "Node Reboot": 2, "Drain P2P": 3, "Drain and Reset": 4}
+_REASONS = {
+    "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80, "gpu_idle": 0x1, "applications_clocks_setting": 0x2,
+}  # fmt: skip
+_FABRIC = {"Not Started": "not-started", "In Progress": "in-progress", "Completed": "completed"}
+
+
+def number(text: str) -> float | None:
+    """`700.00 W`, `16x`, `81559 MiB` -> the number; None for `N/A` or `[Not Supported]`."""
+    match = re.match(r"-?\d{1,18}(?:\.\d{1,6})?", text)
+    return float(match[0]) if match else None
+
+
+def _whole(text: str) -> int | None:
+    value = number(text)
+    return int(value) if value is not None else None
+
+
+_COLUMNS: dict[str, tuple[str, Callable[[str], Any]]] = {  # place in the XML -> column, meaning of the text
+    "product_name": ("model", str), "uuid": ("uuid", str), "vbios_version": ("vbios", str),
+    "minor_number": ("minor", _whole), "persistence_mode": ("persistence", _STATES.get),
+    "compute_mode": ("compute_mode", _MODES.get), "performance_state": ("pstate", lambda text: _whole(text[1:])),
+    "mig_mode/current_mig": ("mig", _STATES.get), "mig_mode/pending_mig": ("mig_pending", _STATES.get),
+    "pci/pci_gpu_link_info/pcie_gen/max_link_gen": ("pcie_generation_max", _whole),
+    "pci/pci_gpu_link_info/pcie_gen/current_link_gen": ("pcie_generation", _whole),
+    "pci/pci_gpu_link_info/link_widths/max_link_width": ("pcie_width_max", _whole),
+    "pci/pci_gpu_link_info/link_widths/current_link_width": ("pcie_width", _whole),
+    "fb_memory_usage/total": ("memory_total", number), "fb_memory_usage/used": ("memory_used", number),
+    "fb_memory_usage/reserved": ("memory_reserved", number), "bar1_memory_usage/total": ("bar1_total", number),
+    "utilization/gpu_util": ("util", _whole), "utilization/memory_util": ("util_memory", _whole),
+    "ecc_mode/current_ecc": ("ecc", _STATES.get), "ecc_mode/pending_ecc": ("ecc_pending", _STATES.get),
+    "retired_pages/multiple_single_bit_retirement/retired_count": ("retired_single", _whole),
+    "retired_pages/double_bit_retirement/retired_count": ("retired_double", _whole),
+    "retired_pages/pending_retirement": ("retired_pending", _STATES.get),
+    "retired_pages/pending_blacklist": ("retired_pending", _STATES.get),
+    "remapped_rows/remapped_row_corr": ("remapped_corrected", _whole),
+    "remapped_rows/remapped_row_unc": ("remapped_uncorrected", _whole),
+    "remapped_rows/remapped_row_pending": ("remap_pending", _STATES.get),
+    "remapped_rows/remapped_row_failure": ("remap_failed", _STATES.get),
+    "temperature/gpu_temp": ("temperature", _whole), "temperature/memory_temp": ("temperature_memory", _whole),
+    "temperature/gpu_temp_slow_threshold": ("slowdown", _whole),
+    "temperature/gpu_temp_tlimit": ("margin", _whole),
+    "power_readings/power_draw": ("power", number), "gpu_power_readings/power_draw": ("power", number),
+    "gpu_power_readings/instant_power_draw": ("power", number),
+    "power_readings/enforced_power_limit": ("power_limit", number),
+    "gpu_power_readings/current_power_limit": ("power_limit", number),
+    "power_readings/default_power_limit": ("power_default", number),
+    "gpu_power_readings/default_power_limit": ("power_default", number),
+    "clocks/sm_clock": ("clock_sm", _whole), "clocks/mem_clock": ("clock_memory", _whole),
+    "max_clocks/sm_clock": ("clock_sm_max", _whole), "max_clocks/mem_clock": ("clock_memory_max", _whole),
+    "applications_clocks/graphics_clock": ("clock_app", _whole),
+    "default_applications_clocks/graphics_clock": ("clock_app_default", _whole),
+    "fabric/state": ("fabric_state", _FABRIC.get), "gpu_recovery_action": ("recovery", _RECOVERY.get),
+    "ecc_errors/volatile/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
+    "ecc_errors/aggregate/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
+}  # fmt: skip
+_ECC = re.compile(r"ecc_errors/(volatile|aggregate)/(?:(sram|dram)_)?(.*)")
+
+
+class _Refused(Exception):
+    """The document declares an entity, which nvidia-smi never does."""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """What the XML says. A part that is missing or unreadable is left out; broken XML gives what stood before."""
+    found: dict[str, Any] = {"source": "nvidia-smi", "system": {}, "gpus": [], "pairs": [], "errors": []}
+    path: list[str] = []
+    words: list[str] = []
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        path.append(name)
+        words.clear()
+        if path[1:] == ["gpu"]:
+            pci = attributes.get("id", "").lower()
+            found["gpus"].append({"gpu": len(found["gpus"]), "pci": pci[-12:] or None, "tasks": [], "counters": {}})
+
+    def end(_: str) -> None:
+        value = "".join(words).strip()
+        if path[1:2] == ["gpu"] and value:
+            _take(found["gpus"][-1], "/".join(path[2:]), value)
+        elif len(path) == 2 and value:
+            _system(found["system"], path[1], value)
+        path.pop()
+        words.clear()
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, words.append
+    parser.EntityDeclHandler = _refuse
+    with suppress(expat.ExpatError, _Refused):
+        parser.Parse(text, True)
+    return found
+
+
+def _refuse(*_: object) -> None:
+    raise _Refused
+
+
+def _system(system: dict[str, Any], name: str, value: str) -> None:
+    if name == "driver_version":
+        system["driver"] = value
+    elif name == "cuda_version" and (match := re.fullmatch(r"(\d{1,3})\.(\d{1,2})", value)):
+        system["cuda"] = int(match[1]) * 1000 + int(match[2]) * 10
+
+
+def _take(gpu: dict[str, Any], place: str, value: str) -> None:
+    known = _COLUMNS.get(place)
+    if known is not None:
+        made = known[1](value)
+        if made is not None:
+            gpu.setdefault(known[0], made)
+        return
+    reasons = re.fullmatch(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)", place)
+    if reasons:
+        gpu["reasons"] = gpu.get("reasons", 0) | (_REASONS.get(reasons[1], 0) if value == "Active" else 0)
+    elif place == "pci/replay_counter" and (count := _whole(value)) is not None:
+        gpu["counters"]["pcie-replay"] = count
+    elif place.startswith("processes/process_info/"):
+        _task(gpu["tasks"], place.rpartition("/")[2], value)
+    elif (match := _ECC.fullmatch(place)) and (count := _whole(value)) is not None:
+        _ecc(gpu, match, count)
+
+
+def _task(tasks: list[dict[str, Any]], name: str, value: str) -> None:
+    if name == "pid":
+        tasks.append({"pid": _whole(value), "kind": "C", "memory": None})
+    elif tasks and name == "type":
+        tasks[-1]["kind"] = "G" if value == "G" else "C"
+    elif tasks and name == "used_memory":
+        used = number(value)
+        tasks[-1]["memory"] = int(used * 2**20) if used is not None else None
+
+
+def _ecc(gpu: dict[str, Any], match: re.Match[str], count: int) -> None:
+    """Sums over the memories that this GPU has; SRAM apart."""
+    kind, memory, name = match[1], match[2], match[3]
+    ending = "_total" if kind == "aggregate" else ""
+    if "uncorrectable" in name or name == "double_bit/total":
+        gpu[f"uncorrected{ending}"] = gpu.get(f"uncorrected{ending}", 0) + count
+        if memory == "sram":
+            gpu[f"sram_uncorrected{ending}"] = gpu.get(f"sram_uncorrected{ending}", 0) + count
+    elif "correctable" in name or name == "single_bit/total":
+        gpu[f"corrected{ending}"] = gpu.get(f"corrected{ending}", 0) + count
