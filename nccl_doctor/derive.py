@@ -15,7 +15,6 @@ from nccl_doctor.facts import Facts, version_number
 from nccl_doctor.knowledge import env_lint
 from nccl_doctor.tables import (
     Communicator,
-    Connection,
     EnvDifference,
     EnvLint,
     Host,
@@ -92,30 +91,33 @@ def _members(communicators: list[Communicator]) -> dict[tuple[object, ...], dict
 
 def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
     members = _members(communicators)
-    mine: dict[tuple[str | None, int | None], list[tuple[object, ...]]] = defaultdict(list)
+    mine: dict[tuple[str | None, int | None], dict[tuple[object, ...], dict[int, str]]] = defaultdict(dict)
     for c in communicators:
         key = (c.comm_id or "", c.nranks)
-        if key not in mine[c.host, c.pid]:
-            mine[c.host, c.pid].append(key)
-    groups: dict[tuple[Any, ...], list[Connection]] = defaultdict(list)
-    for e in facts.rows(Connection):
+        if key in members:
+            mine[c.host, c.pid][key] = members[key]
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    edges = facts.own(
+        "SELECT host, pid, CASE direction WHEN 'receive' THEN src ELSE dst END, direction = 'receive', transport, method,"
+        " network, gdr, device, channels, ref FROM connection"
+    )
+    for host, pid, other, receives, transport, method, network, gdr, device, channels, ref in edges:
         # A process knows its own end: the sender prints P2P, SHM and [send], the receiver [receive].
-        own_is_dst = e.direction == "receive"
-        other = e.src if own_is_dst else e.dst
-        hosts = {members[key].get(other) for key in mine[e.host, e.pid] if other in members[key]}
+        hosts = {ranks[other] for ranks in mine[host, pid].values() if other in ranks}
         peer = hosts.pop() if len(hosts) == 1 else None
-        src, dst = (peer, e.host) if own_is_dst else (e.host, peer)
-        if e.transport in ("P2P", "SHM") and e.method != "MNNVL" and peer is None:
-            src = dst = e.host
+        if peer is None and method != "MNNVL" and transport in ("P2P", "SHM"):
+            peer = host
+        src, dst = (peer, host) if receives else (host, peer)
+        group = groups.get((src, dst, transport, method, network, gdr))
+        if group is None:
+            group = groups[src, dst, transport, method, network, gdr] = [0, 0, set(), ref]
+        group[0] += 1
+        group[1] += channels
+        if device is not None:
+            group[2].add(device)
+    for (src, dst, transport, method, network, gdr), (count, channels, devices, ref) in groups.items():
         same = None if src is None or dst is None else int(src == dst)
-        groups[src, dst, same, e.transport, e.method, e.network, e.gdr].append(e)
-    for ends, group in groups.items():
-        devices = {e.device for e in group if e.device is not None}
-        src, dst, same, transport, method, network, gdr = ends
-        channels = sum(e.channels for e in group)
-        yield Link(
-            src, dst, same, transport, method, network, gdr, len(group), channels, len(devices) or None, group[0].ref
-        )
+        yield Link(src, dst, same, transport, method, network, gdr, count, channels, len(devices) or None, ref)
 
 
 def _hosts(facts: Facts) -> Iterator[Host]:

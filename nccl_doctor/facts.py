@@ -12,7 +12,7 @@ import sqlite3
 import statistics
 import time
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -178,7 +178,8 @@ class Facts:
     def rows(self, table: type[T]) -> list[T]:
         """All rows of a table."""
         self._flush()
-        return [table(*row) for row in self._db.execute(f"SELECT * FROM {table_name(table)}")]
+        make: Callable[[Any], T] = table._make  # type: ignore[attr-defined]
+        return list(map(make, self._db.execute(f"SELECT * FROM {table_name(table)}")))
 
     def counts(self) -> dict[str, int]:
         """Table name -> number of rows."""

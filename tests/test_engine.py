@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import rules
+from nccl_doctor import analyze, rules
 from nccl_doctor.compiled import remembered
 from nccl_doctor.config import Config
 from nccl_doctor.diagnose import diagnose
@@ -42,6 +42,7 @@ def literal(value: Any) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''").replace("\0", "") + "'"
 
 
+@settings(deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_no_row_makes_the_engine_or_a_reporter_raise(rows: list[dict[str, Any]]) -> None:
     columns = sorted({name for row in rows for name in row})
@@ -127,3 +128,15 @@ def test_kept_rules_are_those_in_the_files() -> None:
     shipped = [rules.read(path) for path in rules.shipped().rglob("*.toml")]
     assert sorted(shipped, key=lambda r: r.id) == sorted(rules.load(), key=lambda r: r.id)
     assert json.loads(json.dumps([r.params for r in shipped])) == [r.params for r in shipped]
+
+
+def test_a_communicator_that_came_up_is_one_row_and_one_that_did_not_keeps_its_start() -> None:
+    life = "node01:{pid}:{pid} [0] NCCL INFO comm 0x55 rank {rank} nranks 2 cudaDev 0 busId 1b000 - Init {what}\n"
+    came = "".join(life.format(pid=7, rank=0, what=what) for what in ("START", "COMPLETE"))
+    again = came + life.format(pid=7, rank=0, what="START")  # a pointer that is used again
+    never = life.format(pid=8, rank=1, what="START")
+    phases = {
+        text: analyze.read_text(text).own("SELECT rank, phase FROM communicator ORDER BY ref")
+        for text in (came + never, again)
+    }
+    assert [[(0, "complete"), (1, "start")], [(0, "start"), (0, "complete")]] == list(phases.values())

@@ -7,6 +7,7 @@ from nccl_doctor.sources.heads import Head
 KINDS = (
     100_000  # different texts kept of one pattern, INFO lines apart: a flood of one warning must not fill the memory
 )
+_START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
 class Key(NamedTuple):
@@ -161,6 +162,14 @@ class Partial:
                 span.extend(n, min(edge.first for edge in every), max(edge.last for edge in every), None)
                 self.nccl_lines += n
                 self.understood += n
+
+    def forget_started(self) -> None:
+        """Drop the START of each communicator of which a later COMPLETE says the same: half as many rows. Call at the end."""
+        for key in [key for key in self.events if key.body.endswith(_COMPLETE)]:
+            started = key._replace(body=key.body.removesuffix(_COMPLETE) + _START)
+            event = self.events.get(started)
+            if event is not None and event.last < self.events[key].last:
+                del self.events[started]
 
     def merge(self, other: "Partial") -> None:
         """Append the stretch that follows this one. The other one is used up."""

@@ -42,7 +42,7 @@ class Communicator(NamedTuple):
     pid: int | None
     tid: int | None
     call: str | None  # ncclCommInitRank, ncclCommSplit, …
-    phase: str  # start, complete, destroy, abort, finalize, plain (NCCL before 2.4 printed neither)
+    phase: str  # start (where no complete follows), complete, destroy, abort, finalize, plain (NCCL before 2.4 printed neither)
     comm: str | None  # pointer, unique in one process only
     comm_id: str | None  # equal on all ranks (NCCL 2.16 and newer)
     comm_rank: int | None  # rank inside this communicator
