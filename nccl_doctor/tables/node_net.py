@@ -74,7 +74,6 @@ class NetLink(NamedTuple):
     driver: str | None
     master: str | None  # bond or bridge that it belongs to
     device: str | None  # RDMA device of the same card
-    rail: int | None  # of that device
     pci: str | None
     addresses: str  # 10.1.0.4/24, separated by blanks; link-local ones are left out
     ref: int
@@ -118,7 +117,9 @@ class PluginFile(NamedTuple):
 
     host: str | None
     path: str
-    found_by: str | None  # LD_LIBRARY_PATH, ld.so.conf, default folder; None where the task's loader does not look there
+    found_by: (
+        str | None
+    )  # LD_LIBRARY_PATH, ld.so.conf, default folder; None where the task's loader does not look there
     problem: str  # empty, empty-file, not-elf, wrong-architecture, libfabric-missing
     ref: int
 
