@@ -205,8 +205,81 @@ def test_lines_that_lost_their_head_are_still_read() -> None:
     assert 3 == part.nccl_lines
 
 
+@pytest.mark.parametrize(
+    ("line", "host", "pid", "rank", "source"),
+    [
+        ("NCCL WARN Connect to 10.1.0.5<4> failed : Connection refused", None, None, None, None),
+        ("[rank1]: NCCL WARN odd thing", None, None, 1, None),
+        ("[1,3]<stdout>:NCCL WARN odd thing", None, None, 3, None),
+        ("::16674:17023 [0] NCCL WARN odd thing", None, 16674, None, None),
+        (":16674:17023 [0] init.cc:12 NCCL WARN odd thing", None, 16674, None, "init.cc"),
+        ("transport/nvls.cc:165 NCCL WARN Cuda failure 1 'invalid argument'", None, None, None, "transport/nvls.cc"),
+        ("[0] misc/socket.cc:71 NCCL WARN odd thing", None, None, None, "misc/socket.cc"),
+        ("misc/ibvwrap.c:71 (wrap_ibv_open) NCCL WARN odd thing", None, None, None, "misc/ibvwrap.c"),
+        ("_ibvwrap.cc: NCCL WARN odd thing", None, None, None, "ibvwrap.cc"),
+        ("node01:XXXXXX [5] init.cc:262 NCCL WARN odd thing", "node01", None, None, "init.cc"),
+        ("node01:xx:xx [5] NCCL WARN odd thing", "node01", None, None, None),
+        ("node01:101 NCCL DIAG odd thing", "node01", 101, None, None),
+        ("node01:101:140 NCCL DIAG odd thing", "node01", 101, None, None),
+        ("step 3 loss 2.1[1,2]<stdout>:node01:101:140 [0] NCCL WARN odd thing", "node01", 101, 2, None),
+        ("[1,0]<stdout>:step 3[1,2]<stderr>:node01:101:140 [0] NCCL WARN odd thing", "node01", 101, 2, None),
+        ("step 3[prterun-node01-77@1,2]<stdout>: [0] NCCL WARN odd thing", None, None, 2, None),
+    ],
+)
+def test_what_remains_of_a_head_is_read(
+    line: str, host: str | None, pid: int | None, rank: int | None, source: str | None
+) -> None:
+    (head,) = read(f"{line}\n".encode()).heads
+    assert (host, pid, rank, source) == (head.host, head.pid, head.label.rank, head.source)
+
+
+def test_a_chunk_of_another_rank_glued_behind_a_record_keeps_its_label() -> None:
+    line = "[1,0]<stdout>:node01:100:150 [0] NCCL INFO Using network IB[1,1]<stdout>:node01:101:151 [1] NCCL INFO Using network IB\n"
+    part = read(line.encode())
+    assert [(0, 100), (1, 101)] == [(head.label.rank, head.pid) for head in part.heads]
+    assert (2, 2) == (part.nccl_lines, part.understood)
+
+
+def test_two_source_lines_with_the_same_words_are_two_warnings() -> None:
+    warn = "node01:100:150 [0] enqueue.cc:{} NCCL WARN Cuda failure 'named symbol not found'\n"
+    facts = analyze.read_text(warn.format(58) + warn.format(47) + warn.format(58))
+    shown = facts.own("SELECT m.n, m.source, e.text FROM message m JOIN evidence e ON e.id = m.ref ORDER BY m.ref")
+    assert [(2, "enqueue.cc"), (1, "enqueue.cc")] == [row[:2] for row in shown]
+    assert ["enqueue.cc:58", "enqueue.cc:47"] == [row[2].split()[2] for row in shown]
+
+
+def test_attention_lines_are_kept_like_warnings() -> None:
+    line = "[2026-05-07 12:00:00] node01:101:140 [0] init.cc:2053 (ncclCommInit) NCCL {} odd thing {}"
+    text = "".join(line.format(level, n) + "\n" for n, level in enumerate(["ATTN", "WARN", "ATTN"]))
+    facts = analyze.read_text(text)
+    assert [("ATTN", "odd thing 0"), ("WARN", "odd thing 1"), ("ATTN", "odd thing 2")] == facts.own(
+        "SELECT level, text FROM message ORDER BY text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[0]eth0:10.1.0.4<0> [1]ib0:10.2.0.4<0>", [("eth0", "10.1.0.4"), ("ib0", "10.2.0.4")]),
+        ("[0]eth0:10.1.0.4&lt;0&gt;", [("eth0", "10.1.0.4")]),
+        ("[0]eth0:10.1.0.4 [1]ib0:10.2.0.4", [("eth0", "10.1.0.4"), ("ib0", "10.2.0.4")]),
+        ("[0]ib0.<ip>", [("ib0", "")]),
+        ("[0]eth0.30:<IP address><0> [1]ib0:xx.xx.x.4<0>", [("eth0.30", ""), ("ib0", "xx.xx.x.4")]),
+        ("[0]eth0:fe80::1:4%eth0", [("eth0", "fe80::1:4%eth0")]),
+    ],
+)
+def test_interfaces_are_read_where_the_address_was_hidden(text: str, found: list[tuple[str, str]]) -> None:
+    facts = analyze.read_text(f"node01:1:2 [0] NCCL INFO NET/Socket : Using {text}\n")
+    assert found == facts.own("SELECT name, address FROM interface ORDER BY position, name")
+
+
 def test_prose_about_nccl_is_no_record() -> None:
-    assert 0 == read(b"we use NCCL for this\nexport NCCL DEBUG\nThe NCCL INFOrmation\n").nccl_lines
+    assert (
+        0
+        == read(
+            b'we use NCCL for this\nexport NCCL DEBUG\nThe NCCL INFOrmation\nPYNCCL INFO x\n"NCCL WARN x\n'
+        ).nccl_lines
+    )
 
 
 # Who is who

@@ -9,17 +9,24 @@ from typing import NamedTuple
 
 from nccl_doctor.sources import prefixes
 
-TOKEN = " NCCL "
+TOKEN = "NCCL "
 LEVELS = ("INFO", "WARN", "ATTN", "DIAG", "TRACE", "CALL", "ABORT", "VERSION")
-INNER = re.compile(
-    r"(?<!\S)(?:[^\s:]+:\d+:\d+ \[-?\d+\] |[^\s:]+:\d+:\d+ \[-?\d+\] [^\n]{1,160}? )NCCL (?:INFO|WARN|ATTN|TRACE) "
+SHOWN = ("WARN", "ATTN")  # levels of which every line is a fact, known or not
+_TAG = r"(?:\[[\w,.:@-]{1,200}\])?<std(?:out|err|diag)>:"
+GLUED = re.compile(
+    rf"(?:{_TAG} ?)?[^\s:]{{1,253}}:\d+:\d+ \[-?\d+\] (?:[\w/.\-]+:\d+ (?:\(\w+\) )?)?NCCL (?:INFO|WARN|ATTN|TRACE) "
 )
-GLUED = re.compile(r"[^\s:]+:\d+:\d+ \[-?\d+\] (?:[\w/.\-]+:\d+ (?:\(\w+\) )?)?NCCL (?:INFO|WARN|ATTN|TRACE) ")
 _HEAD = re.compile(r"(?P<host>\S*?):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$")
+_HIDDEN = re.compile(
+    r"(?P<host>[^\s:]+):(?:[Xx*#]+|<\w+>)(?::(?:[Xx*#]+|<\w+>|\d+))? \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$"
+)
 _DIAG = re.compile(r"(?P<host>\S+?):(?P<pid>\d+)(?::(?P<tid>\d+))?$")
 _BARE = re.compile(r"(?:^|\s)\[(?P<dev>-?\d+)\](?: (?P<where>\S.*))?$")
 _FORK = re.compile(r"\[(?P<host>[^\]\s]+)\]\[(?P<pid>\d+):(?P<tid>\d+)\]\[(?P<dev>-?\d+)\](?:\[(?P<where>[^\]]+)\])?$")
-_WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):\d+(?: \((?P<function>[^()]+)\))?$")
+_WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))?$")
+_FILE = re.compile(r"(?P<where>[\w./+-]*\w\.(?:cc|c|cpp|cu|cuh|h|hpp):\d*(?: \([^()]+\))?)$")
+_MID = re.compile(_TAG)
+_LONGEST = 1_000  # characters in which the head ends
 
 
 class Head(NamedTuple):
@@ -32,6 +39,7 @@ class Head(NamedTuple):
     source: str | None  # source file, without line number
     label: prefixes.Label
     clean: bool  # the host stands at the start of the line or behind a known prefix, so no torn text hangs on it
+    line: int | None = None  # in the source file: two WARNs with the same words from two places stay two
 
 
 class Record(NamedTuple):
@@ -46,38 +54,54 @@ NO_LABEL = prefixes.split("")[0]
 
 
 def parse(left: str) -> Head:
-    """The head from all that stands before ` NCCL LEVEL`."""
+    """The head from all that stands before `NCCL LEVEL`."""
     label, text = prefixes.split(left + TOKEN)
-    text = text.removesuffix(TOKEN).removesuffix(TOKEN.rstrip())
+    if "<std" in text and (tags := list(_MID.finditer(text))):  # a launcher glued a line to the one before
+        inner, text = prefixes.split(text[tags[-1].start() :])
+        said = {name: value for name, value in inner._asdict().items() if value is not None}
+        label = label._replace(**said)
+    text = text.removesuffix(TOKEN.rstrip()).removesuffix(TOKEN).rstrip()[-_LONGEST:]
     match = _HEAD.search(text) or _FORK.search(text)
     if match is not None:
-        source = None
-        if match["where"]:
-            where = _WHERE.match(match["where"].strip())
-            source = where["source"] if where else match["where"].strip()
-        host = match["host"].lstrip("<[(\"'*│> ") or None
-        return Head(
-            host,
-            int(match["pid"]),
-            int(match["tid"]),
-            int(match["dev"]),
-            source,
-            label,
-            not text[: match.start()].strip(),
-        )
+        host = match["host"].lstrip("<[(\"'*│>: ") or None
+        clean = not text[: match.start()].strip()
+        pid, tid, dev = (int(match[name]) for name in ("pid", "tid", "dev"))
+        source, line = _source(match["where"])
+        return Head(host, pid, tid, dev, source, label, clean, line)
     match = _DIAG.search(text)
-    if match is not None:
-        tid = int(match["tid"]) if match["tid"] else None
-        return Head(match["host"], int(match["pid"]), tid, None, None, label, True)
-    match = _BARE.search(text)
-    if match is not None:
-        where = _WHERE.match((match["where"] or "").strip())
-        return Head(label.host, None, None, int(match["dev"]), where["source"] if where else None, label, True)
-    where = _WHERE.match(text.split(" ")[-1])
-    return Head(label.host, None, None, None, where["source"] if where else None, label, True)
+    if match is not None and not _FILE.search(text):
+        return Head(match["host"], int(match["pid"]), _int(match["tid"]), None, None, label, True)
+    match = _HIDDEN.search(text) or _BARE.search(text) or _FILE.search(text)
+    said = match.groupdict() if match is not None else {}
+    source, line = _source(said.get("where"))
+    return Head(said.get("host") or label.host, None, None, _int(said.get("dev")), source, label, True, line)
 
 
-def level_of(rest: str) -> tuple[str, str] | None:
-    """(level, body) of the text behind ` NCCL `, or None where it is prose."""
-    level, _, body = rest.partition(" ")
-    return (level, body) if level in LEVELS else None
+def _int(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _source(where: str | None) -> tuple[str | None, int | None]:
+    """Source file and line of `misc/socket.cc:71 (socketProgress)`; a plug-in's signature stays as it is."""
+    if not where:
+        return None, None
+    where = where.strip()
+    match = _WHERE.match(where)
+    return (match["source"].lstrip("_"), int(match["line"] or 0) or None) if match else (where, None)
+
+
+def begins(left: str) -> bool:
+    """Whether `NCCL` can begin a record behind this text: not in the middle of a word, nor in quotes."""
+    return not left or left[-1].isspace() or prefixes.clean(left)[-1:] in ("", "]", ">", ":", "|", "*", " ", "\t")
+
+
+def record(line: str) -> tuple[str, str, str] | None:
+    """(left, level, body) of a line that holds a record, else None; of several records in a line the first."""
+    left, found, rest = line.partition(TOKEN)
+    while found:
+        level, _, body = rest.partition(" ")
+        if level in LEVELS and begins(left):
+            return left, level, body
+        more, found, rest = rest.partition(TOKEN)
+        left += TOKEN + more
+    return None

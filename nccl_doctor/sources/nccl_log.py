@@ -47,9 +47,8 @@ _WITH_INFO = ("communicator", "network", "interface", "net_device", "plugin", "e
 
 def head_of(line: str) -> heads.Record | None:
     """An NCCL line taken apart, or None for any other line."""
-    at = line.find(heads.TOKEN)
-    parsed = heads.level_of(line[at + len(heads.TOKEN) :]) if at >= 0 else None
-    return heads.Record(heads.parse(line[:at]), *parsed) if parsed else None
+    found = heads.record(line)
+    return heads.Record(heads.parse(found[0]), *found[1:]) if found else None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor import tables
 from nccl_doctor.facts import by_name, column_types
+from nccl_doctor.sources import heads
 from nccl_doctor.sources.patterns import Pattern
 
 _EDGE = re.compile(
@@ -22,7 +23,13 @@ _NET = re.compile(
 _TORCH_RANK = re.compile(r"\[rank(\d+)\]:")
 _P2P = re.compile(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
 _SHM = re.compile(r"SHM/(?P<method>direct|CE)|direct shared memory")
-_INTERFACE = re.compile(r"(?:\[(?P<position>\d+)\])?(?P<name>[^\s:\[\]]+):(?P<address>[^\s<]+)<\d+>")
+# `[0]eth0:10.1.0.4<0>`; pasted logs lose the port (`<0>` is taken for a tag) or show `<ip>` for the address.
+_INTERFACE = re.compile(
+    r"(?:\[(?P<position>\d+)\])?(?P<name>[^\s:\[\]<>{}]{1,60}?)"
+    r"(?::(?P<address>[^\s<>]+)(?=<\d+>)"
+    r"|:(?P<bare>[0-9a-fXx]+[.:*][0-9a-fXx.:*]*(?:%[\w.-]+)?)(?=[\s,;]|$)"
+    r"|[.:]<[A-Za-z][\w .-]{0,40}>)"
+)
 _DEVICE = re.compile(r"\[(?P<position>\d+)\](?:=\{)?\s*(?P<name>[\w.+-]+):(?P<port>\d+)(?::\d+)*/(?P<link>IB|RoCE|OPA)")
 
 
@@ -90,7 +97,8 @@ def _interfaces(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     for match in _INTERFACE.finditer(listed):
         position = int(match["position"]) if match["position"] else None
         yield tables.Interface(
-            context.host, context.rank, context.pid, fields["purpose"], position, match["name"], match["address"],
+            context.host, context.rank, context.pid, fields["purpose"], position, match["name"],
+            match["address"] or match["bare"] or "",
             context.n, context.ref,
         )  # fmt: skip
     if fields["purpose"] == "sideband":
@@ -224,7 +232,7 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
             given = _convert(fields.get(name), type_)
             values.append(given if given is not None else shared.get(name))
         yield table(*values)
-    if pattern is None or context.level == "WARN" or (pattern.table == "message" and not pattern.reader):
+    if pattern is None or context.level in heads.SHOWN or (pattern.table == "message" and not pattern.reader):
         given_rank = _convert(fields.get("rank"), int)
         yield tables.Message(
             pattern.name if pattern else "warn", context.level or None, fields.get("host") or context.host,

@@ -13,6 +13,7 @@ from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
+from nccl_doctor.compiled import remembered
 from nccl_doctor.facts import by_name, column_types
 
 FOLDER = Path(__file__).parent / "patterns"
@@ -51,6 +52,7 @@ class Pattern:
     since: str = ""
     until: str = ""
     miss: list[str] = field(default_factory=list)
+    openings: tuple[str, ...] = ()  # what a matching message begins with; an empty one where that is not known
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -61,14 +63,13 @@ class Pattern:
         """Every matching line contains one of these."""
         return [self.has] if self.has else self.any
 
-    @cached_property
-    def openings(self) -> tuple[str, ...]:
-        """What a matching message begins with: one of these; an empty one where that is not known."""
-        return tuple(self.starts) or tuple(sorted(_openings(self.regex)))
+    def fits(self, level: str) -> bool:
+        """Whether lines of a level can have this shape; ATTN took over some of the WARN lines in 2.32."""
+        return not self.level or not level or level == self.level or (self.level, level) == ("WARN", "ATTN")
 
     def match(self, text: str, level: str = "") -> dict[str, Any] | None:
         """Groups and constants where the text has this shape, else None."""
-        if self.level and level and level != self.level:
+        if not self.fits(level):
             return None
         if self.starts and not text.startswith(self.openings):
             return None
@@ -81,7 +82,7 @@ class Match(NamedTuple):
     fields: dict[str, Any]
 
 
-_FIELDS = {f.name for f in fields(Pattern)} - {"file", "order"}
+_FIELDS = {f.name for f in fields(Pattern)} - {"file", "order", "openings"}
 
 
 def _check(entry: dict[str, Any], file: str) -> Pattern:
@@ -104,6 +105,10 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
     table = by_name().get(pattern.table)
     if table is None:
         raise PatternProblem(f"{file}: pattern {name}: no table {pattern.table}")
+    try:
+        pattern.openings = tuple(pattern.starts or sorted(_openings(pattern.regex)))
+    except re.error as error:
+        raise PatternProblem(f"{file}: pattern {name}: {error}") from None
     return pattern
 
 
@@ -131,16 +136,24 @@ def read(file: Path) -> list[Pattern]:
 @cache
 def load() -> tuple[Pattern, ...]:
     """All patterns in the order in which they are asked. Raises PatternProblem on a broken file or a name used twice."""
-    patterns: list[Pattern] = []
+    files = sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == LAST, path.stem))
+    entries = remembered("patterns", [*files, Path(__file__)], lambda: list(_entries(files)))
+    return tuple(
+        Pattern(**{**entry, "openings": tuple(entry["openings"])}, order=order) for order, entry in enumerate(entries)
+    )
+
+
+def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """What the files say, checked, in a form that can be kept."""
     names: set[str] = set()
-    for file in sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == LAST, path.stem)):
+    for file in files:
         for pattern in read(file):
             if pattern.name in names:
                 raise PatternProblem(f"{file.name}: pattern {pattern.name} exists twice")
             names.add(pattern.name)
-            pattern.order = len(patterns)
-            patterns.append(pattern)
-    return tuple(patterns)
+            entry = dict(vars(pattern))
+            del entry["order"]
+            yield entry
 
 
 def _openings(regex: str) -> set[str]:
@@ -199,7 +212,7 @@ class Grammar:
         self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}
 
     def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
-        fitting = [p for p in self._nccl if not (p.level and level and p.level != level)]
+        fitting = [p for p in self._nccl if p.fits(level)]
         floating = [p for p in fitting if any(len(opening) < _KEY for opening in p.openings)]
         starts: dict[str, list[Pattern]] = {}
         for pattern in fitting:
@@ -254,10 +267,10 @@ def grammar() -> Grammar:
 
 def classify(line: str) -> list[Match]:
     """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
-    from nccl_doctor.sources import nccl_log, prefixes
+    from nccl_doctor.sources import heads, prefixes
 
     text = prefixes.clean(line)
-    record = nccl_log.head_of(text)
+    record = heads.record(text)
     matches: list[Match] = []
     if record is not None:
         text = record.body.strip()

@@ -209,13 +209,16 @@ _OPENERS = frozenset(_FRAME + ">*")
 
 
 def clean(raw: str) -> str:
-    """A line without escape sequences, control characters (tabs stay), frames of terminal boxes, and quote marks.
+    """A line without escape sequences, control characters (tabs stay), frames of terminal boxes, quote marks, and
+    the angle brackets that a web page wrote as entities.
 
     Carriage returns inside the line are the caller's business: cut the line at them first.
     """
     text = raw
     if not (text.isascii() and text.isprintable()):
         text = _CONTROL.sub("", text.rstrip("\r\n")).replace("\xa0", " ")
+    if "&" in text:
+        text = text.replace("&lt;", "<").replace("&gt;", ">")
     if "m" in text and "[" in text:
         text = _COLOUR_REST.sub("", text)
     if text and text[-1] in _FRAME:

@@ -20,8 +20,8 @@ LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
-TOKEN = b" NCCL "
-CHANNEL = " NCCL INFO Channel "
+TOKEN = heads.TOKEN.encode()
+CHANNEL = heads.TOKEN + "INFO Channel "
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
@@ -42,7 +42,7 @@ class Writer(NamedTuple):
 
     head: int
     stamp: float | None
-    left: str  # what stands before ` NCCL `
+    left: str  # what stands before `NCCL `
 
 
 class _Masks(dict[str, int]):
@@ -190,7 +190,7 @@ class Scanner:
             self._text_line(line, number + 1, after, [patterns[order] for order in sorted(patterns)])
 
     def _writer(self, left: str) -> Writer:
-        """Who wrote a line, from all that stands before ` NCCL `."""
+        """Who wrote a line, from all that stands before `NCCL `."""
         known = self._writers.get(left)
         if known is not None:
             return known
@@ -224,13 +224,16 @@ class Scanner:
                     self._record(left, rest[: inner.start()], number, _nothing)
                     left, found, rest = rest[inner.start() :].partition(heads.TOKEN)
                 else:
+                    if heads.TOKEN in rest and (whole := heads.record(left + heads.TOKEN + rest)):  # prose names NCCL
+                        left, level, body = whole
+                        rest = f"{level} {body}"
                     self._record(left, rest, number, after)
                     break
 
     def _record(self, left: str, rest: str, number: int, after: After) -> None:
         """One record: `left` is its head, `rest` its level and its message."""
         level, _, body = rest.partition(" ")
-        if level not in heads.LEVELS:
+        if level not in heads.LEVELS or not heads.begins(left):
             return
         writer = self._writer(left)
         repeat = 1
@@ -246,10 +249,10 @@ class Scanner:
             return
         text = body.strip()
         pattern = self.grammar.nccl(text, level, self._present)
-        if (pattern is None or pattern.reader != SKIP) and not text.isprintable():
+        if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
             text = prefixes.clean(body).strip()
             pattern = self.grammar.nccl(text, level, self._present)
-        if pattern is not None and pattern.reader == SKIP and level != "WARN":
+        if pattern is not None and pattern.reader == SKIP and level not in heads.SHOWN:
             if len(rest) < _MEMO_LENGTH:
                 if len(self._skipped) > _MEMO:
                     self._skipped.clear()
@@ -261,14 +264,14 @@ class Scanner:
         if pattern is None:
             if text and len(partial.unknown) < _UNKNOWN:
                 partial.unknown[body] = partial.unknown.get(body, 0) + 1
-            if text and level != "WARN":
+            if text and level not in heads.SHOWN:
                 return
         partial.understood += 1
         if pattern is not None and pattern.reader == "collective":
             self._call(writer, pattern, text, number)
         elif pattern is not None:
             partial.count(Key(writer.head, pattern.order, level, text), repeat, number, writer.stamp, writer.left)
-        elif text:  # a WARN line is always shown, known or not
+        elif text:  # a WARN or ATTN line is always shown, known or not
             partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
 
     def _edge(self, writer: Writer, body: str, number: int) -> bool:
@@ -314,13 +317,13 @@ class Scanner:
 
     def _text_line(self, line: str, number: int, after: After, patterns: list[Pattern]) -> None:
         line = prefixes.clean(line)
-        at = line.find(heads.TOKEN)
-        record = heads.level_of(line[at + len(heads.TOKEN) :]) if at >= 0 else None
+        record = heads.record(line)
         if record is not None:
             patterns = [pattern for pattern in patterns if pattern.nccl_too]
             if not patterns:
                 return
-            text, label = record[1], heads.parse(line[:at]).label
+            left, _, text = record
+            label = heads.parse(left).label
         else:
             label, text = prefixes.split(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
@@ -351,7 +354,7 @@ def _following(after: After, count: int) -> list[str]:
     """Up to `count` following lines without their launcher prefix, ending before the next NCCL record."""
     texts = []
     for line in after(count):
-        if heads.TOKEN in line and heads.GLUED.search(line):
+        if heads.TOKEN in line and heads.record(line) is not None:
             break
         texts.append(prefixes.split(prefixes.clean(line.rstrip("\r").rpartition("\r")[2]))[1])
     return texts
