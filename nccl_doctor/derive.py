@@ -7,6 +7,7 @@ from typing import Any
 from nccl_doctor.derive_bench import derive_bench
 from nccl_doctor.derive_gpu import derive_gpu
 from nccl_doctor.derive_recorder import derive_recorder
+from nccl_doctor.derive_stacks import derive_stacks
 from nccl_doctor.derive_throughput import derive_throughput
 from nccl_doctor.derive_together import derive_together
 from nccl_doctor.derive_topology import derive_topology
@@ -40,6 +41,7 @@ def derive(facts: Facts) -> None:
         facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
         facts.look("env_lint")
     derive_torch(facts)
+    derive_stacks(facts)
     derive_recorder(facts)
     derive_gpu(facts)
     derive_topology(facts)

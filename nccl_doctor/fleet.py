@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_doctor import preflight
+from nccl_doctor import exchange
+from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.tables import Collection
 
@@ -42,13 +43,31 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
     }
 
 
-def collect(nodes: Sequence[str], via: str, arguments: Sequence[str], seconds: float) -> Facts:
-    """The facts of all nodes. One that does not answer is a row of `collection`, and the others go on."""
+def names(text: str) -> list[str]:
+    """`gpu[001-064]` as names. Raises UsageProblem where it is no set of nodes."""
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    try:
+        found = [str(node) for node in NodeSet(text)]
+    except NodeSetException as error:
+        raise UsageProblem(f"{text} is no set of nodes: {error}") from None
+    if not found:
+        raise UsageProblem("the set of nodes is empty")
+    if wrong := [node for node in found if node.startswith("-")]:
+        raise UsageProblem(f"{wrong[0]} is no name of a node")
+    return found
+
+
+def collect(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) -> Facts:
+    """The facts of all nodes, as our own command prints them with `--format facts`.
+
+    A node that does not answer is a row of `collection`, and the others go on.
+    """
     facts = Facts()
     program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
-    answers = ask(nodes, via, [*program, "preflight", "--format", "facts", "--state", "-", *arguments], seconds)
+    answers = ask(nodes, via, [*program, *command], seconds)
     for node, (status, output) in answers.items():
-        if preflight.take(facts, output.splitlines()):
+        if exchange.take(facts, output.splitlines()):
             continue
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
         why = "no answer within the time limit" if status is None else f"exit status {status}: {last[:200]}"

@@ -1,19 +1,17 @@
 """From a node to a report: collect, ask the rules about nodes, diagnose, and say whether the node is fit for the job."""
 
-import json
 import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from nccl_doctor import diagnose, rules
 from nccl_doctor.config import Config
-from nccl_doctor.facts import Facts, by_name, column_types, table_name
+from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources.node import expectations
 from nccl_doctor.sources.node.collect import COLLECTORS, collect
 from nccl_doctor.sources.node.root import Root
-from nccl_doctor.tables import Collection, Evidence, Input
+from nccl_doctor.tables import Collection, Input
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
 
@@ -69,36 +67,3 @@ def hostname(root: Root) -> str | None:
 def boot_id() -> str | None:
     """What tells this boot of the node from others."""
     return Root().value("/proc/sys/kernel/random/boot_id")
-
-
-def dump(facts: Facts) -> str:
-    """All facts as JSON lines `[table, values]`, evidence first, for another node to take in."""
-    tables: list[Any] = [Evidence, *(table for table in by_name().values() if table is not Evidence)]
-    rows = [[table_name(table), list(row)] for table in tables for row in facts.rows(table)]
-    return "".join(json.dumps(row) + "\n" for row in [*rows, ["looked", sorted(facts.looked())]])
-
-
-def take(facts: Facts, lines: Iterable[str]) -> bool:
-    """Add what `dump` wrote; returns whether it was whole. Anything else among the lines is passed over."""
-    numbers: dict[int, int] = {}
-    rows: list[Any] = []
-    for line in lines:
-        try:
-            name, values = json.loads(line)
-        except (ValueError, TypeError):
-            continue
-        if name == "looked":
-            facts.add(rows)
-            facts.look(*(one for one in values if one in by_name()))
-            return True
-        table = by_name().get(name) if isinstance(name, str) and isinstance(values, list) else None
-        if table is None or len(values) != len(column_types(table)):
-            continue
-        if table is Evidence:
-            numbers[values[0]] = facts.evidence(str(values[1]), int(values[2]), str(values[3]))
-            continue
-        row = dict(zip(column_types(table), values, strict=True))
-        if "ref" in row:
-            row["ref"] = numbers.get(row["ref"])
-        rows.append(table(**row))
-    return False

@@ -19,6 +19,7 @@ COMMANDS = {
     "facts": "List the facts that were read from logs.",
     "sql": "Ask the facts of a log with SQL.",
     "preflight": "Say whether this node is fit for the job, in about a second.",
+    "stacks": "Dump the stacks of all ranks of a job, fold equal ones, and say who stands elsewhere.",
     "simulate": "Write the log of an invented job, with a fault of choice.",
 }
 OK, FOUND, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130

@@ -70,7 +70,7 @@ def command(
     not look). Exit status 0 fit, 1 drain or job, 2 wrong usage, 3 unknown or our own failure; --for changes it to what
     that caller expects.
     """
-    from nccl_doctor import preflight
+    from nccl_doctor import exchange, preflight
     from nccl_doctor.config import Config
     from nccl_doctor.sources.node import expectations
     from nccl_doctor.sources.node import state as remembered
@@ -81,16 +81,16 @@ def command(
     if nodes is not None:
         from nccl_doctor import fleet
 
-        facts = fleet.collect(_nodes(nodes), via, _arguments(timeout, only, deep), timeout)
+        facts = fleet.collect(fleet.names(nodes), via, _command(timeout, only, deep), timeout)
     else:
         with ExitStack() as stack:
-            options = {"deep": deep, "peers": _nodes(peers) if peers else (), "expect": wanted}
+            options = {"deep": deep, "peers": _peers(peers), "expect": wanted}
             facts = preflight.look(_root(stack, root, save, redact, options), names, timeout)
     expectations.add(facts, wanted)
     if learn is not None:
         write_file(learn, expectations.learn(facts).encode())
     if form == "facts":
-        return _put(preflight.dump(facts), output)
+        return _put(exchange.dump(facts), output)
     if nodes is None and root is None and str(state) != "-":
         problem = remembered.remember(facts, state or remembered.place(os.environ), preflight.boot_id())
         if problem and state is not None:
@@ -125,23 +125,24 @@ def _collectors(only: str | None) -> list[str]:
     return names
 
 
-def _nodes(text: str) -> list[str]:
-    """`gpu[001-064]` as names."""
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
+def _peers(text: str | None) -> list[str]:
+    if text is None:
+        return []
+    from nccl_doctor import fleet
 
-    try:
-        found = [str(node) for node in NodeSet(text)]
-    except NodeSetException as error:
-        raise UsageProblem(f"{text} is no set of nodes: {error}") from None
-    if not found:
-        raise UsageProblem("the set of nodes is empty")
-    if wrong := [node for node in found if node.startswith("-")]:
-        raise UsageProblem(f"{wrong[0]} is no name of a node")
-    return found
+    return fleet.names(text)
 
 
-def _arguments(timeout: float, only: str | None, deep: bool) -> list[str]:
-    return [f"--timeout={timeout:g}", *([f"--only={only}"] if only else []), *(["--deep"] if deep else [])]
+def _command(timeout: float, only: str | None, deep: bool) -> list[str]:
+    """What is run on each of several nodes."""
+    return [
+        "preflight",
+        "--format=facts",
+        "--state=-",
+        f"--timeout={timeout:g}",
+        *([f"--only={only}"] if only else []),
+        *(["--deep"] if deep else []),
+    ]
 
 
 def _root(stack: ExitStack, root: Path | None, save: Path | None, redact: bool, options: dict[str, Any]) -> "Root":

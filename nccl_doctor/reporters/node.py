@@ -28,7 +28,7 @@ def render(report: Report, options: Options) -> str:
     if hidden := len(report.findings) - len(shown):
         rows += ["", f"{hidden} more of no weight: -v"]
     rows += (
-        ["", *(row for one in report.missing for row in _wrapped("unknown  ", one, options.width))]
+        ["", *(row for one in report.missing for row in wrapped("unknown  ", one, options.width))]
         if report.missing
         else []
     )
@@ -53,7 +53,7 @@ def label(finding: Finding) -> str:
 
 def _finding(finding: Finding, options: Options) -> list[str]:
     where = f" ({finding.hosts})" if finding.hosts else ""
-    rows = _wrapped(
+    rows = wrapped(
         f"{label(finding)} {finding.rule} ", f"{finding.name}: {clean(finding.message)}{where}", options.width
     )
     places = finding.evidence if options.verbose else finding.evidence[:_EVIDENCE]
@@ -63,11 +63,11 @@ def _finding(finding: Finding, options: Options) -> list[str]:
             f"  {text[: options.width - 3]}…" if len(text) > options.width - 2 and not options.verbose else f"  {text}"
         )
     if options.verbose:
-        rows += _wrapped("  why  ", finding.why, options.width)
-    return rows + _wrapped("  next ", finding.fix, options.width)
+        rows += wrapped("  why  ", finding.why, options.width)
+    return rows + wrapped("  next ", finding.fix, options.width)
 
 
-def _wrapped(label_: str, block: str, width: int) -> list[str]:
+def wrapped(label_: str, block: str, width: int) -> list[str]:
     import textwrap
 
     rows: list[str] = []

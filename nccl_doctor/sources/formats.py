@@ -57,6 +57,10 @@ _STEPS = (
     b" examples/second between steps ", b"Epoch: [", b"data_time: ", b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ",
 )  # fmt: skip
 
+_STACKS = re.compile(
+    rb"\A\s*Process \d+: [^\n]{0,4000}\s+Python v\d|\A\s*\[\s*\{\s*\"pid\"\s*:\s*\d+,\s*\"thread_id\"\s*:"
+)
+
 # nvprof and `nsys stats` also write into the log of the job, which then stays a log.
 _PROFILE = re.compile(
     rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\s+){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
@@ -85,6 +89,7 @@ FORMATS: tuple[Format, ...] = (
         _NCCL_TESTS,
         (b"Avg bus bandwidth", b"Out of bounds values", b"algbw   busbw", b"# nThread "),
     ),
+    Format("stacks", "pyspy", _STACKS, (b' (idle): "', b' (active): "', b" (active+gil)")),
     Format("training-steps", "throughput", None, _STEPS),
 )
 

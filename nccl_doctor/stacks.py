@@ -1,0 +1,134 @@
+"""What every rank of a job on this node is doing: py-spy over all of them at once, their stacks folded."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import pyspy
+from nccl_doctor.sources.processes import RankProcess
+from nccl_doctor.tables import Collection
+from nccl_doctor.tables.stacks import RankDoing, Stack
+
+AT_ONCE = 8
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+class Group(NamedTuple):
+    """Ranks whose main threads stand at the same place."""
+
+    doing: str
+    members: list[RankDoing]
+    frames: list[str]  # innermost first
+
+
+def dump(facts: Facts, ranks: Sequence[RankProcess], *, native: bool = False, seconds: float = 10.0) -> list[str]:
+    """Add the stacks of these processes. Returns one sentence for each that could not be dumped."""
+    program = _program()
+    if program is None:
+        return ["py-spy is not installed: pip install py-spy"]
+    host = socket.gethostname()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = list(pool.map(lambda one: _ask(program, one.pid, native, seconds), ranks))
+    problems = []
+    for one, (text, problem) in zip(ranks, answers, strict=True):
+        name = f"stack of rank {one.rank} on {host}"
+        if problem is not None:
+            problems.append(f"rank {one.rank} (process {one.pid}): {problem}")
+            ref = facts.evidence(name, 1, problem)
+            facts.add([Collection(host, f"stacks {one.rank}", "failed", 0.0, problem, ref)])
+            continue
+        dumps = [found for found, _ in pyspy.parse_text((n, None, line) for n, line in enumerate(text.splitlines(), 1))]
+        pyspy.rows(facts, name, dumps, host, {one.pid: one.rank})
+    facts.look("stack")
+    return problems
+
+
+def _program() -> str | None:
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.is_file() else shutil.which("py-spy")
+
+
+def _ask(program: str, pid: int, native: bool, seconds: float) -> tuple[str, str | None]:
+    # As text, because the JSON of py-spy 0.4 leaves out the processes that a rank started.
+    command = [program, "dump", "--subprocesses", "--pid", str(pid), *(["--native"] if native else [])]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        return (
+            "",
+            f"no stack within {seconds:g} s; the process may hang in the driver (state D in `ps -o stat,wchan -p {pid}`)",
+        )
+    except OSError as error:
+        return "", f"py-spy cannot be started: {error.strerror}"
+    if done.returncode == 0 and "Process " in done.stdout:
+        return done.stdout, None
+    return "", why(done.stderr or done.stdout, pid)
+
+
+def why(text: str, pid: int) -> str:
+    """What py-spy's complaint means here, and what helps."""
+    lowered = text.lower()
+    if "permission denied" in lowered or "operation not permitted" in lowered:
+        return _permission(pid)
+    if "python version" in lowered or "python interpreter" in lowered:
+        return "is no Python process, or one whose interpreter py-spy does not know"
+    if "process executable name" in lowered or "no such process" in lowered or "no such file" in lowered:
+        return "ended meanwhile"
+    return " ".join(text.split("\n", 1)[0].split())[:200] or "py-spy failed without a word"
+
+
+def _permission(pid: int) -> str:
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+        scope = YAMA.read_text().strip() if YAMA.exists() else "0"
+    except OSError:
+        return "ended meanwhile"
+    if owner != os.geteuid() and os.geteuid() != 0:
+        return f"belongs to another user (uid {owner}): run as that user or as root"
+    if os.geteuid() != 0 and scope != "0":
+        return (
+            f"the kernel lets only a parent look (kernel.yama.ptrace_scope = {scope}): run as root, or `sysctl -w "
+            "kernel.yama.ptrace_scope=0` (weakens the node until the next boot; 1 undoes it)"
+        )
+    return (
+        "may not be looked into: in a container add `--cap-add SYS_PTRACE` (Kubernetes: securityContext.capabilities.add "
+        "SYS_PTRACE and shareProcessNamespace), or run on the host"
+    )
+
+
+def groups(facts: Facts) -> list[Group]:
+    """Ranks at the same place together, the odd one first."""
+    texts = {
+        number: text.partition(": ")[2].split(" < ")
+        for number, text in facts.own("SELECT e.id, e.text FROM evidence e WHERE e.id IN (SELECT ref FROM rank_doing)")
+    }
+    found: dict[tuple[str, str | None, str | None], Group] = {}
+    for one in facts.rows(RankDoing):
+        key = (one.doing, _place(one.leaf), one.worker)
+        found.setdefault(key, Group(one.doing, [], texts.get(one.ref, []))).members.append(one)
+    return sorted(found.values(), key=lambda group: (len(group.members), group.doing in ("collective", "backward")))
+
+
+def _place(leaf: str | None) -> str | None:
+    """A frame without its line, because ranks in one loop stand at different lines of it."""
+    return leaf.rpartition(":")[0] if leaf and ":" in leaf else leaf
+
+
+def workers(facts: Facts, pid: int) -> list[Stack]:
+    """Processes that a rank started, such as loader workers."""
+    return [stack for stack in facts.rows(Stack) if stack.parent == pid and stack.main]
