@@ -151,9 +151,7 @@ def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
             if pattern.name in names:
                 raise PatternProblem(f"{file.name}: pattern {pattern.name} exists twice")
             names.add(pattern.name)
-            entry = dict(vars(pattern))
-            del entry["order"]
-            yield entry
+            yield {f.name: getattr(pattern, f.name) for f in fields(Pattern) if f.name != "order"}
 
 
 def _openings(regex: str) -> set[str]:
@@ -267,10 +265,10 @@ def grammar() -> Grammar:
 
 def classify(line: str) -> list[Match]:
     """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
-    from nccl_doctor.sources import heads, prefixes
+    from nccl_doctor.sources import nccl_log, prefixes
 
     text = prefixes.clean(line)
-    record = heads.record(text)
+    record = nccl_log.head_of(text)
     matches: list[Match] = []
     if record is not None:
         text = record.body.strip()
