@@ -65,6 +65,18 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     assert done.stdout.startswith("ERROR: ")
 
 
+def test_the_wheel_brings_its_rules_and_patterns_parsed(wheel: Path, tmp_path: Path) -> None:
+    """Nothing is parsed, and nothing is written, at the first start of an installation."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = (
+        "import tomllib; tomllib.loads = None; from pathlib import Path; from nccl_doctor import compiled, rules;"
+        "from nccl_doctor.sources import patterns; print(compiled.FOLDER, len(rules.load()), len(patterns.load()))"
+    )
+    done = run(sys.executable, "-P", "-c", code, PYTHONPATH=str(tmp_path))
+    assert done.stdout.startswith(str(tmp_path)), done.stderr
+
+
 def test_make_says_what_python_lacks(tmp_path: Path) -> None:
     """A Python without venv and ensurepip, as Debian ships it, gives a clear line and no half-made environment."""
     python = tmp_path / "python3"

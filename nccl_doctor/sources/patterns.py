@@ -265,14 +265,13 @@ def grammar() -> Grammar:
 
 def classify(line: str) -> list[Match]:
     """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
-    from nccl_doctor.sources import nccl_log, prefixes
+    from nccl_doctor.sources import heads, prefixes
 
     text = prefixes.clean(line)
-    record = nccl_log.head_of(text)
-    matches: list[Match] = []
+    record = heads.record(text)
     if record is not None:
-        text = record.body.strip()
-        matches = _nccl(text, record.level)
+        _, level, text = record
+        matches = _nccl(text.strip(), level)
     else:
         text = prefixes.split(text)[1]
         matches = _nccl(text, "")  # a pasted line often lacks its head

@@ -1,0 +1,19 @@
+"""Puts what the package keeps of its rules and patterns into the wheel, for installations in which it cannot be written."""
+
+import subprocess
+import sys
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+MAKE = "from nccl_doctor import rules; from nccl_doctor.sources import patterns; rules.load(); patterns.load()"
+
+
+class CompiledData(BuildHookInterface[Any]):
+    """Loads rules and patterns once, which writes `nccl_doctor/compiled`, and names that folder."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """A checkout does this when it is first used, so an editable installation needs nothing."""
+        if version == "standard":
+            subprocess.run([sys.executable, "-c", MAKE], cwd=self.root, check=True)
+            build_data["artifacts"].append("/nccl_doctor/compiled/*.json")
