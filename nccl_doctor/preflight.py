@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nccl_doctor import diagnose, rules
 from nccl_doctor.config import Config
+from nccl_doctor.derive_node import derive_node
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources.node import expectations
@@ -20,13 +21,15 @@ def look(root: Root, names: Sequence[str] = COLLECTORS, seconds: float = TIMEOUT
     """The facts of one node."""
     facts = Facts()
     name = host or hostname(root)
-    collect(facts, root, name, names=names, seconds=seconds)
+    asked = [*names, "ssh"] if root.peers and "ssh" not in names else names
+    collect(facts, root, name, names=asked, seconds=seconds)
     facts.add([Input(name or str(root.path), "node", 0, 0, 0, 0, None)])
     return facts
 
 
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """The report about the nodes of a fact base."""
+    derive_node(facts)
     chosen = (config or Config()).apply(rules.load(tuple(rules_dirs), rules.NODE))
     report = diagnose.diagnose(facts, rules.ask_all(chosen, facts))
     collected = facts.rows(Collection)
