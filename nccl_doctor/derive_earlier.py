@@ -20,6 +20,7 @@ KERNEL = (
 
 _BEFORE = 3600.0  # seconds before the start of the job from which on a line is no part of it
 _BEFORE_FIRST = 24 * 3600.0  # the same where only a later moment of the job is known
+_ZONES = 14 * 3600.0  # seconds by which a clock without a zone may be ahead of UTC
 _STARTS = (
     "SELECT ref FROM communicator", "SELECT ref FROM throughput_run", "SELECT ref FROM step WHERE step < 100",
     "SELECT ref FROM timeline", "SELECT ref FROM env",
@@ -44,7 +45,8 @@ def derive_earlier(facts: Facts) -> None:
         return
     for table, kind, host, text, ref in kernel:
         when = moment(text, year)
-        if when is not None and when.clock == first.clock and first.seconds - when.seconds > limit:
+        apart = 0.0 if when is None or when.clock == first.clock else _ZONES
+        if when is not None and first.seconds - when.seconds > limit + apart:
             n = facts.own(f"SELECT n FROM {table} WHERE ref = ? LIMIT 1", (ref,))[0][0]
             facts.add([Earlier(kind, host, text, round((first.seconds - when.seconds) / 3600, 1), n, ref)])
             facts.own(f"DELETE FROM {table} WHERE ref = ?", (ref,))

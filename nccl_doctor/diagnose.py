@@ -17,6 +17,8 @@ from nccl_doctor.tables import Input
 EVIDENCE = 12  # places kept per finding
 # Kinds that say nothing where nothing was understood.
 _UNREAD = {"text", "empty", "binary", *(known.kind for known in FORMATS)}
+# Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
+_LASTING = ("performance", "input", "context")
 _OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are no values of the finding
 
 
@@ -80,28 +82,37 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
     for rows in groups.values():
         first = rows[0]
         hosts = fold_hosts(r.values.get("host") for r in rows)
-        ranks = fold_ranks(_rank(r.values.get("rank")) for r in rows)
+        numbers = {rank for r in rows if (rank := _rank(r.values.get("rank"))) is not None}
         places = facts.places([ref for row in rows for ref in row.refs][: 50 * EVIDENCE])
         when = {place.id: moment(place.text, year) for place in places}
-        shown = {"host": hosts or "a host", "rank": ranks or "?"}
+        shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or "?"}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
         message = words(rule.message, values)
-        if not ranks and "{rank}" not in rule.message and (ranks := _ranks_of_gpus(rows, facts)):
-            message += f" (rank {ranks})"
+        if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(rows, facts)):
+            message += f" (rank {fold_ranks(numbers)})"
         if first.severity != "note" and first.role != "context":
-            message += _first_of(rows, when)
+            first_of = _first_of(rows, when)
+            message += (
+                f" First {first_of}."
+                if first_of and message.endswith(".")
+                else f"; first {first_of}"
+                if first_of
+                else ""
+            )
         finding = Finding(
             rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
             confidence=first.confidence, message=message, why=words(rule.why, values), fix=words(rule.fix, values),
-            hosts=hosts, ranks=ranks, values={k: v for k, v in first.values.items() if k not in _OWN},
+            hosts=hosts, ranks=fold_ranks(numbers), values={k: v for k, v in first.values.items() if k not in _OWN},
             references=list(rule.references), evidence=[Place(p.file, p.line, p.text) for p in _spread(places)],
             count=len(rows), action=first.action,
         )  # fmt: skip
-        yield Found(rule, finding, min((p.line for p in places), default=0), *span(when.values()))
+        line = min((p.line for p in places), default=0)
+        lasting = rule.group in _LASTING or any(table.startswith("gpu_") for table in rule.needs)
+        yield Found(rule, finding, line, *(span(when.values()) if not lasting else (None, None)), frozenset(numbers))
 
 
 def _first_of(rows: list[Row], when: dict[int, Moment | None]) -> str:
-    """`; first rank 3 on node02 at 10:02:11`, where several ranks or hosts show the same and their clocks tell."""
+    """`rank 3 on node02 at 10:02:11`, where several ranks or hosts show the same and their clocks tell."""
     seen: dict[tuple[Any, Any], Moment] = {}
     for row in rows:
         known = [moment for ref in row.refs if (moment := when.get(ref)) is not None]
@@ -113,20 +124,22 @@ def _first_of(rows: list[Row], when: dict[int, Moment | None]) -> str:
     (host, rank), first = min(seen.items(), key=lambda item: item[1])
     if sum(moment.seconds <= first.seconds for moment in seen.values()) > 1:
         return ""
-    who = " on ".join([*([f"rank {rank}"] if rank is not None else []), *([str(host)] if host else [])])
-    return f"; first {who} at {first.words()}"
+    named = " on ".join([*([f"rank {rank}"] if rank is not None else []), *([str(host)] if host else [])])
+    return f"{named} at {first.words()}"
 
 
-def _ranks_of_gpus(rows: list[Row], facts: Facts) -> str:
-    """The ranks whose GPUs rows with a PCI address speak of, found by host and bus id."""
-    ranks: list[int | None] = []
+def _ranks_of_gpus(rows: list[Row], facts: Facts) -> set[int]:
+    """The ranks on the GPUs that rows name by PCI address or by their number on a host."""
+    query = "SELECT rank FROM rank WHERE host = ? AND "
+    ranks: set[int] = set()
     for row in rows:
-        host = row.values.get("host")
+        host, gpu = row.values.get("host"), row.values.get("gpu")
         for address in str(row.values.get("gpus") or row.values.get("pci") or "").replace(",", " ").split():
-            bus = bus_id(address)
-            if host and bus:
-                ranks += [r for (r,) in facts.own("SELECT rank FROM rank WHERE host = ? AND bus_id = ?", (host, bus))]
-    return fold_ranks(ranks)
+            if bus := bus_id(address):
+                ranks |= {rank for (rank,) in facts.own(query + "bus_id = ?", (host, bus))}
+        if isinstance(gpu, int):
+            ranks |= {rank for (rank,) in facts.own(query + "coalesce(nvml_dev, cuda_dev) = ?", (host, gpu))}
+    return ranks
 
 
 def _rank(value: Any) -> int | None:

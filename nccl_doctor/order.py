@@ -15,6 +15,8 @@ _ENDED = 3  # a scheduler that ends the job: behind everything that went wrong b
 _SLACK = 60.0  # seconds by which clocks of nodes, and dmesg's of one node, may be apart
 _REACH = 6 * 3600.0  # seconds after which an Xid accounts for no further error
 
+_OF_ONE_RANK = ("horovod-straggler", "trace-straggler", "inspector-late-rank", "gpu-straggler")
+
 
 class Found(NamedTuple):
     """A finding with what decides its place."""
@@ -24,6 +26,7 @@ class Found(NamedTuple):
     line: int  # the first line of its evidence
     first: Moment | None  # the earliest and the latest moment of its evidence
     last: Moment | None
+    ranks: frozenset[int] = frozenset()
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -121,8 +124,13 @@ def _by_time(roots: list[Found]) -> list[Found]:
 
 
 def _accounts_for(parent: Found, child: Found) -> bool:
-    """A note explains notes only, an alarm anything at or below it; and nothing explains what was there before it."""
+    """A note explains notes only, an alarm anything at or below it; and nothing explains what was there before it.
+
+    A slow GPU makes its own rank late and no other one.
+    """
     if parent.finding.severity == "note" and child.finding.severity != "note":
+        return False
+    if child.rule.name in _OF_ONE_RANK and parent.ranks and child.ranks and not parent.ranks & child.ranks:
         return False
     if parent.first is None or child.last is None or parent.first.clock != child.last.clock:
         return True
