@@ -8,7 +8,6 @@ files' content is its key, so it cannot be out of date.
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,12 +48,9 @@ def _key(files: Sequence[Path]) -> str:
 def _write(target: Path, data: bytes) -> None:
     """Replace a file as a whole: others may read or write it at the same time."""
     target.parent.mkdir(exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
+    whole = target.with_suffix(f".{os.getpid()}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o644)
-            file.write(data)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        whole.write_bytes(data)
+        whole.replace(target)
+    finally:
+        whole.unlink(missing_ok=True)

@@ -4,12 +4,10 @@ A query of a rule or of the `sql` command runs under an authorizer that allows r
 under a time limit, so that a rule file is data that cannot run code, also in a prologue that runs as root.
 """
 
-import inspect
 import ipaddress
 import json
 import re
 import sqlite3
-import statistics
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,6 +65,8 @@ class Column(NamedTuple):
 
 def describe() -> list[tuple[str, str, list[Column]]]:
     """(table, what a row means, columns) of every table; column meanings are the comments in `tables`."""
+    import inspect
+
     described = []
     for table in TABLES:
         comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", inspect.getsource(table), re.MULTILINE))
@@ -296,6 +296,8 @@ class _Mad(_Percentile):
     def finalize(self) -> float | None:
         if not self.values:
             return None
+        import statistics
+
         middle = statistics.median(self.values)
         return statistics.median(abs(value - middle) for value in self.values)
 

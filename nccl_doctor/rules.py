@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_doctor.compiled import remembered
-from nccl_doctor.facts import Facts, QueryProblem, by_name
 from nccl_doctor.report import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
+
+if TYPE_CHECKING:
+    from nccl_doctor.facts import Facts
 
 GROUPS = (
     "resource", "node-host", "hardware", "node-gpu", "cuda", "node-software", "version", "desync", "network",
@@ -107,11 +109,13 @@ def shipped() -> Path:
 
 def read(path: Path) -> Rule:
     """Read one rule file. Raises RuleProblem on anything that is not as it must be."""
-    return _checked(path)[1]
+    rule = _rule(_content(path), path)
+    _check(rule)
+    return rule
 
 
-def _checked(path: Path) -> tuple[dict[str, Any], Rule]:
-    """The content of a file, and the rule that it makes."""
+def _content(path: Path) -> dict[str, Any]:
+    """What a file says, with all keys that a rule needs and no others."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -122,20 +126,20 @@ def _checked(path: Path) -> tuple[dict[str, Any], Rule]:
         raise RuleProblem(f"{path}: unknown key {', '.join(sorted(unknown))}")
     if absent := required - set(data):
         raise RuleProblem(f"{path}: key {', '.join(sorted(absent))} is missing")
-    try:
-        rule = _rule(data, path)
-    except TypeError as error:
-        raise RuleProblem(f"{path}: example: {error}") from None
-    _check(rule)
-    return data, rule
+    return data
 
 
 def _rule(data: dict[str, Any], path: Path) -> Rule:
-    examples = [Example(**example) for example in data.get("example", [])]
+    try:
+        examples = [Example(**example) for example in data.get("example", [])]
+    except TypeError as error:
+        raise RuleProblem(f"{path}: example: {error}") from None
     return Rule(**{**data, "example": examples}, group=path.parent.name, path=path)
 
 
 def _check(rule: Rule) -> None:
+    from nccl_doctor.facts import by_name  # slow to import, and not needed for rules that are kept
+
     problems = []
     if not _ID.fullmatch(rule.id):
         problems.append(f"id {rule.id!r} is not LETTERS and three digits")
@@ -203,27 +207,29 @@ def load(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Rule, ..
 def _kept(folder: Path) -> list[Rule]:
     """The rules of one of our groups, checked when they were read for the first time."""
     files = sorted(folder.glob("*.toml"))
-    entries = remembered(
-        f"rules-{folder.name}", [*files, Path(__file__)], lambda: [_checked(file)[0] for file in files]
-    )
+
+    def make() -> list[dict[str, Any]]:
+        for file in files:
+            read(file)
+        return [_content(file) for file in files]
+
+    entries = remembered(f"rules-{folder.name}", [*files, Path(__file__)], make)
     return [_rule(data, file) for data, file in zip(entries, files, strict=True)]
 
 
 def find(key: str, directories: Sequence[Path] = ()) -> Rule | None:
     """The rule of this id or name, reading only the file that it stands in."""
     wanted = key.strip()
-    for folder in (shipped(), *directories):
-        for path in folder.rglob("*.toml"):
-            if path.stem == wanted.lower():
-                return read(path)
+    ours = list(shipped().rglob("*.toml"))
+    files = [*ours, *(path for folder in directories for path in folder.rglob("*.toml"))]
     declared = re.compile(
         rf'^(?:id = "{re.escape(wanted.upper())}"|aliases = \[.*"{re.escape(wanted)}".*)', re.MULTILINE
     )
-    for folder in (shipped(), *directories):
-        for path in folder.rglob("*.toml"):
-            if declared.search(path.read_text("utf-8", "replace")):
-                return read(path)
-    return None
+    found = next((path for path in files if path.stem == wanted.lower()), None)
+    found = found or next((path for path in files if declared.search(path.read_text("utf-8", "replace"))), None)
+    if found is None:
+        return None
+    return _rule(_content(found), found) if found in ours else read(found)
 
 
 def _plain(value: Any) -> str:
@@ -252,8 +258,10 @@ def _format(value: Any, spec: str | None) -> str:
     return _plain(value)
 
 
-def ask(rule: Rule, facts: Facts, looked: set[str] | None = None, seconds: float = 10.0) -> Answer:
+def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: float = 10.0) -> Answer:
     """Ask one rule."""
+    from nccl_doctor.facts import QueryProblem
+
     lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.looked())]
     if lacking:
         return Answer(rule, "skipped", [], f"no facts in table {', '.join(lacking)}")
@@ -308,7 +316,7 @@ def _showable(row: dict[str, Any]) -> dict[str, bool]:
     return {**fits, "host": isinstance(row.get("host"), str | None)}
 
 
-def ask_all(rules: Iterable[Rule], facts: Facts) -> list[Answer]:
+def ask_all(rules: Iterable[Rule], facts: "Facts") -> list[Answer]:
     """Ask every rule; one that breaks does not stop the rest."""
     looked = facts.looked()
     return [ask(rule, facts, looked) for rule in rules]

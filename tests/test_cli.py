@@ -19,6 +19,7 @@ from nccl_doctor.errors import UsageProblem
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo.log"
+PASTED = "node01:101:140 [0] NCCL INFO Using network IB"
 HEAVY = ("pandas", "numpy", "textual", "rich", "hyperscan", "ClusterShell", "zstandard")
 
 
@@ -55,7 +56,14 @@ print("LOADED", status, *sorted({name.split(".")[0] for name in sys.modules}), f
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["explain", "NCCL_IB_HCA"], ["explain", "dev-shm-full"], ["analyze", "--help"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["explain", "NCCL_IB_HCA"],
+        ["explain", "dev-shm-full"],
+        ["explain", PASTED],
+        ["analyze", "--help"],
+    ],
 )
 def test_help_and_explain_load_nothing_heavy(arguments: list[str]) -> None:
     done = run_python(LOADED, *arguments)
@@ -64,21 +72,15 @@ def test_help_and_explain_load_nothing_heavy(arguments: list[str]) -> None:
     assert [] == [name for name in HEAVY if name in modules]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["explain", "NCCL_IB_HCA"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["explain", "dev-shm-full"], ["explain", PASTED]])
 def test_help_and_explain_start_below_150_ms(arguments: list[str]) -> None:
-    def imported() -> float:
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", "-m", "nccl_doctor", *arguments],
-            capture_output=True, text=True, timeout=60, cwd=ROOT, check=False,
-        )  # fmt: skip
-        rows = [
-            line.split("|")
-            for line in done.stderr.splitlines()
-            if line.startswith("import time:") and "[us]" not in line
-        ]
-        return sum(int(row[0].split(":")[1]) for row in rows) / 1000
+    def spent() -> float:
+        before = os.times()
+        run_python("from nccl_doctor.cli.main import run; run()", *arguments)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(imported() for _ in range(3)) < 150  # the best of three: other work on the machine is not ours
+    assert min(spent() for _ in range(3)) < 0.15  # processor time, best of three: other work on the machine is not ours
 
 
 def test_json_needs_neither_pandas_nor_rich() -> None:

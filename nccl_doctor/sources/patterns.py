@@ -14,7 +14,6 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from nccl_doctor.compiled import remembered
-from nccl_doctor.facts import by_name, column_types
 
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
@@ -102,6 +101,8 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
         raise PatternProblem(f"{file}: pattern {name}: neither regex nor starts")
     if not pattern.sample:
         raise PatternProblem(f"{file}: pattern {name}: no sample")
+    from nccl_doctor.facts import by_name
+
     table = by_name().get(pattern.table)
     if table is None:
         raise PatternProblem(f"{file}: pattern {name}: no table {pattern.table}")
@@ -116,6 +117,8 @@ def check_columns(pattern: Pattern) -> None:
     """Raise PatternProblem where a group or constant is no column of the pattern's table."""
     if pattern.table == "message" or pattern.reader:
         return
+    from nccl_doctor.facts import by_name, column_types
+
     columns = set(column_types(by_name()[pattern.table]))
     wrong = (set(pattern.compiled.groupindex) | set(pattern.set)) - columns
     if wrong:
