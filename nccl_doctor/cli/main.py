@@ -19,9 +19,11 @@ COMMANDS = {
     "facts": "List the facts that were read from logs.",
     "sql": "Ask the facts of a log with SQL.",
     "preflight": "Say whether this node is fit for the job, in about a second.",
+    "record": "Run CMD with NCCL's log in files, sample the node beside it, and keep all of it in DIR for `analyze DIR`.",
     "stacks": "Dump the stacks of all ranks of a job, fold equal ones, and say who stands elsewhere.",
     "simulate": "Write the log of an invented job, with a fault of choice.",
 }
+HIDDEN = ("sample",)  # what commands start on this and other nodes
 OK, FOUND, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -32,7 +34,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         command: click.Command = importlib.import_module(f"nccl_doctor.cli.{cmd_name}").command
         return command

@@ -66,7 +66,10 @@ _PROFILE = re.compile(
     rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\s+){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
 )
 
+_RECORDING = re.compile(rb'\A\{"kind":"(?:gpu|port|host|process)","hostname":|\A\s*\{\s*"schema": "nccl-doctor/run/1"')
+
 FORMATS: tuple[Format, ...] = (
+    Format("recording", "recording_files", _RECORDING),
     Format(
         "profile-summary",
         "profile_summary",

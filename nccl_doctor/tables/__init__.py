@@ -114,6 +114,7 @@ from nccl_doctor.tables.node_software import (
     SshSetting,
 )
 from nccl_doctor.tables.node_storage import LustreTarget, Mount, MountProbe, MountWanted, NfsMount
+from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 from nccl_doctor.tables.stacks import RankDoing, Stack
 from nccl_doctor.tables.throughput import (
     BenchLimit,
@@ -315,9 +316,19 @@ TABLES: tuple[type, ...] = (
     MountProbe,
     MountWanted,
     NfsMount,
+    HostUse,
+    PortError,
+    PortUse,
+    RankUse,
+    RecordedRun,
 )
 
 __all__ = [
+    "HostUse",
+    "PortError",
+    "PortUse",
+    "RankUse",
+    "RecordedRun",
     "TABLES",
     "Allocation",
     "BenchLimit",

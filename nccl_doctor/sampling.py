@@ -1,0 +1,280 @@
+"""Samples of a node, once a second: GPUs, network ports, the host and the ranks of jobs, as lines of JSON.
+
+`record` lets them be written into files, `watch` reads them from a pipe, of this node or of others. Each kind is read in a
+thread of its own, so that a driver that blocks holds up its own lines and no others.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from nccl_doctor.sources import processes
+
+MIB = 1 << 20
+RETRY = 15.0  # seconds until NVML is tried again where it could not be had
+RANKS_EVERY = 5.0  # seconds between two looks at all processes
+ERRORS = (
+    "symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors", "port_xmit_discards",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors",
+)  # fmt: skip
+HARDWARE_ERRORS = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "out_of_buffer")
+NET_ERRORS = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
+_SATURATED = {255, 65535, 4294967295}  # a counter that stands at its end counts no more
+
+
+class Feed(Protocol):
+    """One kind of samples."""
+
+    def read(self) -> dict[str, Any]:
+        """What is so now. May block."""
+        ...
+
+
+class Gpus:
+    """GPUs through NVML, with the names that `gpustat --json` uses; `error` where NVML cannot be had."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._failed: tuple[float, str] | None = None
+        self._names: dict[int, tuple[str | None, str | None]] = {}
+
+    def read(self) -> dict[str, Any]:
+        from nccl_doctor.sources.node.nvml import Nvml, NvmlFailure
+
+        if self._failed is not None and time.monotonic() - self._failed[0] < RETRY:
+            return {"gpus": [], "error": self._failed[1]}
+        try:
+            if self._nvml is None:
+                self._nvml = Nvml()
+                self._names = {gpu: self._named(gpu) for gpu in range(self._nvml.count())}
+            found = self._nvml.sample(pcie=True)
+        except (NvmlFailure, OSError, ImportError) as error:
+            self._nvml = None
+            self._failed = time.monotonic(), str(error)
+            return {"gpus": [], "error": str(error)}
+        self._failed = None
+        return {"gpus": [self._record(one) for one in found]}
+
+    def _named(self, gpu: int) -> tuple[str | None, str | None]:
+        handle = self._nvml.handle(gpu)
+        return self._nvml.get("nvmlDeviceGetName", handle), self._nvml.get("nvmlDeviceGetUUID", handle)
+
+    def _record(self, one: Any) -> dict[str, Any]:
+        name, uuid = self._names.get(one.gpu, (None, None))
+        return {
+            "index": one.gpu, "uuid": uuid, "name": name, "utilization.gpu": one.util,
+            "utilization.memory": one.util_memory, "memory.used": _mib(one.memory_used),
+            "memory.total": _mib(one.memory_total), "power.draw": one.power, "enforced.power.limit": one.power_limit,
+            "temperature.gpu": one.temperature, "clocks.sm": one.clock_sm, "clocks.mem": one.clock_memory,
+            "clock_reasons": one.reasons, "pcie_tx": one.pcie_tx, "pcie_rx": one.pcie_rx, "nvlink_tx": one.nvlink_tx,
+            "nvlink_rx": one.nvlink_rx, "error": one.error,
+            "processes": [{"pid": task.pid, "gpu_memory_usage": _mib(task.memory)} for task in one.tasks],
+        }  # fmt: skip
+
+
+class Ports:
+    """InfiniBand and RoCE ports (/sys/class/infiniband) and Ethernet interfaces with hardware behind them (/sys/class/net)."""
+
+    def __init__(self, sys: Path = Path("/sys")) -> None:
+        self._sys = sys
+
+    def read(self) -> dict[str, Any]:
+        return {"ports": [*self._infiniband(), *self._ethernet()]}
+
+    def _infiniband(self) -> list[dict[str, Any]]:
+        found = []
+        for port in sorted(self._sys.glob("class/infiniband/*/ports/*")):
+            counters, hardware = port / "counters", port / "hw_counters"
+            errors = {name: value for name in ERRORS if (value := _count(counters / name)) is not None}
+            errors |= {name: value for name in HARDWARE_ERRORS if (value := _count(hardware / name)) is not None}
+            device = port.parent.parent.name
+            words = _text(port / "state").partition(": ")[2] or None
+            received, sent = _count(counters / "port_rcv_data"), _count(counters / "port_xmit_data")
+            if received is None:  # EFA counts bytes, not words of four
+                rx, tx = _count(hardware / "rx_bytes"), _count(hardware / "tx_bytes")
+            else:
+                rx, tx = received * 4, sent * 4 if sent is not None else None
+            kind = {"InfiniBand": "ib", "Ethernet": "roce"}.get(_text(port / "link_layer"), "efa")
+            rate = _text(port / "rate").split(" ")[0]
+            found.append(
+                {"name": f"{device}/{port.name}", "kind": kind, "state": words, "rx": rx, "tx": tx,
+                 "speed": float(rate) if rate.replace(".", "").isdigit() else None, "errors": errors}
+            )  # fmt: skip
+        return found
+
+    def _ethernet(self) -> list[dict[str, Any]]:
+        found = []
+        for interface in sorted(self._sys.glob("class/net/*")):
+            if not (interface / "device").exists():
+                continue
+            statistics = interface / "statistics"
+            speed = _count(interface / "speed")
+            found.append(
+                {"name": interface.name, "kind": "ethernet", "state": _text(interface / "operstate").upper() or None,
+                 "rx": _count(statistics / "rx_bytes"), "tx": _count(statistics / "tx_bytes"),
+                 "speed": speed / 1000 if speed is not None and speed > 0 else None,
+                 "errors": {name: value for name in NET_ERRORS if (value := _count(statistics / name)) is not None}}
+            )  # fmt: skip
+        return found
+
+
+class Host:
+    """Processors, memory, disks and /dev/shm of the node."""
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._psutil = psutil
+        psutil.cpu_percent(None)
+
+    def read(self) -> dict[str, Any]:
+        memory, swap = self._psutil.virtual_memory(), self._psutil.swap_memory()
+        disk = self._psutil.disk_io_counters()
+        record = {
+            "cpu": self._psutil.cpu_percent(None), "cpus": self._psutil.cpu_count(), "load": os.getloadavg()[0],
+            "memory_used": _mib(memory.total - memory.available), "memory_total": _mib(memory.total),
+            "swap_used": _mib(swap.used), "disk_read": disk.read_bytes if disk else None,
+            "disk_write": disk.write_bytes if disk else None,
+        }  # fmt: skip
+        try:
+            shm = os.statvfs("/dev/shm")
+            record["shm_total"] = _mib(shm.f_blocks * shm.f_frsize)
+            record["shm_used"] = _mib((shm.f_blocks - shm.f_bfree) * shm.f_frsize)
+        except OSError:
+            pass
+        return {"host": record}
+
+
+class Ranks:
+    """The ranks of jobs on this node: what they use, where they may run, and whether they are stuck in the kernel."""
+
+    def __init__(self) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._known: dict[int, Any] = {}
+        self._ranks: list[processes.RankProcess] = []
+        self._looked = -RANKS_EVERY
+
+    def read(self) -> dict[str, Any]:
+        if time.monotonic() - self._looked >= RANKS_EVERY:
+            self._looked = time.monotonic()
+            self._ranks = processes.find().ranks
+        found = [record for one in self._ranks if (record := self._record(one)) is not None]
+        return {"processes": found}
+
+    def _record(self, one: processes.RankProcess) -> dict[str, Any] | None:
+        try:
+            process = self._known.get(one.pid) or self._known.setdefault(one.pid, self._psutil.Process(one.pid))
+            with process.oneshot():
+                return {
+                    "pid": one.pid, "rank": one.rank, "local_rank": one.local_rank, "world": one.world, "job": one.job,
+                    "user": process.username(), "state": process.status(), "cpu": process.cpu_percent(None),
+                    "memory": _mib(process.memory_info().rss), "threads": process.num_threads(),
+                    "cpus": _folded(process.cpu_affinity()), "container": _container(one.pid),
+                    "command": one.command[:200],
+                }  # fmt: skip
+        except self._psutil.Error:
+            self._known.pop(one.pid, None)
+            return None
+
+
+FEEDS: Mapping[str, Callable[[], Feed]] = {"gpu": Gpus, "port": Ports, "host": Host, "process": Ranks}
+
+
+class Sampler:
+    """Reads every kind once an interval and hands each record on, until it is stopped."""
+
+    def __init__(
+        self, put: Callable[[str, dict[str, Any]], None], interval: float = 1.0,
+        feeds: Mapping[str, Callable[[], Feed]] = FEEDS,
+    ) -> None:  # fmt: skip
+        self._put = put
+        self._interval = interval
+        self._feeds = feeds
+        self._over = threading.Event()
+        self._host = socket.gethostname()
+
+    def start(self) -> None:
+        for kind, feed in self._feeds.items():
+            threading.Thread(target=self._run, args=(kind, feed), name=f"sample-{kind}", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self, kind: str, make: Callable[[], Feed]) -> None:
+        feed: Feed | None = None
+        due = time.monotonic()
+        while not self._over.is_set():
+            now = time.time()
+            started = time.monotonic()
+            try:
+                feed = feed or make()
+                found = feed.read()
+            except Exception as error:  # what a node answers cannot be foreseen; the other kinds go on
+                found = {"error": f"{type(error).__name__}: {error}"}
+            stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+            took = round(time.monotonic() - started, 4)
+            self._put(kind, {"kind": kind, "hostname": self._host, "query_time": stamp, "took": took, **found})
+            due = max(due + self._interval, time.monotonic())
+            self._over.wait(due - time.monotonic())
+
+
+class Files:
+    """Appends records to `<kind>.jsonl` of a folder; each line is on the disk before the next is made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, int] = {}
+
+    def put(self, kind: str, record: dict[str, Any]) -> None:
+        file = self._files.get(kind)
+        if file is None:
+            file = os.open(self._folder / f"{kind}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._files[kind] = file
+        try:
+            os.write(file, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            os.fdatasync(file)
+        except OSError:
+            return  # a full disk must not end the job that is recorded
+
+
+def _mib(number: int | None) -> float | None:
+    return round(number / MIB, 1) if number is not None else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _count(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text.isdecimal() and int(text) not in _SATURATED else None
+
+
+def _folded(cpus: list[int]) -> str:
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and parts[-1][1] == cpu - 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in parts)
+
+
+def _container(pid: int) -> str | None:
+    """The first twelve digits of the container's id, as docker, containerd and CRI-O name the cgroup."""
+    import re
+
+    found = re.search(r"(?:docker|cri-containerd|crio|libpod)[-/]([0-9a-f]{12})[0-9a-f]{52}|/kubepods\S*/([0-9a-f]{12})[0-9a-f]{52}",
+                      _text(Path(f"/proc/{pid}/cgroup")))  # fmt: skip
+    return (found[1] or found[2]) if found else None

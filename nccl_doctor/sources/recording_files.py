@@ -1,0 +1,241 @@
+"""Files of `nccl-doctor record`: what was run, how it ended, and samples of GPUs, ports, the host and the ranks.
+
+They are read while they are still written: a torn last line is no fault.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Protocol
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import gpu_json
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.text_lines import Joined, lines
+from nccl_doctor.tables import Env, ProcessEnd
+from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
+
+GIGABIT = 1e9 / 8  # bytes
+_LONGEST = 1 << 20  # bytes of run.json and end.json
+
+
+class _Reader(Protocol):
+    def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
+        """Count one line."""
+
+    def write(self, facts: Facts) -> None:
+        """Add the rows of all lines."""
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read one of these files."""
+    head = stream.read(1 << 12)
+    joined = Joined(head, stream)
+    if b'"schema"' in head[:200]:
+        return _run(joined, name, facts)
+    kind = next((k for k in (b"gpu", b"port", b"host", b"process") if head.startswith(b'{"kind":"' + k + b'"')), b"")
+    if kind == b"gpu":
+        return gpu_json.read(joined, name, facts)
+    makers: dict[bytes, Callable[[str], _Reader]] = {b"port": _Ports, b"host": _Hosts, b"process": _Ranks}
+    reader = makers[kind](name)
+    number = used = 0
+    for number, record in _records(joined):
+        used += 1
+        reader.take(record, _time(record), number)
+    reader.write(facts)
+    return Reading(number, used, None)
+
+
+def _records(stream: Readable) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, text in lines(stream):
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            yield number, record
+
+
+def _time(record: dict[str, Any]) -> float | None:
+    try:
+        return datetime.fromisoformat(str(record.get("query_time"))).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _run(stream: Readable, name: str, facts: Facts) -> Reading:
+    content = bytearray()
+    while len(content) < _LONGEST and (piece := stream.read(1 << 16)):
+        content += piece
+    try:
+        said = json.loads(content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return Reading(content.count(b"\n"), 0, "is no whole JSON document")
+    if not isinstance(said, dict):
+        return Reading(content.count(b"\n"), 0, "holds no run")
+    host, status, signal = _word(said.get("host")), said.get("status"), _word(said.get("signal"))
+    command = said.get("command")
+    words = " ".join(map(str, command)) if isinstance(command, list) else None
+    text = f"exit status {status}" if words is None else f"ran: {words}"
+    ref = facts.evidence(name, 1, f"{text}{f', {signal}' if signal else ''}")
+    code = status if isinstance(status, int) else None
+    facts.add(
+        [RecordedRun(host, name, words, code, signal, _number(said.get("started")), _number(said.get("ended")), ref)]
+    )
+    facts.look("recorded_run")
+    if code:
+        facts.add(
+            [ProcessEnd(host, None, None, None, code, signal, "record", None, 1, _number(said.get("ended")), ref)]
+        )
+    environment = said.get("environment")
+    if isinstance(environment, dict):
+        facts.add(_settings(host, environment, facts, name))
+    return Reading(content.count(b"\n"), 1, None)
+
+
+def _settings(host: str | None, environment: dict[str, Any], facts: Facts, file: str) -> Iterator[Env]:
+    for number, (variable, value) in enumerate(environment.items(), 2):
+        if variable.startswith(("NCCL_", "FI_", "UCX_", "OMPI_MCA_", "TORCH_", "HOROVOD_")) and isinstance(value, str):
+            yield Env(host, None, None, variable, value, 1, facts.evidence(file, number, f"{variable}={value}"))
+
+
+class _Ports:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._uses: dict[tuple[str | None, str], dict[str, Any]] = {}
+        self._errors: dict[tuple[str | None, str, str, str], list[Any]] = {}
+
+    def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
+        host = _word(record.get("hostname"))
+        for port in record.get("ports") or ():
+            if not isinstance(port, dict) or not isinstance(port.get("name"), str):
+                continue
+            key = (host, port["name"])
+            use = self._uses.setdefault(key, {"n": 0, "rx": [], "tx": [], "downs": 0, "up": False, "line": number})
+            use["kind"] = _word(port.get("kind")) or "ethernet"
+            use["speed"] = _number(port.get("speed")) or use.get("speed")
+            use["n"] += 1
+            use.setdefault("first", time)
+            self._rate(use, port, time)
+            active = port.get("state") in ("ACTIVE", "UP", None)
+            use["downs"] += int(use["up"] and not active)
+            use["up"] |= active
+            if use["downs"] == 1 and not active:
+                use["line"] = number
+            use["state"], use["time"] = _word(port.get("state")), time
+            errors = port.get("errors")
+            for name, value in errors.items() if isinstance(errors, dict) else ():
+                if isinstance(value, int):
+                    self._error((*key, use["kind"], str(name)), value, time, number)
+
+    def _rate(self, use: dict[str, Any], port: dict[str, Any], time: float | None) -> None:
+        passed = time - use["time"] if time is not None and use.get("time") is not None else 0
+        for way in ("rx", "tx"):
+            now, then = port.get(way), use.get(f"last_{way}")
+            if isinstance(now, int) and isinstance(then, int) and now >= then and passed > 0:
+                total = use[way]
+                rate = (now - then) / passed / GIGABIT
+                use[way] = [rate, rate, 1] if not total else [total[0] + rate, max(total[1], rate), total[2] + 1]
+            use[f"last_{way}"] = now
+
+    def _error(self, key: tuple[str | None, str, str, str], value: int, time: float | None, number: int) -> None:
+        old = self._errors.get(key)
+        if old is None:
+            self._errors[key] = [value, 0, None, number]
+        elif value > old[0]:
+            old[2] = old[2] if old[1] else time
+            old[3] = old[3] if old[1] else number
+            old[0], old[1] = value, old[1] + value - old[0]
+
+    def write(self, facts: Facts) -> None:
+        facts.look("port_use", "port_error")
+        for (host, port), use in self._uses.items():
+            rx, tx = use["rx"] or [0, None, 0], use["tx"] or [0, None, 0]
+            ref = facts.evidence(self._file, use["line"], f"{port} {use['state'] or ''}")
+            first, last = use.get("first"), use["time"]
+            facts.add([PortUse(
+                host, port, use["kind"], use["speed"], use["n"], first,
+                last - first if first is not None and last is not None else None,
+                rx[0] / rx[2] if rx[2] else None, tx[0] / tx[2] if tx[2] else None, rx[1], tx[1], use["downs"], use["state"], ref,
+            )])  # fmt: skip
+        for (host, port, kind, name), (_, growth, time, number) in self._errors.items():
+            if growth:
+                ref = facts.evidence(self._file, number, f"{port} {name} +{growth}")
+                facts.add([PortError(host, port, kind, name, growth, time, ref)])
+
+
+class _Hosts:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._uses: dict[str | None, dict[str, Any]] = {}
+
+    def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
+        found = record.get("host")
+        if not isinstance(found, dict):
+            return
+        use = self._uses.setdefault(
+            _word(record.get("hostname")), {"n": 0, "cpu": 0.0, "high": 0, "first": time, "line": number}
+        )
+        cpu = _number(found.get("cpu")) or 0.0
+        use["n"] += 1
+        use["cpu"] += cpu
+        use["high"] += cpu >= 95
+        use["time"] = time
+        for name in ("memory_used", "swap_used", "shm_used"):
+            value = _number(found.get(name))
+            if value is not None and value >= use.get(name, -1):
+                use[name] = value
+                if name == "shm_used":
+                    use["line"] = number
+        for name in ("memory_total", "shm_total", "cpus"):
+            use[name] = _number(found.get(name)) or use.get(name)
+
+    def write(self, facts: Facts) -> None:
+        facts.look("host_use")
+        for host, use in self._uses.items():
+            text = f"{host}: memory {use.get('memory_used')} MiB, /dev/shm {use.get('shm_used')} MiB"
+            ref = facts.evidence(self._file, use["line"], text)
+            first, last = use["first"], use["time"]
+            facts.add([HostUse(
+                host, use["n"], first, last - first if first is not None and last is not None else None,
+                int(use["cpus"]) if use["cpus"] else None, use["cpu"] / use["n"], use["high"] / use["n"],
+                use.get("memory_used"), use["memory_total"], use.get("swap_used"), use.get("shm_used"), use["shm_total"], ref,
+            )])  # fmt: skip
+
+
+class _Ranks:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._uses: dict[tuple[str | None, int, int], dict[str, Any]] = {}
+
+    def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
+        host = _word(record.get("hostname"))
+        for one in record.get("processes") or ():
+            if not isinstance(one, dict) or not isinstance(one.get("rank"), int) or not isinstance(one.get("pid"), int):
+                continue
+            key = (host, one["rank"], one["pid"])
+            use = self._uses.setdefault(
+                key, {"n": 0, "cpu": 0.0, "blocked": 0, "first": time, "memory": None, "line": number}
+            )
+            use["n"] += 1
+            use["cpu"] += _number(one.get("cpu")) or 0.0
+            use["blocked"] += one.get("state") == "disk-sleep"
+            use["memory"] = max(use["memory"] or 0.0, _number(one.get("memory")) or 0.0) or None
+            use |= {"time": time, "job": _word(one.get("job")), "cpus": _word(one.get("cpus"))}
+
+    def write(self, facts: Facts) -> None:
+        facts.look("rank_use")
+        facts.add(
+            RankUse(host, rank, pid, use["job"], use["n"], use["first"], use["time"], use["cpu"] / use["n"], use["memory"],
+                    use["cpus"], use["blocked"], facts.evidence(self._file, use["line"], f"rank {rank}, process {pid}"))
+            for (host, rank, pid), use in self._uses.items()
+        )  # fmt: skip
