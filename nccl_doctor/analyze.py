@@ -51,11 +51,13 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             sources.append(found)
     facts = Facts()
     parts: list[nccl_log.Part] = []
-    total = sum(source.size or 0 for source in sources)
-    done = 0
+    meter = _Meter(progress, sum(source.size or 0 for source in sources))
+    asked = {inputs.one_line(path) for path in paths}
+    foreign: set[str] = set()  # names in folders and archives of what nothing here reads
     for source in sources:
+        meter.begin(source)
         try:
-            with inputs.open_stream(source) as stream:
+            with inputs.open_stream(meter.told(source)) as stream:
                 head = stream.read(1 << 16)
                 kind = inputs.sniff(head, source.name)
                 known = formats.recognise(head)
@@ -65,11 +67,11 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                 if kind == "sqlite" and len(sources) == 1 and source.path is not None:
                     return Facts.open(source.path), problems
                 if kind not in READABLE:
-                    problems.append(f"{source.name}: {_unfit(kind)}")
-                    continue
+                    raise inputs.ForeignInput(source.name, _unfit(kind))
                 note = None
                 if source.plain and source.path is not None:
-                    partial, tail = nccl_log.scan_file(source.path)
+                    meter.begin(source)
+                    partial, tail = nccl_log.scan_file(source.path, meter.tell)
                 else:
                     joined = _Joined(head, stream)
                     partial, tail = nccl_log.scan(joined)
@@ -77,8 +79,13 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                     if note:
                         problems.append(note)
         except inputs.InputProblem as problem:
-            problems.append(str(problem))
+            if isinstance(problem, inputs.ForeignInput) and source.name not in asked:
+                foreign.add(source.name)
+            else:
+                problems.append(str(problem))
             continue
+        finally:
+            meter.end(source)
         parts.append((source.name, partial, tail))
         inside = []
         for known in formats.within(partial.marks):
@@ -88,9 +95,9 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         facts.add([read_as])
         if read_as.note and not note:
             problems.append(f"{source.name}: {read_as.note}")
-        done += source.size or 0
-        if progress is not None:
-            progress(done, total)
+    if foreign:
+        more = f" and {len(foreign) - 1} others" if len(foreign) > 1 else ""
+        problems.append(f"{min(foreign)}{more}: no log and nothing else that is known, not read")
     if not parts and not facts.counts()["input"]:
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
     nccl_log.add(facts, parts)
@@ -143,6 +150,33 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
         seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
         missing.append(f"the log {seen}; to see transports, networks and settings {CAPTURE}")
     return diagnose.diagnose(facts, answers, missing)
+
+
+class _Meter:
+    """Tells how far the reading of all sources is, in bytes as they lie on disk or in their archive."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = self._here = self._size = 0
+
+    def begin(self, source: inputs.Source) -> None:
+        self._here, self._size = 0, source.size or 0
+
+    def told(self, source: inputs.Source) -> inputs.Source:
+        """The same source; reading it is noticed."""
+        return source._replace(opener=lambda: nccl_log.Told(source.opener(), self.tell))
+
+    def tell(self, size: int) -> None:
+        self._here = min(self._here + size, self._size)
+        if self._progress is not None:
+            self._progress(self._done + self._here, self._total)
+
+    def end(self, source: inputs.Source) -> None:
+        """Also where a reader stopped early."""
+        self._done += self._size
+        self._here = self._size = 0
+        self.tell(0)
 
 
 def _unfit(kind: str) -> str:

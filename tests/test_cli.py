@@ -1,8 +1,11 @@
 """The command line: what it loads, how it ends, what it says when something is wrong."""
 
+import gzip
 import io
 import json
 import os
+import pickle
+import random
 import sqlite3
 import subprocess
 import sys
@@ -437,3 +440,43 @@ def test_explain_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr("sys.stdin", io.StringIO("dev-shm-full\n"))
     assert 0 == main(["explain", "-"])
     assert named == capsys.readouterr().out
+
+
+# what is read, and how far
+
+
+def test_progress_moves_within_a_file_and_ends_at_the_total(tmp_path: Path) -> None:
+    line = "node01:101:140 [0] NCCL INFO Using network IB\n"
+    plain, packed = tmp_path / "a.log", tmp_path / "b.log.gz"
+    plain.write_text(line * 60_000)
+    packed.write_bytes(gzip.compress(random.Random(1).randbytes(400_000).hex().encode() + line.encode() * 9))
+    seen: list[tuple[int, int]] = []
+    analyze.read([str(plain), str(packed)], lambda done, total: seen.append((done, total)))
+    sizes = plain.stat().st_size, packed.stat().st_size
+    done = [done for done, _ in seen]
+    assert {sum(sizes)} == {total for _, total in seen}
+    assert sum(sizes) == done[-1] == max(done)
+    assert len({place for place in done if place < sizes[0]}) > 3
+    assert len({place for place in done if sizes[0] < place < sum(sizes)}) > 1
+
+
+def test_files_of_other_kinds_in_a_folder_are_told_in_one_line(tmp_path: Path, healthy: Path) -> None:
+    healthy.rename(tmp_path / "job.log")
+    for number in range(3):
+        (tmp_path / f"{number}.xml").write_text("<?xml version='1.0'?><config><a>1</a></config>")
+        (tmp_path / f"{number}.pkl").write_bytes(pickle.dumps({"model": [1, 2]}))
+    _, problems = analyze.read([str(tmp_path)])
+    assert [f"{tmp_path}/0.pkl and 5 others: no log and nothing else that is known, not read"] == problems
+    _, problems = analyze.read([str(tmp_path / "job.log"), str(tmp_path / "0.xml")])
+    assert [f"{tmp_path}/0.xml: looks like xml, not like the log of a job"] == problems
+
+
+def test_simulate_fits_defaults_to_the_fault_and_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["simulate", "--fault", "efa-device-missing"])
+    assert (
+        "nccl-doctor: --network is efa, because efa-device-missing does not show with ib\n" == capsys.readouterr().err
+    )
+    assert 2 == main(["simulate", "--fault", "efa-device-missing", "--network", "ib"])
+    assert "does not show with --network ib; it does with --network efa" in capsys.readouterr().err
+    assert 2 == main(["simulate", "--fault", "duplicate-gp"])
+    assert "no fault is called duplicate-gp; near are duplicate-gpu" in capsys.readouterr().err

@@ -298,6 +298,30 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sys.stdin.closed
 
 
+@pytest.mark.parametrize("form", ["tar", "tar.gz", "tar.zst", "zip"])
+def test_archives_are_unpacked_from_a_pipe(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = io.BytesIO()
+    if form == "zip":
+        with zipfile.ZipFile(buffer, "w") as packed:
+            packed.writestr("logs/a.log", LOG)
+    else:
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            info = tarfile.TarInfo("logs/a.log")
+            info.size = len(LOG)
+            archive.addfile(info, io.BytesIO(LOG))
+    data = buffer.getvalue()
+    if form == "tar.gz":
+        data = gzip.compress(data)
+    elif form == "tar.zst":
+        data = zstandard.ZstdCompressor().compress(data)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    [source], problems = look("-")
+
+    assert ("-!logs/a.log", []) == (source.name, problems)
+    assert LOG == text(source)
+
+
 def test_standard_input_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     leader, follower = os.openpty()
     with os.fdopen(leader), os.fdopen(follower) as terminal:

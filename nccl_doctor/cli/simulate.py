@@ -1,18 +1,24 @@
 """`nccl-doctor simulate`: the log of an invented job."""
 
+import difflib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from nccl_doctor.cli import grid
-from nccl_doctor.cli.output import emit, write_file
+from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from nccl_doctor.simulate import Spec
 
 
 @click.command("simulate")
 @click.option("--nodes", type=int, default=2, show_default=True)
 @click.option("--gpus", type=int, default=8, show_default=True, help="GPUs a node.")
-@click.option("--nccl", default="2.21.5", show_default=True, help="Version of NCCL.")
+@click.option("--nccl", "version", default="2.21.5", show_default=True, help="Version of NCCL.")
 @click.option("--network", default="ib", show_default=True)
 @click.option("--framework", default="pytorch", show_default=True)
 @click.option("--prefix", default="none", show_default=True, help="What the launcher puts in front of each line.")
@@ -20,10 +26,12 @@ from nccl_doctor.errors import UsageProblem
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal logs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write there, not to stdout.")
 @click.option("--list", "listing", is_flag=True, help="Print the known values and stop.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     nodes: int,
     gpus: int,
-    nccl: str,
+    version: str,
     network: str,
     framework: str,
     prefix: str,
@@ -48,8 +56,13 @@ def command(
             emit(f"{name}: {', '.join(values)}\n")
         emit("--fault:\n" + grid.render(("name", "what is wrong"), [(f.name, f.doc) for f in simulate.FAULTS.values()]))
         return
-    spec = simulate.Spec(nodes, gpus, nccl, network, framework, prefix, fault, seed)
+    spec = simulate.Spec(nodes, gpus, version, network, framework, prefix, fault, seed)
     try:
+        spec.check()
+        if fault is not None and fault not in simulate.FAULTS:
+            near = difflib.get_close_matches(fault, simulate.FAULTS, 3, 0.5)
+            raise ValueError(f"no fault is called {fault}" + (f"; near are {', '.join(near)}" if near else ""))
+        spec = _fitting(ctx, spec, simulate.fit(spec))
         text = "".join(line + "\n" for line in simulate.write_log(spec))
     except ValueError as error:
         raise UsageProblem(f"{error} (see nccl-doctor simulate --list)") from None
@@ -57,3 +70,16 @@ def command(
         emit(text)
     else:
         write_file(output, text.encode("utf-8"))
+
+
+def _fitting(ctx: click.Context, wanted: "Spec", fitting: "Spec") -> "Spec":
+    """The job that can show the fault. Defaults give way and stderr says so; raises UsageProblem where a named value would."""
+    for name in ("nodes", "gpus", "version", "network", "framework"):
+        given, needed = getattr(wanted, name), getattr(fitting, name)
+        if given == needed:
+            continue
+        option = "--nccl" if name == "version" else f"--{name}"
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageProblem(f"{wanted.fault} does not show with {option} {given}; it does with {option} {needed}")
+        complain(f"{option} is {needed}, because {wanted.fault} does not show with {given}")
+    return fitting

@@ -17,7 +17,7 @@ import ijson
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.inputs import InputProblem
+from nccl_doctor.sources.inputs import ForeignInput, InputProblem
 from nccl_doctor.sources.nesting import Shallow, TooDeep
 from nccl_doctor.sources.scan import Readable
 from nccl_doctor.tables import Recorder, RecorderCall, RecorderGroup
@@ -63,7 +63,7 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
     if isinstance(dump, list):  # the first releases
         dump = {"entries": dump}
     if not isinstance(dump, dict) or not ({"entries", "pg_config", "pg_status"} & set(dump)):
-        raise InputProblem(name, f"is {form} data, but no dump of PyTorch's flight recorder")
+        raise ForeignInput(name, f"is {form} data, but no dump of PyTorch's flight recorder")
     entries = dump.get("entries")
     entries = entries if isinstance(entries, list) else []
     rank = rank_of(name)
@@ -124,7 +124,8 @@ def _unpickle(data: bytes, name: str) -> Any:
             return _Plain(io.BytesIO(data)).load()
     except _Refused as refused:
         why = f"is a pickle that asks for `{refused}`; a dump of the flight recorder holds plain data only. Nothing of it was run"
-        raise InputProblem(name, why) from None
+        ours = any(key in data for key in (b"pg_config", b"pg_status", b"collective_seq_id"))
+        raise (InputProblem if ours else ForeignInput)(name, why) from None
     except MemoryError:
         raise InputProblem(name, "is a pickle that asks for more memory than any dump needs") from None
     except RecursionError:

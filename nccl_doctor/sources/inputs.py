@@ -1,9 +1,12 @@
 """What the user named, turned into sources to read: files, folders, archives, standard input."""
 
+import errno
+import io
 import os
 import re
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +15,8 @@ from nccl_doctor.sources.archives import members
 from nccl_doctor.sources.kinds import ARCHIVES, sniff
 from nccl_doctor.sources.streams import (
     BREAKS,
+    MAX_BYTES,
+    ForeignInput,
     InputProblem,
     Raw,
     Source,
@@ -21,10 +26,11 @@ from nccl_doctor.sources.streams import (
     one_line,
     open_regular,
     open_stream,
+    pieces,
     why,
 )
 
-__all__ = ["InputProblem", "Source", "expand", "open_stream", "sniff"]
+__all__ = ["ForeignInput", "InputProblem", "Source", "expand", "one_line", "open_stream", "sniff"]
 
 HEAD = 1 << 16  # bytes that tell what a file is
 MAX_FILES = 100_000  # in one folder
@@ -62,7 +68,7 @@ def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
     for text in paths:
         if text == "-":
             if not piped:
-                yield _standard_input()
+                yield from _standard_input()
             piped = True
             continue
         try:
@@ -80,22 +86,58 @@ def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
             yield InputProblem(one_line(text), f"is a {_node(found.st_mode)}, not a file; pipe it in and name `-`")
 
 
-def _standard_input() -> Source | InputProblem:
+def _standard_input() -> Iterator[Source | InputProblem]:
     if sys.stdin is None or sys.stdin.closed:
-        return InputProblem("-", "standard input is closed")
+        yield InputProblem("-", "standard input is closed")
+        return
     if sys.stdin.isatty():
-        return InputProblem("-", "standard input is a terminal; pipe a log into it")
-    return Source("-", None, None, False, _Stdin)
+        yield InputProblem("-", "standard input is a terminal; pipe a log into it")
+        return
+    first = b""
+    try:
+        while len(first) < HEAD and (data := _Stdin().read(HEAD)):
+            first += data
+        with Stream("-", io.BytesIO(first)) as stream:
+            kind = sniff(stream.read(HEAD), "-")
+    except BREAKS:  # told when the whole is read
+        kind = ""
+    if kind != "tar" and (kind != "zip" or compression(first) is not None):
+        yield Source("-", None, None, False, partial(_Stdin, first))
+        return
+    try:
+        path = _spooled(_Stdin(first))
+    except OSError as error:
+        yield InputProblem("-", f"is an archive, which has to be kept in {tempfile.gettempdir()}: {why(error)}")
+        return
+    yield from _archive(kind, "-", path, asked=True)
 
 
 class _Stdin:
-    """Standard input; it stays open."""
+    """Standard input, of which the first bytes were read already; it stays open."""
+
+    def __init__(self, first: bytes = b"") -> None:
+        self._first = first
 
     def read(self, size: int, /) -> bytes:
+        if self._first:
+            data, self._first = self._first[:size], self._first[size:]
+            return data
         return bytes(sys.stdin.buffer.read1(size))  # type: ignore[union-attr]
 
     def close(self) -> None:
         pass
+
+
+def _spooled(raw: Raw) -> Path:
+    """A copy of a pipe on disk, because members of an archive are read in place. It has no name and ends with the process."""
+    with tempfile.TemporaryFile() as file:
+        size = 0
+        for data in pieces(raw):
+            size += file.write(data)
+            if size > MAX_BYTES:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        file.flush()
+        return Path(f"/proc/self/fd/{os.dup(file.fileno())}")
 
 
 def _descriptor(number: int) -> Raw:

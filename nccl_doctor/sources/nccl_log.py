@@ -8,7 +8,7 @@ import os
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
@@ -63,6 +63,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+Tell = Callable[[int], None]  # takes the number of bytes that were read since the last call
+
+
 def scan(stream: Readable) -> tuple[Partial, Census]:
     """Read a whole stream. Returns what was counted and what the end of it shows."""
     tail = _Tail(stream)
@@ -70,18 +73,18 @@ def scan(stream: Readable) -> tuple[Partial, Census]:
         return _scanner().read(tail), census.collect(bytes(tail.kept))
 
 
-def scan_file(path: Path) -> tuple[Partial, Census]:
-    """Read a plain file, large ones in several processes."""
+def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
+    """Read a plain file, large ones in several processes. `tell` hears of progress, the other processes' share guessed."""
     size = path.stat().st_size
     count = min(size // PARALLEL, _processors(), PROCESSES)
     with path.open("rb", buffering=0) as file:
         if count < 2:
-            return scan(file)
+            return scan(Told(file, tell))
         cuts = [_line_start(file, size * part // count) for part in range(1, count)]
     with ProcessPoolExecutor(count) as pool, uncollected():
         end = pool.submit(_end, path, size)
         others = [pool.submit(_packed, path, start, stop - start) for start, stop in pairwise([*cuts, size])]
-        partial = _stretch(path, 0, cuts[0])
+        partial = _stretch(path, 0, cuts[0], tell and (lambda size: tell(size * count)))
         for other in others:
             partial.merge(pickle.loads(other.result()))
         return partial, end.result()
@@ -102,10 +105,10 @@ def _line_start(file: BinaryIO, offset: int) -> int:
     return offset
 
 
-def _stretch(path: Path, start: int, length: int) -> Partial:
+def _stretch(path: Path, start: int, length: int, tell: Tell | None = None) -> Partial:
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        return _scanner().read(file, length)
+        return _scanner().read(Told(file, tell), length)
 
 
 def _end(path: Path, size: int) -> Census:
@@ -121,6 +124,23 @@ def _packed(path: Path, start: int, length: int) -> bytes:
 
 def _scanner() -> Scanner:
     return Scanner(marks=[literal for known in formats.FORMATS for literal in known.inside])
+
+
+class Told:
+    """A stream that tells how much was read of it."""
+
+    def __init__(self, stream: Readable, tell: Tell | None) -> None:
+        self._stream = stream
+        self._tell = tell
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.read(size)
+        if self._tell is not None:
+            self._tell(len(data))
+        return data
+
+    def close(self) -> None:
+        getattr(self._stream, "close", lambda: None)()
 
 
 class _Tail:

@@ -47,6 +47,10 @@ class InputProblem(Exception):
         self.reason = reason
 
 
+class ForeignInput(InputProblem):
+    """An input that is whole and of a kind that nothing here reads; in a folder it is passed over."""
+
+
 BREAKS = (
     InputProblem,
     EOFError,
