@@ -110,4 +110,4 @@ def build(machine: str, planted: str | None = None, host: str = "node01") -> Tre
     return tree
 
 
-from nccl_doctor.simulate.node import base  # noqa: E402,F401  (parts register themselves; helpers add modules here)
+from nccl_doctor.simulate.node import base, kernel_log  # noqa: E402,F401  (parts register themselves; helpers add modules here)

@@ -1,0 +1,212 @@
+"""What a node grants a task, how its kernel is set, and what else decides whether a job runs well on it."""
+
+from typing import NamedTuple
+
+
+class HostMachine(NamedTuple):
+    """What kind of machine answers."""
+
+    host: str | None
+    vendor: str | None  # DMI system vendor
+    product: str | None  # DMI product name
+    virtual: int | None  # 1 in a virtual machine; None where the firmware's tables cannot be read
+    container: str | None  # docker, podman, kubernetes, lxc, container; None on the host itself
+    rdma: int  # devices in /sys/class/infiniband
+    efa: int  # 1 where the module efa is loaded
+    ref: int
+
+
+class HostTask(NamedTuple):
+    """The process that looks: a task of a job, or a prologue of its scheduler."""
+
+    host: str | None
+    uid: int | None
+    ipc_lock: int | None  # 1 where it may lock memory beyond the limit (CAP_IPC_LOCK outside of a user namespace)
+    cpus: int | None  # CPUs that it may run on
+    cpu_list: str | None
+    memory_nodes: str | None  # NUMA nodes that it may take memory from
+    context: str | None  # prolog, epilog, task_prolog, task; None outside of a scheduler
+    nodes: int | None  # nodes of the job
+    gpus: int | None  # GPUs that it is given; None where nothing limits it
+    locked: int | None  # bytes that a trial of mlock could lock; None where it was not tried
+    ref: int
+
+
+class TaskLimit(NamedTuple):
+    """A resource limit of this task, or of the daemon that starts tasks."""
+
+    host: str | None
+    process: str  # self, slurmd
+    name: str  # memlock and stack (bytes), nofile, nproc, core (bytes)
+    soft: int | None  # -1 = unlimited
+    hard: int | None  # -1 = unlimited
+    ref: int
+
+
+class CgroupLimit(NamedTuple):
+    """The tightest limit of a control group above this task."""
+
+    host: str | None
+    name: str  # memory (bytes), cpu (CPUs), pids
+    value: float
+    used: float | None
+    path: str  # control group that sets it
+    ref: int
+
+
+class CgroupEvent(NamedTuple):
+    """What happened to the control group of this task since it was made."""
+
+    host: str | None
+    name: str  # oom_kill
+    times: int
+    path: str
+    ref: int
+
+
+class SharedMemory(NamedTuple):
+    """/dev/shm as this task sees it."""
+
+    host: str | None
+    size: int | None  # bytes
+    free: int | None  # bytes
+    leftover: int  # files named nccl-*
+    leftover_bytes: int
+    writable: int | None
+    ref: int
+
+
+class HostMemory(NamedTuple):
+    """Memory of the node, in bytes."""
+
+    host: str | None
+    total: int
+    available: int | None
+    swap_total: int | None
+    swap_free: int | None
+    ref: int
+
+
+class HugePages(NamedTuple):
+    """Huge pages of one size."""
+
+    host: str | None
+    size: int  # bytes of a page
+    total: int
+    free: int | None
+    ref: int
+
+
+class HostLoad(NamedTuple):
+    """How busy the node is."""
+
+    host: str | None
+    load1: float  # runnable and blocked processes, mean of a minute
+    load5: float
+    cpus: int | None  # online
+    ref: int
+
+
+class KernelSetting(NamedTuple):
+    """A setting of the kernel."""
+
+    host: str | None
+    name: str  # sysctl name, or transparent_hugepage, cmdline, clocksource, boot_id, release, uptime
+    value: str
+    ref: int
+
+
+class CpuGovernor(NamedTuple):
+    """How the clock of CPUs is chosen."""
+
+    host: str | None
+    governor: str  # performance, powersave, schedutil, …
+    preference: str | None  # energy_performance_preference
+    policies: int  # frequency domains that have it
+    ref: int
+
+
+class GpuPlace(NamedTuple):
+    """Where a GPU sits, from /sys/bus/pci."""
+
+    host: str | None
+    pci: str
+    position: int  # in the order of PCI addresses, from 0
+    numa: int | None
+    cpus: str | None  # CPUs near it
+    granted: int | None  # 1 where the task is given it, 0 where another one; None where that is not known
+    distance: int | None  # of the nearest NUMA node that the task may run on, as firmware counts: 10 = the same
+    iommu: str | None  # type of its group: DMA, DMA-FQ (translated), identity
+    ref: int
+
+
+class HostName(NamedTuple):
+    """What the node's own name leads to."""
+
+    host: str | None
+    name: str
+    addresses: str  # separated by blanks; empty where it leads nowhere
+    loopback: int  # 1 where all of them are 127.… or ::1
+    error: str | None
+    seconds: float | None
+    ref: int
+
+
+class NodeInterface(NamedTuple):
+    """A network interface, as NCCL and others pick one for TCP."""
+
+    host: str | None
+    name: str
+    position: int  # in the order of the kernel, from 0
+    up: int | None
+    virtual: int  # 1 for bridges and tunnels of containers and virtual machines
+    subnets: str  # of its routes, separated by blanks; empty without an IPv4 address
+    rp_filter: int | None  # the stricter of its own and that of all: 0 off, 1 strict, 2 loose
+    ref: int
+
+
+class NodeRoute(NamedTuple):
+    """A line of the IPv4 routing table, or the default route of IPv6."""
+
+    host: str | None
+    interface: str
+    subnet: str
+    gateway: str | None
+    metric: int
+    ref: int
+
+
+class NodeClock(NamedTuple):
+    """The clock of the node."""
+
+    host: str | None
+    now: float | None  # seconds since the epoch
+    boot: float | None  # when the kernel started
+    synchronised: int | None
+    offset: float | None  # seconds to the reference
+    source: str | None  # who says so: chrony, kernel, systemd
+    ref: int
+
+
+class KernelLog(NamedTuple):
+    """What could be read of the kernel's log."""
+
+    host: str | None
+    source: str | None  # kmsg, dmesg, journal, a file; None where nothing may be read
+    lines: int
+    first: float | None  # time of the oldest line, seconds since the epoch
+    now: float | None  # when it was read
+    boot: float | None
+    ref: int
+
+
+class StuckTask(NamedTuple):
+    """A process that the kernel called blocked."""
+
+    host: str | None
+    pid: int
+    name: str
+    seconds: int  # how long it was blocked, as last printed
+    still: int | None  # 1 where it is blocked at this moment, 0 where it is gone or runs
+    stamp: float | None
+    ref: int
