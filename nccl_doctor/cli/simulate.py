@@ -1,6 +1,7 @@
 """`nccl-doctor simulate`: the log of an invented job."""
 
 import difflib
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def command(
             ("--framework", simulate.FRAMEWORKS),
             ("--prefix", simulate.PREFIXES),
         ):
-            emit(f"{name}: {', '.join(values)}\n")
+            emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
         emit("--fault:\n" + grid.render(("name", "what is wrong"), [(f.name, f.doc) for f in simulate.FAULTS.values()]))
         return
     spec = simulate.Spec(nodes, gpus, version, network, framework, prefix, fault, seed)
