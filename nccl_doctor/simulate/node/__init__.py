@@ -110,5 +110,4 @@ def build(machine: str, planted: str | None = None, host: str = "node01") -> Tre
     return tree
 
 
-from nccl_doctor.simulate.node import bus, gpu  # noqa: E402,F401  (the bus before what hangs on it)
-from nccl_doctor.simulate.node import base, kernel_log  # noqa: E402,F401  (parts register themselves; helpers add modules here)
+from nccl_doctor.simulate.node import base, bus, gpu, kernel_log, scheduler, software  # noqa: E402,F401  (parts register themselves)
