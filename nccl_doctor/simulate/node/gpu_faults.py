@@ -183,7 +183,7 @@ def stray(tree: Tree, machine: Machine) -> None:
     tree.put("/proc/31007/cgroup", "0::/system.slice/slurmstepd.scope/job_4698/step_0/user/task_0")
 
 
-@fault("gpu-pcie-narrow")
+@fault("gpu-pcie-lanes-lost")
 def pcie_narrow(tree: Tree, machine: Machine) -> None:
     bus.put(tree, bus.gpus(machine)[4], "current_link_width", 8)
     told(tree, 4)["pcie_width"] = 8
