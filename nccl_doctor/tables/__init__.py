@@ -114,7 +114,7 @@ from nccl_doctor.tables.node_software import (
     SshSetting,
 )
 from nccl_doctor.tables.node_storage import LustreTarget, Mount, MountProbe, MountWanted, NfsMount
-from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
+from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun, Spinning
 from nccl_doctor.tables.stacks import RankDoing, Stack
 from nccl_doctor.tables.throughput import (
     BenchLimit,
@@ -321,9 +321,11 @@ TABLES: tuple[type, ...] = (
     PortUse,
     RankUse,
     RecordedRun,
+    Spinning,
 )
 
 __all__ = [
+    "Spinning",
     "TABLES",
     "Allocation",
     "BenchLimit",

@@ -24,7 +24,7 @@ class OpCensus(NamedTuple):
 class Hang(NamedTuple):
     """What one source says about one rank of a job in which ranks wait for each other; derived."""
 
-    source: str  # watchdog, opcount, horovod, ras, flight-recorder, progress
+    source: str  # watchdog, opcount, horovod, ras, flight-recorder, stacks, progress
     scope: str  # process group, communicator or stall report: ranks are compared inside one only
     rank: int | None
     host: str | None

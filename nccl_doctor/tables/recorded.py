@@ -80,3 +80,14 @@ class RankUse(NamedTuple):
     cpus: str | None  # processors on which it may run, folded
     blocked: int  # samples in state D: in the kernel, mostly for storage or a driver
     ref: int
+
+
+class Spinning(NamedTuple):
+    """A node whose GPUs look busy, draw little and move nothing: kernels that wait in a collective."""
+
+    host: str | None
+    spinning: int  # GPUs
+    gpus: int  # of the node; those that do not spin are idle
+    power_share: float  # the highest share of the power limit that a GPU drew
+    seconds: float
+    ref: int

@@ -1,0 +1,114 @@
+"""An invented job on two nodes of eight GPUs in which something goes wrong: for `--demo`, documentation and tests.
+
+The first minute is healthy; then a GPU of the second node is held back by heat, its peers wait, and after two minutes a rank
+stops in its DataLoader while all others spin in a collective.
+"""
+
+import math
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+NODES = ("gpu-a", "gpu-b")
+HOT_NODE, HOT_GPU = "gpu-b", 3
+STUCK_RANK = 13
+HEATS, STOPS = 60, 120  # seconds after the start
+START = 1_780_000_000.0
+_MIB_GPU = 81_559
+
+
+class Demo:
+    """Records second by second; the same seed gives the same job."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self._random = random.Random(seed)
+        self._bytes: dict[tuple[str, str, str], int] = {}
+        self.second = 0
+
+    def step(self) -> list[dict[str, Any]]:
+        """The records of the next second."""
+        self.second += 1
+        records = []
+        for node in NODES:
+            head = {
+                "hostname": node, "took": 0.004,
+                "query_time": datetime.fromtimestamp(START + self.second, UTC).isoformat(timespec="milliseconds"),
+            }  # fmt: skip
+            records += [
+                {"kind": "gpu", **head, "gpus": [self._gpu(node, gpu) for gpu in range(8)]},
+                {"kind": "port", **head, "ports": self._ports(node)},
+                {"kind": "host", **head, "host": self._host()},
+                {"kind": "process", **head, "processes": [self._rank(node, local) for local in range(8)]},
+            ]
+        return records
+
+    def _gpu(self, node: str, gpu: int) -> dict[str, Any]:
+        hot = node == HOT_NODE and gpu == HOT_GPU and self.second > HEATS
+        stopped = self.second > STOPS
+        stuck = stopped and _rank_of(node, gpu) == STUCK_RANK
+        noise = self._random.random()
+        temperature = 58 + gpu % 4 + 2 * math.sin(self.second / 20 + gpu)
+        if hot:
+            temperature = min(temperature + (self.second - HEATS) * 0.6, 89.0)
+        if stopped:
+            util, power, clock = (0, 75 + noise * 4, 345) if stuck else (100, 118 + noise * 6, 1980)
+        elif hot:
+            util, power, clock = 100, 380 + 15 * noise, 1095
+        else:
+            slow = self.second > HEATS
+            util, power, clock = int(91 + 8 * noise), (505 if slow else 620) + 40 * noise, 1980
+        link = 0.0 if stopped else (1.4e11 if self.second > HEATS else 2.2e11) * (0.9 + 0.2 * noise)
+        return {
+            "index": gpu, "uuid": f"GPU-{node}-{gpu:012}", "name": "NVIDIA H100 80GB HBM3", "utilization.gpu": util,
+            "utilization.memory": util // 2, "memory.used": 61_440.0 + gpu, "memory.total": float(_MIB_GPU),
+            "power.draw": round(power, 1), "enforced.power.limit": 700.0, "temperature.gpu": round(temperature),
+            "clocks.sm": clock, "clocks.mem": 2619, "clock_reasons": 0x20 | 0x40 if hot else 0,
+            "pcie_tx": 2e6 if stopped else 4e9 * noise, "pcie_rx": 2e6 if stopped else 6e9 * noise, "nvlink_tx": link,
+            "nvlink_rx": link, "error": None,
+            "processes": [{"pid": 4000 + gpu, "gpu_memory_usage": 60_900.0}],
+        }  # fmt: skip
+
+    def _ports(self, node: str) -> list[dict[str, Any]]:
+        busy = 0.0 if self.second > STOPS else (0.55 if self.second > HEATS else 0.8)
+        found = []
+        for number in range(8):
+            found.append(self._port(node, f"mlx5_{number}/1", "ib", 400.0, busy * (0.95 + 0.1 * self._random.random())))
+        return [*found, self._port(node, "eth0", "ethernet", 25.0, 0.0003)]
+
+    def _port(self, node: str, name: str, kind: str, speed: float, share: float) -> dict[str, Any]:
+        counters = {}
+        for way in ("rx", "tx"):
+            key = (node, name, way)
+            self._bytes[key] = self._bytes.get(key, 10**12) + int(speed * 1e9 / 8 * share)
+            counters[way] = self._bytes[key]
+        errors = {"symbol_error": 0, "link_downed": 0} if kind == "ib" else {"rx_errors": 0, "rx_dropped": 0}
+        return {
+            "name": name,
+            "kind": kind,
+            "state": "ACTIVE" if kind == "ib" else "UP",
+            **counters,
+            "speed": speed,
+            "errors": errors,
+        }
+
+    def _host(self) -> dict[str, Any]:
+        stopped = self.second > STOPS
+        return {
+            "cpu": (8 if stopped else 34) + 4 * self._random.random(), "cpus": 112, "load": 9.1 if stopped else 38.0,
+            "memory_used": 412_000.0, "memory_total": 2_063_000.0, "swap_used": 0.0,
+            "disk_read": 10**9 + (0 if stopped else self.second * 400_000_000), "disk_write": 10**9,
+            "shm_total": 1_031_000.0, "shm_used": 18_200.0,
+        }  # fmt: skip
+
+    def _rank(self, node: str, local: int) -> dict[str, Any]:
+        rank = _rank_of(node, local)
+        stuck = self.second > STOPS and rank == STUCK_RANK
+        return {
+            "pid": 4000 + local, "rank": rank, "local_rank": local, "world": 16, "job": "81234", "user": "trainer",
+            "state": "sleeping" if stuck else "running", "cpu": 0.3 if stuck else 100.0, "memory": 24_000.0, "threads": 96,
+            "cpus": f"{local * 14}-{local * 14 + 13}", "container": None, "command": "python train.py --config pretrain.yaml",
+        }  # fmt: skip
+
+
+def _rank_of(node: str, local: int) -> int:
+    return NODES.index(node) * 8 + local

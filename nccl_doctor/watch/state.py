@@ -1,0 +1,239 @@
+"""What is known now of every node that is watched: the newest record of each kind, rates, and a short history.
+
+Records are those of `sampling`: one JSON object of one kind of one node. Counters become rates here, once.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+HISTORY = 600  # samples that are kept of each series
+STALE = 5.0  # seconds without a record of a kind after which it is said
+KINDS = ("gpu", "port", "host", "process")
+GIGABIT = 1e9 / 8  # bytes
+
+
+def moment(record: dict[str, Any]) -> float | None:
+    """Seconds since the epoch of a record."""
+    try:
+        return datetime.fromisoformat(str(record.get("query_time"))).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if value == value and abs(value) != float("inf") else None
+
+
+@dataclass
+class Series:
+    """Newest values of one quantity, oldest first; None where a sample lacked it."""
+
+    values: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+    def add(self, value: float | None) -> None:
+        self.values.append(value)
+
+    @property
+    def last(self) -> float | None:
+        return self.values[-1] if self.values else None
+
+
+@dataclass
+class Device:
+    """A GPU or a port: what its last record said, and series by name."""
+
+    name: str
+    now: dict[str, Any] = field(default_factory=dict)
+    series: dict[str, Series] = field(default_factory=dict)
+    moment: float | None = None
+    errors: dict[str, int] = field(default_factory=dict)  # growth of each error counter since the watch began
+
+    def add(self, name: str, value: float | None) -> None:
+        self.series.setdefault(name, Series()).add(value)
+
+    def last(self, name: str) -> float | None:
+        series = self.series.get(name)
+        return series.last if series is not None else None
+
+
+@dataclass
+class Node:
+    """One node."""
+
+    name: str
+    gpus: dict[int, Device] = field(default_factory=dict)
+    ports: dict[str, Device] = field(default_factory=dict)
+    host: Device = field(default_factory=lambda: Device("host"))
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    heard: dict[str, float] = field(default_factory=dict)  # kind -> when its last record was made
+    problems: dict[str, str] = field(default_factory=dict)  # kind -> why it is missing
+    gone: str | None = None  # why the whole node does not answer
+
+    def silent(self, kind: str, now: float) -> float | None:
+        """Seconds since a kind was last heard of, where that is too long."""
+        heard = self.heard.get(kind)
+        since = now - heard if heard is not None else None
+        return since if since is not None and since > STALE else None
+
+    def take(self, kind: str, record: dict[str, Any]) -> None:
+        """Take in one record."""
+        at = moment(record)
+        if at is not None:
+            self.heard[kind] = at
+        self.gone = None
+        problem = record.get("error")
+        if isinstance(problem, str):
+            self.problems[kind] = problem
+        else:
+            self.problems.pop(kind, None)
+        if kind == "gpu":
+            self._gpus(record, at)
+        elif kind == "port":
+            self._ports(record, at)
+        elif kind == "host" and isinstance(record.get("host"), dict):
+            self._host(record["host"], at)
+        elif kind == "process":
+            self.ranks = [one for one in record.get("processes") or () if isinstance(one, dict)]
+
+    def _gpus(self, record: dict[str, Any], at: float | None) -> None:
+        for one in record.get("gpus") or ():
+            if not isinstance(one, dict) or not isinstance(one.get("index"), int):
+                continue
+            gpu = self.gpus.setdefault(one["index"], Device(f"GPU{one['index']}"))
+            gpu.now, gpu.moment = one, at
+            for name, key in GPU_SERIES.items():
+                gpu.add(name, number(one.get(key)))
+
+    def _ports(self, record: dict[str, Any], at: float | None) -> None:
+        for one in record.get("ports") or ():
+            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+                continue
+            port = self.ports.setdefault(one["name"], Device(one["name"]))
+            for way in ("rx", "tx"):
+                port.add(way, _rate(port.now.get(way), one.get(way), port.moment, at, GIGABIT))
+            before, errors = port.now.get("errors"), one.get("errors")
+            if isinstance(before, dict) and isinstance(errors, dict):
+                for name, value in errors.items():
+                    old = before.get(name)
+                    if isinstance(value, int) and isinstance(old, int) and value > old:
+                        port.errors[name] = port.errors.get(name, 0) + value - old
+            port.now, port.moment = one, at
+
+    def _host(self, record: dict[str, Any], at: float | None) -> None:
+        host = self.host
+        for name in ("cpu", "memory_used", "shm_used"):
+            host.add(name, number(record.get(name)))
+        for name in ("disk_read", "disk_write"):
+            host.add(name, _rate(host.now.get(name), record.get(name), host.moment, at, 1 << 20))
+        host.now, host.moment = record, at
+
+
+GPU_SERIES = {
+    "util": "utilization.gpu", "memory": "memory.used", "power": "power.draw", "temperature": "temperature.gpu",
+    "clock": "clocks.sm", "pcie_rx": "pcie_rx", "pcie_tx": "pcie_tx", "nvlink_rx": "nvlink_rx", "nvlink_tx": "nvlink_tx",
+}  # fmt: skip
+
+
+def _rate(then: Any, now: Any, before: float | None, at: float | None, unit: float) -> float | None:
+    if (
+        not isinstance(then, int)
+        or not isinstance(now, int)
+        or before is None
+        or at is None
+        or at <= before
+        or now < then
+    ):
+        return None
+    return (now - then) / (at - before) / unit
+
+
+@dataclass
+class State:
+    """All nodes, in the order in which they were first heard of."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    now: float = 0.0  # time of the newest record
+
+    def node(self, name: str) -> Node:
+        return self.nodes.setdefault(name, Node(name))
+
+    def take(self, record: Any) -> Node | None:
+        """Take in one record of a feed; anything else is passed over."""
+        if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone"):
+            return None
+        node = self.node(str(record.get("hostname") or "?"))
+        if record["kind"] == "gone":
+            node.gone = str(record.get("error") or "no answer")
+            return node
+        node.take(record["kind"], record)
+        self.now = max(self.now, moment(record) or 0.0)
+        return node
+
+    def gpus(self) -> Iterator[tuple[Node, Device]]:
+        for node in self.nodes.values():
+            for gpu in node.gpus.values():
+                yield node, gpu
+
+
+THROTTLES = (
+    (0x80, "power brake"), (0x40, "HW thermal"), (0x8, "HW slowdown"), (0x20, "SW thermal"), (0x4, "power cap"),
+    (0x10, "sync boost"), (0x2, "app clocks"), (0x1, "idle"),
+)  # fmt: skip
+
+
+def throttle(reasons: Any) -> str:
+    """The gravest of NVML's clock event reasons (nvml.h nvmlClocksEventReason*) in words; empty where none holds."""
+    if not isinstance(reasons, int):
+        return ""
+    return next((word for bit, word in THROTTLES if reasons & bit), "")
+
+
+def spinning(node: Node, seconds: int = 60) -> tuple[int, float] | None:
+    """How many GPUs spin in a collective, and the highest share of its power limit that one draws; None where they work.
+
+    A kernel of NCCL that waits keeps utilisation at 100 % and draws little: for `seconds` at least 95 % utilisation, at most
+    25 % of the power limit, next to no traffic on NVLink, PCIe and the network. The other GPUs of the node are idle: one of
+    them belongs to the rank that does not come.
+    """
+    shares = []
+    for gpu in node.gpus.values():
+        utils = _recent(gpu, "util", seconds)
+        powers = _recent(gpu, "power", seconds)
+        limit = number(gpu.now.get("enforced.power.limit"))
+        if len(utils) < seconds or len(powers) < seconds or not limit or _moves(gpu, seconds):
+            return None
+        if min(utils) >= 95 and max(powers) <= 0.25 * limit:
+            shares.append(max(powers) / limit)
+        elif max(utils) > 5:
+            return None
+    if not shares or any(_traffic(port, seconds) for port in node.ports.values()):
+        return None
+    return len(shares), max(shares)
+
+
+QUIET_LINK = 50e6  # bytes/s of NVLink or PCIe that a spinning kernel may cause by polling
+QUIET_PORT = 0.05  # Gb/s that ssh, monitoring and the like cause
+
+
+def _recent(device: Device, name: str, count: int) -> list[float]:
+    series = device.series.get(name)
+    values = list(series.values)[-count:] if series is not None else []
+    return [value for value in values if value is not None]
+
+
+def _moves(gpu: Device, seconds: int) -> bool:
+    return any(
+        value > QUIET_LINK
+        for name in ("pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx")
+        for value in _recent(gpu, name, seconds)
+    )
+
+
+def _traffic(port: Device, seconds: int) -> bool:
+    return any(value > QUIET_PORT for way in ("rx", "tx") for value in _recent(port, way, seconds))
