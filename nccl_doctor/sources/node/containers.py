@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.sources.node.environment import device_files
 from nccl_doctor.sources.node.root import Root, Seen
 from nccl_doctor.tables import ContainerFact
 
@@ -20,10 +21,8 @@ def facts(root: Root) -> Iterator[ContainerFact]:
         return
     name, path = driver
     yield _fact("cgroup-driver", name, path)
-    minors = sorted(name for name in root.names("/dev") if re.fullmatch(r"nvidia\d+", name))
-    linked = set(root.names("/dev/char"))
-    if minors:
-        missing = [one for one in minors if f"195:{one.removeprefix('nvidia')}" not in linked]
+    if minors := device_files(root):
+        missing = [f"nvidia{number}" for number in minors if not root.exists(f"/dev/char/195:{number}")]
         yield _fact("dev-char-missing", " ".join(missing), "/dev/char")
 
 

@@ -23,6 +23,7 @@ _INTERFACES = (
     "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl_tcp_if_include",
     "OMPI_MCA_oob_tcp_if_include", "UCX_NET_DEVICES",
 )  # fmt: skip
+_MOST_GPUS = 32
 _ABSTRACT = ("/", ":", ".")  # networks, ranges and ports of Open MPI and UCX are no plain names
 
 
@@ -87,11 +88,15 @@ def _exact_list(name: str, value: str, interfaces: list[str], devices: list[str]
         )  # fmt: skip
 
 
+def device_files(root: Root) -> list[int]:
+    """Numbers of the /dev/nvidiaN."""
+    return [number for number in range(_MOST_GPUS) if root.exists(f"/dev/nvidia{number}")]
+
+
 def gpus(root: Root) -> int | None:
     """GPUs that the driver knows (/proc/driver/nvidia/gpus), else the device files; None without either."""
     listed = root.names("/proc/driver/nvidia/gpus")
-    files = [name for name in root.names("/dev") if re.fullmatch(r"nvidia\d+", name)] if not listed else []
-    return len(listed) or len(files) or None
+    return len(listed) or len(device_files(root)) or None
 
 
 def _gpus(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_doctor.sources.node import containers, launch
-from nccl_doctor.sources.node.environment import gpus
+from nccl_doctor.sources.node.environment import device_files, gpus
 from nccl_doctor.sources.node.root import Absent, Root, Seen
 from nccl_doctor.sources.node.variables import variables
 from nccl_doctor.tables import Allocation, ContainerFact, Launch
@@ -140,7 +140,7 @@ def _gridengine(root: Root, environment: Mapping[str, str]) -> Iterator[Allocati
 
 def _kubernetes(root: Root, environment: Mapping[str, str]) -> Iterator[Allocation]:
     said = environment.get("NVIDIA_VISIBLE_DEVICES", "")
-    files = [name for name in root.names("/dev") if re.fullmatch(r"nvidia\d+", name)]
+    files = device_files(root)
     listed = [part for part in said.split(",") if part.isdecimal() or part.startswith(("GPU-", "MIG-"))]
     if listed:
         yield _row("kubernetes", "gpus", len(listed), len(files), "NVIDIA_VISIBLE_DEVICES", said)
