@@ -76,7 +76,7 @@ class SettingTarget(NamedTuple):
     name: str
     value: str
     part: str  # one entry of the list
-    kind: str  # interface, hca, file, gpu, switch (turns a network off), provider
+    kind: str  # interface, hca, file, gpu, provider; switch, roce: turns such a network off
     exact: int  # 1 where the name must be equal, 0 where it may be the beginning of one
     found: str  # what it names here, blank-separated; empty for nothing
     have: str  # what this node has of the kind, blank-separated

@@ -24,6 +24,7 @@ _INTERFACES = (
     "OMPI_MCA_oob_tcp_if_include", "UCX_NET_DEVICES",
 )  # fmt: skip
 _MOST_GPUS = 32
+_RAIL = 100  # Gb/s from which a RoCE port is taken for one of a fast network
 _ABSTRACT = ("/", ":", ".")  # networks, ranges and ports of Open MPI and UCX are no plain names
 
 
@@ -120,21 +121,21 @@ def _switches(root: Root, settings: Mapping[str, str], devices: list[str]) -> It
         if os.path.basename(root.target(f"/sys/class/infiniband/{one}/device/driver") or "") == "efa"
     ]
     efa = efa or [one for one in devices if one.startswith(("efa_", "rdmap"))]
-    active = [
-        one for one in devices
-        if one not in efa and (root.value(f"/sys/class/infiniband/{one}/ports/1/state") or "").endswith("ACTIVE")
-        and (root.value(f"/sys/class/infiniband/{one}/ports/1/link_layer") or "InfiniBand") == "InfiniBand"
-    ]  # fmt: skip
-    off = settings.get("NCCL_IB_DISABLE", "")
-    if off.strip().isdecimal() and int(off) != 0 and not efa:
-        yield SettingTarget(None, "NCCL_IB_DISABLE", off, off, "switch", 1, " ".join(active), " ".join(devices), 0)
+    active = [one for one in devices if one not in efa and _port(root, one, "state").endswith("ACTIVE")]
+    band = [one for one in active if (_port(root, one, "link_layer") or "InfiniBand") == "InfiniBand"]
+    fast, kind = (
+        (band + efa, "switch") if band or efa else ([one for one in active if _rate(root, one) >= _RAIL], "roce")
+    )
+    have = " ".join(devices)
+    off = settings.get("NCCL_IB_DISABLE", "").strip()
+    if off.isdecimal() and int(off) != 0 and not efa:
+        yield SettingTarget(None, "NCCL_IB_DISABLE", off, off, kind, 1, " ".join(fast), have, 0)
     net = settings.get("NCCL_NET", "")
     if net.lower() == "socket":
-        fast = active + efa
-        yield SettingTarget(None, "NCCL_NET", net, net, "switch", 1, " ".join(fast), " ".join(devices), 0)
+        yield SettingTarget(None, "NCCL_NET", net, net, kind, 1, " ".join(fast), have, 0)
     plugin = settings.get("NCCL_NET_PLUGIN", "")
     if plugin.lower() == "none" and efa:
-        yield SettingTarget(None, "NCCL_NET_PLUGIN", plugin, plugin, "switch", 1, " ".join(efa), " ".join(devices), 0)
+        yield SettingTarget(None, "NCCL_NET_PLUGIN", plugin, plugin, "switch", 1, " ".join(efa), have, 0)
     provider = settings.get("FI_PROVIDER")
     if provider and efa:
         chosen = [one for one in re.split(r"[;,]", provider) if one.strip() == "efa"]
@@ -142,3 +143,13 @@ def _switches(root: Root, settings: Mapping[str, str], devices: list[str]) -> It
         yield SettingTarget(
             None, "FI_PROVIDER", provider, provider, "provider", 1, "efa" if ours else "", " ".join(efa), 0
         )  # fmt: skip
+
+
+def _port(root: Root, device: str, name: str) -> str:
+    return root.value(f"/sys/class/infiniband/{device}/ports/1/{name}") or ""
+
+
+def _rate(root: Root, device: str) -> int:
+    """Gb/s of `400 Gb/sec (4X NDR)`."""
+    first = _port(root, device, "rate").partition(" ")[0]
+    return int(first) if first.isdecimal() else 0
