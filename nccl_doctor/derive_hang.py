@@ -1,7 +1,7 @@
 """Who is missing, behind or only waiting when a job hangs, one row for each source that says something about a rank.
 
-The sources are PyTorch's watchdog, NCCL's opCount, Horovod's stall reports, RAS, the flight recorder and the steps that ranks
-print. Numbers are compared inside one process group, communicator or kind of line only. Counters and steps of a log that simply
+The sources are PyTorch's watchdog, NCCL's opCount, Horovod's stall reports, RAS, the flight recorder, stacks and the steps that
+ranks print. Numbers are compared inside one process group, communicator or kind of line only. Counters and steps of a log that simply
 ends prove nothing: they are asked only where something says that ranks wait.
 """
 
@@ -9,8 +9,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from nccl_doctor.derive_stacks import WAITING
 from nccl_doctor.facts import Facts
-from nccl_doctor.tables import Hang, HorovodStall, OpCensus, Progress, RasRank, RecorderMismatch
+from nccl_doctor.tables import Hang, HorovodStall, OpCensus, Progress, RankDoing, RasRank, RecorderMismatch
 
 _SHARE = 0.25  # of the ranks: more that are behind are the rule and no exception
 _SHOWN = 4  # places that a row shows
@@ -32,9 +33,20 @@ WHERE event IN ('status', 'dump') AND rank IS NOT NULL AND pg IS NOT NULL AND (p
   AND enqueued BETWEEN 0 AND 1e12 AND completed BETWEEN -1 AND enqueued + 1000 GROUP BY rank, pg
 """
 _WORLD = """
-SELECT coalesce((SELECT ranks FROM job), max(rank) + 1)
+SELECT max(coalesce((SELECT ranks FROM job), 0), coalesce(max(rank) + 1, 0))
 FROM (SELECT rank FROM watchdog UNION ALL SELECT rank FROM process_end UNION ALL SELECT rank FROM progress
       UNION ALL SELECT rank FROM message)
+"""
+_RAS_GROUPS = """
+SELECT CAST(field(fields, 'ranks') AS INTEGER), coalesce(CAST(field(fields, 'operation') AS INTEGER), 0), ref
+FROM message WHERE kind = 'ras-report-group' ORDER BY 1 DESC, 2 DESC
+"""
+_RAS_RANKS = """
+SELECT CAST(field(fields, 'of_rank') AS INTEGER), field(fields, 'node'),
+       coalesce(CAST(field(fields, 'operation') AS INTEGER), 0) AS own, ref
+FROM message WHERE kind = 'ras-report-rank' AND own <> (
+  SELECT coalesce(CAST(field(fields, 'operation') AS INTEGER), 0) FROM message WHERE kind = 'ras-report-group'
+  ORDER BY CAST(field(fields, 'ranks') AS INTEGER) DESC, 1 DESC LIMIT 1)
 """
 _SIGNS = """
 SELECT EXISTS (SELECT 1 FROM watchdog WHERE event IN ('timeout', 'heartbeat'))
@@ -59,6 +71,8 @@ def derive_hang(facts: Facts) -> None:
         *_watchdog(facts),
         *(_horovod(facts.rows(HorovodStall)) if not facts.own(_RESUMED)[0][0] else ()),
         *_ras(facts.rows(RasRank)),
+        *_ras_text(facts),
+        *_stacks(facts.rows(RankDoing)),
         *_recorder(facts.rows(RecorderMismatch)),
     ]
     if found or facts.own(_SIGNS)[0][0]:
@@ -185,6 +199,29 @@ def _ras(ranks: list[RasRank]) -> Iterator[Hang]:
             yield Hang(
                 "ras", row.comm, row.rank, row.host, states[row.state], what, row.calls, row.majority, None, 1, row.ref, str(row.ref)
             )  # fmt: skip
+
+
+def _ras_text(facts: Facts) -> Iterator[Hang]:
+    """The same from the report that `ncclras` prints for people."""
+    groups = facts.own(_RAS_GROUPS)
+    if not groups:
+        return
+    _, most, shown = groups[0]
+    for rank, node, operation, ref in facts.own(_RAS_RANKS):
+        state = "behind" if operation < most else "ahead"
+        refs = _refs([ref, shown])
+        yield Hang("ras", "", rank, node, state, f"operation {most}", operation, most, groups[0][0], 1, ref, refs)
+
+
+def _stacks(ranks: list[RankDoing]) -> Iterator[Hang]:
+    """Who stands in a collective and who elsewhere, in one dump of stacks."""
+    for row in ranks:
+        waits = row.doing in WAITING
+        if not waits and (not row.waiting or row.ranks - row.waiting > max(1, row.ranks * _SHARE)):
+            continue
+        what = "a collective" if waits else f"a collective: it is at {row.leaf or row.doing}"
+        state = "waiting" if waits else "missing"
+        yield Hang("stacks", "", row.rank, row.host, state, what, None, None, row.waiting, 1, row.ref, str(row.ref))
 
 
 def _recorder(mismatches: list[RecorderMismatch]) -> Iterator[Hang]:

@@ -32,9 +32,10 @@ def derive_stalls(facts: Facts) -> None:
     facts.look("horovod_stall")
     if not lines:
         return
-    world = facts.own("SELECT ranks FROM job")[0][0] or max(rank for line in lines for rank in line.ranks) + 1
+    named = max((rank for line in lines for rank in line.ranks), default=0) + 1
+    world = max(facts.own("SELECT ranks FROM job")[0][0] or 0, named)
     rows: dict[tuple[str, int, str], HorovodStall] = {}
-    for row in _rows(lines, min(int(world), 100_000)):
+    for row in _rows(lines, min(world, 100_000)):
         key = row.tensor, row.rank, row.state
         old = rows.get(key)
         if old is not None:
