@@ -4,6 +4,7 @@ NCCL prints the short name of a host, monitors and system logs often the full on
 only host of the job, or a GPU that only one host has tells it.
 """
 
+import json
 import re
 from collections import defaultdict
 
@@ -23,9 +24,20 @@ def fold_hosts(facts: Facts) -> None:
     names: set[str] = set()
     for table, column in places:
         names |= {name for (name,) in facts.own(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL")}
-    for full, short in _aliases(names).items():
-        for table, column in places:
-            facts.own(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (short, full))
+    aliases = _aliases(names) | _torn(facts)
+    if not aliases:
+        return
+    facts.own("CREATE TEMP TABLE alias (name TEXT PRIMARY KEY, short TEXT)")
+    facts.own(
+        "INSERT INTO alias SELECT key, value FROM json_each(?)",
+        (json.dumps(aliases),),
+    )
+    for table, column in places:
+        facts.own(
+            f"UPDATE {table} SET {column} = (SELECT short FROM alias WHERE name = {column})"
+            f" WHERE {column} IN (SELECT name FROM alias)"
+        )
+    facts.own("DROP TABLE alias")
 
 
 def _aliases(names: set[str]) -> dict[str, str]:
@@ -37,6 +49,25 @@ def _aliases(names: set[str]) -> dict[str, str]:
     return {
         known[0]: short for short, known in full.items() if short in names and len(known) == 1 and not short.isdigit()
     }
+
+
+def _torn(facts: Facts) -> dict[str, str]:
+    """Wrong name -> name, where a record was torn within the name or stands right behind another one on its line.
+
+    Both names then have the same process, one ends with the other, and the wrong one has the fewer lines.
+    """
+    lines: dict[str, int] = defaultdict(int)
+    hosts: dict[int, set[str]] = defaultdict(set)
+    for host, pid, n in facts.own("SELECT host, pid, lines FROM process WHERE host IS NOT NULL AND pid IS NOT NULL"):
+        lines[host] += n
+        hosts[pid].add(host)
+    wrong: dict[str, str] = {}
+    for names in hosts.values():
+        for name in names:
+            like = [other for other in names if other != name and (other.endswith(name) or name.endswith(other))]
+            if len(like) == 1 and 4 * lines[name] < lines[like[0]]:
+                wrong[name] = like[0]
+    return wrong
 
 
 def locate(facts: Facts) -> None:
