@@ -256,14 +256,13 @@ class _Log:
         yield from calls.values()
 
     def edges(self) -> Iterator[tables.Connection]:
-        for who, edges in zip(self._who, self._partial.edges, strict=True):
+        make = tables.Connection._make
+        for (host, rank, pid, tid, _), edges in zip(self._who, self._partial.edges, strict=True):
             for text, entry in edges.items():
                 parsed = edge(text)
                 if parsed is not None:
-                    token = f"{heads.TOKEN}INFO Channel {entry.channel} : "
-                    ref = self._ref(entry.first, entry.left, token, text)
-                    host, rank, pid, tid, _ = who
-                    yield tables.Connection(host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref)
+                    ref = self._ref(entry.first, entry.left, f"{heads.TOKEN}INFO Channel {entry.channel} : ", text)
+                    yield make((host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref))
             edges.clear()
 
     def processes(self) -> Iterator[tables.Process]:

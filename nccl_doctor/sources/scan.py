@@ -15,7 +15,7 @@ from nccl_doctor.sources.heads import Head
 from nccl_doctor.sources.partial import Edges, Key, Partial
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 
-BLOCK = 1 << 19  # small enough for the cache of a core
+BLOCK = 1 << 18  # small enough for the cache of a core
 LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
