@@ -1,6 +1,7 @@
 """Several nodes at once: the same question through ssh, srun or a command of the site, and one fact base of all answers."""
 
 import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -56,6 +57,19 @@ def names(text: str) -> list[str]:
     if wrong := [node for node in found if node.startswith("-")]:
         raise UsageProblem(f"{wrong[0]} is no name of a node")
     return found
+
+
+def of_job(job: str) -> list[str]:
+    """The nodes of a Slurm job. Raises UsageProblem where Slurm does not tell."""
+    try:
+        done = subprocess.run(
+            ["squeue", "-h", "-j", job, "-o", "%N"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageProblem(f"squeue cannot be asked for job {job}: {error}") from None
+    if done.returncode or not done.stdout.strip():
+        raise UsageProblem(f"Slurm knows no running job {job}: {' '.join(done.stderr.split()) or 'no nodes'}")
+    return names(done.stdout.strip())
 
 
 def collect(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) -> Facts:

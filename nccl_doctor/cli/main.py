@@ -19,6 +19,7 @@ COMMANDS = {
     "facts": "List the facts that were read from logs.",
     "sql": "Ask the facts of a log with SQL.",
     "preflight": "Say whether this node is fit for the job, in about a second.",
+    "watch": "Watch GPUs, network ports, the host and the ranks of jobs, with what the rules find.",
     "record": "Run CMD with NCCL's log in files, sample the node beside it, and keep all of it in DIR for `analyze DIR`.",
     "stacks": "Dump the stacks of all ranks of a job, fold equal ones, and say who stands elsewhere.",
     "simulate": "Write the log of an invented job, with a fault of choice.",

@@ -1,0 +1,122 @@
+"""The state of all nodes as text or JSON, without a screen, and as metrics for Prometheus."""
+
+import json
+from typing import Any
+
+from nccl_doctor.report import Finding
+from nccl_doctor.watch.panes import GPUS, PORTS, Column, Look, host_line, node_state
+from nccl_doctor.watch.state import Device, Node, State, throttle
+
+
+def text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
+    """One page."""
+    look = Look(ascii_only)
+    rows: list[str] = []
+    for node in state.nodes.values():
+        bad, words = node_state(node, now)
+        rows.append(f"{node.name}: {words}" if bad else node.name)
+        rows += _table(GPUS, [(node, gpu) for gpu in node.gpus.values()], look, width)
+        rows += _table(PORTS, [(node, port) for port in node.ports.values()], look, width)
+        rows += [host_line(node, look).plain[:width], ""]
+    rows += [
+        f"{f.severity.upper()} {f.rule} {f.name}: {f.message}"[: max(width, 40)]
+        for f in findings
+        if f.severity != "note"
+    ]
+    return "\n".join(rows).rstrip() + "\n"
+
+
+def _table(columns: tuple[Column, ...], rows: list[tuple[Node, Device]], look: Look, width: int) -> list[str]:
+    shown = [column for column in columns if width >= column.least and column.key not in ("node", "history")]
+    if not rows:
+        return []
+    lines = ["  ".join(column.title.ljust(column.width)[: column.width] for column in shown)]
+    for row in rows:
+        cells = [column.cell(row, look) for column in shown]
+        lines.append(
+            "  ".join(_fit(cell.plain, cell.justify == "right", c.width) for cell, c in zip(cells, shown, strict=True))
+        )
+    return [line.rstrip() for line in lines]
+
+
+def _fit(plain: str, right: bool, width: int) -> str:
+    return plain[:width].rjust(width) if right else plain[:width].ljust(width)
+
+
+def document(state: State, findings: list[Finding], now: float) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
+        "schema": "nccl-doctor/watch/1", "time": now,
+        "nodes": [
+            {
+                "name": node.name, "state": node_state(node, now)[1],
+                "gpus": [{**gpu.now, "throttle": throttle(gpu.now.get("clock_reasons"))} for gpu in node.gpus.values()],
+                "ports": [{**port.now, "rx_gbps": port.last("rx"), "tx_gbps": port.last("tx")} for port in node.ports.values()],
+                "host": node.host.now, "processes": node.ranks,
+            }
+            for node in state.nodes.values()
+        ],
+        "findings": [
+            {"rule": f.rule, "name": f.name, "severity": f.severity, "hosts": f.hosts, "message": f.message} for f in findings
+        ],
+    }  # fmt: skip
+
+
+def as_json(state: State, findings: list[Finding], now: float) -> str:
+    return json.dumps(document(state, findings, now), indent=1, ensure_ascii=False, default=str) + "\n"
+
+
+GAUGES = (
+    ("nccl_doctor_gpu_utilization_ratio", "Share of time in which a kernel ran.", "utilization.gpu", 0.01),
+    ("nccl_doctor_gpu_power_watts", "Power draw.", "power.draw", 1.0),
+    ("nccl_doctor_gpu_power_limit_watts", "Enforced power limit.", "enforced.power.limit", 1.0),
+    ("nccl_doctor_gpu_memory_used_bytes", "Memory in use.", "memory.used", 1 << 20),
+    ("nccl_doctor_gpu_memory_total_bytes", "Memory of the GPU.", "memory.total", 1 << 20),
+    ("nccl_doctor_gpu_temperature_celsius", "Temperature of the GPU.", "temperature.gpu", 1.0),
+    ("nccl_doctor_gpu_sm_clock_hertz", "Clock of the SMs.", "clocks.sm", 1e6),
+    ("nccl_doctor_gpu_clock_event_reasons", "Bits of NVML's clock event reasons.", "clock_reasons", 1.0),
+)
+
+
+def metrics(state: State, findings: list[Finding], now: float) -> str:
+    """Text exposition format 0.0.4. What is not known has no line."""
+    rows: list[str] = []
+    for name, help_, key, unit in GAUGES:
+        samples = [
+            f'{name}{{node="{_label(node.name)}",gpu="{gpu.now.get("index")}"}} {gpu.now[key] * unit:g}'
+            for node, gpu in state.gpus() if isinstance(gpu.now.get(key), int | float)
+        ]  # fmt: skip
+        rows += _metric(name, help_, "gauge", samples)
+    ports = [(node, port) for node in state.nodes.values() for port in node.ports.values()]
+    for way, word in (("rx", "receive"), ("tx", "transmit")):
+        name = f"nccl_doctor_port_{word}_bytes_total"
+        samples = [
+            f'{name}{{node="{_label(node.name)}",port="{_label(port.name)}"}} {port.now[way]}'
+            for node, port in ports if isinstance(port.now.get(way), int)
+        ]  # fmt: skip
+        rows += _metric(name, "Bytes since the counter began.", "counter", samples)
+    samples = [
+        f'nccl_doctor_port_errors_total{{node="{_label(node.name)}",port="{_label(port.name)}",error="{_label(error)}"}} {count}'
+        for node, port in ports for error, count in (port.now.get("errors") or {}).items()
+    ]  # fmt: skip
+    rows += _metric("nccl_doctor_port_errors_total", "Error counters of the port.", "counter", samples)
+    samples = [
+        f'nccl_doctor_node_up{{node="{_label(node.name)}"}} {int(node_state(node, now)[0] < 2)}'
+        for node in state.nodes.values()
+    ]
+    rows += _metric("nccl_doctor_node_up", "1 where the node answers.", "gauge", samples)
+    counts: dict[str, int] = {}
+    for f in findings:
+        labels = f'rule="{f.rule}",name="{f.name}",severity="{f.severity}",hosts="{_label(f.hosts)}"'
+        counts[labels] = counts.get(labels, 0) + 1
+    samples = [f"nccl_doctor_finding{{{labels}}} {count}" for labels, count in counts.items()]
+    rows += _metric("nccl_doctor_finding", "What the rules find now.", "gauge", samples)
+    return "\n".join(rows) + "\n"
+
+
+def _metric(name: str, help_: str, kind: str, samples: list[str]) -> list[str]:
+    return [f"# HELP {name} {help_}", f"# TYPE {name} {kind}", *samples] if samples else []
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", " ")
