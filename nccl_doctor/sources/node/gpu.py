@@ -66,7 +66,7 @@ def _by_command(root: Root) -> dict[str, Any] | None:
 
 def rows(root: Root, data: dict[str, Any]) -> Iterator[Any]:
     """The rows of an answer. Nothing is believed of its shape, because a tree may come from anywhere."""
-    source = str(data.get("source") or "nvml")[:20]
+    source = _string(data.get("source")) or "nvml"
     gpus = [gpu for gpu in _dicts(data, "gpus") if gpu.get("gpu") in range(MOST)]
     granted = _granted(root, len(gpus))
     yield _driver(data, source, len(gpus))
@@ -77,7 +77,7 @@ def rows(root: Root, data: dict[str, Any]) -> Iterator[Any]:
     yield from _pairs(data.get("pairs"), source)
     for number, error in enumerate(_dicts(data, "errors")):
         code = _integer(error.get("code")) or 999
-        call, text = (str(error.get(key) or "")[:200] for key in ("call", "text"))
+        call, text = (_string(error.get(key)) or "" for key in ("call", "text"))
         where = _integer(error.get("gpu"))
         shown = f"{call}: {code} {text}" + (f" (GPU {where})" if where is not None else "")
         yield NodeGpuError(
@@ -121,9 +121,9 @@ def _gpu_rows(gpu: dict[str, Any], source: str, granted: int | None) -> Iterator
     counters = gpu.get("counters")
     device = _string(gpu.get("pci")) or f"GPU {index}"
     for number, (name, value) in enumerate(counters.items() if isinstance(counters, dict) else ()):
-        if (count := _integer(value)) is not None:
-            seen = _seen(f"{source} counters", f"{device} {name} {count}", line * MOST + number)
-            yield NodeCounter(None, device, str(name)[:60], count, None, seen)
+        if (count := _integer(value)) is not None and (kind := _string(name)) is not None:
+            seen = _seen(f"{source} counters", f"{device} {kind} {count}", line * MOST + number)
+            yield NodeCounter(None, device, kind, count, None, seen)
 
 
 def _made(table: type, values: dict[str, Any], file: str, line: int) -> Any:
@@ -203,7 +203,8 @@ def _number(value: Any) -> float | None:
 
 
 def _string(value: Any) -> str | None:
-    return value[:200] if isinstance(value, str) and value else None
+    """A text that the fact base can hold: JSON may carry halves of surrogate pairs."""
+    return value[:200].encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
 
 
 def _line(gpu: int | None) -> int:

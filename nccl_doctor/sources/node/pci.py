@@ -82,7 +82,7 @@ def _row(root: Root, device: Device, way: list[str]) -> PciDevice:
     base = f"{BUS}/{device.pci}"
     about = information(root, device.pci) if device.kind == "gpu" else {}
     driver = root.target(f"{base}/driver")
-    numa = root.number(f"{base}/numa_node")
+    numa = integer(root.value(f"{base}/numa_node"))
     width, width_max = (lanes(root.value(f"{base}/{name}_link_width")) for name in ("current", "max"))
     speed, speed_max = (rate(root.value(f"{base}/{name}_link_speed")) for name in ("current", "max"))
     answers, acs = config(_head(root, f"{base}/config"))
@@ -93,7 +93,7 @@ def _row(root: Root, device: Device, way: list[str]) -> PciDevice:
     return PciDevice(
         None, device.pci, device.kind, device.vendor, device.device,
         os.path.basename(driver) if driver else None, way[-1] if way else None, "/".join(way) or None,
-        numa if numa is not None and numa >= 0 else None, width, width_max, speed, speed_max, answers, acs,
+        numa, width, width_max, speed, speed_max, answers, acs,
         {"Yes": 1, "No": 0}.get(about.get("GPU Excluded", "")), integer(about.get("Device Minor")),
         firmware if firmware != "N/A" else None, _at(base, shown),
     )  # fmt: skip

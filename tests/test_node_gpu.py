@@ -1,0 +1,522 @@
+"""GPUs of a node: trees of invented nodes, healthy and broken, answers that nobody would believe, and expectations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_doctor import preflight, rules
+from nccl_doctor.errors import UsageProblem
+from nccl_doctor.facts import Facts
+from nccl_doctor.knowledge import entries, machines
+from nccl_doctor.report import Report
+from nccl_doctor.simulate import node
+from nccl_doctor.simulate.node import bus
+from nccl_doctor.sources.node import expectations, gpu, nvml_smi, pci
+from nccl_doctor.sources.node.root import Root, Seen
+from nccl_doctor.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
+
+OURS = ("gpu", "pci")
+FAULTS = [name for name, fault in node.FAULTS.items() if fault.change.__module__.endswith("gpu_faults")]
+
+
+def look(folder: Path, names: tuple[str, ...] = OURS, wanted: dict[str, Any] | None = None) -> tuple[Report, Facts]:
+    """What preflight says of a tree, asking only these collectors."""
+    facts = preflight.look(Root(folder), names, 20.0)
+    expectations.add(facts, wanted or {})
+    return preflight.report_of(facts), facts
+
+
+def planted(folder: Path, machine: str, fault: str | None = None) -> tuple[Report, Facts]:
+    node.build(machine, fault).write(folder)
+    return look(folder, (*OURS, "infiniband") if fault and fault.startswith("nic") else OURS)
+
+
+def alarms(report: Report) -> list[str]:
+    return [finding.name for finding in report.findings if finding.severity != "note"]
+
+
+@pytest.mark.parametrize(("number", "fault"), enumerate(FAULTS), ids=FAULTS)
+def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) -> None:
+    if fault.startswith("nic") and not hasattr(node, "network"):
+        pytest.skip("invented nodes have no /sys/class/infiniband")
+    kinds = node.FAULTS[fault].machines
+    report, _ = planted(tmp_path, kinds[number % len(kinds)], fault)
+    assert [fault] == alarms(report)[:1]
+    unexplained = [
+        finding.name for finding in report.findings[1:] if finding.severity != "note" and not finding.explained_by
+    ]
+    assert [] == unexplained
+    assert {"drain": "drain", "job": "job", "warn": "fit"}[report.findings[0].action] == report.fitness
+
+
+def test_there_are_enough_faults() -> None:
+    assert len(FAULTS) >= 20
+    assert {rule.name for rule in rules.load((), rules.NODE)} >= set(FAULTS)
+
+
+@pytest.mark.parametrize("machine", list(node.MACHINES))
+def test_a_healthy_node_raises_no_alarm(tmp_path: Path, machine: str) -> None:
+    report, facts = planted(tmp_path, machine)
+    assert ([], "fit") == (alarms(report), report.fitness)
+    kind = node.MACHINES[machine]
+    shown = facts.own(
+        "SELECT count(*), sum(kind = 'gpu'), sum(kind = 'nvswitch'), sum(kind = 'nic') FROM pci_device WHERE kind != 'bridge'"
+    )[0]
+    cards = sum(nic.count for nic in kind.nics)
+    assert (kind.gpus + kind.nvswitches + cards, kind.gpus, kind.nvswitches, cards) == shown
+    assert kind.gpus == facts.own("SELECT count(*) FROM node_gpu")[0][0]
+    assert kind.gpus * kind.nvlinks == facts.own("SELECT count(*) FROM gpu_link")[0][0]
+
+
+def test_the_machine_type_is_recognised(tmp_path: Path) -> None:
+    known = {machine for machine in node.MACHINES if machines.machine(machine)}
+    assert {"p3dn", "p4d", "p5", "p5en", "nd-a100-v4", "nd-h100-v5", "a3-highgpu", "dgx-h100"} <= known
+    for machine in node.MACHINES:
+        node.build(machine).write(tmp_path / machine)
+        row = next(iter(pci.read(Root(tmp_path / machine))))
+        assert (machine if machine in known else None) == row.type, machine
+
+
+def test_a_machine_is_recognised_with_a_gpu_missing(tmp_path: Path) -> None:
+    report, facts = planted(tmp_path, "nd-h100-v5", "gpu-missing-on-bus")
+    assert [("nd-h100-v5",)] == facts.own("SELECT type FROM node_machine")
+    finding = report.findings[0]
+    assert "7 GPUs on the PCI bus, 8 expected" in finding.message
+    assert any("machine type nd-h100-v5" in place.text for place in finding.evidence)
+
+
+def test_other_clouds_of_the_same_maker_are_not_taken_for_it() -> None:
+    gpus = [("gpu", "0x10de", "0x2321")] * 2
+    assert machines.recognise("Microsoft Corporation", "Virtual Machine", gpus) is None
+    assert (
+        machines.recognise(
+            "Google", "Google Compute Engine", [("gpu", "0x10de", "0x2330"), ("nic", "0x1ae0", "0x0042")]
+        )
+        is None
+    )
+    assert "p5" == machines.recognise("Amazon EC2", "p5.48xlarge", [])
+    assert machines.recognise(None, None, []) is None
+
+
+@pytest.mark.parametrize("kind", list(node.MACHINES.values()), ids=lambda kind: kind.name)
+def test_the_data_know_the_models_of_the_simulator(kind: node.Machine) -> None:
+    found = machines.model(kind.gpu)
+    assert found == machines.model(None, kind.device_id)
+    assert found is not None
+    assert (kind.memory, kind.power, kind.nvlinks, kind.pcie) == tuple(
+        found[k] for k in ("memory", "power", "links", "pcie")
+    )
+
+
+def test_every_figure_has_a_source() -> None:
+    for name in ("gpu_models", "machine_types"):
+        for entry in entries(name):
+            assert entry["source"].startswith("https://"), entry
+    assert len({entry["model"] for entry in entries("gpu_models")}) == len(entries("gpu_models"))
+
+
+# Evidence and details
+
+
+def test_evidence_shows_what_was_read(tmp_path: Path) -> None:
+    report, _ = planted(tmp_path, "p5", "gpu-off-the-bus")
+    texts = [f"{place.file} {place.text}" for place in report.findings[0].evidence]
+    assert any("reads ff ff ff ff" in text and "/sys/bus/pci/devices/" in text for text in texts)
+    assert "gpu-lost" in [f.name for f in report.findings if f.explained_by]
+
+
+def test_growth_counts_and_size_does_not(tmp_path: Path) -> None:
+    _, facts = planted(tmp_path, "p4d")
+    facts.own("UPDATE node_counter SET value = 1000000")
+    assert [] == alarms(preflight.report_of(facts))
+    facts.own("UPDATE node_counter SET before = 10 WHERE name = 'pcie-replay'")
+    assert ["gpu-pcie-replay-growing"] == alarms(preflight.report_of(facts))
+
+
+def test_processes_have_owners_and_jobs(tmp_path: Path) -> None:
+    tree = node.build("p4d", "gpu-stray-process")
+    tree.put("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\nbob:x:1007:1007::/home/bob:/bin/sh")
+    tree.write(tmp_path)
+    report, facts = look(tmp_path)
+    assert [(31007, "python3", "bob", "4698", 0, 1)] == facts.own(
+        "SELECT pid, name, user, job, own, granted FROM gpu_holder"
+    )
+    assert "python3 31007 of bob" in report.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "job"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_4698/step_0/user/task_0", "4698"),
+        ("7:memory:/slurm/uid_1000/job_12/step_batch", "12"),
+        ("4:cpu:/pbs_jobs.service/jobid/12.head", "12.head"),
+        (
+            "0::/kubepods.slice/kubepods-pod0a1b2c3d_1111_2222_3333_444455556666.slice",
+            "0a1b2c3d_1111_2222_3333_444455556666",
+        ),
+        ("0::/user.slice/user-1000.slice", None),
+        ("", None),
+    ],
+)
+def test_jobs_of_control_groups(cgroup: str, job: str | None) -> None:
+    assert job == gpu._job(cgroup)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", "535.129.03"),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@host)",
+            "570.86.15",
+        ),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65.06  Release Build", "580.65.06"),
+        ("NVRM version: gibberish", None),
+        ("", None),
+    ],
+)
+def test_driver_versions(text: str, version: str | None) -> None:
+    assert version == pci.driver_version(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("16.0 GT/s PCIe", 16.0), ("8 GT/s", 8.0), ("Unknown", None), ("Unknown speed", None), (None, None), ("", None)],
+)
+def test_link_speeds(text: str | None, rate: float | None) -> None:
+    assert rate == pci.rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "lanes"),
+    [("16", 16), ("0", None), ("255", None), ("63", None), ("x16", None), (None, None), ("9" * 40, None)],
+)
+def test_link_widths(text: str | None, lanes: int | None) -> None:
+    assert lanes == pci.lanes(text)
+
+
+def test_configuration_space() -> None:
+    assert (None, None) == pci.config(None)
+    assert (None, None) == pci.config(b"\xff")
+    assert (0, None) == pci.config(b"\xff" * 64)
+    assert (1, None) == pci.config(bytes.fromhex("de103023") + bytes(60))
+    plain = bytearray(4096)
+    plain[0:4] = bytes.fromhex("b51110b5")
+    plain[0x100:0x104] = (0x0001 | 1 << 16 | 0x148 << 20).to_bytes(4, "little")  # AER, then ACS
+    plain[0x148:0x14C] = (0x000D | 1 << 16).to_bytes(4, "little")
+    assert (1, 0) == pci.config(bytes(plain))
+    plain[0x14E:0x150] = (0x001D).to_bytes(2, "little")
+    assert (1, 1) == pci.config(bytes(plain))
+    plain[0x148:0x14C] = (0x0002 | 1 << 16 | 0x148 << 20).to_bytes(4, "little")  # a circle
+    assert (1, None) == pci.config(bytes(plain))
+
+
+def test_stale_device_files_are_seen(tmp_path: Path) -> None:
+    tree = node.build("p4d")
+    tree.stat("/dev/nvidia-uvm", device=510 << 8)
+    tree.write(tmp_path)
+    report, _ = look(tmp_path)
+    assert ["gpu-device-file-unusable"] == alarms(report)
+    assert "wrong device number" in report.findings[0].message
+
+
+# What is not there
+
+
+def test_a_node_without_gpus_is_absent_and_fit(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    report, facts = look(tmp_path)
+    assert ("fit", []) == (report.fitness, report.findings)
+    assert {("gpu", "absent"), ("pci", "absent")} == set(facts.own("SELECT source, outcome FROM collection"))
+
+
+def test_a_library_without_any_gpu_is_absent(tmp_path: Path) -> None:
+    for code in (9, 12):
+        tree = node.Tree()
+        tree.extra["nvml"] = {"gpus": [], "errors": [{"gpu": None, "call": "nvmlInit", "code": code, "text": "x"}]}
+        tree.write(tmp_path / str(code))
+        report, _ = look(tmp_path / str(code))
+        assert ("fit", []) == (report.fitness, report.findings)
+
+
+def test_a_container_with_some_of_the_gpus_is_fit(tmp_path: Path) -> None:
+    tree = node.build("p4d")
+    whole = tree.extra["nvml"]
+    whole.update(gpus=whole["gpus"][:2], pairs=whole["pairs"][:1], whole=0, fabric_manager=None)
+    for number in range(2, 8):
+        tree.remove(f"/dev/nvidia{number}")
+    tree.remove("/usr/bin/nvidia-modprobe")
+    tree.write(tmp_path)
+    report, _ = look(tmp_path)
+    assert ("fit", []) == (report.fitness, alarms(report))
+
+
+def test_the_machine_that_runs_this_test_can_be_asked() -> None:
+    _, facts = look(Path("/"))
+    assert {"ok", "partial", "absent"} >= {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+
+
+# Broken and hostile content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "[]", "null", "{}", '{"gpus": 7}', '{"gpus": [1, null, "x", {}, {"gpu": "0"}, {"gpu": -3}, {"gpu": 1e400}]}',
+        '{"gpus": [{"gpu": 0, "model": 5, "power": "much", "memory_total": 1e999, "nvlinks": [1, {"link": "a"}], "tasks": {"pid": 1}}]}',
+        '{"gpus": [{"gpu": 0, "pci": "x", "uuid": ["y"], "clock_sm": 123456789012345678901234567890, "tasks": [3, {"pid": 4e30}]}]}',
+        '{"gpus": [], "pairs": [[0], [0, 1, 2, 3, 4, 5], [0, "1", 2, 3, 4], [99999999999999999999, 1, 2, 3, 4], [0, 1, 9e99, null, "x"]]}',
+        '{"errors": [{"code": "x"}, {"code": 99999999999999999999}, {"call": 3, "text": null}], "system": [], "seconds": "NaN"}',
+        '{"gpus": [{"gpu": true, "model": "\\u0000\\ud800", "counters": {"' + "a" * 500 + '": 3}}]}',
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_answers_that_nobody_would_believe(tmp_path: Path, content: str) -> None:
+    tree = node.build("p5")
+    del tree.extra["nvml"]
+    tree.write(tmp_path)
+    (tmp_path / ".nccl-doctor").mkdir(exist_ok=True)
+    (tmp_path / ".nccl-doctor" / "nvml.json").write_text(content)
+    report, facts = look(tmp_path)
+    assert "failed" not in {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert "broken" not in {
+        check.outcome for check in report.checks if check.name in {rule.name for rule in _own_rules()}
+    }
+
+
+def _own_rules() -> list[rules.Rule]:
+    return [rule for rule in rules.load((), rules.NODE) if rule.group == "node-gpu"]
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"\0\xff\xfe" * 50, b"9" * 5000, b"-1", b"\n\n\n", "ünïcode".encode()], ids=range(6)
+)
+def test_garbage_in_every_file(tmp_path: Path, garbage: bytes) -> None:
+    node.build("dgx-h100").write(tmp_path)
+    place = bus.gpus(node.MACHINES["dgx-h100"])[0]
+    names = (
+        "current_link_width",
+        "max_link_width",
+        "current_link_speed",
+        "numa_node",
+        "config",
+        "aer_dev_fatal",
+        "device",
+    )
+    files = [f"{place.folder}/{name}" for name in names]
+    files += [
+        "/proc/driver/nvidia/version",
+        f"/proc/driver/nvidia/gpus/{place.pci}/information",
+        "/proc/devices",
+        "/proc/modules",
+    ]
+    files += ["/sys/class/dmi/id/product_name", "/proc/1/cgroup"]
+    for file in files:
+        path = tmp_path / file.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(garbage)
+    _, facts = look(tmp_path)
+    assert {"ok"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    tree = node.build("p4d")
+    place = bus.gpus(node.MACHINES["p4d"])[0]
+    tree.link(f"{bus.BUS}/{place.pci}", "../../../../../../../../../../etc")
+    tree.link(f"{bus.BUS}/0000:ff:00.0", "0000:ff:00.0")
+    tree.write(tmp_path)
+    _, facts = look(tmp_path)
+    assert {"ok"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+
+
+# nvidia-smi instead of the library
+
+XML = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log>
+  <timestamp>Mon Jun  3 09:12:44 2024</timestamp>
+  <driver_version>550.54.15</driver_version>
+  <cuda_version>12.4</cuda_version>
+  <attached_gpus>2</attached_gpus>
+  <gpu id="00000000:13:00.0">
+    <product_name>NVIDIA A100-SXM4-40GB</product_name>
+    <persistence_mode>Enabled</persistence_mode>
+    <mig_mode><current_mig>Disabled</current_mig><pending_mig>Enabled</pending_mig></mig_mode>
+    <uuid>GPU-aa</uuid>
+    <minor_number>0</minor_number>
+    <vbios_version>92.00.45.00.03</vbios_version>
+    <gpu_recovery_action>GPU Reset</gpu_recovery_action>
+    <pci><pci_gpu_link_info>
+      <pcie_gen><max_link_gen>4</max_link_gen><current_link_gen>1</current_link_gen></pcie_gen>
+      <link_widths><max_link_width>16x</max_link_width><current_link_width>8x</current_link_width></link_widths>
+    </pci_gpu_link_info><replay_counter>7</replay_counter></pci>
+    <performance_state>P0</performance_state>
+    <clocks_event_reasons>
+      <clocks_event_reason_gpu_idle>Not Active</clocks_event_reason_gpu_idle>
+      <clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>
+      <clocks_event_reason_hw_thermal_slowdown>Active</clocks_event_reason_hw_thermal_slowdown>
+    </clocks_event_reasons>
+    <fb_memory_usage><total>40960 MiB</total><reserved>569 MiB</reserved><used>2 MiB</used></fb_memory_usage>
+    <bar1_memory_usage><total>65536 MiB</total></bar1_memory_usage>
+    <compute_mode>Default</compute_mode>
+    <utilization><gpu_util>3 %</gpu_util><memory_util>0 %</memory_util></utilization>
+    <ecc_mode><current_ecc>Enabled</current_ecc><pending_ecc>Enabled</pending_ecc></ecc_mode>
+    <ecc_errors>
+      <volatile><sram_correctable>1</sram_correctable><sram_uncorrectable>2</sram_uncorrectable>
+        <dram_correctable>3</dram_correctable><dram_uncorrectable>4</dram_uncorrectable></volatile>
+      <aggregate><sram_uncorrectable_parity>5</sram_uncorrectable_parity><sram_uncorrectable_secded>6</sram_uncorrectable_secded>
+        <dram_uncorrectable>7</dram_uncorrectable><sram_threshold_exceeded>No</sram_threshold_exceeded></aggregate>
+    </ecc_errors>
+    <retired_pages><multiple_single_bit_retirement><retired_count>N/A</retired_count></multiple_single_bit_retirement></retired_pages>
+    <remapped_rows><remapped_row_corr>1</remapped_row_corr><remapped_row_unc>2</remapped_row_unc>
+      <remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure></remapped_rows>
+    <temperature><gpu_temp>91 C</gpu_temp><gpu_temp_slow_threshold>92 C</gpu_temp_slow_threshold></temperature>
+    <gpu_power_readings><power_draw>61.42 W</power_draw><current_power_limit>300.00 W</current_power_limit>
+      <default_power_limit>400.00 W</default_power_limit></gpu_power_readings>
+    <clocks><sm_clock>210 MHz</sm_clock><mem_clock>1215 MHz</mem_clock></clocks>
+    <applications_clocks><graphics_clock>1095 MHz</graphics_clock></applications_clocks>
+    <default_applications_clocks><graphics_clock>1095 MHz</graphics_clock></default_applications_clocks>
+    <max_clocks><sm_clock>1410 MHz</sm_clock><mem_clock>1215 MHz</mem_clock></max_clocks>
+    <fabric><state>N/A</state></fabric>
+    <processes><process_info><pid>4242</pid><type>C</type><process_name>python</process_name>
+      <used_memory>812 MiB</used_memory></process_info></processes>
+  </gpu>
+  <gpu id="00000000:2B:00.0"><product_name>NVIDIA A100-SXM4-40GB</product_name><uuid>GPU-bb</uuid></gpu>
+</nvidia_smi_log>
+"""
+
+
+def test_the_command_says_the_same_as_the_library() -> None:
+    found = nvml_smi.parse(XML)
+    assert {"driver": "550.54.15", "cuda": 12040} == found["system"]
+    first, second = found["gpus"]
+    expected = {
+        "pci": "0000:13:00.0", "uuid": "GPU-aa", "minor": 0, "vbios": "92.00.45.00.03", "persistence": 1, "mig": 0, "mig_pending": 1,
+        "recovery": 1, "pcie_generation": 1, "pcie_generation_max": 4, "pcie_width": 8, "pcie_width_max": 16, "pstate": 0,
+        "reasons": 0x48, "memory_total": 40960.0, "memory_used": 2.0, "memory_reserved": 569.0, "bar1_total": 65536.0,
+        "compute_mode": 0, "util": 3, "ecc": 1, "corrected": 4, "uncorrected": 6, "sram_uncorrected": 2, "uncorrected_total": 18,
+        "sram_uncorrected_total": 11, "sram_threshold": 0, "remapped_corrected": 1, "remapped_uncorrected": 2, "remap_pending": 1,
+        "remap_failed": 0, "temperature": 91, "slowdown": 92, "power": 61.42, "power_limit": 300.0, "power_default": 400.0,
+        "clock_sm": 210, "clock_sm_max": 1410, "clock_app": 1095, "clock_app_default": 1095, "counters": {"pcie-replay": 7},
+        "tasks": [{"pid": 4242, "kind": "C", "memory": 812 << 20}],
+    }  # fmt: skip
+    assert expected == {name: first.get(name) for name in expected}
+    assert "retired_single" not in first
+    assert "fabric_state" not in first
+    assert ("0000:2b:00.0", 1) == (second["pci"], second["gpu"])
+
+
+@pytest.mark.parametrize("cut", [0, 40, 200, 1200, 2500])
+def test_a_torn_document_gives_what_stood_before(cut: int) -> None:
+    found = nvml_smi.parse(XML[:cut])
+    assert len(found["gpus"]) <= 1
+    assert found["errors"] == []
+
+
+def test_entities_are_refused() -> None:
+    head = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]>'
+    bomb = f"{head}<nvidia_smi_log><driver_version>&b;</driver_version></nvidia_smi_log>"
+    assert {} == nvml_smi.parse(bomb)["system"]
+
+
+def test_the_command_stands_in_for_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
+    tree = node.build("p4d", "nvml-library-missing")
+    tree.command("nvidia-smi -q -x", XML)
+    tree.write(tmp_path)
+    report, facts = look(tmp_path)
+    assert 2 == facts.own("SELECT count(*) FROM node_gpu")[0][0]
+    assert [("nvidia-smi", "550.54.15")] == facts.own("SELECT source, driver FROM node_driver WHERE source != 'pci'")
+    assert {"gpu-row-remap-pending-now", "gpu-thermal-slowdown", "gpu-recovery-asked"} <= set(alarms(report))
+
+
+def test_a_command_that_fails_leaves_the_library_s_own_words(tmp_path: Path) -> None:
+    tree = node.build("p4d", "nvml-library-missing")
+    tree.command("nvidia-smi -q -x", "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", 12)
+    tree.write(tmp_path)
+    report, _ = look(tmp_path)
+    assert ["nvml-library-missing"] == alarms(report)
+
+
+# Expectations
+
+
+def expect(folder: Path, text: str) -> dict[str, Any]:
+    file = folder / "expect.toml"
+    file.write_text(text)
+    return expectations.read(file)
+
+
+def test_the_site_s_file_comes_before_the_data(tmp_path: Path) -> None:
+    node.build("l40s-pcie").write(tmp_path / "tree")
+    wanted = expect(
+        tmp_path,
+        "[gpu]\ncount = 10\npower = 250\ndriver = '550'\n[nic]\ncount = 2\nrate = 200\n[mount]\n'/scratch' = 'lustre'\n",
+    )
+    report, facts = look(tmp_path / "tree", wanted=wanted)
+    assert "8 GPUs on the PCI bus, 10 expected" in report.findings[0].message
+    rows = set(facts.own("SELECT subject, name, value, source FROM expected"))
+    assert {
+        ("gpu", "count", "10", "file"),
+        ("gpu", "power", "250", "file"),
+        ("gpu", "memory", "46068", "model"),
+    } <= rows
+    assert {("nic", "rate", "200", "file"), ("mount", "/scratch", "lustre", "file")} <= rows
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[gpus]\ncount = 8", "unknown key gpus"),
+        ("[gpu]\nnumber = 8", "unknown key gpu.number"),
+        ("gpu = 8", "must be a table"),
+        ("[gpu]\ncount = [8]", "must be a number"),
+        ("[gpu", "expect.toml"),
+        ("mount = [3]", "must be a table"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_key(tmp_path: Path, text: str, word: str) -> None:
+    with pytest.raises(UsageProblem, match=word):
+        expect(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="No such file"):
+        expectations.read(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageProblem):
+        expectations.read(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize("machine", ["p3dn", "p5", "b200-roce", "l40s-pcie"])
+def test_what_is_learnt_of_a_good_node_fits_it_and_not_a_broken_one(tmp_path: Path, machine: str) -> None:
+    _, facts = planted(tmp_path / "good", machine)
+    wanted = expect(tmp_path, expectations.learn(facts))
+    kind = node.MACHINES[machine]
+    assert (kind.gpus, kind.gpu, kind.power) == (wanted["gpu"]["count"], wanted["gpu"]["model"], wanted["gpu"]["power"])
+    assert [] == alarms(look(tmp_path / "good", wanted=wanted)[0])
+    tree = node.build(machine)
+    bus.take_out(tree, bus.gpus(kind)[0])
+    tree.extra["nvml"]["gpus"] = tree.extra["nvml"]["gpus"][1:]
+    tree.write(tmp_path / "bad")
+    assert "gpu-missing-on-bus" == alarms(look(tmp_path / "bad", wanted=wanted)[0])[0]
+
+
+def test_nothing_is_learnt_of_nothing(tmp_path: Path) -> None:
+    assert {} == expect(tmp_path, expectations.learn(Facts()))
+
+
+def test_rows_of_an_answer() -> None:
+    answer = {
+        "source": "nvml",
+        "gpus": [{"gpu": 0, "pci": "0000:10:00.0", "model": "X", "ecc": 1, "tasks": [{"pid": 1, "kind": "C", "memory": None}]}],
+        "errors": [{"gpu": 1, "pci": None, "call": "c", "code": 15, "text": "t"}],
+    }  # fmt: skip
+    rows = list(gpu.rows(Root("/nonexistent"), json.loads(json.dumps(answer))))
+    kinds = {type(row): row for row in rows}
+    assert ("X", None, None) == (kinds[NodeGpu].model, kinds[NodeGpu].power, kinds[NodeGpu].granted)
+    assert (1, None) == (kinds[GpuHealth].ecc, kinds[GpuHealth].uncorrected)
+    assert (0, None, None) == (kinds[GpuHolder].alive, kinds[GpuHolder].own, kinds[GpuHolder].memory)
+    assert ("gpu-lost", 1) == (kinds[NodeGpuError].name, kinds[NodeGpuError].gpu)
+    assert all(isinstance(row[-1], Seen) for row in rows)
