@@ -82,7 +82,7 @@ def rows(facts: Facts, file: str, counted: Census, lines: int, ranks: Ranks) -> 
     """Rows for a log of so many lines."""
     before = lines - counted.lines
     for (name, shape), entry in counted.seen.items():
-        rank, place = entry.rank, entry.host
+        rank, place = entry.rank, ranks.host(entry.host)
         if place is None and rank is not None:
             place = ranks.place(Head(None, None, None, None, None, heads.NO_LABEL._replace(rank=rank), True))
         ref = facts.evidence(file, before + entry.last, prefixes.clean(entry.raw))

@@ -32,11 +32,12 @@ _TAG = (
     rf"|[\w./@-]{{1,60}}\[\d{{1,10}}\]: (?={HEAD}))"
 )
 # Anything that cannot be ordinary text, for prefixes that would be too weak on their own.
-_MARK = rf"\[[\w,.:@-]{{1,200}}\]<std(?:out|err)>:|\[rank\d{{1,7}}\]:|{_DATE}"
+_TAGGED = r"\[[\w,.:@-]{1,200}\]<std(?:out|err)>:|\[(?:rank|default)\d{1,7}\]:"
+_MARK = rf"{_TAGGED}|{_DATE}"
 _STRONG = rf"(?:{HEAD}|{_MARK})"
 
 
-_head_at = re.compile(HEAD).match
+_written_at = re.compile(rf"{HEAD}|{_TAGGED}").match
 
 # Words with a number behind them that are no hosts: devices, counters, formats, hardware models, file names.
 _NOT_A_HOST = re.compile(
@@ -62,7 +63,7 @@ def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
         return False
     if found.string.startswith("Test ", found.end()):  # nccl-tests' own words: `node01: Test NCCL failure …`
         return False
-    if word in hosts or _head_at(found.string, found.end()):
+    if word in hosts or _written_at(found.string, found.end()):
         return True
     if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
         return False
@@ -89,6 +90,11 @@ def _is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
     if indent + len(found["weak"]) > 5:
         return False
     return not (found.string.startswith("[", start) and found.string.find("]", start) == len(found.string) - 1)
+
+
+def _is_numbered(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """`cat -n` writes the number right-aligned in six columns."""
+    return indent + found.end() - found.start() - 1 == 6 or (not indent and found.end() - found.start() > 7)
 
 
 def _rule(
@@ -250,6 +256,13 @@ RULES: tuple[Rule, ...] = (
         "123:node01:101:140 [0] NCCL INFO Using network IB",
     ),
     _rule(
+        "cat-n",
+        "0",
+        r"\d{1,9}\t",
+        "   123\tTraceback (most recent call last):",
+        accept=_is_numbered,
+    ),
+    _rule(
         "syslog",
         "a ",
         rf"{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})? (?P<host>{_NAME}) "
@@ -286,6 +299,15 @@ RULES: tuple[Rule, ...] = (
         "a ",
         rf"(?:[a-z0-9-]{{1,63}} )?(?P<host>[a-z0-9][a-z0-9.-]{{0,252}}) [a-z0-9][a-z0-9-]{{0,62}} (?={_STRONG})",
         "job-worker-0 pytorch job-worker-0:101:140 [0] NCCL INFO Using network Socket",
+        accept=_unindented,
+    ),
+    _rule(
+        "stern-text",
+        "a ",
+        # any text may follow, so pod and container must look like what training operators create
+        r"(?P<host>[a-z0-9][a-z0-9.-]{0,250}-(?:\d{1,5}|[a-z0-9]{5})) (?:pytorch|tensorflow|mxnet|jax|mpi|trainer|training|train|worker|"
+        r"launcher|master|leader|node|main|app|nccl-tests?|ray-head|ray-worker|vllm|sglang)(?:-\d{1,4})? ",
+        "job-worker-0 pytorch Traceback (most recent call last):",
         accept=_unindented,
     ),
     _rule(

@@ -123,6 +123,12 @@ def _docker(text: str) -> tuple[str, str | None] | None:
     return record["log"].rstrip("\r\n"), time if isinstance(time, str) else None
 
 
+def opened(line: str) -> str:
+    """The message of a line of Docker's json-file driver behind its time, as `docker logs -t` shows it; else the line."""
+    found = _docker(line) if line.startswith("{") and '"log"' in line else None
+    return line if found is None else f"{found[1]} {found[0]}" if found[1] else found[0]
+
+
 def _lead(line: str, start: int) -> str:
     """Which rules can match at `start`."""
     first = line[start]
@@ -179,10 +185,15 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
         return NOTHING, line[start:]
     text = line[start:]
     if xml:
-        text = unescape(text.removesuffix("</stdout>").removesuffix("</stderr>")).rstrip("\n")
+        text = closed(text)
     if folded:
         text, label.repeat = unfold(text)
     return label.done(), text
+
+
+def closed(text: str) -> str:
+    """A text out of Open MPI's XML, without the closing tag and with its characters as they were."""
+    return unescape(text.removesuffix("</stdout>").removesuffix("</stderr>")).rstrip("\n")
 
 
 def unfold(text: str) -> tuple[str, int]:

@@ -45,11 +45,29 @@ def clean_hosts(heads: Iterable[Head]) -> dict[str, str]:
     return repaired
 
 
+def aliases(heads: Iterable[Head], hosts: dict[str, str]) -> dict[str, str]:
+    """Names that prefixes give a host (a pod, a service, an address) -> the name that NCCL prints behind them.
+
+    A prefix in front of lines of several hosts names none of them.
+    """
+    behind: dict[str, set[str]] = defaultdict(set)
+    own = set()
+    for head in heads:
+        if head.host and head.tid is not None:
+            name = hosts.get(head.host, head.host)
+            own.add(name)
+            if head.label.host:
+                behind[head.label.host].add(name)
+    return {label: next(iter(names)) for label, names in behind.items() if len(names) == 1 and label not in own}
+
+
 class Ranks:
     """Answers the rank and host of a line's head."""
 
     def __init__(self, members: Iterable[Membership], heads: Iterable[Head]) -> None:
+        heads = list(heads)
         self.hosts = clean_hosts(heads)
+        self.hosts |= aliases(heads, self.hosts)
         world = max((m.nranks for m in members), default=0)
         self.size: dict[tuple[str | None, int | None], int] = {}
         by_process: dict[tuple[str | None, int | None], list[Membership]] = defaultdict(list)
@@ -87,7 +105,7 @@ class Ranks:
                 self._by_pid.setdefault(head.pid, (host, rank))
 
     def host(self, name: str | None) -> str | None:
-        """The host name without torn text in front."""
+        """The host name without torn text in front, or the host that a launcher calls by this name."""
         return self.hosts.get(name, name) if name else name
 
     def _of_process(self, head: Head) -> int | None:

@@ -217,6 +217,8 @@ class Scanner:
 
     def _nccl_line(self, line: str, number: int, after: After) -> None:
         """The records of a line: one, or several where a carriage return wiped the line or two writers shared it."""
+        if line.startswith("{"):
+            line = prefixes.opened(line)
         for piece in line.split("\r") if "\r" in line else (line,):
             left, found, rest = piece.partition(heads.TOKEN)
             while found:
@@ -232,6 +234,8 @@ class Scanner:
 
     def _record(self, left: str, rest: str, number: int, after: After) -> None:
         """One record: `left` is its head, `rest` its level and its message."""
+        if rest.endswith(("</stdout>", "</stderr>")):
+            rest = prefixes.closed(rest)
         level, _, body = rest.partition(" ")
         if level not in heads.LEVELS or not heads.begins(left):
             return
@@ -316,7 +320,7 @@ class Scanner:
         return None, body
 
     def _text_line(self, line: str, number: int, after: After, patterns: list[Pattern]) -> None:
-        line = prefixes.clean(line)
+        line = prefixes.clean(prefixes.opened(line))
         record = heads.record(line)
         if record is not None:
             patterns = [pattern for pattern in patterns if pattern.nccl_too]
