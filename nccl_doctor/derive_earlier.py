@@ -43,13 +43,15 @@ def derive_earlier(facts: Facts) -> None:
         first, limit = _first(facts, _MOMENTS, year), _BEFORE_FIRST
     if first is None:
         return
-    for table, kind, host, text, ref in kernel:
+    old: dict[str, list[int]] = {"xid": [], "message": []}
+    for table, kind, host, n, text, ref in kernel:
         when = moment(text, year)
         apart = 0.0 if when is None or when.clock == first.clock else _ZONES
         if when is not None and first.seconds - when.seconds > limit + apart:
-            n = facts.own(f"SELECT n FROM {table} WHERE ref = ? LIMIT 1", (ref,))[0][0]
             facts.add([Earlier(kind, host, text, round((first.seconds - when.seconds) / 3600, 1), n, ref)])
-            facts.own(f"DELETE FROM {table} WHERE ref = ?", (ref,))
+            old[table].append(ref)
+    for table, refs in old.items():
+        facts.own(f"DELETE FROM {table} WHERE ref IN (SELECT value FROM json_each(?))", (str(refs),))
 
 
 def job_year(facts: Facts) -> int | None:
@@ -61,12 +63,12 @@ def job_year(facts: Facts) -> int | None:
     return None
 
 
-def _kernel_lines(facts: Facts) -> Iterator[tuple[str, str, str | None, str, int]]:
-    """(table, kind, host, line, ref) of all that the kernel wrote."""
+def _kernel_lines(facts: Facts) -> Iterator[tuple[str, str, str | None, int, str, int]]:
+    """(table, kind, host, n, line, ref) of all that the kernel wrote."""
     marks = ", ".join("?" * len(KERNEL))
-    yield from facts.own("SELECT 'xid', x.kind, x.host, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
+    yield from facts.own("SELECT 'xid', x.kind, x.host, x.n, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
     yield from facts.own(
-        "SELECT 'message', m.kind, m.host, e.text, e.id FROM message m JOIN evidence e ON e.id = m.ref"
+        "SELECT 'message', m.kind, m.host, m.n, e.text, e.id FROM message m JOIN evidence e ON e.id = m.ref"
         f" WHERE m.kind IN ({marks})",
         KERNEL,
     )

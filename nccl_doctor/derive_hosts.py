@@ -63,10 +63,14 @@ def _torn(facts: Facts) -> dict[str, str]:
         hosts[pid].add(host)
     wrong: dict[str, str] = {}
     for names in hosts.values():
+        like: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            like = [other for other in names if other != name and (other.endswith(name) or name.endswith(other))]
-            if len(like) == 1 and 4 * lines[name] < lines[like[0]]:
-                wrong[name] = like[0]
+            for end in {name[at:] for at in range(1, len(name))} & names:
+                like[name].append(end)
+                like[end].append(name)
+        for name, others in like.items():
+            if len(others) == 1 and 4 * lines[name] < lines[others[0]]:
+                wrong[name] = others[0]
     return wrong
 
 

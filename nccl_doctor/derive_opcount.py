@@ -16,6 +16,8 @@ _LARGEST = 1 << 40  # no job enqueues more; uninitialised counters are larger
 _JUMP = 1000  # a counter that runs so many times faster than lines are printed is none
 _P2P = ("Send", "Recv", "SendRecv")  # not every rank of the communicator takes part
 
+_Key = tuple[str | None, int | None, str | None]  # host, pid and pointer of a communicator
+
 
 class _Member(NamedTuple):
     group: str
@@ -30,9 +32,7 @@ def derive_opcount(facts: Facts) -> None:
     if "collective" not in facts.looked():
         return
     members = _members(facts)
-    calls: dict[str, dict[tuple[str | None, int | None, str | None], list[Collective]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    calls: dict[str, dict[_Key, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for call in facts.rows(Collective):
         if call.function in _P2P:
             continue
@@ -40,12 +40,16 @@ def derive_opcount(facts: Facts) -> None:
         known = members.get(key)
         group = known.group if known else f"{call.host}:{call.pid}:{call.comm}"
         calls[group][key].append(call)
+    silent: dict[str, list[tuple[_Key, _Member]]] = defaultdict(list)  # members that enqueued nothing
+    for key, member in members.items():
+        if key not in calls.get(member.group, ()):
+            silent[member.group].append((key, member))
     for group, ranks in calls.items():
-        facts.add(_group(group, ranks, members))
+        facts.add(_group(group, ranks, members, silent[group]))
     facts.look("op_census")
 
 
-def _members(facts: Facts) -> dict[tuple[str | None, int | None, str | None], _Member]:
+def _members(facts: Facts) -> dict[_Key, _Member]:
     """Host, pid and pointer of a communicator -> the group that it is part of."""
     rows = facts.own(
         "SELECT host, pid, comm, comm_id, rank, comm_rank, nranks, ref FROM communicator WHERE comm IS NOT NULL"
@@ -54,7 +58,7 @@ def _members(facts: Facts) -> dict[tuple[str | None, int | None, str | None], _M
     pointers = {(host, pid, comm, nranks) for host, pid, comm, _, _, _, nranks, _ in rows}
     sizes = Counter((host, pid, nranks) for host, pid, _, nranks in pointers)
     several = {nranks for (_, _, nranks), n in sizes.items() if n > 1}
-    members: dict[tuple[str | None, int | None, str | None], _Member] = {}
+    members: dict[_Key, _Member] = {}
     for host, pid, comm, comm_id, rank, comm_rank, nranks, ref in rows:
         group = comm_id
         if group is None and nranks and nranks not in several:
@@ -66,8 +70,9 @@ def _members(facts: Facts) -> dict[tuple[str | None, int | None, str | None], _M
 
 def _group(
     group: str,
-    ranks: dict[tuple[str | None, int | None, str | None], list[Collective]],
-    members: dict[tuple[str | None, int | None, str | None], _Member],
+    ranks: dict[_Key, list[Collective]],
+    members: dict[_Key, _Member],
+    silent: list[tuple[_Key, _Member]],
 ) -> Iterator[OpCensus]:
     sane = {key: mine for key, mine in ranks.items() if not _garbage(mine)}
     most = max((call.last_op for mine in sane.values() for call in mine), default=0)
@@ -83,12 +88,10 @@ def _group(
         )  # fmt: skip
     if len(sane) < 2:
         return
-    for key, known in members.items():
-        if known.group == group and key not in ranks:
-            host, pid, _ = key
-            yield OpCensus(
-                group, known.nranks, known.comm_rank, known.rank, host, pid, 0, None, None, most, function, 0, known.ref
-            )  # fmt: skip
+    for (host, pid, _), known in silent:
+        yield OpCensus(
+            group, known.nranks, known.comm_rank, known.rank, host, pid, 0, None, None, most, function, 0, known.ref
+        )
 
 
 def _garbage(mine: list[Collective]) -> bool:
