@@ -325,7 +325,6 @@ TABLES: tuple[type, ...] = (
 )
 
 __all__ = [
-    "Spinning",
     "TABLES",
     "Allocation",
     "BenchLimit",
@@ -454,6 +453,7 @@ __all__ = [
     "SharedMemory",
     "SocketError",
     "SoftwareVersion",
+    "Spinning",
     "SshLogin",
     "SshSetting",
     "Stack",

@@ -30,6 +30,11 @@ KINDS = frozenset((
 FILES = ("host", "kernel")  # of sources/patterns
 MOST = 4 << 20  # bytes of a log; the end counts
 FOLDED = 5_000  # different rows kept
+_COMMANDS = (
+    ("dmesg", "--time-format", "iso"),
+    ("dmesg",),  # of busybox
+    ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"),
+)
 _STAMPS = re.compile(
     r"\d+,\d+,(?P<usec>\d{1,18}),[^;\n]{0,80};"  # /dev/kmsg: priority, number, µs since boot, flags
     r"|(?:<\d+>)?\[ *(?P<seconds>\d{1,12}\.\d{1,9})\](?: ?\[ *[TC]\d+\])? ?"
@@ -66,13 +71,9 @@ def log(root: Root) -> tuple[str | None, str]:
     told = root.asked("kmsg", lambda: _kmsg(root))
     if isinstance(told, dict) and isinstance(told.get("text"), str):
         return "/dev/kmsg", told["text"]
-    for command in (
-        ("dmesg", "--time-format", "iso"),
-        ("dmesg",),
-        ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"),
-    ):
+    for command in _COMMANDS:
         with suppress(TimeoutError):
-            out = root.run(*command, seconds=1.5)
+            out = root.run(*command, seconds=1.0)
             if out is not None and out.status == 0 and out.text.strip():
                 return " ".join(command), out.text[-MOST:]
     if not root.live:  # of a live node it may be of another boot, in a container of another machine

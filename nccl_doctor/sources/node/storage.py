@@ -14,6 +14,10 @@ INFO = "/proc/self/mountinfo"
 STATS = "/proc/self/mountstats"
 DEADLINE = 2.0  # seconds for all trials together
 _BASES = ("/proc/fs/lustre", "/sys/fs/lustre", "/sys/kernel/debug/lustre")
+_STATES = frozenset((
+    "CLOSED", "CONNECTING", "DISCONN", "EVICTED", "FULL", "IDLE", "NEW", "RECOVER", "REPLAY", "REPLAY_LOCKS",
+    "REPLAY_WAIT",
+))  # fmt: skip
 _LISTED = re.compile(r"^\s*- \[\s*(\d{1,12}), (\w+)\s*\]", re.MULTILINE)
 
 
@@ -125,10 +129,8 @@ def _target(root: Root, folder: str, now: float | None) -> tuple[str, float | No
 def state_of(text: str) -> str | None:
     """`current_state: FULL` of a state file, `state: FULL` of an import file, or the bare word of old versions."""
     said = fields(text)
-    state = said.get("current_state") or said.get("state")
-    if state is None and (words := text.split()) and len(words) <= 2 and words[0].isupper():
-        state = words[0]
-    return state.split()[0] if state else None
+    words = (said.get("current_state") or said.get("state") or text[:100]).split()
+    return words[0] if words and words[0] in _STATES else None
 
 
 def _lnet(root: Root) -> Iterator[LustreTarget]:
