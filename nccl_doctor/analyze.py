@@ -182,6 +182,8 @@ class _Meter:
 def _unfit(kind: str) -> str:
     if kind == "empty":
         return "is empty"
+    if kind == "report":
+        return "is a report on a job, not its log"
     return f"looks like {kind}, not like the log of a job"
 
 

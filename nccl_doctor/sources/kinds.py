@@ -16,6 +16,7 @@ _JSON = re.compile(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
 _XML = re.compile(
     rb"\s*<(?:\?xml|!DOCTYPE|!--|system\b|graphs\b|html\b|[A-Za-z_][\w.:-]*(?:\s+[\w.:-]+\s*=\s*[\"'][^\"'<]*[\"'])*\s*/?>\s*[<\n])"
 )
+_REPORT = re.compile(rb'\s*\{\s*"(?:schema":\s*"nccl-doctor/report/|\$schema":\s*"[^"]{0,200}sarif)')
 _DOCKER = re.compile(rb"\s*\{\"log\":\"")
 _LOG_NAME = re.compile(r"\.(?:log|out|err|stdout|stderr|o\d+|e\d+)(?:[.-]\d+)?(?:\.(?:gz|xz|bz2|zst))?$")
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x08\x0b\x0c\x1b") + b"\x7f"
@@ -36,7 +37,8 @@ def sniff(head: bytes, name: str = "") -> str:
     """The kind of a file from its first bytes (64 kB are enough).
 
     `nccl-log`, `job-log`, `text`, `json`, `xml`, `sqlite`, `pickle`, `tar`, `zip`, `compressed`, `program`, `image`, `pdf`,
-    `hdf5`, `numpy`, `binary` or `empty`. `name` only decides whether text without any mark of a job is a log or just text.
+    `hdf5`, `numpy`, `report` (of ours, or SARIF), `binary` or `empty`. `name` only decides whether text without any mark of a
+    job is a log or just text.
     """
     if not head.strip():
         return "empty"
@@ -52,6 +54,8 @@ def sniff(head: bytes, name: str = "") -> str:
     # Ranks that share one NCCL_DEBUG_FILE leave holes of zero bytes in it, so an NCCL line counts for more than they do.
     if nccl is None and (b"\x00" in head or control > len(head) // 50):
         return "binary"
+    if _REPORT.match(head):
+        return "report"
     if _JSON.match(head) and not _DOCKER.match(head):
         return "json"
     if nccl is not None:
