@@ -13,6 +13,7 @@ _VERSION = re.compile(rb"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})[\w.]*(?:\+cuda
 _NAMED = re.compile(r"\.so\.(\d+\.\d+\.\d+)")
 _MOST = 64 << 20  # bytes that are searched for a version
 _HEAD = 4 << 20  # of a file without a table of sections
+_FARTHEST = 1 << 40  # no library is longer
 _TABLE = 1 << 20  # bytes of one table at most
 _NEEDED, _STRTAB, _RPATH, _RUNPATH = 1, 5, 15, 29  # tags of the dynamic section
 
@@ -82,6 +83,8 @@ def _read(file: BinaryIO) -> Library:
 
 
 def _at(file: BinaryIO, offset: int, size: int) -> bytes:
+    if offset > _FARTHEST:
+        return b""
     file.seek(offset)
     return file.read(min(size, _TABLE))
 
@@ -135,7 +138,8 @@ def _whole(data: bytes) -> bytes:
 
 def _search(file: BinaryIO, size: int, sections: list[_Section]) -> tuple[str | None, str | None, bool]:
     """Version and names stand among the constants of the program, a small part of a file that holds kernels for many GPUs."""
-    names = sections and _name(file)
+    sections = [s for s in sections if s.offset + s.size <= size]
+    names = _name(file) if sections else b""
     constants = [s for s in sections if s.kind == 1 and names and _called(names, s.name) in (b".rodata", b".data")]
     tables = [s for s in sections if s.kind in (3, 11) and s.size < _MOST]
     areas = [(s.offset, s.size) for s in constants] or [(0, min(size, _HEAD))]
