@@ -22,6 +22,9 @@ def problems(rule: rules.Rule) -> Iterator[str]:
             continue
         found = [row.values for row in answer.rows]
         yield from (f"example {example.name!r}: {text}" for text in _differences(example.expect, found))
+        if example.log:
+            unfilled = (row.message for row in answer.rows if "{" in row.message)
+            yield from (f"example {example.name!r}: the message keeps a placeholder: {text}" for text in unfilled)
 
 
 def facts_of(example: rules.Example) -> Facts:

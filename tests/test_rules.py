@@ -1,37 +1,13 @@
 """Every rule file, its examples and the guard around it."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nccl_doctor import analyze, rules, tables
-from nccl_doctor.derive import derive
-from nccl_doctor.facts import Facts, by_name, column_types
+from nccl_doctor import examples, rules, tables
+from nccl_doctor.facts import Facts
 
 FILES = sorted(rules.shipped().rglob("*.toml"))
-
-
-def facts_of(example: rules.Example) -> Facts:
-    """The fact base of an example: a log through the real parser, or rows of facts."""
-    if example.log:
-        return analyze.read_text(example.log)
-    facts = Facts()
-    ref = facts.evidence("example", 1, example.name)
-    for name, given in example.rows.items():
-        table = by_name()[name]
-        facts.look(name)
-        for row in given:
-            known = set(column_types(table))
-            assert set(row) <= known, f"{set(row) - known} are no columns of {name}"
-            facts.add([table(**{c: row.get(c, ref if c == "ref" else 1 if c == "n" else None) for c in known})])
-    if "job" not in example.rows:
-        derive(facts)
-    return facts
-
-
-def fits(row: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return all(key in row and row[key] == value for key, value in wanted.items())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -41,24 +17,31 @@ def test_rule_loads_and_is_complete(path: Path) -> None:
     assert [] == list(rules.lint(rule))
 
 
-EXAMPLES = [(path, index) for path in FILES for index in range(path.read_text().count("[[example]]"))]
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_rule_says_what_its_examples_expect(path: Path) -> None:
+    assert [] == list(examples.problems(rules.read(path)))
 
 
-@pytest.mark.parametrize(("path", "index"), EXAMPLES, ids=[f"{p.stem}-{i}" for p, i in EXAMPLES])
-def test_rule_says_what_its_example_expects(path: Path, index: int) -> None:
-    rule = rules.read(path)
-    example = rule.examples[index]
-    answer = rules.ask(rule, facts_of(example))
-    assert answer.outcome != "broken", answer.reason
-    found = [row.values for row in answer.rows]
-    assert len(example.expect) == len(found), f"{example.name}: {found}"
-    left = list(found)
-    for wanted in example.expect:
-        hit = next((row for row in left if fits(row, wanted)), None)
-        assert hit is not None, f"{example.name}: no row like {wanted} in {left}"
-        left.remove(hit)
-    if example.expect and not example.rows:
-        assert all(row.message and "{" not in row.message for row in answer.rows)
+EXAMPLE = """
+[[example]]
+name = "x"
+log = "NCCL version 2.21.5+cuda12.4"
+expect = {expect}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expect", "message", "said"),
+    [
+        ("[{ ref = 1 }]", "m", []),
+        ("[{ ref = 2 }]", "m", ["no row like {'ref': 2}", "unexpected row {'ref': 1}"]),
+        ("[]", "m", ["unexpected row {'ref': 1}"]),
+        ("[{}]", "{absent}", ["the message keeps a placeholder: {absent}"]),
+    ],
+)
+def test_an_example_that_fails_says_why(tmp_path: Path, expect: str, message: str, said: list[str]) -> None:
+    rule = rules.read(write(tmp_path, message=message, more=EXAMPLE.format(expect=expect)))
+    assert [f"example 'x': {text}" for text in said] == list(examples.problems(rule))
 
 
 def test_ids_and_names_are_used_once_and_explains_names_rules() -> None:
