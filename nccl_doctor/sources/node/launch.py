@@ -125,7 +125,9 @@ def _answered(root: Root, row: Launch, first: bool | None) -> Launch:
 
 
 def connect(address: str, port: int, seconds: float = _CONNECT) -> str:
-    """accepted, refused, timeout or unreachable."""
+    """accepted, refused, timeout or unreachable; a number that is no port reaches nothing."""
+    if not 0 < port < 65536:
+        return "unreachable"
     try:
         with socket.create_connection((address, port), timeout=seconds):
             return "accepted"
@@ -133,5 +135,5 @@ def connect(address: str, port: int, seconds: float = _CONNECT) -> str:
         return "refused"
     except TimeoutError:
         return "timeout"
-    except (OSError, OverflowError):
+    except OSError:
         return "unreachable"
