@@ -110,4 +110,13 @@ def build(machine: str, planted: str | None = None, host: str = "node01") -> Tre
     return tree
 
 
-from nccl_doctor.simulate.node import base, bus, gpu, kernel_log, scheduler, software  # noqa: E402,F401  (parts register themselves)
+from nccl_doctor.simulate.node import (  # noqa: E402  (parts register themselves, in this order)
+    base,  # noqa: F401
+    bus,  # noqa: F401
+    gpu,  # noqa: F401
+    kernel_log,  # noqa: F401
+    network_faults,  # noqa: F401
+    scheduler,  # noqa: F401
+    security,  # noqa: F401
+    software,  # noqa: F401
+)

@@ -4,21 +4,18 @@ import json
 import posixpath
 from typing import NamedTuple
 
-from nccl_doctor.simulate.node import Tree, part
+from nccl_doctor.simulate.node import Tree, bus, part
 from nccl_doctor.simulate.node.machines import Machine, Nic
 
-PCI = "/sys/bus/pci/devices"
 IB = "/sys/class/infiniband"
 VERBS = "/sys/class/infiniband_verbs"
 NET = "/sys/class/net"
-VENDORS = {"mlx5_core": "0x15b3", "efa": "0x1d0f", "ena": "0x1d0f", "gve": "0x1ae0"}
 SPEEDS = {25: "1X EDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR", 800: "4X XDR"}
-_IDS = {"efa": "0xefa2", "ena": "0xec20", "gve": "0x0042"}
-# rate -> hca_type, board_id, firmware, PCI device
+# rate -> hca_type, board_id, firmware
 _MODELS = {
-    25: ("MT4127", "MT_0000000547", "26.39.1002", "0x101f"),
-    200: ("MT4123", "MT_0000000223", "20.39.1002", "0x101b"),
-    400: ("MT4129", "MT_0000000838", "28.39.1002", "0x1021"),
+    25: ("MT4127", "MT_0000000547", "26.39.1002"),
+    200: ("MT4123", "MT_0000000223", "20.39.1002"),
+    400: ("MT4129", "MT_0000000838", "28.39.1002"),
 }
 _COUNTERS = {
     "symbol_error": 0, "link_error_recovery": 0, "link_downed": 0, "port_rcv_errors": 0, "port_rcv_remote_physical_errors": 0,
@@ -53,20 +50,19 @@ class Card(NamedTuple):
     interface: str | None
 
 
-def cards(tree: Tree, machine: Machine) -> list[Card]:
-    """Every card, in the place that the PCI bus of the tree has for it."""
-    places = _places(tree, machine)
+def cards(machine: Machine) -> list[Card]:
+    """Every card, in its place on the PCI bus."""
     found: list[Card] = []
+    numbers: dict[str, int] = {}
     verbs = 0
-    for nic in machine.nics:
-        for number in range(nic.count):
-            folder = places[nic.kind].pop(0)
-            pci = posixpath.basename(folder)
-            device = _device(machine, nic, number, pci)
-            found.append(
-                Card(nic, number, folder, pci, device, verbs if device else None, _interface(machine, nic, number))
-            )
-            verbs += device is not None
+    for nic, place in bus.nics(machine):
+        number = numbers[nic.kind] = numbers.get(nic.kind, -1) + 1
+        device = _device(machine, nic, number, place.pci)
+        card = Card(
+            nic, number, place.folder, place.pci, device, verbs if device else None, _interface(machine, nic, number)
+        )
+        found.append(card)
+        verbs += device is not None
     return found
 
 
@@ -86,51 +82,14 @@ def _interface(machine: Machine, nic: Nic, number: int) -> str | None:
     return {"ethernet": f"eth{number}", "roce": f"rail{number}", "efa": None}[nic.kind]
 
 
-def _places(tree: Tree, machine: Machine) -> dict[str, list[str]]:
-    """Kind of card -> folders below /sys/devices; those that the tree's PCI bus has, else new ones."""
-    known: dict[str, list[str]] = {}
-    for link in sorted(tree.links):
-        if posixpath.dirname(link) == PCI:
-            folder = posixpath.normpath(posixpath.join(PCI, tree.links[link]))
-            vendor, kind, device = (
-                tree.files.get(f"{folder}/{name}", "").strip() for name in ("vendor", "class", "device")
-            )
-            if kind.startswith("0x02"):
-                efa = device.startswith("0xefa")
-                known.setdefault("efa" if efa else f"{vendor} {kind[:6]}", []).append(folder)
-    found: dict[str, list[str]] = {}
-    for nic in machine.nics:
-        key = "efa" if nic.kind == "efa" else f"{VENDORS[nic.driver]} {_class(nic)}"
-        rest = known.get(key, [])
-        taken = [rest.pop(0) for _ in range(nic.count)] if len(rest) >= nic.count else []
-        found[nic.kind] = taken or [_new(tree, machine, nic, number) for number in range(nic.count)]
-    return found
-
-
-def _class(nic: Nic) -> str:
-    return "0x0207" if nic.kind == "ib" else "0x0200"
-
-
-def _new(tree: Tree, machine: Machine, nic: Nic, number: int) -> str:
-    base = {"ib": 0x10, "roce": 0x10, "efa": 0x20, "ethernet": 0xE0}[nic.kind] + 4 * number
-    host, pci = f"pci0000:{base:02x}", f"0000:{base + 1:02x}:00.0"
-    folder = f"/sys/devices/{host}/0000:{base:02x}:01.0/{pci}"
-    tree.put(f"{folder}/vendor", VENDORS[nic.driver])
-    tree.put(f"{folder}/device", _IDS.get(nic.driver, _model(nic)[3]))
-    tree.put(f"{folder}/class", f"{_class(nic)}00")
-    tree.put(f"{folder}/numa_node", number * machine.sockets // nic.count)
-    tree.link(f"{PCI}/{pci}", f"../../../devices/{host}/0000:{base:02x}:01.0/{pci}")
-    return folder
-
-
-def _model(nic: Nic) -> tuple[str, str, str, str]:
+def _model(nic: Nic) -> tuple[str, str, str]:
     return _MODELS.get(nic.rate, _MODELS[200])
 
 
 @part
 def network(tree: Tree, machine: Machine) -> None:
     """Everything that the collectors of network cards read."""
-    every = cards(tree, machine)
+    every = cards(machine)
     addresses = [
         {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]}
     ]
@@ -210,7 +169,7 @@ def _rdma(tree: Tree, card: Card) -> None:
         _numbers(tree, f"{folder}/hw_counters", _EFA_DEVICE)
         _numbers(tree, f"{port}/hw_counters", _EFA_PORT)
         return
-    model, board, firmware, _ = _model(nic)
+    model, board, firmware = _model(nic)
     for name, value in (("hca_type", model), ("board_id", board), ("fw_ver", firmware)):
         tree.put(f"{folder}/{name}", value)
     _numbers(tree, f"{port}/counters", _COUNTERS)

@@ -22,7 +22,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "nvswitch": {"count": "NVSwitches on the PCI bus"},
     "nic": {
         "count": "network cards for GPU traffic", "rate": "Gb/s of one port, at least", "kind": "ib, roce, efa, ethernet",
-        "firmware": "version",
+        "firmware": "version", "gdr": "1 where they must reach GPU memory (GPUDirect RDMA)",
     },
     "host": {
         "hugepages": "pages of 2 MiB, at least", "memlock": "KiB, at least", "shm": "MiB of /dev/shm, at least",
