@@ -144,6 +144,7 @@ def _quiet() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
+    sys.stdout = sys.stderr = open(null, "w", closefd=False)  # noqa: SIM115  (for the life of the child)
 
 
 def _work(name: str, root: Root, pipe: int) -> None:

@@ -1,0 +1,368 @@
+"""`preflight` as a whole: verdicts, callers, deadlines, several nodes, kept trees."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from nccl_doctor import exchange, preflight
+from nccl_doctor.cli import prologue, slurm
+from nccl_doctor.cli.main import main
+from nccl_doctor.facts import Facts
+from nccl_doctor.report import Finding, Report
+from nccl_doctor.reporters.json_report import schema
+from nccl_doctor.simulate import node
+from nccl_doctor.sources.node import collect, redact, state, tree
+from nccl_doctor.sources.node.recording import Recorder
+from nccl_doctor.sources.node.root import Root
+from nccl_doctor.tables import Collection
+
+MACHINE = "dgx-h100"
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("healthy")
+    node.build(MACHINE, host="node01").write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A node that must be drained, whatever rule says so."""
+    for name, fault in node.FAULTS.items():
+        if MACHINE not in fault.machines:
+            continue
+        folder = tmp_path_factory.mktemp("broken")
+        node.build(MACHINE, name, host="node02").write(folder)
+        if preflight.preflight(Root(folder))[0].fitness == "drain":
+            return folder
+    raise AssertionError("no fault drains a node")
+
+
+def run(*arguments: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = main(["preflight", "--state", "-", *arguments])
+    return status, *capfd.readouterr()
+
+
+def finding(action: str, severity: str = "error", message: str = "mlx5_3 is down") -> Finding:
+    return Finding(
+        rule="NIC003", name="ib-port-down", title="t", severity=severity, role="cause", confidence="certain",
+        message=message, why="w", fix="f", hosts="node01", action=action,
+    )  # fmt: skip
+
+
+def report(*findings: Finding, outcome: str = "ok") -> Report:
+    collected = [Collection("node01", "gpu", outcome, 0.1, None, 1)]
+    made = Report(
+        verdict=findings[0].severity if findings else "healthy", inputs=[], job={}, findings=list(findings), checks=[]
+    )
+    made.fitness = preflight.fitness(made, collected)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome", "expected"),
+    [
+        ([], "ok", "fit"),
+        ([], "partial", "fit"),
+        ([], "absent", "fit"),
+        ([], "hung", "unknown"),
+        ([], "failed", "unknown"),
+        ([finding("warn", "warning")], "ok", "fit"),
+        ([finding("job")], "failed", "job"),
+        ([finding("job"), finding("drain")], "ok", "drain"),
+        ([finding("drain", "note")], "ok", "fit"),
+    ],
+)
+def test_a_broken_node_comes_before_a_job_that_cannot_work_before_not_knowing(
+    found: list[Finding], outcome: str, expected: str
+) -> None:
+    assert expected == report(*found, outcome=outcome).fitness
+
+
+@pytest.mark.parametrize("caller", prologue.PROLOGUES)
+def test_only_a_broken_node_is_punished(caller: str) -> None:
+    chosen = prologue.PROLOGUES[caller]
+    assert 0 == prologue.status(chosen, report(), strict=False)
+    if caller not in ("npd", "nagios"):
+        assert 0 == prologue.status(chosen, report(outcome="hung"), strict=False)
+    statuses = {prologue.status(chosen, report(finding(action)), strict=False) for action in ("drain",)}
+    assert statuses == {"slurm-task": {0}, "torque": {0}, "nagios": {2}}.get(caller, {1})
+
+
+def test_the_rule_stands_in_the_first_twenty_characters() -> None:
+    text = prologue.reason(report(finding("drain"), finding("drain")))
+    assert "NIC003" in text[:20]
+    assert text.endswith("(+1)")
+    long = prologue.reason(report(finding("drain", message="x\n\x1b[31m" * 500)))
+    assert len(long) <= 310
+    assert long.isprintable()
+
+
+def test_words_of_each_caller() -> None:
+    bad = report(finding("drain", message="a|b"))
+    assert "ERROR nccl-doctor:NIC003 ib-port-down: a|b\n" == prologue.torque(bad)
+    assert "" == prologue.torque(report(finding("job")))
+    assert prologue.nagios(bad).startswith("NCCL-DOCTOR CRITICAL - a/b | ")
+    assert prologue.nagios(report(finding("warn", "warning"))).startswith("NCCL-DOCTOR WARNING - ")
+    assert 80 >= len(prologue.detector(report(finding("drain", message="ü" * 200))).encode())
+    assert all(line.startswith("print ") for line in prologue.printed(bad).splitlines())
+    assert "" == prologue.printed(report())
+
+
+@pytest.mark.parametrize(
+    ("environ", "caller"),
+    [
+        ({"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_ID": "7"}, "slurm"),
+        ({"SLURM_SCRIPT_CONTEXT": "epilog_slurmd", "SLURM_JOB_ID": "7"}, "slurm"),
+        ({"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_JOB_ID": "7"}, "slurm-task"),
+        ({"SLURMD_NODENAME": "n1"}, "slurm-health"),
+    ],
+)
+def test_slurm_says_which_of_its_programs_we_are(environ: dict[str, str], caller: str) -> None:
+    assert caller == prologue.of_slurm(environ)
+
+
+@pytest.fixture
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scontrol that tells what it was asked and knows one node."""
+    script = tmp_path / "scontrol"
+    script.write_text(
+        '#!/bin/sh\necho "$@" >> "$0.asked"\n[ "$1" = show ] && cat "$0.node"\n[ -e "$0.hang" ] && sleep 60\nexit 0\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return script
+
+
+def asked(controller: Path) -> list[str]:
+    return Path(f"{controller}.asked").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("line", "updates"),
+    [
+        ("NodeName=n1 State=IDLE", True),
+        ("NodeName=n1 State=IDLE+DRAIN Reason=nccl-doctor:GPU001 old [root@2026-01-01T00:00:00]", True),
+        ("NodeName=n1 State=IDLE+DRAIN Reason=waiting for a part [root@2026-01-01T00:00:00]", False),
+    ],
+)
+def test_reasons_of_others_are_never_replaced(controller: Path, line: str, updates: bool) -> None:
+    Path(f"{controller}.node").write_text(line + "\n")
+    assert slurm.drain("n1", "nccl-doctor:NIC003 down\nnow") is None
+    assert updates == ("update NodeName=n1 State=DRAIN Reason=nccl-doctor:NIC003 down now" in asked(controller))
+
+
+def test_a_controller_that_is_away_does_not_hold_us_up(controller: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(f"{controller}.node").write_text("NodeName=n1 State=IDLE\n")
+    Path(f"{controller}.hang").touch()
+    monkeypatch.setattr(slurm, "SECONDS", 0.3)
+    started = time.monotonic()
+    assert "scontrol show failed" in (slurm.drain("n1", "why") or "")
+    assert time.monotonic() - started < 5
+
+
+def test_a_healthy_and_a_broken_node(healthy: Path, broken: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run("--root", str(healthy), capfd=capfd)
+    assert (0, "") == (status, err)
+    assert out.startswith("FIT node01: ")
+    status, out, err = run("--root", str(broken), capfd=capfd)
+    assert (1, "") == (status, err)
+    assert out.startswith("DRAIN node02: ")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_is_what_its_schema_says(broken: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("--root", str(broken), "--format", "json", capfd=capfd)
+    document = json.loads(out)
+    jsonschema.validate(document, schema())
+    assert "drain" == document["fitness"]
+    assert "drain" == document["findings"][0]["action"]
+
+
+def test_metrics_replace_a_file_in_one_step(broken: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "nccl_doctor.prom"
+    file.write_text("old")
+    before = file.stat().st_ino
+    run("--root", str(broken), "--format", "prometheus", "-o", str(file), capfd=capfd)
+    text = file.read_text()
+    assert before != file.stat().st_ino
+    assert 'nccl_doctor_node_fitness{verdict="drain"} 1' in text
+    assert all(re.fullmatch(r"(#.*|\w+\{[^{}]*\} [-+.\de]+)", line) for line in text.splitlines())
+    assert [file] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--root", "/no/such/folder"],
+        ["--root", __file__],
+        ["--only", "teapot"],
+        ["--nodes", "[["],
+        ["--nodes", "-oProxyCommand=x"],
+        ["--expect", "/no/such/file"],
+        ["--root", "/tmp", "--save", "/tmp/x.tar"],
+        ["--timeout", "x"],
+    ],
+)
+def test_wrong_use_is_one_line(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(*arguments, capfd=capfd)
+    assert (2, "") == (status, out)
+    assert 1 == err.count("\n")
+
+
+class Stuck:
+    """Collectors that misbehave."""
+
+    TABLES: Sequence[type] = ()
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def read(self, root: Root) -> Iterator[Any]:
+        if self.how == "hang":
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGALRM})
+            time.sleep(1000)
+        if self.how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if self.how == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.how == "raise":
+            raise ValueError("two\nlines")
+        if self.how == "print":
+            print("to stdout", flush=True)
+            os.write(2, b"to stderr\n")
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome"), [("hang", "hung"), ("stop", "hung"), ("crash", "hung"), ("raise", "failed"), ("print", "ok")]
+)
+def test_whatever_a_collector_does_the_verdict_comes_in_time(
+    how: str, outcome: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = ("one", "two", "three")
+    for name in names:
+        monkeypatch.setitem(sys.modules, f"nccl_doctor.sources.node.{name}", Stuck(how))
+    facts = Facts()
+    started = time.monotonic()
+    collect.collect(facts, Root(), "node01", names=names, seconds=1.0)
+    assert time.monotonic() - started < 3
+    assert [(name, outcome) for name in names] == [(row.source, row.outcome) for row in facts.rows(Collection)]
+    found = preflight.report_of(facts)
+    assert ("fit" if how == "print" else "unknown") == found.fitness
+    assert ("", "") == tuple(capfd.readouterr())
+
+
+def test_a_live_node_without_anything_special_is_not_drained(capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run("--timeout", "30", "--format", "json", capfd=capfd)
+    assert status in (0, 1, 3), out + err
+    assert "" == err
+    found = json.loads(out)
+    assert "drain" != found["fitness"], found["findings"]
+    assert [] == [one for one in found["job"]["collectors"] if one["outcome"] in ("failed", "hung")]
+
+
+def test_no_heavy_library_is_loaded(healthy: Path) -> None:
+    code = (
+        "import sys; from nccl_doctor.cli.main import main; "
+        f"main(['preflight', '--state', '-', '--root', {str(healthy)!r}]); "
+        "print([m for m in ('pandas', 'numpy', 'textual', 'rich', 'hyperscan') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "[]" == done.stderr.strip().splitlines()[-1]
+
+
+def test_what_was_kept_gives_the_same_verdict(tmp_path: Path) -> None:
+    kept, file = tmp_path / "kept", tmp_path / "node.tar.zst"
+    kept.mkdir()
+    names = ["pci", "infiniband", "ethernet", "storage", "selinux"]
+    live = preflight.look(Recorder(kept), names, 20.0, "node01")
+    tree.pack(kept, file)
+    with tree.opened(file) as folder:
+        again = preflight.look(Root(folder), names, 20.0, "node01")
+    outcomes = [{row.source: row.outcome for row in facts.rows(Collection)} for facts in (live, again)]
+    assert outcomes[0] == outcomes[1]
+    pair = [[(f.name, f.message) for f in preflight.report_of(facts).findings] for facts in (live, again)]
+    assert pair[0] == pair[1]
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.xz", ".tar.zst"])
+def test_trees_are_packed_and_unpacked(healthy: Path, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"node{suffix}"
+    tree.pack(healthy, file)
+    with tree.opened(file) as folder:
+        assert "node01" == Root(folder).value("/proc/sys/kernel/hostname")
+    file.write_bytes(file.read_bytes()[:-200])
+
+
+def test_links_of_a_tree_do_not_lead_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("secret")
+    folder = tmp_path / "tree"
+    (folder / "sys").mkdir(parents=True)
+    for name, leads in (("abs", str(tmp_path / "outside")), ("up", "../../outside"), ("loop", "loop"), ("etc", "/etc")):
+        (folder / "sys" / name).symlink_to(leads)
+    root = Root(folder)
+    assert (None, None, None) == (root.text("/sys/abs"), root.text("/sys/up"), root.text("/sys/loop"))
+    assert root.text("/sys/etc/passwd") is None
+
+
+def test_redaction_hides_addresses_users_and_secrets_alike() -> None:
+    hide = redact.redactor(b"salt")
+    text = hide("10.1.2.3 via 10.1.2.3 aa:bb:cc:dd:ee:ff /home/alice/x API_TOKEN=abc 127.0.0.1")
+    first, _, second, mac, home, secret, local = text.split()
+    assert first == second != "10.1.2.3"
+    assert "aa:bb" not in mac
+    assert "alice" not in home
+    assert "API_TOKEN=removed" == secret
+    assert "127.0.0.1" == local
+
+
+def test_counters_are_compared_within_one_boot(tmp_path: Path) -> None:
+    from nccl_doctor.facts import by_name
+
+    counter = by_name()["node_counter"]
+    file = tmp_path / "state.json"
+
+    def growth(value: int, boot: str) -> int | None:
+        facts = Facts()
+        facts.add([counter("node01", "mlx5_0/1", "link_downed", value, None, 1)])
+        assert state.remember(facts, file, boot) is None
+        (row,) = facts.rows(counter)
+        before = row.before  # type: ignore[attr-defined]
+        return None if before is None else value - before
+
+    assert [None, 2, None, None, 5] == [growth(3, "a"), growth(5, "a"), growth(9, "b"), growth(1, "b"), growth(6, "b")]
+    file.write_text("garbage")
+    assert growth(7, "b") is None
+
+
+def test_facts_travel_between_nodes(broken: Path) -> None:
+    there = preflight.look(Root(broken))
+    here = Facts()
+    assert exchange.take(here, ["banner of ssh", *exchange.dump(there).splitlines()])
+    assert [f.name for f in preflight.report_of(there).findings] == [f.name for f in preflight.report_of(here).findings]
+    assert not exchange.take(Facts(), exchange.dump(there).splitlines()[:-1])
+    assert not exchange.take(Facts(), ['["evidence", [1]]', "[]", "1", '["no_table", []]', '{"a": 1}'])
+
+
+def test_nodes_are_asked_and_silent_ones_named(healthy: Path, broken: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    via = (
+        f"sh -c 'case %host in n1) tree={healthy};; n2) tree={broken};; *) echo ssh: cannot reach %host; exit 255;; esac; "
+        'exec "$@" --root $tree\' sh'
+    )
+    status, out, _ = run("--nodes", "n[1-3]", "--via", via, "--timeout", "20", capfd=capfd)
+    assert 1 == status
+    assert out.startswith("DRAIN ")
+    assert "(node02)" in out
+    assert "node on n3: unreachable, exit status 255: ssh: cannot reach n3" in " ".join(out.split())
