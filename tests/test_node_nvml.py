@@ -214,6 +214,31 @@ def test_samples_are_cheap(nvml_stub: NvmlStub, tmp_path: Path) -> None:
     assert [None, None] == [one["error"] for one in sample]
 
 
+KEEP = """
+import pathlib, tempfile
+from nccl_doctor.sources.node import gpu
+from nccl_doctor.sources.node.recording import Recorder
+from nccl_doctor.sources.node.root import Root
+with tempfile.TemporaryDirectory() as folder:
+    live = list(gpu.read(Recorder(pathlib.Path(folder))))
+    kept = list(gpu.read(Root(folder)))
+answer = [len(live), [type(row).__name__ for row in live] == [type(row).__name__ for row in kept],
+          [row for row, other in zip(live, kept) if row[:-1] != other[:-1]]]
+"""
+
+
+def test_what_was_asked_can_be_kept_and_read_again(nvml_stub: NvmlStub, tmp_path: Path) -> None:
+    count, same, different = run(nvml_stub, STATE, KEEP, tmp_path)
+    assert count > 40
+    assert (True, []) == (same, different)
+
+
+def test_eight_gpus_are_one_quick_session(nvml_stub: NvmlStub, tmp_path: Path) -> None:
+    found = ask(nvml_stub, tmp_path, count=8)
+    assert (8, 28) == (len(found["gpus"]), len(found["pairs"]))
+    assert found["calls"] < 8 * 80 + 28 * 3
+
+
 RATES = """
 import os, pathlib, time
 from nccl_doctor.sources.node.nvml import Nvml

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-from nccl_doctor.sources.node import nvml_smi, pci
+from nccl_doctor.sources.node import pci
 from nccl_doctor.sources.node.nvml import CODES
 from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
 from nccl_doctor.sources.node.variables import variables
@@ -57,6 +57,8 @@ def ask(switches: bool) -> dict[str, Any]:
 
 
 def _by_command(root: Root) -> dict[str, Any] | None:
+    from nccl_doctor.sources.node import nvml_smi
+
     started = time.monotonic()
     output = root.run(*nvml_smi.COMMAND, seconds=4.0)
     if output is None or "<nvidia_smi_log>" not in output.text:
