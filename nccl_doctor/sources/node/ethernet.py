@@ -5,6 +5,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from nccl_doctor.sources.node import net_counters
@@ -136,7 +137,7 @@ def parse_bond(bond: str, text: str) -> Iterator[BondMember]:
     mode = fields(text).get("Bonding Mode")
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if _MEMBER.match(line)]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         said = fields("\n".join(lines[start:end]))
         speed = re.match(r"(\d{1,7}) Mbps", said.get("Speed", ""))
         aggregator = said.get("Aggregator ID", "")

@@ -80,12 +80,15 @@ class Root:
         return (self.text(path) or "").strip() or None
 
     def number(self, path: str) -> int | None:
-        """The content as a number, decimal or with 0x; None where it is none."""
+        """The content as a number of at most 64 bits, decimal or with 0x; None where it is none."""
         text = self.value(path)
+        if text is None or len(text) > 20:
+            return None
         try:
-            return int(text, 0) if text is not None else None
+            found = int(text, 0)
         except ValueError:
-            return int(text) if text is not None and text.isdecimal() else None
+            found = int(text) if text.isascii() and text.isdecimal() else 1 << 63
+        return found if -(1 << 63) <= found < 1 << 63 else None
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, sorted; empty where it is absent."""
