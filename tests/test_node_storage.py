@@ -132,20 +132,37 @@ def test_a_site_file_names_what_must_be_mounted(tmp_path: Path) -> None:
     assert ["/checkpoints"] == [finding.values["path"] for finding in found]
 
 
-def test_a_folder_that_only_is_automounted_is_not_touched(tmp_path: Path) -> None:
+def test_a_folder_that_only_is_automounted_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = node.build("nd-a100-v4")
     tree.files["/proc/self/mountinfo"] += "70 22 0:99 / /net rw - autofs /etc/auto.net rw\n"
     tree.write(tmp_path)
     asked: list[str] = []
     root = Root(tmp_path)
-    root.asked = lambda name, ask: ask() if name == "mounts" else None  # type: ignore[method-assign]
-    trial = storage.probes.run
-    try:
-        storage.probes.run = lambda trials, seconds: asked.extend(t.path for t in trials) or {}  # type: ignore[assignment,func-returns-value]
-        list(storage.read(root))
-    finally:
-        storage.probes.run = trial
+    monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
+    monkeypatch.setattr(probes, "run", lambda trials, seconds: asked.extend(t.path for t in trials) or {})
+    list(storage.read(root))
     assert {"/", "/local", "/home", "/data"} == set(asked)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "deep", "expected"),
+    [
+        ({}, False, set()),
+        ({}, True, {"/home", "/data"}),
+        ({"/data": "nfs", "/sw": "ro", "/new": "rw"}, False, {"/data", "/new"}),
+        ({"/home": "ro"}, True, {"/data"}),
+    ],
+)
+def test_only_what_the_site_names_is_written_unless_asked(
+    wanted: dict[str, str], deep: bool, expected: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.build("nd-a100-v4").write(tmp_path)
+    written: set[str] = set()
+    root = Root(tmp_path, deep=deep, expect={"mount": wanted})
+    monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
+    monkeypatch.setattr(probes, "run", lambda trials, seconds: written.update(t.path for t in trials if t.write) or {})
+    list(storage.read(root))
+    assert expected == written
 
 
 def test_trials_of_real_folders(tmp_path: Path) -> None:

@@ -121,7 +121,10 @@ def lines(text: str, boot: float | None) -> Iterator[Line]:
         if match is None:
             yield Line(number, None, whole, whole)
             continue
-        yield Line(number, _stamp(match, boot), whole[match.end() :], whole)
+        text = whole[match.end() :]
+        usec = match["usec"]
+        shown = whole if usec is None else f"[{int(usec) * 1e-6:.6f}] {text}"  # as dmesg shows it
+        yield Line(number, _stamp(match, boot), text, shown)
 
 
 def _stamp(match: re.Match[str], boot: float | None) -> float | None:

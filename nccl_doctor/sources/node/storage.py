@@ -73,9 +73,12 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
     wanted = expected(root)
     places = {entry.path: entry for entry, kind in entries if kind != "autofs"}
     trials = [
-        probes.Trial(path, root.deep and (path in wanted or places[path].fstype in mounts.SHARED)) for path in places
+        probes.Trial(
+            path, _writes(wanted, path) or (root.deep and path not in wanted and entry.fstype in mounts.SHARED)
+        )
+        for path, entry in places.items()
     ]
-    trials += [probes.Trial(path, root.deep) for path in wanted if path not in places]
+    trials += [probes.Trial(path, _writes(wanted, path)) for path in wanted if path not in places]
     told = root.asked("mounts", lambda: {"uid": _uid(root), "paths": probes.run(trials, DEADLINE)}) or {}
     answers = told.get("paths")
     for path, answer in (answers if isinstance(answers, dict) else {}).items():
@@ -89,6 +92,11 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
                     said.get("files"), said.get("files_free"), int(path in wanted), told.get("uid"),
                     seen,  # type: ignore[arg-type]
                 )  # fmt: skip
+
+
+def _writes(wanted: Mapping[str, Any], path: str) -> bool:
+    """What the site names is tried for writing too, unless it says that it is read-only."""
+    return path in wanted and wanted[path] != "ro"
 
 
 def _uid(root: Root) -> int | None:
