@@ -65,6 +65,7 @@ class Root:
         self.live = self.path == Path("/")
         self.denied: list[str] = []
         self._cache: dict[str, Any] = {}
+        self._folders: dict[str, str] = {}  # of a tree: folder of the node -> where it really lies
 
     def text(self, path: str) -> str | None:
         """The content of a file, up to `MOST` bytes; None where it is absent, a folder, or may not be read."""
@@ -187,6 +188,15 @@ class Root:
         """The real path. In a tree links are followed by hand, so that none of them leads out of it."""
         if self.live:
             return path
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            return self._walk(path)
+        if folder not in self._folders:
+            self._folders[folder] = self._walk(folder)
+        found = f"{self._folders[folder]}/{name}"
+        return self._walk(path) if os.path.islink(found) else found
+
+    def _walk(self, path: str) -> str:
         base = str(self.path)
         done: list[str] = []
         todo = [part for part in reversed(path.split("/")) if part]
