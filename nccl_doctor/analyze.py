@@ -143,6 +143,8 @@ def read_text(text: str, name: str = "log") -> Facts:
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
     chosen = (config or Config()).apply(rules.load(tuple(rules_dirs)))
+    if "collection" not in facts.looked():  # no node was looked at, so that rules about nodes have nothing to say
+        chosen = [rule for rule in chosen if not rule.group.startswith(rules.NODE)]
     answers = rules.ask_all(chosen, facts)
     missing = []
     has_nccl, has_info = facts.own("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 from nccl_doctor import diagnose, rules
 from nccl_doctor.config import Config
 from nccl_doctor.derive_node import derive_node
+from nccl_doctor.derive_nodes import derive_nodes
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources.node import expectations
@@ -30,6 +31,7 @@ def look(root: Root, names: Sequence[str] = COLLECTORS, seconds: float = TIMEOUT
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """The report about the nodes of a fact base."""
     derive_node(facts)
+    derive_nodes(facts)
     chosen = (config or Config()).apply(rules.load(tuple(rules_dirs), rules.NODE))
     report = diagnose.diagnose(facts, rules.ask_all(chosen, facts))
     collected = facts.rows(Collection)

@@ -52,7 +52,7 @@ from nccl_doctor.tables.log import (
     Progress,
     Ring,
 )
-from nccl_doctor.tables.node import Collection, Expected
+from nccl_doctor.tables.node import Collection, Expected, NodeOdd
 from nccl_doctor.tables.node_gpu import (
     GpuFile,
     GpuHealth,
@@ -322,9 +322,11 @@ TABLES: tuple[type, ...] = (
     RankUse,
     RecordedRun,
     Spinning,
+    NodeOdd,
 )
 
 __all__ = [
+    "NodeOdd",
     "TABLES",
     "Allocation",
     "BenchLimit",

@@ -25,6 +25,8 @@ COLLECTORS = (
     "environment",
 )  # fmt: skip
 _LINE = 1 << 22  # bytes of one row at most
+_HUNG = {"outcome": "hung", "note": "no answer within the time limit", "looked": []}
+_SILENT = {"outcome": "failed", "note": "ended without a word", "looked": []}
 
 
 class Collector(Protocol):
@@ -72,13 +74,14 @@ def collect(
                     _take(line, rows[child.name], ended, child.name)
                 if not piece or len(child.buffer) > _LINE:
                     selector.unregister(child.pipe)
+                    ended.setdefault(child.name, _SILENT)
     for child in children:
         os.close(child.pipe)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(child.pid, os.WNOHANG)
-        _enter(facts, host, child.name, rows[child.name], ended.get(child.name), now() - started)
+        _enter(facts, host, child.name, rows[child.name], {"seconds": now() - started, **ended.get(child.name, _HUNG)})
 
 
 def _lines(buffer: bytearray) -> Iterator[bytes]:
@@ -98,9 +101,7 @@ def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: 
         rows.append(said)
 
 
-def _enter(
-    facts: Facts, host: str | None, name: str, rows: list[Any], end: dict[str, Any] | None, waited: float
-) -> None:
+def _enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict[str, Any]) -> None:
     made = []
     for table, values, seen in rows:
         class_ = by_name()[table]
@@ -110,7 +111,6 @@ def _enter(
             row["host"] = host
         made.append(class_(**row))
     facts.add(made)
-    said = end or {"outcome": "hung", "seconds": waited, "note": "no answer within the time limit", "looked": []}
     facts.look(*said["looked"])
     note = said["note"]
     ref = facts.evidence(f"collector {name}", 1, f"{name}: {said['outcome']}{': ' if note else ''}{note}")
@@ -155,7 +155,10 @@ def _work(name: str, root: Root, pipe: int) -> None:
             module: Collector = importlib.import_module(f"nccl_doctor.sources.node.{name}")
             for row in module.read(root):
                 *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
-                json.dump([table_name(type(row)), [*values, None], [seen.path, seen.text[:2000], seen.line]], out)
+                kept = [_kept(value) for value in values]
+                json.dump(
+                    [table_name(type(row)), [*kept, None], [_kept(seen.path), _kept(seen.text[:2000]), seen.line]], out
+                )
                 out.write("\n")
                 out.flush()
             looked = [table_name(table) for table in module.TABLES]
@@ -172,6 +175,15 @@ def _work(name: str, root: Root, pipe: int) -> None:
             root.finish()
         json.dump({"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}, out)
         out.write("\n")
+
+
+def _kept(value: Any) -> Any:
+    """A value as the fact base can hold it; what a node says may be anything."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return None
+    return value
 
 
 def _words(error: BaseException) -> str:

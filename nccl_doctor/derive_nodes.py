@@ -1,0 +1,60 @@
+"""Nodes that were asked together: who differs from the others in what all nodes of a job should share."""
+
+from collections import Counter, defaultdict
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.tables import NodeOdd
+
+# subject -> query for (host, name, value, ref); the values of one host and name are joined.
+TRAITS = {
+    "driver": "SELECT host, 'driver', driver, ref FROM node_driver WHERE driver IS NOT NULL GROUP BY host",
+    "kernel": "SELECT host, 'kernel', value, ref FROM kernel_setting WHERE name = 'release'",
+    "gpus": "SELECT host, 'gpus', model || ' x ' || count(*), min(ref) FROM node_gpu WHERE model IS NOT NULL GROUP BY host, model",
+    "nccl": "SELECT host, 'nccl', version, ref FROM nccl_library WHERE place = 1 AND version IS NOT NULL",
+    "framework": "SELECT host, name, version, ref FROM software_version"
+    " WHERE name IN ('torch', 'tensorflow', 'horovod') AND origin = 'env' AND version IS NOT NULL",
+    "firmware": "SELECT host, coalesce(board, model, 'card'), firmware, min(ref) FROM rdma_device"
+    " WHERE rail = 1 AND firmware IS NOT NULL GROUP BY 1, 2, 3",
+    "rails": "SELECT host, 'rails', kind || ' x ' || count(*), min(ref) FROM rdma_device WHERE rail = 1 GROUP BY host, kind",
+    "gid": "SELECT DISTINCT host, 'gid', number, min(ref) FROM rdma_gid WHERE kind = 'RoCE v2' AND scope = 'ipv4' GROUP BY host, number",
+    "plugin": "SELECT host, 'plugin', path, ref FROM plugin_file WHERE problem = '' AND found_by IS NOT NULL",
+    "mount": "SELECT host, path, fstype || ' ' || source, ref FROM mount WHERE kind = 'shared'",
+    "setting": "SELECT host, name, value, ref FROM env WHERE name LIKE 'NCCL%' OR name LIKE 'FI%' OR name LIKE 'UCX%'",
+}  # fmt: skip
+LACKING = ("mount", "setting", "plugin", "rails")  # subjects in which having nothing counts as a value
+
+
+def derive_nodes(facts: Facts) -> None:
+    """Fill `node_odd` where two or more nodes were asked."""
+    hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM collection WHERE source <> 'node'") if host}
+    if len(hosts) < 2:
+        return
+    facts.look("node_odd")
+    first: dict[str, int] = dict(facts.own("SELECT host, min(ref) FROM collection GROUP BY host"))
+    for subject, query in TRAITS.items():
+        values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        refs: dict[tuple[str, str], int] = {}
+        for host, name, value, ref in facts.own(query):
+            if host in hosts and value is not None:
+                values[name][host].add(str(value))
+                refs.setdefault((name, host), ref)
+        for name, of_host in values.items():
+            told = {host: ", ".join(sorted(found)) for host, found in of_host.items()}
+            if subject in LACKING:
+                told |= dict.fromkeys(hosts - told.keys(), "none")
+            facts.add(
+                NodeOdd(host, subject, name, value, common, same, len(told), refs.get((name, host)) or first[host])
+                for host, value, common, same in odd(told)
+            )
+
+
+def odd(told: dict[str, str]) -> list[tuple[str, str, str, int]]:
+    """(host, its value, the common value, how many have that) of each host that differs.
+
+    Without a majority nobody can say who is right: then all but the holders of the most frequent value are named.
+    """
+    counts = Counter(told.values())
+    if len(counts) < 2:
+        return []
+    common, same = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [(host, value, common, same) for host, value in sorted(told.items()) if value != common]

@@ -1,0 +1,68 @@
+"""Nodes that are asked together are compared: the odd one is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor import exchange, preflight
+from nccl_doctor.derive_nodes import odd
+from nccl_doctor.facts import Facts
+from nccl_doctor.report import Report
+from nccl_doctor.simulate import node
+from nccl_doctor.simulate.node import Tree
+from nccl_doctor.sources.node.root import Root
+
+
+def asked(folder: Path, changes: dict[str, Callable[[Tree], None]]) -> Report:
+    facts = Facts()
+    for host, change in changes.items():
+        tree = node.build("dgx-h100", host=host)
+        change(tree)
+        tree.write(folder / host)
+        assert exchange.take(facts, exchange.dump(preflight.look(Root(folder / host))).splitlines())
+    return preflight.report_of(facts)
+
+
+def leave(tree: Tree) -> None:
+    """As it is."""
+
+
+def other_firmware(tree: Tree) -> None:
+    for path in tree.files:
+        if path.endswith("/fw_ver"):
+            tree.put(path, "28.36.1010")
+
+
+def setting(tree: Tree) -> None:
+    tree.extra.setdefault("environ", {})["NCCL_IB_TC"] = "106"
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [(other_firmware, "node-firmware-unlike-others"), (setting, "node-setting-unlike-others")],
+)
+def test_the_odd_one_of_four_is_named(tmp_path: Path, change: Callable[[Tree], None], name: str) -> None:
+    report = asked(tmp_path, {"node01": leave, "node02": leave, "node03": change, "node04": leave})
+    found = {finding.name: finding for finding in report.findings}
+    assert name in found, list(found)
+    assert "node03" == found[name].hosts
+    assert "3 of 4 nodes" in found[name].message
+
+
+def test_equal_nodes_are_fit(tmp_path: Path) -> None:
+    report = asked(tmp_path, {f"node{number:02}": leave for number in range(1, 5)})
+    assert "fit" == report.fitness
+    assert [] == [finding.name for finding in report.findings if finding.severity != "note"]
+    assert "node[01-04]" == report.job["host_names"]
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.sampled_from("abc"), min_size=1, max_size=12))
+def test_the_majority_is_never_odd(told: dict[str, str]) -> None:
+    found = odd(told)
+    for host, value, common, same in found:
+        assert value == told[host] != common
+        assert same == list(told.values()).count(common) >= list(told.values()).count(value)
+    assert len(found) == len(told) - max(list(told.values()).count(value) for value in "abc")
