@@ -326,7 +326,6 @@ TABLES: tuple[type, ...] = (
 )
 
 __all__ = [
-    "NodeOdd",
     "TABLES",
     "Allocation",
     "BenchLimit",
@@ -415,6 +414,7 @@ __all__ = [
     "NodeGpuError",
     "NodeInterface",
     "NodeMachine",
+    "NodeOdd",
     "NodeRoute",
     "NvlinkState",
     "OfiDomain",

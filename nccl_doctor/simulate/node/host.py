@@ -325,7 +325,7 @@ def _unresolved(tree: Tree, machine: Machine) -> None:
     say(tree, "hostname", addresses=[], error="Name or service not known")
 
 
-@fault("socket-candidate-virtual", "l40s-pcie", "a3-highgpu")
+@fault("socket-candidate-virtual", "a3-highgpu")
 def _bridge(tree: Tree, machine: Machine) -> None:
     interface(tree, "virbr0")
     tree.put("/sys/class/net/virbr0/operstate", "up")
