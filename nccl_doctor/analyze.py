@@ -8,15 +8,21 @@ from nccl_doctor import diagnose, rules
 from nccl_doctor.config import Config
 from nccl_doctor.derive import derive
 from nccl_doctor.derive_hosts import fold_hosts
+from nccl_doctor.derive_node import derive_node
+from nccl_doctor.derive_nodes import derive_nodes
 from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources import formats, inputs, nccl_log
+from nccl_doctor.sources.node import expectations, tree
+from nccl_doctor.sources.node.collect import collect
+from nccl_doctor.sources.node.root import Root
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Readable
 from nccl_doctor.tables import Input
 
 READABLE = ("nccl-log", "job-log", "text", "json")
+TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 CAPTURE = (
     "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH NCCL_DEBUG_FILE=/path/nccl.%h.%p"
     " (some 100 kB a rank; never SUBSYS=ALL in production)"
@@ -44,12 +50,15 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
     problems: list[str] = []
     sources: list[inputs.Source] = []
-    for found in inputs.expand(paths):
+    trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
+    for found in inputs.expand([path for path in paths if path not in trees]):
         if isinstance(found, inputs.InputProblem):
             problems.append(str(found))
         else:
             sources.append(found)
     facts = Facts()
+    for path in trees:
+        _look(facts, path)
     parts: list[nccl_log.Part] = []
     meter = _Meter(progress, sum(source.size or 0 for source in sources))
     asked = {inputs.one_line(path) for path in paths}
@@ -103,6 +112,9 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     nccl_log.add(facts, parts)
     fold_hosts(facts)
     derive(facts)
+    if trees:
+        derive_node(facts)
+        derive_nodes(facts)
     return facts, problems
 
 
@@ -116,6 +128,16 @@ def _log_input(
         return Input(name, "nccl-log", partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)
     kind = used[0][0].kind if used else "job-log" if partial.events else "text"
     return Input(name, kind, partial.bytes, partial.lines, 0, sum(reading.understood for _, reading in used), note)
+
+
+def _look(facts: Facts, path: str) -> None:
+    """Read the tree of a node that `preflight --save` kept."""
+    with tree.opened(Path(path)) as folder:
+        root = Root(folder)
+        host = root.value("/proc/sys/kernel/hostname") or root.value("/etc/hostname")
+        collect(facts, root, host, seconds=TREE_SECONDS)
+    expectations.add(facts, {})
+    facts.add([Input(path, "node", 0, 0, 0, 0, None)])
 
 
 def _read_format(facts: Facts, known: formats.Format, source: inputs.Source, stream: "_Joined") -> list[str]:
@@ -143,42 +165,18 @@ def read_text(text: str, name: str = "log") -> Facts:
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
     chosen = (config or Config()).apply(rules.load(tuple(rules_dirs)))
-    if "collection" not in facts.looked():  # no node was looked at, so that rules about nodes have nothing to say
+    kinds = {row.kind for row in facts.rows(Input)}
+    if "node" not in kinds:  # rules about nodes have nothing to say
         chosen = [rule for rule in chosen if not rule.group.startswith(rules.NODE)]
+    elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
+        chosen = [rule for rule in chosen if rule.group.startswith(rules.NODE)]
     answers = rules.ask_all(chosen, facts)
     missing = []
     has_nccl, has_info = facts.own("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]
-    if not has_info:
+    if not has_info and kinds != {"node"}:
         seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
         missing.append(f"the log {seen}; to see transports, networks and settings {CAPTURE}")
     return diagnose.diagnose(facts, answers, missing)
-
-
-class _Meter:
-    """Tells how far the reading of all sources is, in bytes as they lie on disk or in their archive."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = self._here = self._size = 0
-
-    def begin(self, source: inputs.Source) -> None:
-        self._here, self._size = 0, source.size or 0
-
-    def told(self, source: inputs.Source) -> inputs.Source:
-        """The same source; reading it is noticed."""
-        return source._replace(opener=lambda: nccl_log.Told(source.opener(), self.tell))
-
-    def tell(self, size: int) -> None:
-        self._here = min(self._here + size, self._size)
-        if self._progress is not None:
-            self._progress(self._done + self._here, self._total)
-
-    def end(self, source: inputs.Source) -> None:
-        """Also where a reader stopped early."""
-        self._done += self._size
-        self._here = self._size = 0
-        self.tell(0)
 
 
 def _unfit(kind: str) -> str:

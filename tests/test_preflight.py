@@ -366,3 +366,29 @@ def test_nodes_are_asked_and_silent_ones_named(healthy: Path, broken: Path, capf
     assert out.startswith("DRAIN ")
     assert "(node02)" in out
     assert "node on n3: unreachable, exit status 255: ssh: cannot reach n3" in " ".join(out.split())
+
+
+def test_analyze_reads_the_tree_of_a_node(broken: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "node.tar.zst"
+    tree.pack(broken, file)
+    outs = []
+    for path in (broken, file):
+        assert 1 == main(["analyze", "--format", "json", str(path)])
+        document = json.loads(capfd.readouterr().out)
+        outs.append([one["name"] for one in document["findings"]])
+        assert ["node"] == [one["kind"] for one in document["inputs"]]
+    assert outs[0] == outs[1]
+    assert "drain" == document["findings"][0]["action"]
+
+
+def test_simulate_writes_a_tree_and_live_facts_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "tree"
+    assert 0 == main(["simulate", "--node", MACHINE, "-o", str(folder)])
+    assert 0 == main(["preflight", "--root", str(folder)])
+    assert 2 == main(["simulate", "--node", MACHINE, "-o", str(folder)])
+    assert 2 == main(["simulate", "--node", MACHINE])
+    assert 2 == main(["simulate", "--node", "teapot", "-o", str(tmp_path / "x")])
+    assert 2 == main(["facts", "--live", str(folder)])
+    capfd.readouterr()
+    assert 0 == main(["facts", "--live", "--table", "collection", "--format", "json"])
+    assert collect.COLLECTORS[0] in capfd.readouterr().out

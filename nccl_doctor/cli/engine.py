@@ -39,6 +39,14 @@ def facts_of(paths: Sequence[str]) -> "Facts":
     return facts
 
 
+def facts_of_node() -> "Facts":
+    """The facts of the node that this runs on."""
+    from nccl_doctor import preflight
+    from nccl_doctor.sources.node.root import Root
+
+    return preflight.preflight(Root())[1]
+
+
 def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
     """The shipped rules and those of these folders."""
     from nccl_doctor import rules

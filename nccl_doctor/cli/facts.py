@@ -10,8 +10,9 @@ from nccl_doctor.errors import UsageProblem
 @click.command("facts")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option("--table", metavar="NAME", help="Print the rows of this table; without PATH its columns.")
+@click.option("--live", is_flag=True, help="The facts of this node, as `preflight` collects them.")
 @click.option("--format", "form", type=click.Choice(grid.FORMATS), default="table", show_default=True)
-def command(paths: tuple[str, ...], table: str | None, form: str) -> None:
+def command(paths: tuple[str, ...], table: str | None, live: bool, form: str) -> None:
     """List the facts that were read from logs.
 
     Without PATH: which tables there are. With PATH: how many rows each of them got.
@@ -21,13 +22,15 @@ def command(paths: tuple[str, ...], table: str | None, form: str) -> None:
     tables = {name: (meaning, columns) for name, meaning, columns in describe()}
     if table is not None and table not in tables:
         raise UsageProblem(f"no table is called {table}; there are {', '.join(tables)}")
-    if not paths:
+    if live and paths:
+        raise UsageProblem("--live reads this node; leave out the paths, or leave out --live")
+    if not paths and not live:
         if table is None:
             emit(grid.render(("table", "a row is"), [(n, m.split(". ")[0]) for n, (m, _) in tables.items()], form))
         else:
             emit(grid.render(("column", "type", "meaning"), tables[table][1], form))
         return
-    facts = engine.facts_of(paths)
+    facts = engine.facts_of_node() if live else engine.facts_of(paths)
     if table is not None:
         columns, rows = facts.sql(f"SELECT * FROM {table}")
         emit(grid.render(columns, rows, form))

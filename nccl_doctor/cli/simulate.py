@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @click.option("--fault", help="What goes wrong; without it the job is healthy.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal logs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write there, not to stdout.")
+@click.option(
+    "--node", "machine", metavar="TYPE", help="Not a log but the tree of a node of this machine type, into FILE."
+)
 @click.option("--list", "listing", is_flag=True, help="Print the known values and stop.")
 @click.pass_context
 def command(
@@ -39,6 +42,7 @@ def command(
     fault: str | None,
     seed: int,
     output: Path | None,
+    machine: str | None,
     listing: bool,
 ) -> None:
     """Write the log of an invented job, with a fault of choice.
@@ -55,7 +59,11 @@ def command(
             ("--prefix", simulate.PREFIXES),
         ):
             emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
+        _list_nodes()
         emit("--fault:\n" + grid.render(("name", "what is wrong"), [(f.name, f.doc) for f in simulate.FAULTS.values()]))
+        return
+    if machine is not None:
+        _node(machine, fault, output)
         return
     spec = simulate.Spec(nodes, gpus, version, network, framework, prefix, fault, seed)
     try:
@@ -71,6 +79,34 @@ def command(
         emit(text)
     else:
         write_file(output, text.encode("utf-8"))
+
+
+def _list_nodes() -> None:
+    from nccl_doctor.simulate import node
+
+    emit(textwrap.fill(f"--node: {', '.join(node.MACHINES)}", 80, subsequent_indent="  ") + "\n")
+    emit(textwrap.fill(f"--fault with --node: {', '.join(node.FAULTS)}", 80, subsequent_indent="  ") + "\n")
+
+
+def _node(machine: str, fault: str | None, output: Path | None) -> None:
+    """Write the tree of a node into a folder that is new or empty."""
+    from nccl_doctor.simulate import node
+
+    if output is None:
+        raise UsageProblem("--node writes a folder: name it with -o")
+    for name, known in ((machine, node.MACHINES), (fault, node.FAULTS)):
+        if name is not None and name not in known:
+            near = difflib.get_close_matches(name, known, 3, 0.5)
+            raise UsageProblem(f"nothing is called {name}" + (f"; near are {', '.join(near)}" if near else ""))
+    if fault is not None and machine not in node.FAULTS[fault].machines:
+        raise UsageProblem(f"{fault} does not occur on {machine}; it does on {', '.join(node.FAULTS[fault].machines)}")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageProblem(f"{output} exists and is not an empty folder")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        node.build(machine, fault).write(output)
+    except OSError as error:
+        raise UsageProblem(f"cannot write {output}: {error.strerror}") from None
 
 
 def _fitting(ctx: click.Context, wanted: "Spec", fitting: "Spec") -> "Spec":

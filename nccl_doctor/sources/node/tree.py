@@ -13,6 +13,7 @@ from nccl_doctor.sources.node.root import EXTRA
 
 MAX_BYTES = 256 << 20  # of an unpacked tree
 MAX_FILES = 100_000
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
 
 
 def pack(folder: Path, target: Path) -> None:
@@ -33,7 +34,23 @@ def pack(folder: Path, target: Path) -> None:
 
 def _add(folder: Path, file: object, mode: str) -> None:
     with tarfile.open(fileobj=cast(IO[bytes], file), mode=mode) as tar:  # type: ignore[call-overload]
-        tar.add(folder, arcname=".")
+        # First what tells that it is a tree, so that a reader knows at once.
+        tar.add(folder / EXTRA, arcname=f"./{EXTRA}")
+        tar.add(folder, arcname=".", filter=lambda member: None if member.name.startswith(f"./{EXTRA}") else member)
+
+
+def is_tree(path: Path) -> bool:
+    """Whether a folder or an archive is the tree of a node."""
+    if path.is_dir():
+        return (path / EXTRA).is_dir()
+    if not path.name.endswith(SUFFIXES) or not path.is_file():
+        return False
+    try:
+        with _tar(path) as tar:
+            first = tar.next()
+            return first is not None and first.name.removeprefix("./") == EXTRA
+    except (OSError, EOFError, tarfile.TarError, ValueError):
+        return False
 
 
 @contextmanager
