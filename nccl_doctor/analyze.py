@@ -179,6 +179,33 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     return diagnose.diagnose(facts, answers, missing)
 
 
+class _Meter:
+    """Tells how far the reading of all sources is, in bytes as they lie on disk or in their archive."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = self._here = self._size = 0
+
+    def begin(self, source: inputs.Source) -> None:
+        self._here, self._size = 0, source.size or 0
+
+    def told(self, source: inputs.Source) -> inputs.Source:
+        """The same source; reading it is noticed."""
+        return source._replace(opener=lambda: nccl_log.Told(source.opener(), self.tell))
+
+    def tell(self, size: int) -> None:
+        self._here = min(self._here + size, self._size)
+        if self._progress is not None:
+            self._progress(self._done + self._here, self._total)
+
+    def end(self, source: inputs.Source) -> None:
+        """Also where a reader stopped early."""
+        self._done += self._size
+        self._here = self._size = 0
+        self.tell(0)
+
+
 def _unfit(kind: str) -> str:
     if kind == "empty":
         return "is empty"
