@@ -1,7 +1,6 @@
 """Tables made from what was read of a node."""
 
 from nccl_doctor.facts import Facts, version_number
-from nccl_doctor.knowledge import env_lint
 from nccl_doctor.tables import EnvLint
 
 
@@ -11,6 +10,8 @@ def derive_node(facts: Facts) -> None:
     if "env" not in looked or "env_lint" in looked:
         return
     hosts = facts.own("SELECT DISTINCT host FROM env")
+    if hosts:
+        from nccl_doctor.knowledge import env_lint  # a prologue mostly has no settings to judge
     for (host,) in hosts:
         versions = facts.own("SELECT version FROM nccl_library WHERE host IS ? AND place = 1", (host,))
         number = version_number(versions[0][0]) if versions else None
