@@ -126,6 +126,93 @@ def test_lines_wrapped_at_the_width_of_a_terminal_are_put_together(columns: int)
     assert 2 == part.nccl_lines == part.understood
 
 
+def test_a_paste_of_80_columns_is_read_with_its_line_numbers() -> None:
+    devices = " ".join(f"[{n}]mlx5_{n}:1/RoCE" for n in range(8))
+    lines = [life(rank, 4) for rank in range(4)]
+    lines += [
+        f"node01:{100 + rank}:{150 + rank} [{rank}] NCCL INFO NET/IB : Using {devices} [RO]; OOB eth0:10.1.0.4<0>"
+        for rank in range(4)
+    ]
+    lines.append(f"node01:100:150 [0] NCCL INFO NCCL_TOPO_FILE set by environment to /opt/topologies/{'v' * 40}.xml")
+    lines.append(
+        "[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered, which torch reports late"
+    )
+    rows = [line[start : start + 80] for line in lines for start in range(0, len(line), 80)]
+    for end in ("\n", "\r\n"):
+        part = read(end.join([*rows, ""]).encode())
+        assert (len(rows), 9, 9) == (part.lines, part.nccl_lines, part.understood)
+        facts = analyze.read_text(end.join([*rows, ""]))
+        assert [(32,)] == facts.own("SELECT count(*) FROM net_device")
+        assert ["node01"] == hosts(facts)
+        first = [number + 1 for number, row in enumerate(rows) if row.startswith("node01:101:151 [1] NCCL INFO NET")]
+        ref = "SELECT DISTINCT e.line FROM net_device d JOIN evidence e ON e.id = d.ref WHERE d.pid = 101"
+        assert [(number,) for number in first] == facts.own(ref)
+
+
+def test_lines_of_one_length_are_not_joined() -> None:
+    lines = [
+        f"node01:10{rank}:15{rank} [{rank}] NCCL INFO Connected all rings, use ring PXN 0 GDR {n}"
+        for rank in range(4)
+        for n in (0, 1)
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    assert 8 == read(text.encode()).nccl_lines
+    assert 8 == read(text.replace("\n", "\nepoch 3 is done\n").encode()).nccl_lines
+
+
+ROOT = """Root Cause (first observed failure):
+[0]:
+  time      : 2026-05-07_12:00:00
+  host      : node02
+  rank      : 9 (local_rank: 1)
+  exitcode  : -9 (pid: 4242)
+"""
+
+
+def test_lines_of_other_writers_between_those_of_a_record_are_passed_over() -> None:
+    rows = ROOT.splitlines()
+    mixed = "".join(f"[1,{0}]<stdout>:{row}\n[1,1]<stdout>:step {n} of rank 1\n" for n, row in enumerate(rows))
+    ends = analyze.read_text(mixed).own("SELECT host, rank, exitcode FROM process_end WHERE rank IS NOT NULL")
+    assert ("node02", 9, -9) in ends
+    assert ends == analyze.read_text(ROOT).own("SELECT host, rank, exitcode FROM process_end WHERE rank IS NOT NULL")
+
+
+def test_a_record_of_several_lines_counts_once_though_its_words_come_twice() -> None:
+    text = (
+        "● nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+        "     Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)\n"
+        "     Active: failed (Result: exit-code) since Tue 2026-05-05 12:00:00 UTC; 2 days ago\n"
+    )
+    assert [1] == [event.n for event in read(text.encode()).events.values()]
+    assert 2 == sum(event.n for event in read((text + text).encode()).events.values())
+
+
+def test_equal_errors_of_many_ranks_are_one_message_whatever_follows_them() -> None:
+    line = "[rank{0}]: RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error, NCCL version 2.21.5\n"
+    part = read("".join(line.format(rank) + f"step {rank}\n" for rank in range(4)).encode())
+    assert 1 == len({key.body for key in part.events if "NCCL error in" in key.body})
+
+
+def test_what_a_killed_rank_had_not_flushed_is_no_fact() -> None:
+    facts = analyze.read_text(f"{life(0, 2)}\nnode01:101:151 [1] NCCL INFO ncclCommInitRank comm 0x55 ra")
+    assert [(0,)] == facts.own("SELECT rank FROM communicator")
+    for cut in range(1, len(life(1, 2))):
+        analyze.read_text(f"{life(0, 2)}\n{life(1, 2)[:cut]}")
+
+
+@pytest.mark.parametrize(
+    ("ring", "cut"),
+    [
+        (" ".join(f"{rank:3}" for rank in range(20)), 1),
+        (" ".join(f"{rank}" for rank in range(20)) + " ...", 1),
+        (" ".join(f"{rank:3}" for rank in range(16)), 0),
+    ],
+)
+def test_a_ring_of_which_only_the_first_ranks_are_printed_is_known_to_be_cut(ring: str, cut: int) -> None:
+    facts = analyze.read_text(f"node01:100:150 [0] NCCL INFO Channel 00/02 : {ring}\n")
+    assert [(cut,)] == facts.own("SELECT cut FROM ring")
+
+
 # Line ends, bars and bytes
 
 

@@ -6,10 +6,11 @@ of NCCL lines are read line by line, others only where something stands.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.sources import continued, heads, prefixes
+from nccl_doctor.sources.continued import After
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.heads import Head
 from nccl_doctor.sources.partial import Edges, Key, Partial
@@ -27,8 +28,6 @@ _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
 _UNKNOWN = 2_000  # different unknown texts kept
 _DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
-
-After = Callable[[int], list[str]]  # gives up to so many of the lines that follow
 
 
 class Readable(Protocol):
@@ -72,6 +71,8 @@ class Scanner:
         self._edges: dict[str, dict[str, Edges]] = {}  # of writers without a stamp
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = _Masks()
+        self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
+        self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self.grammar.text:
             for literal in pattern.literals:
@@ -97,11 +98,15 @@ class Scanner:
                 left -= len(data)
             self.partial.bytes += len(data)
             block = rest + data
+            if self._width is None:
+                self._width = continued.width(block)
             if not data:
                 following = stream.read(AHEAD) if limit is not None else b""
                 self._block(block + following, len(block))
                 return
             cut = block.rfind(b"\n", 0, max(len(block) - AHEAD, 0)) + 1
+            if self._width:
+                cut = continued.cut_between(block, cut, self._width)
             if not cut and len(block) > LONGEST:  # a line without end
                 cut = len(block)
             if cut:
@@ -114,6 +119,9 @@ class Scanner:
         """Read `block[:end]`; what lies behind serves lines that go on."""
         if not end:
             return
+        if self._width:
+            whole = continued.unwrapped(block[:end], self._width)
+            block, end = whole + block[end:], len(whole)
         first = self.partial.lines
         count = block.count(b"\n", 0, end) + (not block.endswith(b"\n", 0, end))
         self.partial.lines += count
@@ -264,7 +272,7 @@ class Scanner:
             partial.understood += 1
             return
         if pattern is None or pattern.lines:
-            pattern, text = self._continued(pattern, text, level, after)
+            pattern, text = self._continued(pattern, text, level, after, partial.heads[writer.head].label)
         if pattern is None:
             if text and len(partial.unknown) < _UNKNOWN:
                 partial.unknown[body] = partial.unknown.get(body, 0) + 1
@@ -306,14 +314,16 @@ class Scanner:
         key = Key(writer.head, pattern.order, "INFO", shape)
         self.partial.call(key, int(match["first_op"], 16), number, writer.stamp, writer.left, text)
 
-    def _continued(self, pattern: Pattern | None, body: str, level: str, after: After) -> tuple[Pattern | None, str]:
+    def _continued(
+        self, pattern: Pattern | None, body: str, level: str, after: After, label: prefixes.Label
+    ) -> tuple[Pattern | None, str]:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
-            whole = "\n".join([body, *_following(after, pattern.lines)])
+            rows = continued.following(after, pattern.lines, label)
+            whole = "\n".join([body, *(row.text for row in rows)])
             return pattern, whole if pattern.match(whole, level) is not None else body
-        tail = _following(after, 1)
-        if tail and tail[0].strip():
-            for whole in (body + tail[0], f"{body} {tail[0].strip()}"):
+        for row in continued.following(after, 1, label):
+            for whole in (body + row.text, f"{body} {row.text.strip()}") if row.text.strip() else ():
                 pattern = self.grammar.nccl(whole, level, self._present)
                 if pattern is not None:
                     return pattern, whole
@@ -332,11 +342,17 @@ class Scanner:
             label, text = prefixes.split(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
         for pattern in patterns:
-            whole = _text_match(pattern, text, after)
-            if whole is not None:
-                head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
-                key = Key(self.partial.head(head), pattern.order, "", whole)
-                self.partial.count(key, label.repeat, number, label.stamp, left)
+            whole = continued.joined(pattern, text, after, label)
+            if whole is None:
+                continue
+            last, place = number + whole.distance, (pattern.order, continued.who(label))
+            if last <= self._taken.get(place, 0):  # part of the record before it
+                continue
+            if whole.distance:
+                self._taken[place] = last
+            head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
+            key = Key(self.partial.head(head), pattern.order, "", whole.text)
+            self.partial.count(key, label.repeat, number, label.stamp, left)
 
 
 def _around(block: bytes, at: int) -> tuple[str, int, int, After]:
@@ -352,27 +368,3 @@ def _around(block: bytes, at: int) -> tuple[str, int, int, After]:
         return block[stop + 1 : stop + 1 + AHEAD].decode("utf-8", "replace").split("\n", count)[:count]
 
     return block[max(start, bar) : done].decode("utf-8", "replace"), start, done, after
-
-
-def _following(after: After, count: int) -> list[str]:
-    """Up to `count` following lines without their launcher prefix, ending before the next NCCL record."""
-    texts = []
-    for line in after(count):
-        if heads.TOKEN in line and heads.record(line) is not None:
-            break
-        texts.append(prefixes.split(prefixes.clean(line.rstrip("\r").rpartition("\r")[2]))[1])
-    return texts
-
-
-def _text_match(pattern: Pattern, text: str, after: After) -> str | None:
-    if pattern.lines:
-        whole = "\n".join([text, *_following(after, pattern.lines)])
-        return whole if pattern.match(whole) is not None else None
-    if pattern.match(text) is not None:
-        return text
-    if any(literal in text for literal in pattern.literals):
-        for tail in _following(after, 1):
-            for whole in (text + tail, f"{text} {tail.strip()}"):
-                if pattern.match(whole) is not None:
-                    return whole
-    return None

@@ -1,0 +1,138 @@
+"""Records of several lines: tracebacks and tables, lines that two writers tore, and pastes wrapped at a terminal's width."""
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.sources.patterns import Pattern
+from nccl_doctor.sources.prefixes import NOTHING, Label
+
+After = Callable[[int], list[str]]  # gives up to so many of the lines that follow
+
+_PASSED = 1_000  # characters of other writers between the lines of one
+_NARROWEST, _WIDEST = 60, 250  # columns of a terminal
+_TORN = 3  # kinds of NCCL lines cut at one width that make a log a wrapped one
+_VALUE = re.compile(r"\d+|0x[0-9a-f]+")
+_SAMPLE = 1 << 16  # bytes that tell
+
+
+class Row(NamedTuple):
+    """A line that follows, without its prefix."""
+
+    text: str
+    distance: int  # lines behind the first
+
+
+class Joined(NamedTuple):
+    """The text that a pattern matched."""
+
+    text: str
+    distance: int  # of its last line
+
+
+def who(label: Label) -> Label | None:
+    """What tells a writer from others; None where the prefix says nothing of the kind."""
+    label = label._replace(stamp=None, repeat=1)
+    return None if label == NOTHING else label
+
+
+def following(after: After, count: int, label: Label) -> list[Row]:
+    """Up to `count` of the next lines of a writer, ending before its next NCCL record.
+
+    Lines of other writers in between are passed over. A line without prefix belongs to the line above it.
+    """
+    writer = who(label)
+    rows: list[Row] = []
+    above, passed = True, 0
+    for distance, line in enumerate(after(4 * count + 4 if writer else count), 1):
+        line = prefixes.clean(line.rstrip("\r").rpartition("\r")[2])
+        other, text = prefixes.split(line)
+        if writer is not None:
+            above = who(other) == writer or (above and who(other) is None)
+            if not above:
+                passed += len(line)
+                if passed > _PASSED:
+                    break
+                continue
+        if heads.TOKEN in line and heads.record(line) is not None:
+            break
+        rows.append(Row(text, distance))
+        if len(rows) == count:
+            break
+    return rows
+
+
+def joined(pattern: Pattern, text: str, after: After, label: Label) -> Joined | None:
+    """What a text pattern matches from a line on: the line, or with those that follow as far as the match goes."""
+    if pattern.lines:
+        rows = [Row(text, 0), *following(after, pattern.lines, label)]
+        whole = "\n".join(row.text for row in rows)
+        found = pattern.compiled.search(whole)
+        if found is None or found.start() > len(text):
+            return None
+        last = whole.count("\n", 0, found.end())
+        short = "\n".join(row.text for row in rows[: last + 1])
+        return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
+    if pattern.match(text) is not None:
+        return Joined(text, 0)
+    if any(literal in text for literal in pattern.literals):
+        for row in following(after, 1, label):
+            for whole in (text + row.text, f"{text} {row.text.strip()}"):
+                found = pattern.compiled.search(whole)
+                if found is not None and found.start() < len(text):
+                    return Joined(whole, row.distance)
+    return None
+
+
+def width(block: bytes) -> int:
+    """At how many characters the beginning of a log is wrapped; 0 where it is not."""
+    if heads.TOKEN.encode() not in block[:_SAMPLE]:
+        return 0
+    rows = [row.rstrip("\r") for row in block[:_SAMPLE].decode("utf-8", "replace").split("\n")[:-1]]
+    columns = max(map(len, rows), default=0)
+    if not _NARROWEST <= columns <= _WIDEST:
+        return 0
+    starts = _starts(rows, columns)
+    cut = [(row, next_) for row, next_ in pairwise(rows) if len(row) == columns and next_.strip()]
+    torn = {_VALUE.sub("#", row) for row, next_ in cut if _start(next_) not in starts and heads.record(row)}
+    whole = sum(_start(next_) in starts for _, next_ in cut)
+    return columns if len(torn) >= _TORN and 4 * whole <= len(cut) else 0
+
+
+def unwrapped(block: bytes, columns: int) -> bytes:
+    """The lines put together again, each with empty ones behind it, so that line numbers stay."""
+    rows = [row.rstrip("\r") for row in block.decode("utf-8", "replace").split("\n")]
+    starts = _starts(rows, columns)
+    lines: list[str] = []
+    behind, going_on = 0, False
+    for row in rows:
+        if going_on and _start(row) not in starts:
+            lines[-1] += row
+            behind += 1
+        else:
+            lines += [""] * behind
+            lines.append(row)
+            behind = 0
+        going_on = len(row) == columns
+    return "\n".join([*lines, *[""] * behind]).encode()
+
+
+def cut_between(block: bytes, cut: int, columns: int) -> int:
+    """The last place up to `cut` where no wrapped line goes on."""
+    while cut:
+        start = block.rfind(b"\n", 0, cut - 1) + 1
+        if len(block[start : cut - 1].decode("utf-8", "replace").rstrip("\r")) != columns:
+            break
+        cut = start
+    return cut
+
+
+def _start(row: str) -> str:
+    return row.partition(":")[0]
+
+
+def _starts(rows: list[str], columns: int) -> set[str]:
+    """What lines begin with up to the first colon, as seen behind lines that were not cut."""
+    return {_start(row) for above, row in zip(["", *rows], rows, strict=False) if len(above) != columns and ":" in row}
