@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 JOBS ?= 2
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test lint bench format pyz clean
 
 demo: $(VENV)/.installed
 	@echo '$$ nccl-doctor analyze fixtures/demo.log'
@@ -27,6 +27,14 @@ format: $(VENV)/.developing
 
 bench: $(VENV)/.developing
 	$(BIN)/python bench/run.py
+
+# What preflight needs and nothing else; the C libraries in it are those of this Python and this machine.
+PREFLIGHT = click nvidia-ml-py psutil ClusterShell PyYAML
+pyz: $(VENV)/.developing
+	rm -rf build/pyz
+	$(PIP) --target build/pyz --no-deps . $(PREFLIGHT)
+	$(BIN)/shiv --site-packages build/pyz --compressed --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run --output-file nccl-doctor.pyz
+	@ls -l nccl-doctor.pyz
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) --editable .

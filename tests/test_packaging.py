@@ -93,3 +93,22 @@ def test_make_says_which_python_it_needs(tmp_path: Path) -> None:
     done = run("make", "demo", f"VENV={tmp_path}/env", "PYTHON=")
     assert 2 == done.returncode
     assert "needs Python 3.11 or newer" in done.stderr
+
+
+def test_one_file_holds_what_preflight_needs(wheel: Path, tmp_path: Path) -> None:
+    """Built as `make pyz` does, from the packages of this environment; run without home, user or path, as by a prolog."""
+    site, file = tmp_path / "site", tmp_path / "nccl-doctor.pyz"
+    done = run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", site, wheel)
+    assert 0 == done.returncode, done.stderr
+    packages = Path(pytest.__file__).parent.parent
+    for name in ("click", "psutil", "ClusterShell", "yaml", "pynvml.py"):
+        (site / name).symlink_to(packages / name)
+    entry = "nccl_doctor.cli.main:run"
+    done = run(sys.executable, "-m", "shiv", "--site-packages", site, "--entry-point", entry, "--output-file", file)
+    assert 0 == done.returncode, done.stderr
+    command = [sys.executable, "-S", file, "preflight", "--state", "-", "--only", "pci,ethernet,selinux"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={"SHIV_ROOT": str(tmp_path / "cache")}, check=False, cwd="/"
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout.startswith(("FIT ", "JOB ", "DRAIN ")), done.stdout

@@ -1,11 +1,13 @@
 """A node tree as one file: packed by `preflight --save`, unpacked to be read again."""
 
+import importlib
 import io
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import IO, cast
 
 from nccl_doctor.errors import UsageProblem
@@ -20,8 +22,7 @@ def pack(folder: Path, target: Path) -> None:
     """Write a folder as .tar, .tar.gz, .tar.xz or .tar.zst. Raises UsageProblem where that cannot be done."""
     try:
         if target.suffix == ".zst":
-            import zstandard
-
+            zstandard = _zstandard()
             with target.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as packed:
                 _add(folder, packed, "w|")
         else:
@@ -80,8 +81,7 @@ def _tar(path: Path) -> Iterator[tarfile.TarFile]:
             with tarfile.open(fileobj=file) as tar:
                 yield tar
             return
-        import zstandard
-
+        zstandard = _zstandard()
         try:
             with zstandard.ZstdDecompressor().stream_reader(file) as plain:
                 content = io.BytesIO(plain.read(MAX_BYTES + 1))
@@ -89,6 +89,13 @@ def _tar(path: Path) -> Iterator[tarfile.TarFile]:
             raise ValueError(str(error)) from None
         with tarfile.open(fileobj=content) as tar:
             yield tar
+
+
+def _zstandard() -> ModuleType:
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        raise UsageProblem("the package zstandard is not installed: name the file .tar.gz or .tar.xz") from None
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
