@@ -166,8 +166,9 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     """Ask the rules and order what they found."""
     chosen = (config or Config()).apply(rules.load(tuple(rules_dirs)))
     kinds = {row.kind for row in facts.rows(Input)}
-    if "node" not in kinds:  # rules about nodes have nothing to say
-        chosen = [rule for rule in chosen if not rule.group.startswith(rules.NODE)]
+    if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
+        asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
+        chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(rules.NODE)]
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
         chosen = [rule for rule in chosen if rule.group.startswith(rules.NODE)]
     answers = rules.ask_all(chosen, facts)

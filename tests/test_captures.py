@@ -11,8 +11,9 @@ import yaml
 
 from nccl_doctor import analyze
 from nccl_doctor.facts import Facts
-from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats
+from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats, smi_query
 from nccl_doctor.sources.formats import Reading
+from nccl_doctor.tables import GpuHealth, NodeDriver, NodeGpu
 from nccl_doctor.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "captures"
@@ -60,6 +61,17 @@ def kube(data: bytes) -> tuple[Facts, Reading]:
         ("describe_node.txt", {("kube-gpu-not-allocatable", "warning")}),
         ("fabricmanager.log", {("fabric-manager-errors", "warning")}),
         ("fabricmanager_version.log", {("fabric-manager-not-running", "error")}),
+        ("smi_q.txt", set()),
+        (
+            "smi_q_gpu3.txt",
+            {
+                ("gpu-ecc-uncorrectable-now", "error"),
+                ("gpu-row-remap-pending-now", "error"),
+                ("gpu-thermal-slowdown", "error"),
+                ("gpu-hardware-slowdown", "error"),
+                ("gpu-pcie-lanes-captured", "warning"),
+            },
+        ),
         ("hostile.yaml", set()),
         ("aliases.yaml", set()),
     ],
@@ -231,3 +243,50 @@ def test_recognition_is_quick_whatever_comes(piece: bytes) -> None:
         for head in heads:
             head.search(data)
         assert time.perf_counter() - began < 1
+
+
+def test_the_text_of_nvidia_smi_gives_the_columns_of_its_xml() -> None:
+    """Every value that the text prints behind a title is read again by a plain search in the part of its GPU."""
+    text = (FIXTURES / "smi_q_gpu3.txt").read_text()
+    facts = Facts()
+    reading = smi_query.read(io.BytesIO(text.encode()), "smi.txt", facts)
+    parts = re.split(r"(?m)^GPU 0", text)[1:]
+    gpus, health = facts.rows(NodeGpu), facts.rows(GpuHealth)
+    assert (None, 8, 8) == (reading.note, len(gpus), len(health))
+    for part, gpu, errors in zip(parts, gpus, health, strict=True):
+        values = dict(re.findall(r"(?m)^ +(.*?) +: (-?[\d.]+)", part))
+        assert float(values["Instantaneous Power Draw"]) == gpu.power
+        assert int(values["GPU Current Temp"]) == gpu.temperature
+        assert int(values["Minor Number"]) == gpu.gpu == gpu.minor
+        assert re.findall(r"Current +: (\d+)x", part) == [str(gpu.pcie_width)]
+        assert int(re.findall(r"DRAM Uncorrectable +: (\d+)", part)[0]) == errors.uncorrected
+        assert int(re.findall(r"DRAM Correctable +: (\d+)", part)[1]) == errors.corrected_total
+        assert ("Pending                           : Yes" in part) == bool(errors.remap_pending)
+        assert 0 == errors.remap_banks_none
+        assert bool((gpu.reasons or 0) & 0x40) == ("HW Thermal Slowdown           : Active" in part)
+    assert {"550.90.07"} == {row.driver for row in facts.rows(NodeDriver)}
+
+
+def test_a_cut_capture_of_nvidia_smi_says_where_it_ends() -> None:
+    text = (FIXTURES / "smi_q.txt").read_text()
+    facts = Facts()
+    reading = smi_query.read(io.BytesIO(text[: len(text) // 2].encode()), "smi.txt", facts)
+    assert 0 < len(facts.rows(NodeGpu)) < 8
+    assert "8 GPUs are attached and ends after GPU" in (reading.note or "")
+
+
+def test_the_xml_of_nvidia_smi_is_read_and_its_entities_are_not() -> None:
+    gpu = '<gpu id="00000000:18:00.0"><product_name>NVIDIA H100</product_name><utilization><gpu_util>{} %</gpu_util></utilization></gpu>'
+    xml = '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n<nvidia_smi_log>\n'
+    whole = f"{xml}<attached_gpus>1</attached_gpus>\n{gpu.format(97)}\n</nvidia_smi_log>\n".encode()
+    assert getattr(formats.recognise(whole), "kind", None) == "nvidia-smi-q"
+    facts = Facts()
+    assert smi_query.read(io.BytesIO(whole), "smi.xml", facts).note is None
+    assert [97] == [row.util for row in facts.rows(NodeGpu)]
+    bomb = whole.replace(b' SYSTEM "nvsmi_device_v12.dtd">', b' [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>').replace(
+        b"97 %", b"&b;"
+    )
+    assert getattr(formats.recognise(bomb), "kind", None) == "nvidia-smi-q"
+    facts = Facts()
+    assert "entit" in (smi_query.read(io.BytesIO(bomb), "smi.xml", facts).note or "")
+    assert [] == facts.rows(NodeGpu)

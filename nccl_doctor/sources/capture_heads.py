@@ -36,6 +36,11 @@ GPU_SAMPLES_INSIDE = (
     b"#Entity   ",
     b'"gpu_usage:0"',
 )
+SMI_QUERY = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
+    rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?"
+    rb"(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"
+)
 TOPOLOGY = re.compile(
     rb"\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?(?:<!--(?:[^-]|-(?!->)){0,20000}-->\s{0,200}){0,5}"
     rb"(?:<!DOCTYPE[^<]{0,2000}(?:<!(?:ENTITY|ELEMENT)[^<]{0,2000}){0,50}\s{0,200})?<(?:system|graphs) version=\""

@@ -80,6 +80,7 @@ FORMATS: tuple[Format, ...] = (
     Format("flight-recorder", "flight_recorder", _RECORDER),
     Format("horovod-timeline", "horovod_timeline", _HOROVOD),
     Format("gpu-samples", "gpu_samples", capture_heads.GPU_SAMPLES, capture_heads.GPU_SAMPLES_INSIDE),
+    Format("nvidia-smi-q", "smi_query", capture_heads.SMI_QUERY),
     Format("nccl-topology", "topology", capture_heads.TOPOLOGY),
     Format("nccl-ras", "ras", capture_heads.RAS),
     Format("nccl-inspector", "inspector", capture_heads.INSPECTOR),

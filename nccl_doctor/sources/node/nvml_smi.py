@@ -89,7 +89,7 @@ def parse(text: str) -> dict[str, Any]:
     def end(_: str) -> None:
         value = "".join(words).strip()
         if path[1:2] == ["gpu"] and value:
-            _take(found["gpus"][-1], "/".join(path[2:]), value)
+            take(found["gpus"][-1], "/".join(path[2:]), value)
         elif len(path) == 2 and value:
             _system(found["system"], path[1], value)
         path.pop()
@@ -114,7 +114,8 @@ def _system(system: dict[str, Any], name: str, value: str) -> None:
         system["cuda"] = int(match[1]) * 1000 + int(match[2]) * 10
 
 
-def _take(gpu: dict[str, Any], place: str, value: str) -> None:
+def take(gpu: dict[str, Any], place: str, value: str) -> None:
+    """Put the text that stands at a place of the XML below `gpu` into its column."""
     known = _COLUMNS.get(place)
     if known is not None:
         made = known[1](value)

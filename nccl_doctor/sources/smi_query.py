@@ -1,0 +1,168 @@
+"""What `nvidia-smi -q` prints, as text or (`-q -x`) as XML, whole or in parts (`-d ECC,PERFORMANCE,...`).
+
+The text is a tree of titles by indentation. Its places are renamed to those of the XML, so that both fill the same columns,
+which are also those of a live node. GPUs are numbered as they come, since only their bus id is printed. Processes are left out: a
+capture that was taken while a job ran shows that job.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.node import nvml_smi
+from nccl_doctor.sources.scan import Readable
+from nccl_doctor.tables import GpuHealth, NodeDriver, NodeGpu
+
+_MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
+_GPUS = 64
+_LINE = re.compile(r"( *)([A-Za-z][^:]{0,60}?) *(?:: (.*))?$")
+_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
+_XML_GPU = re.compile(r"\s*<gpu id=\"")
+_PLACES = {  # place in the text, with small letters and underscores -> place in the XML
+    "gpu_uuid": "uuid",
+    "mig_mode/current": "mig_mode/current_mig", "mig_mode/pending": "mig_mode/pending_mig",
+    "gpu_link_info/pcie_generation/max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+    "gpu_link_info/pcie_generation/current": "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
+    "gpu_link_info/link_width/max": "pci/pci_gpu_link_info/link_widths/max_link_width",
+    "gpu_link_info/link_width/current": "pci/pci_gpu_link_info/link_widths/current_link_width",
+    "replays_since_reset": "pci/replay_counter",
+    "utilization/gpu": "utilization/gpu_util", "utilization/memory": "utilization/memory_util",
+    "ecc_mode/current": "ecc_mode/current_ecc", "ecc_mode/pending": "ecc_mode/pending_ecc",
+    "retired_pages/single_bit_ecc": "retired_pages/multiple_single_bit_retirement/retired_count",
+    "retired_pages/double_bit_ecc": "retired_pages/double_bit_retirement/retired_count",
+    "retired_pages/pending_page_blacklist": "retired_pages/pending_blacklist",
+    "retired_pages/pending_page_retirement": "retired_pages/pending_retirement",
+    "remapped_rows/correctable_error": "remapped_rows/remapped_row_corr",
+    "remapped_rows/uncorrectable_error": "remapped_rows/remapped_row_unc",
+    "remapped_rows/pending": "remapped_rows/remapped_row_pending",
+    "remapped_rows/remapping_failure_occurred": "remapped_rows/remapped_row_failure",
+    "temperature/gpu_current_temp": "temperature/gpu_temp",
+    "temperature/memory_current_temp": "temperature/memory_temp",
+    "temperature/gpu_slowdown_temp": "temperature/gpu_temp_slow_threshold",
+    "temperature/gpu_t_limit_temp": "temperature/gpu_temp_tlimit",
+    "power_readings/current_power_limit": "gpu_power_readings/current_power_limit",
+    "gpu_power_readings/instantaneous_power_draw": "gpu_power_readings/instant_power_draw",
+    "clocks/sm": "clocks/sm_clock", "clocks/memory": "clocks/mem_clock",
+    "max_clocks/sm": "max_clocks/sm_clock", "max_clocks/memory": "max_clocks/mem_clock",
+    "applications_clocks/graphics": "applications_clocks/graphics_clock",
+    "default_applications_clocks/graphics": "default_applications_clocks/graphics_clock",
+}  # fmt: skip
+_REASON = re.compile(r"(clocks_(?:event|throttle)_reasons)/(?:[\w/]*/)?(\w+)$")
+_BANKS = re.compile(r"remapped_rows/(?:bank_remap_availability_histogram/none|row_remapper_histogram/\w*none)$")
+# Columns of which another value than nothing is worth showing as the line that proves it.
+_TELLING = (
+    "uncorrected", "uncorrected_total", "sram_threshold", "remap_failed", "remap_pending", "retired_pending", "recovery",
+)  # fmt: skip
+
+
+class _Gpu(NamedTuple):
+    """A GPU while its part is read."""
+
+    values: dict[str, Any]
+    ref: int
+    proof: dict[str, tuple[int, str]]  # column -> line that filled it
+
+
+def read(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read one capture. Fills node_driver, node_gpu and gpu_health."""
+    data = stream.read(_MAX_BYTES + 1)
+    while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):
+        data += more
+    text = data[:_MAX_BYTES].decode("utf-8", "replace")
+    lines = text.splitlines()
+    note = f"is larger than {_MAX_BYTES >> 20} MiB; the rest was not read" if len(data) > _MAX_BYTES else None
+    if re.match(r"\s*<", text):
+        system, gpus, used = _xml(text, lines, name, facts)
+        if "<!ENTITY" in text:
+            note = "declares XML entities, which nvidia-smi never does; what stands behind them was not read"
+        elif "</nvidia_smi_log>" not in text[-200:]:
+            note = note or f"ends in GPU {len(gpus)} of it, in line {len(lines)}: the file is cut"
+    else:
+        system, gpus, used = _text(lines, name, facts)
+    attached = system.get("attached")
+    if note is None and attached is not None and attached > len(gpus):
+        note = f"says that {attached} GPUs are attached and ends after GPU {len(gpus)}, in line {len(lines)}"
+    rows: list[Any] = []
+    if gpus or "driver" in system:
+        first = next((n for n, line in enumerate(lines, 1) if "Driver Version" in line or "<driver_version" in line), 1)
+        ref = facts.evidence(name, first, lines[first - 1].strip() if lines else "")
+        unknown: dict[str, Any] = dict.fromkeys(NodeDriver._fields)
+        told = {"source": "nvidia-smi", "driver": system.get("driver"), "cuda": system.get("cuda"), "gpus": len(gpus)}
+        rows.append(NodeDriver(**{**unknown, **told, "ref": ref}))
+    for gpu in gpus:
+        proof = next((gpu.proof[column] for column in _TELLING if gpu.values.get(column) and column in gpu.proof), None)
+        rows.append(_row(NodeGpu, gpu, gpu.ref))
+        rows.append(_row(GpuHealth, gpu, facts.evidence(name, *proof) if proof else gpu.ref))
+    facts.add(rows)
+    facts.look("node_driver", "node_gpu", "gpu_health")
+    return Reading(len(lines), used, note)
+
+
+def _row(table: type[NodeGpu] | type[GpuHealth], gpu: _Gpu, ref: int) -> NodeGpu | GpuHealth:
+    values: dict[str, Any] = {column: gpu.values.get(column) for column in table._fields}
+    return table(**{**values, "host": None, "ref": ref})
+
+
+def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
+    found = nvml_smi.parse(text)
+    heads = [(number, line.strip()) for number, line in enumerate(lines, 1) if _XML_GPU.match(line)]
+    gpus = [
+        _Gpu(values, facts.evidence(name, *(heads[i] if i < len(heads) else (1, ""))), {})
+        for i, values in enumerate(found["gpus"][:_GPUS])
+    ]
+    attached = re.search(r"<attached_gpus>(\d{1,3})<", text[:4000])
+    system = {**found["system"], **({"attached": int(attached[1])} if attached else {})}
+    return system, gpus, len(lines) if gpus or found["system"] else 0
+
+
+def _text(lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
+    system: dict[str, Any] = {}
+    gpus: list[_Gpu] = []
+    titles: list[tuple[int, str]] = []  # indentation and name of what is open
+    used = 0
+    for number, line in enumerate(lines, 1):
+        head = _GPU.match(line)
+        if head is not None and len(gpus) < _GPUS:
+            values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
+            gpus.append(_Gpu(values, facts.evidence(name, number, line), {}))
+            titles, used = [], used + 1
+            continue
+        found = _LINE.match(line.rstrip())
+        if found is None:
+            continue
+        used += 1
+        indent, title = len(found[1]), re.sub(r"\W+", "_", found[2].strip().lower())
+        titles = [*((i, t) for i, t in titles if i < indent), (indent, title)][-8:]
+        value = (found[3] or "").strip()
+        if gpus and value:
+            _take(gpus[-1], "/".join(t for _, t in titles), value, (number, line.strip()))
+        elif value and title in ("driver_version", "cuda_version"):
+            _system(system, title, value)
+        elif title == "attached_gpus" and value.isdecimal():
+            system["attached"] = int(value[:3])
+    return system, gpus, used
+
+
+def _take(gpu: _Gpu, place: str, value: str, line: tuple[int, str]) -> None:
+    before = dict(gpu.values)
+    reason = _REASON.match(place)
+    if reason is not None:
+        name = {"idle": "gpu_idle"}.get(reason[2], reason[2])
+        group = reason[1]
+        nvml_smi.take(gpu.values, f"{group}/{group[:-1]}_{name}", value)
+    elif _BANKS.match(place):
+        count = nvml_smi.number(value)
+        gpu.values["remap_banks_none"] = int(count) if count is not None else None
+    else:
+        nvml_smi.take(gpu.values, _PLACES.get(place.removeprefix("pci/"), place), value)
+    for column, now in gpu.values.items():
+        if before.get(column) != now:
+            gpu.proof[column] = line
+
+
+def _system(system: dict[str, Any], title: str, value: str) -> None:
+    if title == "driver_version":
+        system["driver"] = value
+    elif (match := re.fullmatch(r"(\d{1,3})\.(\d{1,2})", value)) is not None:
+        system["cuda"] = int(match[1]) * 1000 + int(match[2]) * 10
