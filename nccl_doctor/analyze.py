@@ -127,7 +127,8 @@ def _log_input(
     if partial.nccl_lines:
         return Input(name, "nccl-log", partial.bytes, partial.lines, partial.nccl_lines, partial.understood, note)
     kind = used[0][0].kind if used else "job-log" if partial.events else "text"
-    return Input(name, kind, partial.bytes, partial.lines, 0, sum(reading.understood for _, reading in used), note)
+    known = sum(reading.understood for _, reading in used) or sum(event.n for event in partial.events.values())
+    return Input(name, kind, partial.bytes, partial.lines, 0, min(known, partial.lines), note)
 
 
 def _look(facts: Facts, path: str) -> None:

@@ -290,3 +290,41 @@ def test_the_xml_of_nvidia_smi_is_read_and_its_entities_are_not() -> None:
     facts = Facts()
     assert "entit" in (smi_query.read(io.BytesIO(bomb), "smi.xml", facts).note or "")
     assert [] == facts.rows(NodeGpu)
+
+
+LOG = "node01:101:140 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.4<0>\n"
+BOUND = "[node01:04097] MCW rank {0} bound to socket 0[core {0}[hwt 0]]: [{1}][./././.]\n"
+CAPTURES = {  # what a person saves with `COMMAND > FILE`, and the finding that must come of it
+    "bindings.txt": (
+        "".join(BOUND.format(rank, "/".join("B" if core == rank else "." for core in range(4))) for rank in range(4)),
+        "numa-misbinding",
+    ),
+    "unbound.txt": ("[node01:04097] MCW rank 0 is not bound (or bound to all available processors)\n", None),
+    "check-build.txt": (
+        "Horovod v0.28.1:\n\nAvailable Frameworks:\n    [X] PyTorch\n\nAvailable Controllers:\n    [X] MPI\n\n"
+        "Available Tensor Operations:\n    [ ] NCCL\n    [X] MPI\n",
+        "horovod-no-nccl",
+    ),
+    "dmesg.txt": (
+        "[1234.567890] NVRM: Xid (PCI:0000:48:00): 79, pid=4242, name=python, GPU has fallen off the bus.\n",
+        "xid-79-off-bus",
+    ),
+    "journal.txt": (
+        "Sep 16 10:00:02 node01 kernel: nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 28 LTSSM Fault Up\n",
+        "nvswitch-sxid",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "in a folder with the log"])
+def test_captures_that_log_patterns_read_are_files_of_their_own_too(name: str, beside: bool, tmp_path: Path) -> None:
+    text, wanted = CAPTURES[name]
+    (tmp_path / name).write_text(text)
+    if beside:
+        (tmp_path / "job.log").write_text(LOG)
+    report, _, _ = analyze.analyze([str(tmp_path if beside else tmp_path / name)])
+    read = next(read for read in report.inputs if read.path.endswith(name))
+    assert ("job-log", True) == (read.kind, read.understood > 0)
+    found = {finding.name for finding in report.findings}
+    assert wanted in found if wanted else not found
