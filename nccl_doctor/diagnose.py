@@ -11,12 +11,9 @@ from nccl_doctor.moments import Moment, moment
 from nccl_doctor.order import Found, order, span
 from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.rules import Answer, Row, words
-from nccl_doctor.sources.formats import FORMATS
 from nccl_doctor.tables import Input
 
 EVIDENCE = 12  # places kept per finding
-# Kinds that say nothing where nothing was understood.
-_UNREAD = {"text", "empty", "binary", *(known.kind for known in FORMATS)}
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
 _OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are no values of the finding
@@ -41,9 +38,11 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
 
 def fold_hosts(names: Iterable[str | None]) -> str:
     """`node01 node02` -> `node[01-02]`."""
+    plain = sorted({name for name in names if name})
+    if len(plain) < 2:
+        return "".join(plain)
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-    plain = sorted({name for name in names if name})
     try:
         nodes = NodeSet()
         for name in plain:
@@ -164,10 +163,16 @@ def _verdict(findings: list[Finding], facts: Facts, inputs: list[Input]) -> str:
     for severity in ("error", "warning"):
         if any(f.severity == severity for f in findings):
             return severity
-    known = any(i.understood or i.kind not in _UNREAD for i in inputs)
-    if not known and not findings:
-        return "inconclusive"
-    return "note" if findings else "healthy"
+    if findings:
+        return "note"
+    return "healthy" if any(i.understood or i.kind == "node" or not _unread(i.kind) for i in inputs) else "inconclusive"
+
+
+def _unread(kind: str) -> bool:
+    """Whether inputs of this kind say nothing where nothing of them was understood."""
+    from nccl_doctor.sources.formats import FORMATS  # slow to import, and `preflight` reads no file
+
+    return kind in {"text", "empty", "binary"} or any(known.kind == kind for known in FORMATS)
 
 
 def job(facts: Facts) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """From a node to a report: collect, ask the rules about nodes, diagnose, and say whether the node is fit for the job."""
 
+import os
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from nccl_doctor.sources.node.root import Root
 from nccl_doctor.tables import Collection, Input
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
+VERDICT = 0.3  # seconds of it that are kept for asking the rules and writing the report
 
 
 def look(root: Root, names: Sequence[str] = COLLECTORS, seconds: float = TIMEOUT, host: str | None = None) -> Facts:
@@ -51,6 +54,18 @@ def preflight(root: Root, *, host: str | None = None) -> tuple[Report, Facts]:
     facts = look(root, host=host)
     expectations.add(facts, root.expect)
     return report_of(facts), facts
+
+
+def left(seconds: float) -> float:
+    """Of the seconds that a caller gives this process from its start to its end, those that sources may still take."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            started = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        spent = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError, AttributeError):
+        spent = 0.0
+    spent = spent if 0 < spent < seconds else 0.0  # a process that lives longer was started for something else
+    return max(seconds - spent - VERDICT, seconds / 2)
 
 
 def fitness(report: Report, collected: Iterable[Collection]) -> str:

@@ -85,7 +85,7 @@ def command(
     else:
         with ExitStack() as stack:
             options = {"deep": deep, "peers": _peers(peers), "expect": wanted}
-            facts = preflight.look(_root(stack, root, save, redact, options), names, timeout)
+            facts = preflight.look(_root(stack, root, save, redact, options), names, preflight.left(timeout))
     expectations.add(facts, wanted)
     if learn is not None:
         write_file(learn, expectations.learn(facts).encode())

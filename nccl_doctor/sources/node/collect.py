@@ -4,6 +4,7 @@ A child that blocks in the kernel cannot be killed; it is left behind and the pa
 nothing they read can run code in the parent, which may be root's prolog.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -124,6 +125,7 @@ def _start(name: str, root: Root) -> _Child:
     started = time.monotonic()
     pid = os.fork()
     if pid == 0:
+        gc.disable()  # a short life: collecting would only copy pages that are shared with the parent
         status = 1
         try:
             os.setpgid(0, 0)
