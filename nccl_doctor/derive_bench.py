@@ -1,12 +1,13 @@
-"""nccl-tests against the links: the plateau that a run reached, its latency floor, and what NVLink or PCIe allow."""
+"""nccl-tests against the links: the plateau that a run reached, its latency floor, and what NVLink, PCIe or network ports allow."""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.knowledge import bandwidth
-from nccl_doctor.tables import BenchLimit, BenchRow, BenchRun
+from nccl_doctor.tables import BenchLimit, BenchRow, BenchRun, IbPort, TopoNet
 
 LARGE = 32 << 20  # bytes from which bandwidth, not latency, decides
 SMALL = 4 << 10  # bytes up to which latency decides
@@ -21,26 +22,62 @@ def derive_bench(facts: Facts) -> None:
     rows: dict[int, list[BenchRow]] = defaultdict(list)
     for row in facts.rows(BenchRow):
         rows[row.run].append(row)
-    facts.add(_limits(facts.rows(BenchRun), rows))
+    facts.add(_limits(facts.rows(BenchRun), rows, _ports(facts)))
 
 
-def _limits(runs: list[BenchRun], rows: dict[int, list[BenchRow]]) -> Iterator[BenchLimit]:
+class _Ports(NamedTuple):
+    """The network ports of the node that has the least of them."""
+
+    gigabits: float
+    number: int
+    source: str
+
+
+def _ports(facts: Facts) -> _Ports | None:
+    """From ibstat and its like, else from topology files; None where nothing shows the speed of a port."""
+    nodes: dict[str, dict[object, tuple[float, str]]] = defaultdict(dict)
+    for port in facts.rows(IbPort):
+        if port.state == "Active" and port.rate:
+            nodes[port.host or port.file][port.hca, port.port] = (port.rate, "the active ports")
+    if not nodes:
+        for net in facts.rows(TopoNet):
+            if net.rate:
+                nodes[net.file][net.dev, net.name] = (net.rate / 1000, "the topology file")
+    sums = [_best(list(ports.values())) for ports in nodes.values()]
+    return min(sums, default=None)
+
+
+def _best(ports: list[tuple[float, str]]) -> _Ports:
+    """Slow ports beside fast ones serve storage and management."""
+    fastest = max(rate for rate, _ in ports)
+    used = [rate for rate, _ in ports if rate >= fastest / 2]
+    return _Ports(sum(used), len(used), ports[0][1])
+
+
+def _limits(runs: list[BenchRun], rows: dict[int, list[BenchRow]], ports: _Ports | None) -> Iterator[BenchLimit]:
     for run in runs:
         large = sorted({row.size for row in rows[run.run] if row.size >= LARGE})[-3:]
         reached = [row.busbw for row in rows[run.run] if row.size in large]
         small = [row.time_us for row in rows[run.run] if 0 < row.size <= SMALL and row.time_us > 0]
-        limit, basis, why, known = _allowed(run)
+        limit, basis, why, known = _allowed(run, ports)
         yield BenchLimit(
             run.run, statistics.median(reached) if reached else None, large[0] if large else None,
             statistics.median(small) if len(small) >= 3 else None, limit, basis, why, known, run.ref,
         )  # fmt: skip
 
 
-def _allowed(run: BenchRun) -> tuple[float | None, str | None, str | None, int]:
+def _allowed(run: BenchRun, ports: _Ports | None) -> tuple[float | None, str | None, str | None, int]:
     """(GB/s, basis, clause, 1 where the path is certain) for one run."""
     if run.graph_bw:
         return run.graph_bw, "graph", "NCCL computed this for its rings from the links it found", 1
     gpu = bandwidth.gpu(run.gpu) if run.gpu else None
+    if (run.hosts or 0) > 1 and ports is not None:
+        # All rings of a node leave it through its ports once, so their sum bounds a ring. NVLink is faster.
+        many = ports.number > 1
+        what = f"{ports.number} network port{'s' if many else ''} of a node"
+        speed = f"({ports.gigabits:g} Gb/s{' together' if many else ''}, from {ports.source})"
+        why = f"the {what} {speed} carr{'y' if many else 'ies'} this, if all serve the job"
+        return bandwidth.port(ports.gigabits), "network", why, 0
     if gpu is None or run.hosts != 1 or run.shared_gpu or (run.ranks or 0) < 2:
         return None, None, None, 0
     if gpu.nvlink is not None and not gpu.optional:

@@ -225,7 +225,7 @@ class BenchLimit(NamedTuple):
     plateau_size: int | None  # the smallest of these sizes
     floor_us: float | None  # median time of the sizes up to 4 KiB
     limit_: float | None  # GB/s that the slowest link on the way allows
-    basis: str | None  # where the limit comes from: nvlink, pcie, or graph = NCCL's own ring
+    basis: str | None  # where the limit comes from: nvlink, pcie, network, or graph = NCCL's own ring
     why: str | None  # a clause
     known: int  # 1 where the path is proved by the log, 0 where it is assumed
     ref: int
