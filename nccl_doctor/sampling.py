@@ -7,6 +7,7 @@ thread of its own, so that a driver that blocks holds up its own lines and no ot
 import json
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ class Gpus:
     def __init__(self) -> None:
         self._nvml: Any = None
         self._failed: tuple[float, str] | None = None
-        self._names: dict[int, tuple[str | None, str | None]] = {}
+        self._names: dict[int, tuple[str | None, str | None, str | None]] = {}
 
     def read(self) -> dict[str, Any]:
         from nccl_doctor.sources.node.nvml import Nvml, NvmlFailure
@@ -61,19 +62,26 @@ class Gpus:
         self._failed = None
         return {"gpus": [self._record(one) for one in found]}
 
-    def _named(self, gpu: int) -> tuple[str | None, str | None]:
-        handle = self._nvml.handle(gpu)
-        return self._nvml.get("nvmlDeviceGetName", handle), self._nvml.get("nvmlDeviceGetUUID", handle)
+    def _named(self, gpu: int) -> tuple[str | None, str | None, str | None]:
+        """Name, UUID and the processors of the GPU's NUMA node; none of them where the GPU is lost."""
+        from nccl_doctor.sources.node.nvml import NvmlFailure
+
+        try:
+            handle = self._nvml.handle(gpu)
+            pci = self._nvml.get("nvmlDeviceGetPciInfo", handle)
+            return self._nvml.get("nvmlDeviceGetName", handle), self._nvml.get("nvmlDeviceGetUUID", handle), _near(pci)
+        except NvmlFailure:
+            return None, None, None
 
     def _record(self, one: Any) -> dict[str, Any]:
-        name, uuid = self._names.get(one.gpu, (None, None))
+        name, uuid, cpus = self._names.get(one.gpu, (None, None, None))
         return {
             "index": one.gpu, "uuid": uuid, "name": name, "utilization.gpu": one.util,
             "utilization.memory": one.util_memory, "memory.used": _mib(one.memory_used),
             "memory.total": _mib(one.memory_total), "power.draw": one.power, "enforced.power.limit": one.power_limit,
             "temperature.gpu": one.temperature, "clocks.sm": one.clock_sm, "clocks.mem": one.clock_memory,
             "clock_reasons": one.reasons, "pcie_tx": one.pcie_tx, "pcie_rx": one.pcie_rx, "nvlink_tx": one.nvlink_tx,
-            "nvlink_rx": one.nvlink_rx, "error": one.error,
+            "nvlink_rx": one.nvlink_rx, "error": one.error, "cpus": cpus,
             "processes": [{"pid": task.pid, "gpu_memory_usage": _mib(task.memory)} for task in one.tasks],
         }  # fmt: skip
 
@@ -178,7 +186,7 @@ class Ranks:
                     "user": process.username(), "state": process.status(), "cpu": process.cpu_percent(None),
                     "memory": _mib(process.memory_info().rss), "threads": process.num_threads(),
                     "cpus": _folded(process.cpu_affinity()), "container": _container(one.pid),
-                    "command": one.command[:200],
+                    "quiet": _quiet(one.pid), "command": one.command[:200],
                 }  # fmt: skip
         except self._psutil.Error:
             self._known.pop(one.pid, None)
@@ -269,6 +277,24 @@ def _folded(cpus: list[int]) -> str:
         else:
             parts.append([cpu, cpu])
     return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in parts)
+
+
+def _near(pci: Any) -> str | None:
+    """Processors next to a PCI device, as `local_cpulist` of sysfs folds them."""
+    if pci is None:
+        return None
+    name = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
+    domain, _, rest = name.lower().partition(":")
+    return _text(Path(f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/local_cpulist")) or None
+
+
+def _quiet(pid: int) -> float | None:
+    """Seconds since a process wrote its output, where that goes into a file."""
+    try:
+        output = os.stat(f"/proc/{pid}/fd/1")  # noqa: PTH116
+    except OSError:
+        return None
+    return round(max(time.time() - output.st_mtime, 0.0), 1) if stat.S_ISREG(output.st_mode) else None
 
 
 def _container(pid: int) -> str | None:

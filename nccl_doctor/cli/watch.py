@@ -36,9 +36,10 @@ HTTP = "9879"
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @click.option("--ascii", "ascii_only", is_flag=True, help="No characters beyond ASCII.")
 @click.option("--readonly", is_flag=True, help="No signals and no stacks.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, which then selects text.")
 def command(
     nodes: str | None, job: str | None, via: str, replay: Path | None, demo: bool, once: bool, form: str, export: str | None,
-    interval: float, ascii_only: bool, readonly: bool,
+    interval: float, ascii_only: bool, readonly: bool, no_mouse: bool,
 ) -> int:  # fmt: skip
     """Watch GPUs, network ports, the host and the ranks of jobs, with what the rules find. `?` lists the keys.
 
@@ -54,7 +55,7 @@ def command(
         return _plain(names, via, replay, demo, interval, form, export, ascii_only)
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
-    return _screen(names, via, replay, demo, interval, ascii_only or _plain_terminal(), readonly)
+    return _screen(names, via, replay, demo, interval, ascii_only or _plain_terminal(), readonly, not no_mouse)
 
 
 def _plain_terminal() -> bool:
@@ -70,32 +71,29 @@ def _names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str
 
 
 def _screen(
-    names: list[str], via: str, replay: Path | None, demo: bool, interval: float, ascii_only: bool, readonly: bool
-) -> int:
+    names: list[str], via: str, replay: Path | None, demo: bool, interval: float, ascii_only: bool, readonly: bool,
+    mouse: bool,
+) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
+    from nccl_doctor.watch.cells import Look
     from nccl_doctor.watch.feed import Nodes, Replay
     from nccl_doctor.watch.sources import Played, Still
 
     app: Watch
+    look = Look(ascii_only)
     if replay is not None:
         played = Replay(lambda record: app.take(record), replay)
-        app = Watch(
-            lambda _: Still(), interval=interval, ascii_only=ascii_only, readonly=True, title=str(replay), replay=played
-        )
+        app = Watch(lambda _: Still(), interval=interval, look=look, readonly=True, title=replay.name, replay=played)
     elif demo:
         app = Watch(
-            lambda put: Played(put, interval),
-            interval=interval,
-            ascii_only=ascii_only,
-            readonly=True,
-            title="demo",
-            demo=True,
+            lambda put: Played(put, interval), interval=interval, look=look, readonly=True, title="demo", invented=True
         )
     else:
         app = Watch(
-            lambda put: Nodes(put, names, via, interval), interval=interval, ascii_only=ascii_only, readonly=readonly
-        )
-    app.run()
+            lambda put: Nodes(put, names, via, interval), interval=interval, look=look, readonly=readonly, via=via,
+            nodes=tuple(names),
+        )  # fmt: skip
+    app.run(mouse=mouse)
     return app.return_code or 0
 
 

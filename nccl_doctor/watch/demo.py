@@ -12,6 +12,7 @@ from typing import Any
 NODES = ("gpu-a", "gpu-b")
 HOT_NODE, HOT_GPU = "gpu-b", 3
 STUCK_RANK = 13
+FAR_RANK = 6  # bound to the processors of the other socket
 HEATS, STOPS = 60, 120  # seconds after the start
 START = 1_780_000_000.0
 _MIB_GPU = 81_559
@@ -64,7 +65,7 @@ class Demo:
             "power.draw": round(power, 1), "enforced.power.limit": 700.0, "temperature.gpu": round(temperature),
             "clocks.sm": clock, "clocks.mem": 2619, "clock_reasons": 0x20 | 0x40 if hot else 0,
             "pcie_tx": 2e6 if stopped else 4e9 * noise, "pcie_rx": 2e6 if stopped else 6e9 * noise, "nvlink_tx": link,
-            "nvlink_rx": link, "error": None,
+            "nvlink_rx": link, "error": None, "cpus": "0-55" if gpu < 4 else "56-111",
             "processes": [{"pid": 4000 + gpu, "gpu_memory_usage": 60_900.0}],
         }  # fmt: skip
 
@@ -103,10 +104,12 @@ class Demo:
     def _rank(self, node: str, local: int) -> dict[str, Any]:
         rank = _rank_of(node, local)
         stuck = self.second > STOPS and rank == STUCK_RANK
+        near = 0 if rank == FAR_RANK else local
         return {
             "pid": 4000 + local, "rank": rank, "local_rank": local, "world": 16, "job": "81234", "user": "trainer",
             "state": "sleeping" if stuck else "running", "cpu": 0.3 if stuck else 100.0, "memory": 24_000.0, "threads": 96,
-            "cpus": f"{local * 14}-{local * 14 + 13}", "container": None, "command": "python train.py --config pretrain.yaml",
+            "cpus": f"{near * 14}-{near * 14 + 13}", "quiet": max(self.second - STOPS, 1),
+            "container": None, "command": "python train.py --config pretrain.yaml",
         }  # fmt: skip
 
 

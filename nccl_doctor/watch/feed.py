@@ -21,6 +21,7 @@ from nccl_doctor.watch.state import moment
 
 Put = Callable[[dict[str, Any]], None]
 AGAIN = (2.0, 5.0, 15.0, 30.0)  # seconds until a node that was lost is tried again
+SILENT = 30.0  # seconds without a word, and three intervals, after which a child is started anew
 _LONGEST = 4 << 20  # bytes of one line
 
 
@@ -33,6 +34,7 @@ class Nodes:
         self._commands = {node: self._command(node, via) for node in nodes} or {"": self._local()}
         self._over = threading.Event()
         self._children: dict[str, _Child] = {}
+        self._here = os.uname().nodename
 
     def _local(self) -> list[str]:
         return [sys.executable, "-m", "nccl_doctor", "sample", "--while-parent", f"--interval={self._interval:g}"]
@@ -42,6 +44,10 @@ class Nodes:
         remote = [*program, "sample", f"--interval={self._interval:g}"]
         words = [word.replace("%host", node) for word in shlex.split(VIAS.get(via, via))]
         return [*words, shlex.join(remote)] if via == "ssh" else [*words, *remote]
+
+    def pids(self) -> list[int]:
+        """The children that run now."""
+        return [child.pid for child in list(self._children.values())]
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="nodes", daemon=True).start()
@@ -57,9 +63,10 @@ class Nodes:
             while not self._over.is_set():
                 for node in [node for node, when in due.items() if when <= time.monotonic()]:
                     del due[node]
-                    child = self._children[node] = _Child(node, self._commands[node], self._children.get(node))
+                    child = self._begin(node)
                     selector.register(child.pipe, selectors.EVENT_READ, child)
-                for key, _ in selector.select(0.3):
+                wait = min([when - time.monotonic() for when in due.values()], default=5.0)
+                for key, _ in selector.select(max(min(wait, 5.0), 0.05)):
                     child = key.data
                     piece = os.read(key.fd, 1 << 16)
                     if piece:
@@ -68,9 +75,24 @@ class Nodes:
                         continue
                     selector.unregister(key.fileobj)
                     why = child.ended()
-                    if child.node:
-                        self._put({"kind": "gone", "hostname": child.node, "error": why})
+                    if child.node or why:
+                        self._put({"kind": "gone", "hostname": child.node or self._here, "error": why})
                     due[child.node] = time.monotonic() + AGAIN[min(child.tries, len(AGAIN) - 1)]
+                self._end_silent()
+
+    def _begin(self, node: str) -> "_Child":
+        child = self._children[node] = _Child(node, self._commands[node], self._children.get(node))
+        if self._over.is_set():  # we were stopped meanwhile
+            child.stop()
+        return child
+
+    def _end_silent(self) -> None:
+        """A connection can be lost without an end: what has said nothing for long is ended, and so begun again."""
+        for child in self._children.values():
+            if time.monotonic() - child.heard > max(SILENT, 3 * self._interval):
+                child.heard = time.monotonic()
+                child.said = "said nothing more"
+                child.stop(signal.SIGKILL)
 
 
 class _Child:
@@ -80,22 +102,23 @@ class _Child:
         self.node = node
         self.tries: int = before.tries + 1 if before is not None else 0
         self._buffer = bytearray()
-        self._said = ""  # the last line that is no record
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        self.said = ""  # the last line that is no record
+        self.heard = time.monotonic()
+        self._process = _started(command)
+        self.pid = self._process.pid
         assert self._process.stdout is not None
         self.pipe = self._process.stdout
 
     def records(self, piece: bytes) -> Iterator[dict[str, Any]]:
         """The records that this piece of output completes."""
         self._buffer.extend(piece)
+        self.heard = time.monotonic()
         while (end := self._buffer.find(b"\n")) >= 0:
             line = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
             record = parsed(line)
             if record is None:
-                self._said = line.decode("utf-8", "replace").strip() or self._said
+                self.said = line.decode("utf-8", "replace").strip() or self.said
                 continue
             self.tries = 0
             if self.node:
@@ -108,11 +131,22 @@ class _Child:
         """Why it ended: its last words, else its exit status."""
         self.pipe.close()
         status = self._process.wait()
-        return self._said[:200] or f"exit status {status}"
+        return self.said[:200] or f"exit status {status}"
 
-    def stop(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+
+def _started(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """The child; where its program cannot be started, one that says so and ends."""
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    except OSError as error:
+        return _started([sys.executable, "-c", f"print({f'{command[0]}: {error.strerror}'!r})"])
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:

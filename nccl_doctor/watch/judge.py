@@ -16,20 +16,11 @@ from nccl_doctor.tables.recorded import Spinning
 from nccl_doctor.watch.state import KINDS, State, moment, spinning
 
 WINDOW = 180.0  # seconds of records that are judged together
+SAMPLES = 60  # of each kind and node that are judged; more cost processor time and say the same
 TABLES = frozenset(
-    {
-        "gpu_use",
-        "gpu_throttle",
-        "gpu_counter",
-        "gpu_peer",
-        "gpu_process",
-        "port_use",
-        "port_error",
-        "host_use",
-        "rank_use",
-        "spinning",
-    }
-)
+    {"gpu_use", "gpu_throttle", "gpu_counter", "gpu_peer", "gpu_process", "port_use", "port_error", "host_use", "rank_use",
+     "spinning"}
+)  # fmt: skip
 
 
 @dataclass
@@ -47,58 +38,87 @@ class Judge:
 
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window
-        self._records: deque[tuple[float, dict[str, Any]]] = deque()
+        self._feeds: dict[tuple[str, str], deque[tuple[float, dict[str, Any]]]] = {}
+        self._newest = 0.0
         self.episodes: list[Episode] = []
 
-    def take(self, record: dict[str, Any]) -> None:
-        """Remember a record; those that are older than the window go."""
-        at = moment(record)
+    def take(self, record: dict[str, Any], came: float | None = None) -> None:
+        """Remember a record that came at this moment, or when it was made; older ones than the window go."""
+        at = came if came is not None else moment(record)
         if at is None or record.get("kind") not in KINDS:
             return
-        self._records.append((at, record))
-        while self._records and self._records[0][0] < at - self._window:
-            self._records.popleft()
+        self._newest = max(self._newest, at)
+        feed = self._feeds.setdefault((record["kind"], str(record.get("hostname"))), deque())
+        feed.append((at, record))
+        while feed[0][0] < at - self._window:
+            feed.popleft()
 
     def ask(self, state: State) -> list[Finding]:
-        """What the rules say now, in the order of the diagnosis. Slow enough to be called in a worker."""
+        """What the rules say now, in the order of the diagnosis."""
+        return self.judge(self.spins(state), state.now)
+
+    def spins(self, state: State) -> list[tuple[str, int, int, float]]:
+        """Nodes whose GPUs spin in a collective: name, how many, of how many, highest share of the power limit."""
+        return [
+            (node.name, found[0], len(node.gpus), found[1])
+            for node in state.nodes.values() if node.gone is None and (found := spinning(node)) is not None
+        ]  # fmt: skip
+
+    def judge(self, spins: list[tuple[str, int, int, float]], now: float) -> list[Finding]:
+        """The same for a worker: it reads no state that the screen changes meanwhile."""
         facts = Facts()
         for kind in KINDS:
-            lines = [
-                json.dumps(record, separators=(",", ":")) for _, record in list(self._records) if record["kind"] == kind
-            ]
+            lines = self._lines(kind)
             if lines:
                 stream = io.BytesIO(("\n".join(lines) + "\n").encode())
                 reading = recording_files.read(stream, f"live {kind}", facts)
                 facts.add([Input(f"live {kind}", "recording", 0, reading.lines, 0, reading.understood, None)])
         facts.look("spinning")
-        for node in list(state.nodes.values()):
-            found = spinning(node)
-            if found is not None:
-                count, share = found
-                text = f"{count} of {len(node.gpus)} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
-                facts.add(
-                    [
-                        Spinning(
-                            node.name, count, len(node.gpus), share, 60.0, facts.evidence(f"live {node.name}", 1, text)
-                        )
-                    ]
-                )
+        for name, count, gpus, share in spins:
+            text = f"{count} of {gpus} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
+            facts.add([Spinning(name, count, gpus, share, 60.0, facts.evidence(f"live {name}", 1, text))])
         derive(facts)
         asked = [rule for rule in rules.load() if TABLES.intersection(rule.needs)]
         findings = diagnose.diagnose(facts, rules.ask_all(asked, facts)).findings
-        self._remember(findings, state.now)
+        self._remember(findings, now)
         return findings
 
+    def _lines(self, kind: str) -> list[str]:
+        """The window as `record` would have written it: of each node SAMPLES, evenly spread, and each port that was down."""
+        lines = []
+        for (of, _), feed in list(self._feeds.items()):
+            if of != kind:
+                continue
+            records = [record for came, record in list(feed) if came >= self._newest - self._window]
+            step = -(-len(records) // SAMPLES)
+            lines += [
+                json.dumps(record, separators=(",", ":"))
+                for number, record in enumerate(records) if number % step == 0 or (kind == "port" and _down(record))
+            ]  # fmt: skip
+        return lines
+
     def _remember(self, findings: list[Finding], now: float) -> None:
-        seen = {(finding.rule, finding.hosts, finding.message.split(" ")[0]): finding for finding in findings}
+        seen = {_subject(finding): finding for finding in findings}
         for episode in self.episodes:
             if episode.over:
                 continue
-            key = (episode.finding.rule, episode.finding.hosts, episode.finding.message.split(" ")[0])
-            found = seen.pop(key, None)
+            found = seen.pop(_subject(episode.finding), None)
             if found is None:
                 episode.over = True
             else:
                 episode.finding, episode.last = found, now
         self.episodes += [Episode(finding, now, now) for finding in seen.values()]
         del self.episodes[:-500]
+
+
+def _subject(finding: Finding) -> tuple[str, ...]:
+    """What a finding is about, without its figures, which change from one look to the next."""
+    about = (str(finding.values.get(name)) for name in ("gpu", "port", "rank", "who"))
+    return (finding.rule, finding.hosts, *about)
+
+
+def _down(record: dict[str, Any]) -> bool:
+    ports = record.get("ports")
+    return isinstance(ports, list) and any(
+        isinstance(one, dict) and one.get("state") not in ("ACTIVE", "UP", None) for one in ports
+    )

@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 from nccl_doctor.report import Finding
-from nccl_doctor.watch.panes import GPUS, PORTS, Column, Look, host_line, node_state
+from nccl_doctor.watch.cells import Cell, Column, Line, Look, choose, row_line
+from nccl_doctor.watch.overview import host_line
+from nccl_doctor.watch.panes import GPUS, PORTS, node_state
 from nccl_doctor.watch.state import Device, Node, State, throttle
 
 
@@ -17,30 +19,22 @@ def text(state: State, findings: list[Finding], now: float, width: int, ascii_on
         rows.append(f"{node.name}: {words}" if bad else node.name)
         rows += _table(GPUS, [(node, gpu) for gpu in node.gpus.values()], look, width)
         rows += _table(PORTS, [(node, port) for port in node.ports.values()], look, width)
-        rows += [host_line(node, look).plain[:width], ""]
-    rows += [
-        f"{f.severity.upper()} {f.rule} {f.name}: {f.message}"[: max(width, 40)]
-        for f in findings
-        if f.severity != "note"
-    ]
-    return "\n".join(rows).rstrip() + "\n"
+        rows += [_plain(host_line(node, look, width)), ""]
+    rows += [f"{f.severity.upper()} {f.rule} {f.name}: {f.message}" for f in findings if f.severity != "note"]
+    return "\n".join(look.clean(row) for row in rows).rstrip() + "\n"
 
 
 def _table(columns: tuple[Column, ...], rows: list[tuple[Node, Device]], look: Look, width: int) -> list[str]:
-    shown = [column for column in columns if width >= column.least and column.key not in ("node", "history")]
     if not rows:
         return []
-    lines = ["  ".join(column.title.ljust(column.width)[: column.width] for column in shown)]
-    for row in rows:
-        cells = [column.cell(row, look) for column in shown]
-        lines.append(
-            "  ".join(_fit(cell.plain, cell.justify == "right", c.width) for cell, c in zip(cells, shown, strict=True))
-        )
-    return [line.rstrip() for line in lines]
+    fitted = choose([column for column in columns if column.key not in ("node", "history")], width, rows, look)
+    drawn = [[column.cell(row, look) for column, _ in fitted] for row in rows]
+    titles = [Cell(column.title, "", one.right) for (column, _), one in zip(fitted, drawn[0], strict=True)]
+    return [_plain(row_line(cells, fitted, look)) for cells in (titles, *drawn)]
 
 
-def _fit(plain: str, right: bool, width: int) -> str:
-    return plain[:width].rjust(width) if right else plain[:width].ljust(width)
+def _plain(line: Line) -> str:
+    return "".join(text for text, _ in line).rstrip()
 
 
 def document(state: State, findings: list[Finding], now: float) -> dict[str, Any]:

@@ -1,63 +1,12 @@
-"""What the tables of the screen show: columns, the width from which they are shown, and the cells of a row."""
+"""What the tables of the screen show: columns, what goes first where the screen is narrow, and the cells of a row."""
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-from rich.text import Text
-
+from nccl_doctor.watch.cells import BAD, DIM, FAIR, GOOD, Cell, Column, Look, cell
 from nccl_doctor.watch.judge import Episode
-from nccl_doctor.watch.state import Device, Node, State, number, throttle
-
-BARS = "▁▂▃▄▅▆▇█"
-ASCII_BARS = "_.-=+*%#"
-GOOD, FAIR, BAD, DIM = "green", "yellow", "red", "dim"
-
-
-@dataclass(frozen=True)
-class Look:
-    """How values are drawn."""
-
-    ascii: bool = False
-
-    @property
-    def bars(self) -> str:
-        return ASCII_BARS if self.ascii else BARS
-
-    def spark(self, values: Iterable[float | None], top: float, width: int) -> str:
-        """The newest values as a row of bars; a blank where a value is missing."""
-        newest = list(values)[-width:]
-        steps = len(self.bars) - 1
-        drawn = [" " if v is None else self.bars[min(max(round(v / top * steps), 0), steps)] for v in newest]
-        return "".join(drawn).rjust(width)
-
-    def gauge(self, share: float | None, width: int) -> str:
-        """A horizontal bar."""
-        if share is None:
-            return " " * width
-        full = round(min(max(share, 0.0), 1.0) * width)
-        return ("#" if self.ascii else "█") * full + ("." if self.ascii else "░") * (width - full)
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of a table."""
-
-    key: str
-    title: str
-    width: int
-    cell: Callable[[Any, Look], Text]
-    order: Callable[[Any], Any]  # what rows are sorted by
-    least: int = 0  # cells of the screen from which it is shown
-
-
-def _text(value: object, style: str = "", right: bool = False) -> Text:
-    return Text(
-        "-" if value is None else str(value),
-        style=DIM if value is None else style,
-        justify="right" if right else "left",
-    )
+from nccl_doctor.watch.state import KINDS, Device, Node, State, number, throttle
 
 
 def _grade(value: float | None, fair: float, bad: float) -> str:
@@ -70,30 +19,34 @@ def _grade(value: float | None, fair: float, bad: float) -> str:
 GpuRow = tuple[Node, Device]
 
 
-def _util(row: GpuRow, look: Look) -> Text:
+def _util(row: GpuRow, look: Look) -> Cell:
     util = row[1].last("util")
     if util is None:
-        return _text(row[1].now.get("error"), BAD)
-    return _text(f"{util:3.0f} %", GOOD if util >= 80 else FAIR if util >= 25 else BAD, right=True)
+        return cell(row[1].now.get("error"), BAD)
+    return cell(f"{util:3.0f} %", GOOD if util >= 80 else FAIR if util >= 25 else BAD, right=True)
 
 
-def _power(row: GpuRow, look: Look) -> Text:
+def _power(row: GpuRow, look: Look) -> Cell:
     power, limit = row[1].last("power"), number(row[1].now.get("enforced.power.limit"))
     if power is None:
-        return _text(None, right=True)
-    return _text(f"{power:.0f}/{limit:.0f} W" if limit else f"{power:.0f} W", right=True)
+        return cell(None, right=True)
+    return cell(f"{power:.0f}/{limit:.0f} W" if limit else f"{power:.0f} W", right=True)
 
 
-def _memory(row: GpuRow, look: Look) -> Text:
+def _memory(row: GpuRow, look: Look) -> Cell:
     used, total = row[1].last("memory"), number(row[1].now.get("memory.total"))
     if used is None or not total:
-        return _text(None, right=True)
-    return _text(f"{used / 1024:.1f}/{total / 1024:.0f}G", _grade(used / total, 0.95, 0.99), right=True)
+        return cell(None, right=True)
+    return cell(
+        f"{used / 1024:.1f}/{total / 1024:.0f}G" if used < 102_400 else f"{used / 1024:.0f}/{total / 1024:.0f}G",
+        _grade(used / total, 0.95, 0.99),
+        right=True,
+    )
 
 
-def _rate(device: Device, *names: str) -> Text:
+def _rate(device: Device, *names: str) -> Cell:
     values = [value for name in names if (value := device.last(name)) is not None]
-    return _text(_amount(sum(values)) if values else None, right=True)
+    return cell(_amount(sum(values)) if values else None, right=True)
 
 
 def _amount(rate: float) -> str:
@@ -105,35 +58,43 @@ def _amount(rate: float) -> str:
     return f"{rate:.1f}T"
 
 
-def _why(row: GpuRow, look: Look) -> Text:
+def _why(row: GpuRow, look: Look) -> Cell:
     word = throttle(row[1].now.get("clock_reasons"))
     grave = word in ("power brake", "HW thermal", "HW slowdown", "SW thermal")
-    return _text(word or "", BAD if grave else DIM)
+    return cell(word or "", BAD if grave else DIM)
+
+
+def _ranks(row: GpuRow) -> list[int]:
+    node, gpu = row
+    tasks = gpu.now.get("processes")
+    pids = [one.get("pid") for one in tasks if isinstance(one, dict)] if isinstance(tasks, list) else []
+    return sorted(one["rank"] for one in node.ranks if one.get("pid") in pids and isinstance(one.get("rank"), int))
 
 
 def _rank_of(row: GpuRow) -> str:
-    node, gpu = row
-    pids = {one.get("pid") for one in gpu.now.get("processes") or () if isinstance(one, dict)}
-    ranks = sorted(one["rank"] for one in node.ranks if one.get("pid") in pids and isinstance(one.get("rank"), int))
-    return ",".join(map(str, ranks))
+    return ",".join(map(str, _ranks(row)))
+
+
+def _first_rank(row: GpuRow) -> int:
+    return min(_ranks(row), default=-1)
 
 
 GPUS = (
-    Column("node", "node", 10, lambda r, _: _text(r[0].name[:10]), lambda r: r[0].name),
-    Column("gpu", "gpu", 3, lambda r, _: _text(r[1].now.get("index"), right=True), lambda r: r[1].now.get("index", 0)),
+    Column("node", "node", 8, lambda r, _: cell(r[0].name), lambda r: r[0].name, 0, 16),
+    Column("gpu", "gpu", 3, lambda r, _: cell(r[1].now.get("index"), right=True), lambda r: r[1].now.get("index", 0)),
     Column("util", "util", 5, _util, lambda r: r[1].last("util") or 0),
-    Column("history", "history", 12, lambda r, look: _text(look.spark(_values(r[1], "util"), 100, 12)),
-           lambda r: r[1].last("util") or 0, 72),
-    Column("memory", "memory", 10, _memory, lambda r: r[1].last("memory") or 0, 50),
-    Column("power", "power", 9, _power, lambda r: r[1].last("power") or 0),
-    Column("temp", "temp", 5, lambda r, _: _text(_degrees(r[1].last("temperature")), _grade(r[1].last("temperature"), 80, 87), True),
-           lambda r: r[1].last("temperature") or 0, 60),
-    Column("clock", "MHz", 5, lambda r, _: _text(_whole(r[1].last("clock")), right=True), lambda r: r[1].last("clock") or 0, 66),
-    Column("why", "held by", 11, _why, lambda r: throttle(r[1].now.get("clock_reasons")), 78),
-    Column("nvlink", "NVLink", 6, lambda r, _: _rate(r[1], "nvlink_rx", "nvlink_tx"), lambda r: r[1].last("nvlink_rx") or 0, 100),
-    Column("pcie", "PCIe", 6, lambda r, _: _rate(r[1], "pcie_rx", "pcie_tx"), lambda r: r[1].last("pcie_rx") or 0, 108),
-    Column("rank", "rank", 6, lambda r, _: _text(_rank_of(r)), _rank_of, 116),
-    Column("model", "model", 24, lambda r, _: _text(r[1].now.get("name"), DIM), lambda r: str(r[1].now.get("name")), 150),
+    Column("history", "history", 10, lambda r, look: cell(look.spark(_values(r[1], "util"), 100, 10)),
+           lambda r: r[1].last("util") or 0, 6),
+    Column("memory", "memory", 9, _memory, lambda r: r[1].last("memory") or 0, 2),
+    Column("power", "power", 9, _power, lambda r: r[1].last("power") or 0, 1),
+    Column("temp", "temp", 4, lambda r, _: cell(_degrees(r[1].last("temperature")), _grade(r[1].last("temperature"), 80, 87), True),
+           lambda r: r[1].last("temperature") or 0, 3),
+    Column("clock", "MHz", 4, lambda r, _: cell(_whole(r[1].last("clock")), right=True), lambda r: r[1].last("clock") or 0, 5),
+    Column("why", "held by", 11, _why, lambda r: throttle(r[1].now.get("clock_reasons")), 7),
+    Column("nvlink", "NVLink/s", 8, lambda r, _: _rate(r[1], "nvlink_rx", "nvlink_tx"), lambda r: r[1].last("nvlink_rx") or 0, 8),
+    Column("pcie", "PCIe/s", 6, lambda r, _: _rate(r[1], "pcie_rx", "pcie_tx"), lambda r: r[1].last("pcie_rx") or 0, 9),
+    Column("rank", "rank", 4, lambda r, _: cell(_rank_of(r), right=True), lambda r: _first_rank(r), 4),
+    Column("model", "model", 12, lambda r, _: cell(r[1].now.get("name"), DIM), lambda r: str(r[1].now.get("name")), 10, 28),
 )  # fmt: skip
 
 
@@ -153,36 +114,36 @@ def _whole(value: float | None) -> str | None:
 PortRow = tuple[Node, Device]
 
 
-def _state(row: PortRow, look: Look) -> Text:
+def _state(row: PortRow, look: Look) -> Cell:
     state = row[1].now.get("state")
-    return _text(state, "" if state in ("ACTIVE", "UP") else BAD)
+    return cell(state, "" if state in ("ACTIVE", "UP") else BAD)
 
 
-def _port_rate(name: str) -> Callable[[PortRow, Look], Text]:
-    def cell(row: PortRow, look: Look) -> Text:
+def _port_rate(name: str) -> Callable[[PortRow, Look], Cell]:
+    def shown(row: PortRow, look: Look) -> Cell:
         value = row[1].last(name)
-        return _text(None if value is None else f"{value:.1f}", right=True)
+        return cell(None if value is None else f"{value:.1f}", right=True)
 
-    return cell
+    return shown
 
 
-def _errors(row: PortRow, look: Look) -> Text:
+def _errors(row: PortRow, look: Look) -> Cell:
     found = row[1].errors
-    return _text(", ".join(f"{name} +{count}" for name, count in found.items()), BAD if found else "")
+    return cell(", ".join(f"{name} +{count}" for name, count in found.items()), BAD if found else "")
 
 
 PORTS = (
-    Column("node", "node", 10, lambda r, _: _text(r[0].name[:10]), lambda r: r[0].name),
-    Column("port", "port", 12, lambda r, _: _text(r[1].name), lambda r: r[1].name),
-    Column("kind", "kind", 8, lambda r, _: _text(r[1].now.get("kind")), lambda r: str(r[1].now.get("kind")), 70),
-    Column("state", "state", 7, _state, lambda r: str(r[1].now.get("state"))),
-    Column("speed", "Gb/s", 5, lambda r, _: _text(_whole(number(r[1].now.get("speed"))), right=True),
-           lambda r: number(r[1].now.get("speed")) or 0, 60),
+    Column("node", "node", 8, lambda r, _: cell(r[0].name), lambda r: r[0].name, 0, 16),
+    Column("port", "port", 9, lambda r, _: cell(r[1].name), lambda r: r[1].name, 0, 14),
+    Column("kind", "kind", 8, lambda r, _: cell(r[1].now.get("kind")), lambda r: str(r[1].now.get("kind")), 4),
+    Column("state", "state", 6, _state, lambda r: str(r[1].now.get("state")), 1, 8),
+    Column("speed", "Gb/s", 5, lambda r, _: cell(_whole(number(r[1].now.get("speed"))), right=True),
+           lambda r: number(r[1].now.get("speed")) or 0, 2),
     Column("rx", "rx Gb/s", 7, _port_rate("rx"), lambda r: r[1].last("rx") or 0),
     Column("tx", "tx Gb/s", 7, _port_rate("tx"), lambda r: r[1].last("tx") or 0),
-    Column("history", "history", 12, lambda r, look: _text(look.spark(_values(r[1], "rx"), number(r[1].now.get("speed")) or 100, 12)),
-           lambda r: r[1].last("rx") or 0, 92),
-    Column("errors", "errors since start", 30, _errors, lambda r: sum(r[1].errors.values()), 78),
+    Column("history", "history", 10, lambda r, look: cell(look.spark(_values(r[1], "rx"), number(r[1].now.get("speed")) or 100, 10)),
+           lambda r: r[1].last("rx") or 0, 5),
+    Column("errors", "new errors", 12, _errors, lambda r: sum(r[1].errors.values()), 3, 60),
 )  # fmt: skip
 
 ProcessRow = tuple[Node, dict[str, Any]]
@@ -190,47 +151,94 @@ ProcessRow = tuple[Node, dict[str, Any]]
 
 def _process(
     key: str, right: bool = False, style: Callable[[Any], str] = lambda _: ""
-) -> Callable[[ProcessRow, Look], Text]:
-    def cell(row: ProcessRow, look: Look) -> Text:
+) -> Callable[[ProcessRow, Look], Cell]:
+    def shown(row: ProcessRow, look: Look) -> Cell:
         value = row[1].get(key)
-        return _text(f"{value:.0f}" if isinstance(value, float) else value, style(value), right)
+        return cell(f"{value:.0f}" if isinstance(value, float) else value, style(value), right)
 
-    return cell
+    return shown
 
 
 def _by(key: str) -> Callable[[ProcessRow], Any]:
     return lambda row: (row[1].get(key) is not None, row[1].get(key) if row[1].get(key) is not None else 0)
 
 
+def _state_of(row: ProcessRow, look: Look) -> Cell:
+    state = row[1].get("state")
+    return cell({"disk-sleep": "D blocked"}.get(str(state), state), BAD if state in ("disk-sleep", "zombie") else "")
+
+
+def _gpu_of(row: ProcessRow) -> Device | None:
+    node, one = row
+    for gpu in node.gpus.values():
+        tasks = gpu.now.get("processes")
+        if isinstance(tasks, list) and any(
+            isinstance(task, dict) and task.get("pid") == one.get("pid") for task in tasks
+        ):
+            return gpu
+    return None
+
+
+def _near(row: ProcessRow, look: Look) -> Cell:
+    """Whether the process may run only on processors next to its GPU."""
+    gpu = _gpu_of(row)
+    if gpu is None:
+        return cell(None)
+    allowed, near = cpu_set(row[1].get("cpus")), cpu_set(gpu.now.get("cpus"))
+    if not allowed or not near:
+        return cell(gpu.name)
+    if allowed <= near:
+        return cell(f"{gpu.name} near")
+    return cell(f"{gpu.name} FAR" if not allowed & near else f"{gpu.name} partly", BAD if not allowed & near else FAIR)
+
+
+def cpu_set(text: Any) -> frozenset[int]:
+    """`0-3,8` as numbers; empty where it is nothing of the kind."""
+    found: set[int] = set()
+    for part in str(text or "").split(","):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()) or int(last or first) > 1 << 14:
+            return frozenset()
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
 PROCESSES = (
-    Column("node", "node", 10, lambda r, _: _text(r[0].name[:10]), lambda r: r[0].name),
+    Column("node", "node", 8, lambda r, _: cell(r[0].name), lambda r: r[0].name, 0, 16),
     Column("rank", "rank", 4, _process("rank", True), _by("rank")),
-    Column("pid", "pid", 8, _process("pid", True), _by("pid")),
-    Column("user", "user", 9, _process("user"), _by("user"), 70),
-    Column("state", "state", 10, _process("state", style=lambda v: BAD if v == "disk-sleep" else ""), _by("state")),
-    Column("cpu", "CPU %", 5, _process("cpu", True), _by("cpu")),
-    Column("memory", "MiB", 7, _process("memory", True), _by("memory"), 60),
-    Column("cpus", "cores", 10, _process("cpus"), _by("cpus"), 90),
-    Column("job", "job", 8, _process("job"), _by("job"), 80),
-    Column("container", "container", 12, _process("container"), _by("container"), 130),
-    Column("command", "command", 40, _process("command"), _by("command"), 100),
+    Column("pid", "pid", 7, _process("pid", True), _by("pid")),
+    Column("user", "user", 8, _process("user"), _by("user"), 3),
+    Column("state", "state", 9, _state_of, _by("state"), 1),
+    Column("cpu", "CPU %", 5, _process("cpu", True), _by("cpu"), 1),
+    Column("memory", "MiB", 6, _process("memory", True), _by("memory"), 2),
+    Column("gpu", "GPU's NUMA", 11, _near, lambda r: _near(r, Look()).plain, 4),
+    Column("cpus", "cores", 9, _process("cpus"), _by("cpus"), 7, 12),
+    Column("job", "job", 7, _process("job"), _by("job"), 5, 10),
+    Column("container", "container", 12, _process("container"), _by("container"), 8),
+    Column("command", "command", 16, _process("command"), _by("command"), 6, 200),
 )
 
 STYLES = {"error": BAD, "warning": FAIR, "note": "cyan"}
 
 
-def _how_bad(episode: Episode, look: Look) -> Text:
+def _how_bad(episode: Episode, look: Look) -> Cell:
     if episode.over:
-        return _text("over", DIM)
-    return _text(episode.finding.severity, STYLES.get(episode.finding.severity, ""))
+        return cell("over", DIM)
+    return cell(episode.finding.severity, STYLES.get(episode.finding.severity, ""))
 
 
+def _grave(episode: Episode) -> int:
+    return GRAVE.get(episode.finding.severity, 3)
+
+
+GRAVE = {"error": 0, "warning": 1, "note": 2}
 FINDINGS = (
-    Column("severity", "how bad", 8, _how_bad, lambda e: e.finding.severity),
-    Column("first", "since", 8, lambda e, _: _text(clock(e.first)), lambda e: e.first),
-    Column("hosts", "where", 12, lambda e, _: _text(e.finding.hosts), lambda e: e.finding.hosts, 60),
-    Column("name", "what", 24, lambda e, _: _text(e.finding.name), lambda e: e.finding.name),
-    Column("message", "message", 90, lambda e, _: _text(e.finding.message), lambda e: e.finding.message, 78),
+    Column("severity", "how bad", 7, _how_bad, _grave),
+    Column("first", "since", 8, lambda e, _: cell(clock(e.first)), lambda e: e.first),
+    Column("last", "until", 8, lambda e, _: cell(clock(e.last) if e.over else "now", DIM if e.over else ""), lambda e: e.last, 1),
+    Column("hosts", "where", 8, lambda e, _: cell(e.finding.hosts or "-"), lambda e: e.finding.hosts, 2, 20),
+    Column("name", "what", 22, lambda e, _: cell(e.finding.name), lambda e: e.finding.name, 0, 30),
+    Column("message", "message", 20, lambda e, _: cell(e.finding.message), lambda e: e.finding.message, 3, 300),
 )  # fmt: skip
 
 
@@ -243,6 +251,15 @@ def _lowest(node: Node) -> float | None:
     return min((value for gpu in node.gpus.values() if (value := gpu.last("util")) is not None), default=None)
 
 
+def _sum(node: Node, name: str) -> float | None:
+    values = [value for gpu in node.gpus.values() if (value := gpu.last(name)) is not None]
+    return sum(values) if values else None
+
+
+def _highest(node: Node) -> float | None:
+    return max((value for gpu in node.gpus.values() if (value := gpu.last("temperature")) is not None), default=None)
+
+
 def _total(node: Node, way: str) -> float:
     return sum(port.last(way) or 0.0 for port in node.ports.values())
 
@@ -251,50 +268,60 @@ def node_state(node: Node, now: float) -> tuple[int, str]:
     """(how bad, words): worst first is how nodes are sorted."""
     if node.gone is not None:
         return 3, f"gone: {node.gone}"
-    silent = {kind: seconds for kind in node.heard if (seconds := node.silent(kind, now)) is not None}
+    silent = {kind: seconds for kind in KINDS if (seconds := node.silent(kind, now)) is not None}
+    if len(silent) == len(KINDS):
+        return 3, f"no answer since {min(silent.values()):.0f} s"
     if silent:
         kind, seconds = max(silent.items(), key=lambda item: item[1])
         return 2, f"{kind}: no answer since {seconds:.0f} s"
     if node.problems:
         kind, problem = next(iter(node.problems.items()))
-        return 1, f"{kind}: {problem}"
+        return 1, f"{kind}: {' '.join(problem.split())}"
     return 0, "ok"
 
 
 def node_columns(now: float) -> tuple[Column, ...]:
     """The overview of nodes, one line each."""
 
-    def percent(name: str, value: Callable[[Node], float | None]) -> Column:
-        return Column(name, name, 5, lambda n, _: _text(_percent(value(n)), right=True), lambda n: value(n) or 0)
+    def percent(name: str, value: Callable[[Node], float | None], rank: int) -> Column:
+        return Column(name, name, 5, lambda n, _: cell(_percent(value(n)), right=True), lambda n: value(n) or 0, rank)
 
-    def lowest(node: Node, look: Look) -> Text:
+    def lowest(node: Node, look: Look) -> Cell:
         value = _lowest(node)
-        return _text(_percent(value), BAD if value is not None and value < 25 else "", True)
+        return cell(_percent(value), BAD if value is not None and value < 25 else "", True)
 
-    def state(node: Node, look: Look) -> Text:
+    def state(node: Node, look: Look) -> Cell:
         bad, words = node_state(node, now)
-        return _text(words, ("", FAIR, BAD, BAD)[bad])
+        return cell(words, ("", FAIR, BAD, BAD)[bad])
 
     def traffic(node: Node) -> float:
         return _total(node, "rx") + _total(node, "tx")
 
+    def new_errors(node: Node) -> int:
+        return sum(sum(port.errors.values()) for port in node.ports.values())
+
     return (
-        Column("node", "node", 16, lambda n, _: _text(n.name), lambda n: n.name),
-        Column("gpus", "GPUs", 4, lambda n, _: _text(len(n.gpus), right=True), lambda n: len(n.gpus)),
-        percent("util", lambda n: _mean(n, "util")),
+        Column("node", "node", 10, lambda n, _: cell(n.name), lambda n: n.name, 0, 24),
+        Column("gpus", "GPUs", 4, lambda n, _: cell(len(n.gpus), right=True), lambda n: len(n.gpus)),
+        percent("util", lambda n: _mean(n, "util"), 0),
         Column("lowest", "low", 5, lowest, lambda n: _lowest(n) or 0),
-        Column("temp", "temp", 5, lambda n, _: _text(_degrees(_mean(n, "temperature")), right=True),
-               lambda n: _mean(n, "temperature") or 0, 70),
-        Column("net", "net Gb/s", 8, lambda n, _: _text(f"{traffic(n):.1f}", right=True), traffic, 60),
-        percent("CPU", lambda n: n.host.last("cpu")),
-        Column("state", "state", 40, state, lambda n: node_state(n, now)),
+        Column("power", "watt", 5, lambda n, _: cell(_whole(_sum(n, "power")), right=True), lambda n: _sum(n, "power") or 0, 4),
+        Column("temp", "hottest", 7, lambda n, _: cell(_degrees(_highest(n)), _grade(_highest(n), 80, 87), True),
+               lambda n: _highest(n) or 0, 3),
+        Column("net", "net Gb/s", 8, lambda n, _: cell(f"{traffic(n):.1f}", right=True), traffic, 2),
+        Column("errors", "errors", 6, lambda n, _: cell(new_errors(n) or "", BAD, True), new_errors, 5),
+        percent("CPU", lambda n: n.host.last("cpu"), 6),
+        Column("state", "state", 20, state, lambda n: node_state(n, now), 1, 100),
     )  # fmt: skip
 
 
-def worst_first(state: State) -> list[Node]:
-    return sorted(
-        state.nodes.values(), key=lambda node: (-node_state(node, state.now)[0], _lowest(node) or 0.0, node.name)
-    )
+def bad_first(state: State, now: float) -> list[Node]:
+    """Nodes that do not answer before the others, which keep their order."""
+    return sorted(state.nodes.values(), key=lambda node: -node_state(node, now)[0])
+
+
+def worst_first(state: State, now: float) -> list[Node]:
+    return sorted(state.nodes.values(), key=lambda node: (-node_state(node, now)[0], _lowest(node) or 0.0, node.name))
 
 
 def _percent(value: float | None) -> str | None:
@@ -307,21 +334,4 @@ def clock(at: float) -> str:
 
 def episodes(found: Iterable[Episode]) -> list[Episode]:
     """What holds now before what is over, the gravest first, the newest first."""
-    grave = {"error": 0, "warning": 1, "note": 2}
-    return sorted(found, key=lambda e: (e.over, grave.get(e.finding.severity, 3), -e.first))
-
-
-def host_line(node: Node, look: Look) -> Text:
-    """Processors, memory, /dev/shm and disks of a node in one line."""
-    now = node.host.now
-    cpu, used, total = number(now.get("cpu")), number(now.get("memory_used")), number(now.get("memory_total"))
-    shm, shm_total = number(now.get("shm_used")), number(now.get("shm_total"))
-    parts = [f"{node.name}: CPU {look.gauge(cpu / 100 if cpu is not None else None, 10)} {cpu or 0:3.0f} %"]
-    if used is not None and total:
-        parts.append(f"memory {look.gauge(used / total, 10)} {used / 1024:.0f}/{total / 1024:.0f} GiB")
-    if shm is not None and shm_total:
-        parts.append(f"/dev/shm {shm / shm_total:.0%}")
-    disk = [node.host.last(name) for name in ("disk_read", "disk_write")]
-    if disk[0] is not None and disk[1] is not None:
-        parts.append(f"disk {disk[0]:.0f}+{disk[1]:.0f} MiB/s")
-    return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
+    return sorted(found, key=lambda e: (e.over, _grave(e), -e.first))

@@ -1,110 +1,145 @@
-"""Screens above the main one: help, one finding, one GPU, stacks, and the question before a signal."""
+"""Screens above the main one: text, one GPU, the question before a signal, and the line for a filter."""
 
+import signal
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Label, Sparkline, Static
+from textual.widgets import Input
 
+from nccl_doctor.watch.cells import Look
 from nccl_doctor.watch.judge import Episode
-from nccl_doctor.watch.panes import Look, clock
+from nccl_doctor.watch.panes import clock
 from nccl_doctor.watch.state import Device, Node
+from nccl_doctor.watch.widgets import Lines, Pager
 
-CLOSE: list[BindingType] = [Binding("escape,q,enter", "dismiss", "close")]
+HELP = """\
+1-6, Tab   panes: overview, GPUs, network, processes, findings, nodes
+arrows     move; Enter opens: history of a GPU, a finding with its
+           fix, stacks of a process, the GPUs of a node
+/          only rows that contain a text; empty shows all; Esc keeps
+o  O       sort by the next column; the other way round
+t          processes below their node and job, or as they come
+u          own processes only
+s          stacks of all ranks here, or of the selected process
+k          send a signal to the selected process, after a question
+r          RAS: ask NCCL who does not answer (port 28028)
+Space      pause
++  -       draw more or less often
+left right in a replay 5 s back and forth; , and . 30 s; Home, End
+?  q       this help; leave
+
+"held by": the driver's reason for lower clocks. "low": the least busy
+GPU of a node. "own": processor time of this program, of one core.
+"""
+SIGNALS = (
+    ("t", signal.SIGTERM, "asks it to end"),
+    ("i", signal.SIGINT, "Ctrl-C"),
+    ("k", signal.SIGKILL, "ends it at once"),
+)
+
+
+class Box(Vertical):
+    """A frame with a title."""
+
+    DEFAULT_CSS = """
+    Box { width: 100%; height: 100%; max-width: 120; border: solid ansi_bright_blue; padding: 0 1; background: ansi_default; }
+    Box.-ascii { border: ascii ansi_bright_blue; }
+    """
+
+    def __init__(self, look: Look, title: str) -> None:
+        super().__init__(classes="-ascii" if look.ascii else "")
+        self.border_title = look.clean(title).replace("[", "(")
 
 
 class Page(ModalScreen[None]):
     """Text that is read and closed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
-    DEFAULT_CSS = """
-    Page { align: center middle; }
-    Page > VerticalScroll { width: 90%; height: 90%; max-width: 110; border: solid $accent; padding: 0 1; background: $surface; }
-    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,question_mark", "dismiss", "close")]
+    DEFAULT_CSS = "Page { align: center middle; }"
 
-    def __init__(self, text: str, title: str) -> None:
+    def __init__(self, look: Look, text: str, title: str) -> None:
         super().__init__()
-        self._text, self._title = text, title
+        self._look, self._title = look, title
+        self.pager = Pager(look, text, id="page")
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll() as box:
-            box.border_title = self._title
-            yield Static(self._text, markup=False, id="page")
+        with Box(self._look, f"{self._title} (Esc closes)"):
+            yield self.pager
 
-    def show(self, text: str) -> None:
-        """Replace the text, where it comes later."""
-        self.query_one("#page", Static).update(text)
+    def draw(self) -> None:
+        """What changes with time; nothing here."""
 
 
-def about(episode: Episode) -> Page:
+def about(look: Look, episode: Episode) -> Page:
     """A finding in full."""
     finding = episode.finding
     places = "\n".join(f"  {place.file}:{place.line} {place.text[:300]}" for place in finding.evidence[:6])
     seen = f"since {clock(episode.first)}" + (f", over at {clock(episode.last)}" if episode.over else "")
     text = (
         f"{finding.severity}, {finding.confidence}, {finding.rule}, {seen}\n{finding.hosts}\n\n{finding.message}\n\n"
-        f"Why\n{finding.why}\n\nNext\n{finding.fix}\n\nSeen in\n{places}\n"
+        f"Why\n  {finding.why}\n\nNext\n  {finding.fix}\n\nSeen in\n{places}\n"
     )
-    return Page(text, f"{finding.name} (Esc closes)")
+    return Page(look, text, finding.name)
 
 
-class Chart(ModalScreen[None]):
-    """History of one GPU."""
+class Chart(Page):
+    """History of one GPU, which goes on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
-    DEFAULT_CSS = """
-    Chart { align: center middle; }
-    Chart > VerticalScroll { width: 90%; height: 90%; border: solid $accent; padding: 0 1; background: $surface; }
-    Chart Sparkline { height: 3; margin-bottom: 1; }
-    """
     SERIES = (
         ("util", "utilisation, %"), ("power", "power, W"), ("memory", "memory, MiB"), ("temperature", "temperature, C"),
-        ("clock", "clock of the SMs, MHz"), ("nvlink_rx", "NVLink received, bytes/s"), ("pcie_rx", "PCIe received, bytes/s"),
+        ("clock", "clock of the SMs, MHz"), ("nvlink_rx", "NVLink received, MB/s"), ("pcie_rx", "PCIe received, MB/s"),
     )  # fmt: skip
 
-    def __init__(self, node: Node, gpu: Device, look: Look) -> None:
-        super().__init__()
-        self._node, self._gpu, self._look = node, gpu, look
+    def __init__(self, look: Look, node: Node, gpu: Device) -> None:
+        super().__init__(look, "", f"{node.name} {gpu.name} {gpu.now.get('name') or ''}")
+        self._gpu = gpu
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll() as box:
-            box.border_title = f"{self._node.name} {self._gpu.name} {self._gpu.now.get('name') or ''} (Esc closes)"
-            for name, title in self.SERIES:
-                values = [
-                    v for v in (self._gpu.series[name].values if name in self._gpu.series else ()) if v is not None
-                ]
-                if not values:
-                    continue
-                yield Label(f"{title}: now {values[-1]:.0f}, lowest {min(values):.0f}, highest {max(values):.0f}")
-                if self._look.ascii:
-                    yield Static(self._look.spark(values, max(values) or 1, 60), markup=False)
-                else:
-                    yield Sparkline(values)
+    def on_resize(self) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        width = max(self.pager.size.width, 20)
+        rows = []
+        for name, title in self.SERIES:
+            unit = 1e6 if name.endswith("_rx") else 1.0
+            values = list(self._gpu.series[name].values) if name in self._gpu.series else []
+            known = [value / unit for value in values if value is not None]
+            if known:
+                rows.append(f"{title}: now {known[-1]:.0f}, lowest {min(known):.0f}, highest {max(known):.0f}")
+                rows += [row.rstrip() for row in self._look.chart(values, self._top(name, known, unit), width, 3)]
+        self.pager.show("\n".join(rows) or "nothing is known of this GPU")
+
+    def _top(self, name: str, known: list[float], unit: float) -> float:
+        return 100.0 if name == "util" else (max(known) or 1.0) * unit
 
 
-class Ask(ModalScreen[bool]):
-    """Yes or no; Enter alone is no."""
+class Ask(ModalScreen[signal.Signals | None]):
+    """Which signal; any other key is none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "yes"),
-        Binding("n,escape,enter,q", "answer(False)", "no"),
+        *(Binding(key, f"answer({int(number)})", number.name) for key, number, _ in SIGNALS),
+        Binding("n,escape,enter,q", "answer(0)", "no"),
     ]
     DEFAULT_CSS = """
     Ask { align: center middle; }
-    Ask > Label { border: solid $error; padding: 1 2; background: $surface; max-width: 90%; }
+    Ask > Box { height: 9; max-width: 76; border: solid ansi_red; padding: 1 2; }
+    Ask > Box.-ascii { border: ascii ansi_red; }
     """
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, look: Look, question: str) -> None:
         super().__init__()
-        self._question = question
+        self._look, self._question = look, question
 
     def compose(self) -> ComposeResult:
-        yield Label(f"{self._question}\n\ny yes   n no", markup=False)
+        choices = "\n".join(f"  {key}  {number.name[3:]:5} {words}" for key, number, words in SIGNALS)
+        with Box(self._look, "send a signal"):
+            yield Pager(self._look, f"{self._question}\n{choices}\n  n  none (also Esc, Enter)", id="ask")
 
-    def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
+    def action_answer(self, number: int) -> None:
+        self.dismiss(signal.Signals(number) if number else None)
 
 
 class Filter(ModalScreen[str | None]):
@@ -113,7 +148,9 @@ class Filter(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "keep the old one")]
     DEFAULT_CSS = """
     Filter { align: center bottom; }
-    Filter > Input { width: 100%; }
+    Filter > Horizontal { height: 1; background: ansi_default; }
+    Filter Lines { width: 9; }
+    Filter Input { width: 1fr; height: 1; border: none; padding: 0; background: ansi_default; }
     """
 
     def __init__(self, value: str) -> None:
@@ -121,7 +158,13 @@ class Filter(ModalScreen[str | None]):
         self._value = value
 
     def compose(self) -> ComposeResult:
-        yield Input(self._value, placeholder="show rows that contain this; empty shows all", id="filter")
+        with Horizontal():
+            title = Lines()
+            title.show([(("filter /", "bold"),)])
+            yield title
+            field = Input(self._value, id="filter", select_on_focus=False)
+            field.cursor_blink = False
+            yield field
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)

@@ -18,6 +18,10 @@ class Still:
     def stop(self) -> None:
         """There is nothing to stop."""
 
+    def pids(self) -> list[int]:
+        """No child samples for it."""
+        return []
+
 
 class Played:
     """The demo, a second each `pace` seconds, after `ahead` seconds that pass at once."""
@@ -36,6 +40,10 @@ class Played:
 
     def stop(self) -> None:
         self._over.set()
+
+    def pids(self) -> list[int]:
+        """No child samples for it."""
+        return []
 
     def _run(self) -> None:
         while not self._over.wait(self._pace):

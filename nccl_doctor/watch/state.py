@@ -7,10 +7,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
+from math import isfinite
 from typing import Any
 
 HISTORY = 600  # samples that are kept of each series
 STALE = 5.0  # seconds without a record of a kind after which it is said
+HOLE = 15.0  # seconds without a sample after which nothing is said of the time in between
 KINDS = ("gpu", "port", "host", "process")
 GIGABIT = 1e9 / 8  # bytes
 
@@ -19,7 +22,7 @@ def moment(record: dict[str, Any]) -> float | None:
     """Seconds since the epoch of a record."""
     try:
         return datetime.fromisoformat(str(record.get("query_time"))).timestamp()
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError):
         return None
 
 
@@ -27,7 +30,11 @@ def number(value: Any) -> float | None:
     """A finite number, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if value == value and abs(value) != float("inf") else None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if isfinite(found) else None
 
 
 @dataclass
@@ -51,11 +58,35 @@ class Device:
     name: str
     now: dict[str, Any] = field(default_factory=dict)
     series: dict[str, Series] = field(default_factory=dict)
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))  # of the values in every series
     moment: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # growth of each error counter since the watch began
 
-    def add(self, name: str, value: float | None) -> None:
-        self.series.setdefault(name, Series()).add(value)
+    def sampled(self, record: dict[str, Any], at: float | None, values: dict[str, float | None]) -> None:
+        """Take in what was read at one moment."""
+        self.now, self.moment = record, at
+        self.times.append(at if at is not None else 0.0)
+        for name, value in values.items():
+            self.series.setdefault(name, Series()).add(value)
+
+    def recent(self, name: str, since: float) -> list[float]:
+        """Known values from a moment on."""
+        series = self.series.get(name)
+        if series is None:
+            return []
+        pairs = zip(reversed(self.times), reversed(series.values), strict=False)
+        return [value for at, value in takewhile(lambda pair: pair[0] >= since, pairs) if value is not None]
+
+    def covers(self, since: float) -> bool:
+        """Whether samples reach back to a moment without a hole."""
+        later = self.times[-1] if self.times else since
+        for at in reversed(self.times):
+            if later - at > HOLE:
+                return False
+            if at <= since:
+                return True
+            later = at
+        return False
 
     def last(self, name: str) -> float | None:
         series = self.series.get(name)
@@ -71,21 +102,27 @@ class Node:
     ports: dict[str, Device] = field(default_factory=dict)
     host: Device = field(default_factory=lambda: Device("host"))
     ranks: list[dict[str, Any]] = field(default_factory=list)
-    heard: dict[str, float] = field(default_factory=dict)  # kind -> when its last record was made
+    since: float | None = None  # when the first record came, or the node was expected
+    every: float = 0.0  # seconds between two records of a kind
+    heard: dict[str, float] = field(default_factory=dict)  # kind -> when its last record came
     problems: dict[str, str] = field(default_factory=dict)  # kind -> why it is missing
     gone: str | None = None  # why the whole node does not answer
 
     def silent(self, kind: str, now: float) -> float | None:
-        """Seconds since a kind was last heard of, where that is too long."""
-        heard = self.heard.get(kind)
-        since = now - heard if heard is not None else None
-        return since if since is not None and since > STALE else None
+        """Seconds since a kind was last heard of, or since it could have been; None where that is not long."""
+        heard = self.heard.get(kind, self.since)
+        since = now - heard if heard is not None else 0.0
+        return since if since > STALE + self.every else None
 
-    def take(self, kind: str, record: dict[str, Any]) -> None:
-        """Take in one record."""
+    def take(self, kind: str, record: dict[str, Any], came: float | None) -> None:
+        """Take in one record that came at this moment."""
         at = moment(record)
-        if at is not None:
-            self.heard[kind] = at
+        came = came if came is not None else at
+        if came is not None:
+            self.since = came if self.since is None else self.since
+            self.heard[kind] = came
+        if kind == "host" and at is not None and self.host.moment is not None and at > self.host.moment:
+            self.every = min(at - self.host.moment, self.every or HISTORY)
         self.gone = None
         problem = record.get("error")
         if isinstance(problem, str):
@@ -106,32 +143,27 @@ class Node:
             if not isinstance(one, dict) or not isinstance(one.get("index"), int):
                 continue
             gpu = self.gpus.setdefault(one["index"], Device(f"GPU{one['index']}"))
-            gpu.now, gpu.moment = one, at
-            for name, key in GPU_SERIES.items():
-                gpu.add(name, number(one.get(key)))
+            gpu.sampled(one, at, {name: number(one.get(key)) for name, key in GPU_SERIES.items()})
 
     def _ports(self, record: dict[str, Any], at: float | None) -> None:
         for one in record.get("ports") or ():
             if not isinstance(one, dict) or not isinstance(one.get("name"), str):
                 continue
             port = self.ports.setdefault(one["name"], Device(one["name"]))
-            for way in ("rx", "tx"):
-                port.add(way, _rate(port.now.get(way), one.get(way), port.moment, at, GIGABIT))
+            rates = {way: _rate(port.now.get(way), one.get(way), port.moment, at, GIGABIT) for way in ("rx", "tx")}
             before, errors = port.now.get("errors"), one.get("errors")
             if isinstance(before, dict) and isinstance(errors, dict):
                 for name, value in errors.items():
                     old = before.get(name)
                     if isinstance(value, int) and isinstance(old, int) and value > old:
                         port.errors[name] = port.errors.get(name, 0) + value - old
-            port.now, port.moment = one, at
+            port.sampled(one, at, rates)
 
     def _host(self, record: dict[str, Any], at: float | None) -> None:
-        host = self.host
-        for name in ("cpu", "memory_used", "shm_used"):
-            host.add(name, number(record.get(name)))
+        values = {name: number(record.get(name)) for name in ("cpu", "memory_used", "shm_used")}
         for name in ("disk_read", "disk_write"):
-            host.add(name, _rate(host.now.get(name), record.get(name), host.moment, at, 1 << 20))
-        host.now, host.moment = record, at
+            values[name] = _rate(self.host.now.get(name), record.get(name), self.host.moment, at, 1 << 20)
+        self.host.sampled(record, at, values)
 
 
 GPU_SERIES = {
@@ -141,16 +173,10 @@ GPU_SERIES = {
 
 
 def _rate(then: Any, now: Any, before: float | None, at: float | None, unit: float) -> float | None:
-    if (
-        not isinstance(then, int)
-        or not isinstance(now, int)
-        or before is None
-        or at is None
-        or at <= before
-        or now < then
-    ):
+    if not isinstance(then, int) or not isinstance(now, int) or before is None or at is None:
         return None
-    return (now - then) / (at - before) / unit
+    passed, growth = at - before, number(now - then)
+    return growth / passed / unit if growth is not None and growth >= 0 and passed > 0 else None
 
 
 @dataclass
@@ -163,15 +189,22 @@ class State:
     def node(self, name: str) -> Node:
         return self.nodes.setdefault(name, Node(name))
 
-    def take(self, record: Any) -> Node | None:
-        """Take in one record of a feed; anything else is passed over."""
+    def expect(self, name: str, now: float) -> None:
+        """A node that is asked: what it does not say is missing from now on."""
+        self.node(name).since = now
+
+    def take(self, record: Any, came: float | None = None) -> Node | None:
+        """Take in one record of a feed that came at this moment, or when it was made; anything else is passed over.
+
+        The time at which it came is what counts for silence, because the clock of another node may be wrong.
+        """
         if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone"):
             return None
         node = self.node(str(record.get("hostname") or "?"))
         if record["kind"] == "gone":
             node.gone = str(record.get("error") or "no answer")
             return node
-        node.take(record["kind"], record)
+        node.take(record["kind"], record, came)
         self.now = max(self.now, moment(record) or 0.0)
         return node
 
@@ -194,46 +227,43 @@ def throttle(reasons: Any) -> str:
     return next((word for bit, word in THROTTLES if reasons & bit), "")
 
 
-def spinning(node: Node, seconds: int = 60) -> tuple[int, float] | None:
+QUIET_LINK = 50e6  # bytes/s of NVLink or PCIe that a spinning kernel may cause by polling
+QUIET_PORT = 0.05  # Gb/s that ssh, monitoring and the like cause
+LEAST = 5  # samples
+
+
+def spinning(node: Node, seconds: float = 60.0) -> tuple[int, float] | None:
     """How many GPUs spin in a collective, and the highest share of its power limit that one draws; None where they work.
 
     A kernel of NCCL that waits keeps utilisation at 100 % and draws little: for `seconds` at least 95 % utilisation, at most
-    25 % of the power limit, next to no traffic on NVLink, PCIe and the network. The other GPUs of the node are idle: one of
-    them belongs to the rank that does not come.
+    25 % of the power limit, next to no traffic on NVLink, PCIe and the network, and no rank that writes output. The other
+    GPUs of the node are idle: one of them belongs to the rank that does not come.
     """
     shares = []
     for gpu in node.gpus.values():
-        utils = _recent(gpu, "util", seconds)
-        powers = _recent(gpu, "power", seconds)
+        since = (gpu.moment or 0.0) - seconds
+        utils, powers = gpu.recent("util", since), gpu.recent("power", since)
         limit = number(gpu.now.get("enforced.power.limit"))
-        if len(utils) < seconds or len(powers) < seconds or not limit or _moves(gpu, seconds):
+        if min(len(utils), len(powers)) < LEAST or not gpu.covers(since) or not limit or _moves(gpu, since):
             return None
         if min(utils) >= 95 and max(powers) <= 0.25 * limit:
             shares.append(max(powers) / limit)
         elif max(utils) > 5:
             return None
-    if not shares or any(_traffic(port, seconds) for port in node.ports.values()):
+    silent = [quiet for one in node.ranks if (quiet := number(one.get("quiet"))) is not None]
+    if not shares or any(quiet < seconds for quiet in silent):
+        return None
+    if any(_traffic(port, (port.moment or 0.0) - seconds) for port in node.ports.values()):
         return None
     return len(shares), max(shares)
 
 
-QUIET_LINK = 50e6  # bytes/s of NVLink or PCIe that a spinning kernel may cause by polling
-QUIET_PORT = 0.05  # Gb/s that ssh, monitoring and the like cause
-
-
-def _recent(device: Device, name: str, count: int) -> list[float]:
-    series = device.series.get(name)
-    values = list(series.values)[-count:] if series is not None else []
-    return [value for value in values if value is not None]
-
-
-def _moves(gpu: Device, seconds: int) -> bool:
+def _moves(gpu: Device, since: float) -> bool:
     return any(
-        value > QUIET_LINK
+        max(gpu.recent(name, since), default=0.0) > QUIET_LINK
         for name in ("pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx")
-        for value in _recent(gpu, name, seconds)
     )
 
 
-def _traffic(port: Device, seconds: int) -> bool:
-    return any(value > QUIET_PORT for way in ("rx", "tx") for value in _recent(port, way, seconds))
+def _traffic(port: Device, since: float) -> bool:
+    return any(max(port.recent(way, since), default=0.0) > QUIET_PORT for way in ("rx", "tx"))

@@ -1,0 +1,146 @@
+"""What is drawn: cells of tables, lines of spans, bars; widths in cells of the terminal."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.-=+*%#"
+GOOD, FAIR, BAD, DIM = "green", "yellow", "red", "dim"
+
+Span = tuple[str, str]  # text and style, as rich names styles
+Line = tuple[Span, ...]
+
+
+class Cell(NamedTuple):
+    """One value of a table."""
+
+    plain: str
+    style: str = ""
+    right: bool = False
+
+
+def cell(value: object, style: str = "", right: bool = False) -> Cell:
+    return Cell("-" if value is None else str(value), DIM if value is None else style, right)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How values are drawn."""
+
+    ascii: bool = False
+
+    @property
+    def bars(self) -> str:
+        return ASCII_BARS if self.ascii else BARS
+
+    @property
+    def more(self) -> str:
+        """What stands where text was cut."""
+        return "~" if self.ascii else "…"
+
+    @property
+    def dot(self) -> str:
+        return " | " if self.ascii else " · "
+
+    def spark(self, values: Iterable[float | None], top: float, width: int) -> str:
+        """The newest values as a row of bars; a blank where a value is missing."""
+        newest = list(values)[-width:]
+        steps = len(self.bars) - 1
+        drawn = [" " if v is None else self.bars[min(max(round(v / top * steps), 0), steps)] for v in newest]
+        return "".join(drawn).rjust(width)
+
+    def chart(self, values: Sequence[float | None], top: float, width: int, height: int) -> list[str]:
+        """All values as bars of several lines, the newest at the right; the highest of those that share a column."""
+        per = max(-(-len(values) // width), 1)
+        first = len(values) % per
+        bins = [values[:first]] if first else []
+        bins += [values[n : n + per] for n in range(first, len(values), per)]
+        tops = [max((v for v in one if v is not None), default=None) for one in bins]
+        steps = len(self.bars)
+        rows = []
+        for row in range(height - 1, -1, -1):
+            drawn = []
+            for value in tops:
+                full = round(value / top * height * steps) - row * steps if value is not None and top > 0 else 0
+                full = max(full, 1) if row == 0 and value is not None else full
+                drawn.append(" " if full <= 0 else self.bars[min(full, steps) - 1])
+            rows.append("".join(drawn).rjust(width))
+        return rows
+
+    def gauge(self, share: float | None, width: int) -> str:
+        """A horizontal bar."""
+        if share is None:
+            return " " * width
+        full = round(min(max(share, 0.0), 1.0) * width)
+        return ("#" if self.ascii else "█") * full + ("." if self.ascii else "░") * (width - full)
+
+    def fit(self, text: str, width: int, right: bool = False) -> str:
+        """Text in exactly this width: padded, or cut with a mark that says so; nothing that would move the cursor."""
+        text = self.clean(text)
+        length = cell_len(text)
+        if length > width:
+            return set_cell_size(set_cell_size(text, max(width - 1, 0)).rstrip() + self.more, width) if width else ""
+        return " " * (width - length) + text if right else text + " " * (width - length)
+
+    def clean(self, text: str) -> str:
+        """Without control characters, which a process or a node could send to the terminal through us."""
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else "?" for c in text)
+        return text.encode("ascii", "replace").decode() if self.ascii and not text.isascii() else text
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    key: str
+    title: str
+    width: int
+    cell: Callable[[Any, Look], Cell]
+    order: Callable[[Any], Any]  # what rows are sorted by
+    rank: int = 0  # columns of a higher rank go first where the screen is narrow
+    most: int = 0  # width up to which it grows where there is room
+
+
+Fitted = list[tuple[Column, int]]  # with the width that it has
+
+
+def choose(columns: Sequence[Column], width: int, rows: Sequence[Any] = (), look: Look | None = None) -> Fitted:
+    """The columns that fit into a line, by their rank; those that may grow get of the room that is left what their rows need."""
+    kept: list[Column] = []
+    left = width + GAP
+    for column in sorted(columns, key=lambda column: column.rank):
+        if column.width + GAP > left:
+            break
+        kept.append(column)
+        left -= column.width + GAP
+    widths = {column.key: column.width for column in kept}
+    for column in kept:
+        if column.most > column.width:
+            need = max((cell_len(column.cell(row, look or Look()).plain) for row in rows), default=0)
+            more = min(max(min(column.most, need) - column.width, 0), left)
+            widths[column.key] += more
+            left -= more
+    return [(column, widths[column.key]) for column in columns if column in kept]
+
+
+GAP = 2  # between columns
+
+
+def row_line(cells: Sequence[Cell], fitted: Fitted, look: Look) -> Line:
+    """The cells of a row as a line."""
+    spans: list[Span] = []
+    for place, (one, (_, width)) in enumerate(zip(cells, fitted, strict=True)):
+        if place:
+            spans.append((" " * GAP, ""))
+        spans.append((look.fit(one.plain, width, one.right), one.style))
+    return tuple(spans)
+
+
+def title_line(fitted: Fitted, look: Look, rights: Sequence[bool]) -> Line:
+    """The titles of columns, aligned as their cells."""
+    cells = [Cell(column.title, "bold", right) for (column, _), right in zip(fitted, rights, strict=True)]
+    return row_line(cells, fitted, look)

@@ -1,0 +1,107 @@
+"""The lines of the first pane below its GPUs: hosts, ports and findings, in the room that there is."""
+
+from collections.abc import Iterable
+
+from nccl_doctor.watch import panes
+from nccl_doctor.watch.cells import BAD, DIM, FAIR, Line, Look, Span
+from nccl_doctor.watch.judge import Episode
+from nccl_doctor.watch.state import Device, Node, State, number
+
+RATES = 11  # cells of what a port receives and sends
+ERRORS = 11  # cells of its errors or of its state
+
+
+def host_line(node: Node, look: Look, width: int) -> Line:
+    """Processors, memory, /dev/shm and disks of a node in one line."""
+    now = node.host.now
+    cpu, used, total = number(now.get("cpu")), number(now.get("memory_used")), number(now.get("memory_total"))
+    shm, shm_total = number(now.get("shm_used")), number(now.get("shm_total"))
+    bar = 10 if width >= 100 else 0
+
+    def gauge(share: float) -> str:
+        return f"{look.gauge(share, bar)} " if bar else ""
+
+    parts = [f"{node.name}  CPU {gauge(cpu / 100)}{cpu:3.0f} %" if cpu is not None else f"{node.name}  CPU -"]
+    if used is not None and total:
+        parts.append(f"memory {gauge(used / total)}{used / 1024:.0f}/{total / 1024:.0f} GiB")
+    if shm is not None and shm_total:
+        parts.append(f"shm {shm / shm_total:.0%}")
+    disk = [node.host.last(name) for name in ("disk_read", "disk_write")]
+    if disk[0] is not None and disk[1] is not None:
+        parts.append(f"disk {disk[0]:.0f}+{disk[1]:.0f} MiB/s")
+    full = max((share for share in (_share(used, total), _share(shm, shm_total)) if share is not None), default=0.0)
+    return ((look.fit("  ".join(parts), width), BAD if full >= 0.97 else FAIR if full >= 0.9 else ""),)
+
+
+def _share(used: float | None, total: float | None) -> float | None:
+    return used / total if used is not None and total else None
+
+
+def port_lines(state: State, look: Look, width: int, most: int) -> list[Line]:
+    """Ports side by side, those with errors or without a link first; the last line says how many are left out."""
+    several = len(state.nodes) > 1
+    ports = sorted(
+        ((node, port) for node in state.nodes.values() for port in node.ports.values()),
+        key=lambda row: not _bad(row[1]),
+    )
+    names = max((len(_name(node, port, several)) for node, port in ports), default=0)
+    each = names + 1 + RATES + (ERRORS if any(_bad(port) for _, port in ports) else 0) + 2
+    per = max(width // each, 1)
+    rows = -(-len(ports) // per)
+    shown = ports if rows <= most else ports[: max(most * per - 1, 0)]
+    cells = [(_port(node, port, several), BAD if _bad(port) else "") for node, port in shown]
+    if len(shown) < len(ports):
+        cells.append((f"{len(ports) - len(shown)} more: press 3", DIM))
+    lines: list[Line] = []
+    for at in range(0, len(cells), per):
+        spans: list[Span] = []
+        for text, style in cells[at : at + per]:
+            spans += [(look.fit(text, min(each, width) - 2), style), ("  ", "")]
+        lines.append(tuple(spans[:-1]))
+    return lines[:most]
+
+
+def _bad(port: Device) -> bool:
+    return bool(port.errors) or port.now.get("state") not in ("ACTIVE", "UP", None)
+
+
+def _name(node: Node, port: Device, several: bool) -> str:
+    return f"{node.name[:12]} {port.name[:16]}" if several else port.name[:16]
+
+
+def _port(node: Node, port: Device, several: bool) -> str:
+    rx, tx = port.last("rx"), port.last("tx")
+    name = _name(node, port, several)
+    errors = f" +{sum(port.errors.values())} err" if port.errors else ""
+    if port.now.get("state") not in ("ACTIVE", "UP", None):
+        return f"{name} {port.now.get('state')}{errors}"
+    return f"{name} {_gigabits(rx)}/{_gigabits(tx)} Gb{errors}"
+
+
+def _gigabits(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def news(state: State, found: Iterable[Episode], look: Look, now: float, width: int, most: int) -> list[Line]:
+    """What does not answer and the findings that hold, the gravest first."""
+    lines: list[Span] = []
+    for node in panes.worst_first(state, now):
+        bad, words = panes.node_state(node, now)
+        if bad:
+            lines.append((f"{node.name}  {words}", FAIR if bad == 1 else BAD))
+    for episode in panes.episodes(found):
+        finding = episode.finding
+        if episode.over or finding.severity == "note":
+            continue
+        where = f" {finding.hosts}" if finding.hosts else ""
+        text = f"{finding.severity.upper()}{where} {finding.name}: {finding.message}"
+        lines.append((text, panes.STYLES[finding.severity]))
+        if finding.name == OFFERED and OFFER not in lines:
+            lines.append(OFFER)
+    if len(lines) > most:
+        lines[most - 1 :] = [(f"{len(lines) - most + 1} more: press 5", DIM)]
+    return [((look.fit(text, width), style),) for text, style in lines[:most]]
+
+
+OFFERED = "spinning-in-collective"
+OFFER: Span = ("  press s for the stacks of all ranks, r to ask NCCL's RAS", "bold")

@@ -1,0 +1,249 @@
+"""Widgets that draw lines themselves: only lines that changed are sent to the terminal, and no line is wider than the screen."""
+
+import re
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from nccl_doctor.watch.cells import Line, Look
+
+
+@lru_cache(256)
+def _style(name: str) -> Style:
+    return Style.parse(name)
+
+
+def _strip(line: Line, width: int, over: str = "") -> Strip:
+    """A line as what textual draws, exactly as wide as the widget."""
+    more = _style(over)
+    segments = [Segment(text, _style(style) + more) for text, style in line]
+    return Strip(segments).adjust_cell_length(width, more)
+
+
+class Lines(Widget):
+    """Lines that are replaced as a whole; those that are equal stay."""
+
+    DEFAULT_CSS = "Lines { height: 1; width: 1fr; }"
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: list[Line] = []
+        self.hot: list[tuple[int, int, str]] = []  # columns of the first line that act when clicked on
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Show these lines, and be as high as they need."""
+        new = list(lines)
+        if len(new) != len(self.lines):
+            self.lines = new
+            self.styles.height = len(new)
+            self.display = bool(new)
+            self.refresh()
+            return
+        changed = [y for y, (one, old) in enumerate(zip(new, self.lines, strict=True)) if one != old]
+        self.lines = new
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def render_line(self, y: int) -> Strip:
+        return _strip(self.lines[y] if y < len(self.lines) else (), self.size.width)
+
+    async def on_click(self, event: events.Click) -> None:
+        for start, end, action in self.hot:
+            if event.y == 0 and start <= event.x < end:
+                await self.app.run_action(action)
+
+
+class Grid(Widget, can_focus=True):
+    """A table with a title line and a cursor that stays on its row when the order changes."""
+
+    DEFAULT_CSS = "Grid { height: 1fr; width: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", show=False), Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False), Binding("pagedown", "page(1)", show=False),
+        Binding("enter", "choose", show=False),
+    ]  # fmt: skip
+
+    class Chosen(Message):
+        """Enter or a second click on a row."""
+
+    class Moved(Message):
+        """The cursor stands elsewhere."""
+
+    def __init__(self, look: Look, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._look = look
+        self._title: Line = ()
+        self._rows: list[Line] = []
+        self._keys: list[Hashable] = []
+        self._empty = ""
+        self._drawn: list[Line] = []
+        self.cursor = 0
+        self._top = 0
+
+    def show(self, title: Line, rows: Sequence[Line], keys: Sequence[Hashable], empty: str) -> None:
+        """Show these rows; `empty` says why there are none."""
+        known = self._keys[self.cursor] if self.cursor < len(self._keys) else None
+        self._title, self._rows, self._keys, self._empty = title, list(rows), list(keys), empty
+        if known is not None and known in self._keys:
+            self.cursor = self._keys.index(known)
+        self._bring()
+
+    def move_to(self, row: int) -> None:
+        """Put the cursor on a row."""
+        self.cursor = row
+        self._bring()
+        self.post_message(self.Moved())
+
+    def _bring(self) -> None:
+        """Keep the cursor inside the rows and the rows around it on the screen, and draw what changed."""
+        height = max(self.size.height - 1, 1)
+        self.cursor = min(max(self.cursor, 0), max(len(self._rows) - 1, 0))
+        self._top = min(max(self._top, self.cursor - height + 1), self.cursor, max(len(self._rows) - height, 0))
+        drawn = self._seen(height)
+        if len(drawn) != len(self._drawn):
+            self._drawn = drawn
+            self.refresh()
+            return
+        changed = [y for y, (one, old) in enumerate(zip(drawn, self._drawn, strict=True)) if one != old]
+        self._drawn = drawn
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def _seen(self, height: int) -> list[Line]:
+        if not self._rows:
+            return [self._title, ((self._look.fit(self._empty, max(self.size.width, 1)), "dim"),)]
+        drawn = [self._title]
+        for number in range(self._top, min(self._top + height, len(self._rows))):
+            mark = (("", "reverse"),) if number == self.cursor else ()
+            drawn.append((*self._rows[number], *mark))
+        return drawn
+
+    @property
+    def part(self) -> str:
+        """Which rows are seen, where not all are."""
+        height = max(self.size.height - 1, 1)
+        if len(self._rows) <= height:
+            return ""
+        return f"{self._top + 1}-{min(self._top + height, len(self._rows))}/{len(self._rows)}"
+
+    def render_line(self, y: int) -> Strip:
+        line = self._drawn[y] if y < len(self._drawn) else ()
+        over = "reverse" if line and line[-1] == ("", "reverse") else ""
+        return _strip(line, self.size.width, over)
+
+    def on_resize(self) -> None:
+        self._drawn = []
+        self._bring()
+
+    def action_move(self, step: int) -> None:
+        self.move_to(self.cursor + step)
+
+    def action_page(self, step: int) -> None:
+        self.move_to(self.cursor + step * max(self.size.height - 2, 1))
+
+    def action_first(self) -> None:
+        self.move_to(0)
+
+    def action_last(self) -> None:
+        self.move_to(len(self._rows) - 1)
+
+    def action_choose(self) -> None:
+        if self._rows:
+            self.post_message(self.Chosen())
+
+    def on_click(self, event: events.Click) -> None:
+        row = self._top + event.y - 1
+        if event.y < 1 or row >= len(self._rows):
+            return
+        if row == self.cursor:
+            self.action_choose()
+        self.move_to(row)
+
+    def on_mouse_scroll_down(self) -> None:
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.action_move(-3)
+
+
+class Pager(Widget, can_focus=True):
+    """Text that is longer than the screen."""
+
+    DEFAULT_CSS = """
+    Pager { height: 1fr; width: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll(-1)", show=False), Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "page(-1)", show=False), Binding("pagedown,space", "page(1)", show=False),
+        Binding("home", "scroll(-1000000)", show=False), Binding("end", "scroll(1000000)", show=False),
+    ]  # fmt: skip
+
+    def __init__(self, look: Look, text: str, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._look = look
+        self.text = text
+        self._top = 0
+
+    def show(self, text: str) -> None:
+        """Replace the text."""
+        if text != self.text:
+            self.text = text
+            self.refresh()
+
+    @property
+    def _wrapped(self) -> list[str]:
+        return wrapped(self._look.ascii, self.text, max(self.size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._wrapped
+        at = self._top + y
+        return _strip(((lines[at], ""),) if at < len(lines) else (), self.size.width)
+
+    def action_scroll(self, step: int) -> None:
+        top = min(max(self._top + step, 0), max(len(self._wrapped) - self.size.height, 0))
+        if top != self._top:
+            self._top = top
+            self.refresh()
+
+    def action_page(self, step: int) -> None:
+        self.action_scroll(step * max(self.size.height - 1, 1))
+
+    def on_mouse_scroll_down(self) -> None:
+        self.action_scroll(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.action_scroll(-3)
+
+
+HANGING = re.compile(r" *(?:\S.{0,10}?  +)?")  # blanks at the start, or a short word and the blanks behind it
+
+
+@lru_cache(8)
+def wrapped(ascii_only: bool, text: str, width: int) -> list[str]:
+    """Lines of at most this width, broken at blanks; what continues is indented as its line is."""
+    look = Look(ascii_only)
+    found = []
+    for raw in text.split("\n"):
+        line = look.clean(raw.expandtabs(4))
+        hanging = HANGING.match(line)
+        indent = " " * min(len(hanging[0]) if hanging else 0, width // 2)
+        while cell_len(line) > width:
+            fits = width
+            while cell_len(line[:fits]) > width:
+                fits -= 1
+            cut = line.rfind(" ", len(indent) + 1, fits + 1)
+            cut = cut if cut > len(indent) else max(fits, len(indent) + 1)
+            found.append(line[:cut].rstrip())
+            line = indent + line[cut:].lstrip(" ")
+        found.append(line)
+    return found
