@@ -143,7 +143,7 @@ def test_damaged_in_the_middle(tmp_path: Path) -> None:
 
 def test_garbage_behind_a_gzip_member(tmp_path: Path) -> None:
     path = tmp_path / "job.log.gz"
-    path.write_bytes(gzip.compress(LOG) + b"garbage, quite a lot of it")
+    path.write_bytes(gzip.compress(LOG, mtime=0) + b"garbage, quite a lot of it")
     stream = open_stream(look(path)[0][0])
 
     assert LOG == stream.read(len(LOG))
@@ -153,7 +153,7 @@ def test_garbage_behind_a_gzip_member(tmp_path: Path) -> None:
 
 def test_cut_off_before_the_first_byte(tmp_path: Path) -> None:
     path = tmp_path / "job.log.gz"
-    path.write_bytes(gzip.compress(LOG)[:12])
+    path.write_bytes(gzip.compress(LOG, mtime=0)[:12])
 
     sources, problems = look(path)
 
@@ -163,7 +163,7 @@ def test_cut_off_before_the_first_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 7, 100, 65536, 1 << 20])
 def test_reads_of_any_size(tmp_path: Path, size: int) -> None:
     path = tmp_path / "job.log"
-    path.write_bytes(gzip.compress(LOG[:100_000]))
+    path.write_bytes(gzip.compress(LOG[:100_000], mtime=0))
     got = b""
 
     with open_stream(look(path)[0][0]) as stream:
@@ -176,7 +176,7 @@ def test_reads_of_any_size(tmp_path: Path, size: int) -> None:
 
 def test_lines_can_be_iterated(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
-    path.write_bytes(gzip.compress(LINE * 3))
+    path.write_bytes(gzip.compress(LINE * 3, mtime=0))
 
     with io.BufferedReader(open_stream(look(path)[0][0])) as stream:  # type: ignore[type-var]
         assert [LINE] * 3 == list(stream)
@@ -203,7 +203,7 @@ def test_byte_order_marks(tmp_path: Path, coding: str) -> None:
         (b"\x7fELF" + bytes(100), "is a program, not a log"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "is an image, not a log"),
         (bytes(range(256)) * 10, "is binary data, not a log"),
-        (gzip.compress(gzip.compress(LOG)), "is compressed twice; unpack it first"),
+        (gzip.compress(gzip.compress(LOG, mtime=0), mtime=0), "is compressed twice; unpack it first"),
     ],
 )
 def test_foreign_content(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -279,7 +279,7 @@ def test_file_that_becomes_a_pipe(tmp_path: Path) -> None:
 
 def test_process_substitution(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    os.write(writer, gzip.compress(LINE))
+    os.write(writer, gzip.compress(LINE, mtime=0))
     os.close(writer)
     try:
         [source], _ = look(f"/dev/fd/{reader}")
@@ -311,7 +311,7 @@ def test_archives_are_unpacked_from_a_pipe(form: str, monkeypatch: pytest.Monkey
             archive.addfile(info, io.BytesIO(LOG))
     data = buffer.getvalue()
     if form == "tar.gz":
-        data = gzip.compress(data)
+        data = gzip.compress(data, mtime=0)
     elif form == "tar.zst":
         data = zstandard.ZstdCompressor().compress(data)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -435,7 +435,9 @@ def test_tar(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"job.{name}"
     big = LOG * 20
     files = {"run/rank0.log": big, "run/none": b"", "run/train.py": LOG, "run/core": b"\x7fELF" + bytes(99999)}
-    write_tar(path, files | {"run/rank1.log.gz": gzip.compress(LOG), "run/rank2.log": LINE, "e": b""}, TARS[name])
+    write_tar(
+        path, files | {"run/rank1.log.gz": gzip.compress(LOG, mtime=0), "run/rank2.log": LINE, "e": b""}, TARS[name]
+    )
 
     sources, problems = look(path)
 
@@ -545,7 +547,7 @@ def test_zip(tmp_path: Path) -> None:
         archive.writestr("run/rank0.log", LOG)
         archive.writestr("run/train.py", LOG)
         archive.writestr("run/", b"")
-        archive.writestr("../rank1.log.gz", gzip.compress(LINE))
+        archive.writestr("../rank1.log.gz", gzip.compress(LINE, mtime=0))
 
     sources, problems = look(path)
 
