@@ -4,6 +4,7 @@ A tree is what `Root` reads: files under their own paths, and a folder `.nccl-do
 """
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,20 +52,26 @@ class Tree:
 
     def write(self, folder: Path) -> None:
         """Put the tree below an empty folder."""
+        made = {""}
         for path in self.folders:
-            (folder / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+            _folder(folder, path, made)
         for path, text in self.files.items():
-            target = folder / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
+            _folder(folder, path.rpartition("/")[0], made)
+            with open(f"{folder}{path}", "w", encoding="utf-8") as file:
+                file.write(text)
         for path, leads in self.links.items():
-            target = folder / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(leads)
+            _folder(folder, path.rpartition("/")[0], made)
+            os.symlink(leads, f"{folder}{path}")
         for name, content in self.extra.items():
-            target = folder / EXTRA / f"{name}.json"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+            _folder(folder, f"/{EXTRA}", made)
+            (folder / EXTRA / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+
+
+def _folder(base: Path, path: str, made: set[str]) -> None:
+    """Make a folder of a tree once."""
+    if path not in made:
+        os.makedirs(f"{base}{path}", exist_ok=True)
+        made.add(path)
 
 
 Change = Callable[[Tree, Machine], None]

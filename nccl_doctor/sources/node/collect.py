@@ -82,7 +82,7 @@ def collect(
             os.killpg(child.pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(child.pid, os.WNOHANG)
-        _enter(facts, host, child.name, rows[child.name], {"seconds": now() - started, **ended.get(child.name, _HUNG)})
+        enter(facts, host, child.name, rows[child.name], {"seconds": now() - started, **ended.get(child.name, _HUNG)})
 
 
 def _lines(buffer: bytearray) -> Iterator[bytes]:
@@ -102,7 +102,8 @@ def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: 
         rows.append(said)
 
 
-def _enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict[str, Any]) -> None:
+def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict[str, Any]) -> None:
+    """Put what a collector said of a node into the fact base."""
     made = []
     for table, values, seen in rows:
         class_ = by_name()[table]
@@ -150,33 +151,36 @@ def _quiet() -> None:
 
 
 def _work(name: str, root: Root, pipe: int) -> None:
+    with os.fdopen(pipe, "w", encoding="utf-8") as out:
+        for said in answer(name, root):
+            json.dump(said, out)
+            out.write("\n")
+            out.flush()
+
+
+def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
+    """What a collector says, fit for JSON: its rows as lists, at the end how it fared. Raises nothing."""
     started = time.monotonic()
     outcome, note, looked = "ok", "", []
-    with os.fdopen(pipe, "w", encoding="utf-8") as out:
-        try:
-            module: Collector = importlib.import_module(f"nccl_doctor.sources.node.{name}")
-            for row in module.read(root):
-                *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
-                kept = [_kept(value) for value in values]
-                json.dump(
-                    [table_name(type(row)), [*kept, None], [_kept(seen.path), _kept(seen.text[:2000]), seen.line]], out
-                )
-                out.write("\n")
-                out.flush()
-            looked = [table_name(table) for table in module.TABLES]
-        except Absent as error:
-            outcome, note = "absent", _words(error)
-            looked = [table_name(table) for table in module.TABLES]
-        except TimeoutError as error:
-            outcome, note = "hung", _words(error)
-        except Exception as error:  # a bug of ours or a node that nobody foresaw: the rest goes on
-            outcome, note = "failed", f"{type(error).__name__}: {_words(error)}"
-        if outcome == "ok" and root.denied:
-            outcome, note = "partial", "no permission for " + ", ".join(dict.fromkeys(root.denied[:5]))
-        if isinstance(root, Recorder):
-            root.finish()
-        json.dump({"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}, out)
-        out.write("\n")
+    try:
+        module: Collector = importlib.import_module(f"nccl_doctor.sources.node.{name}")
+        for row in module.read(root):
+            *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
+            kept = [_kept(value) for value in values]
+            yield [table_name(type(row)), [*kept, None], [_kept(seen.path), _kept(seen.text[:2000]), seen.line]]
+        looked = [table_name(table) for table in module.TABLES]
+    except Absent as error:
+        outcome, note = "absent", _words(error)
+        looked = [table_name(table) for table in module.TABLES]
+    except TimeoutError as error:
+        outcome, note = "hung", _words(error)
+    except Exception as error:  # a bug of ours or a node that nobody foresaw: the rest goes on
+        outcome, note = "failed", f"{type(error).__name__}: {_words(error)}"
+    if outcome == "ok" and root.denied:
+        outcome, note = "partial", "no permission for " + ", ".join(dict.fromkeys(root.denied[:5]))
+    if isinstance(root, Recorder):
+        root.finish()
+    yield {"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}
 
 
 def _kept(value: Any) -> Any:
