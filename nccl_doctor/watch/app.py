@@ -23,7 +23,7 @@ from nccl_doctor.watch.widgets import Grid, Lines
 
 JUDGE_EVERY = 10.0  # seconds
 JUDGE_FIRST = 4.0
-JUDGE_SHARE = 100.0  # the rules rest so many times as long as they took
+JUDGE_SHARE = 250.0  # the rules rest so many times as long as they took
 SAID = 4.0  # seconds for which an answer to a key is shown
 TABS = ("overview", "GPUs", "network", "processes", "findings", "nodes")
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0)
