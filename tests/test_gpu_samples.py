@@ -254,6 +254,14 @@ def test_damage_is_survived_and_named(data: bytes, note: str | None) -> None:
     assert note == reading.note
 
 
+@pytest.mark.parametrize("damage", [b"\x00" * 4096, b"\x00\x01garbage,,,\n"])
+def test_zero_bytes_of_a_crashed_node_do_not_make_it_binary(damage: bytes, tmp_path: Path) -> None:
+    text = (FIXTURES / "busy70.csv").read_bytes()
+    half = text.index(b"\n", len(text) // 2) + 1
+    (tmp_path / "gpu.csv").write_bytes(text[:half] + damage + (b"" if len(damage) > 99 else text[half:]))
+    assert ("gpu-underused", "warning") in found(tmp_path / "gpu.csv")
+
+
 def test_a_file_that_names_too_many_gpus_stays_small() -> None:
     lines = ["index, utilization.gpu [%]", *(f"{n % 1024}, 97 %" for n in range(5000))]
     facts, _ = read(rows(lines))
@@ -281,3 +289,29 @@ def test_ordinary_logs_are_not_taken_for_samples() -> None:
         if path.is_file() and (known := formats.recognise(path.read_bytes()[: 1 << 16])) and known.kind == "gpu-samples"
     }
     assert {path.name for path in paths if path.name.endswith("monitor.jsonl")} == taken
+
+
+@pytest.mark.parametrize(
+    ("samples", "names"),
+    [
+        ([97] * 70 + [40] * 30, {"gpu-underused"}),
+        ([97] * 79 + [40] * 21, {"gpu-underused"}),
+        ([97] * 80 + [40] * 20, set()),
+        ([97] * 85 + [40] * 15, set()),
+        ([80] * 100, set()),
+        ([79] * 100, {"gpu-underused"}),
+        ([18, *[97] * 24], set()),  # 4 % of the samples
+        ([18, *[97] * 19], {"gpu-frequent-dips"}),  # 5 %
+        ([*[25] * 4, *[97] * 96], set()),  # short stays, and seldom
+        ([26, *[97] * 9], set()),
+        ([9, *[97] * 9], set()),
+    ],
+)
+def test_the_boundaries_are_where_the_rules_say(samples: list[int], names: set[str], tmp_path: Path) -> None:
+    lines = ["timestamp, index, utilization.gpu [%], memory.used [MiB]"]
+    lines += [
+        f"2024/09/16 10:{second // 60:02d}:{second % 60:02d}.000, 0, {util} %, 60000 MiB"
+        for second, util in enumerate([*samples * 1000][:1200])
+    ]
+    (tmp_path / "gpu.csv").write_text("\n".join(lines) + "\n")
+    assert names == {name for name, _ in found(tmp_path / "gpu.csv")}

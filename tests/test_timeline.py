@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -146,6 +147,16 @@ def test_a_cut_file_is_read_up_to_the_cut_and_says_so() -> None:
     assert reading.note is not None
     assert f"behind event {reading.understood}" in reading.note
     assert facts.rows(Timeline)[0].open > 0
+
+
+def test_text_in_the_middle_is_passed_over_and_told() -> None:
+    data = (FOLDER / "healthy_4r.json").read_bytes()
+    half = data.index(b'"ts"', len(data) // 2)
+    facts = Facts()
+    mixed = data[:half] + b"\nTraceback (most recent call last):\n" + data[half:]
+    note = horovod_timeline.read(io.BytesIO(mixed), "timeline.json", facts).note
+    before = len(re.findall(rb'"ph": "[BEXi]"', data[:half])) - 1
+    assert f"has torn events or other text in 1 places, first behind event {before}; all other events were read" == note
 
 
 def test_segments_are_kept_apart() -> None:

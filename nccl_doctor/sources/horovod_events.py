@@ -69,6 +69,8 @@ class Parser:
 
     def __init__(self, number: int = 0) -> None:
         self.number = number  # events before this segment
+        self.damaged: list[int] = []  # how many events came before each that is torn, of the first few
+        self.torn = 0  # events that begin and do not end
         self.names: list[str] = []
         self.tensors: dict[int, str] = {}  # at most MOST
         self.bytes: dict[int, int] = {}  # size of a tensor where the file says it
@@ -105,6 +107,10 @@ class Parser:
         begins = good & (phase == BEGIN)
         name[begins] = self._name(text, padded, starts[begins] + 21, closing[begins])
         self._sizes(text, pid, last, good & (phase == END) & (ended == ord(",")))
+        if not good.all():
+            bad = np.flatnonzero(~good)
+            self.torn += bad.size
+            self.damaged += [self.number + int(good[:place].sum()) for place in bad[: 2 - len(self.damaged)]]
         number = self.number + 1 + np.arange(int(good.sum()))
         self.number += number.size
         return Events(phase[good], name[good], ts[good], pid[good], number)

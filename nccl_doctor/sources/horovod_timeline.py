@@ -33,6 +33,7 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.look("timeline", "timeline_activity", "timeline_tensor", "timeline_rank", "timeline_window", "timeline_gap")
     segment = _Segment(name, 0, 0)
     tail = b""
+    torn, damaged = 0, list[int]()
     for text in horovod_events.texts(stream):
         at = 0
         for boundary in _boundaries(text):
@@ -40,6 +41,8 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
             at = boundary
             if segment.run.events:
                 facts.add(segment.rows(facts))
+                torn += segment.parser.torn
+                damaged += segment.parser.damaged
                 segment = _Segment(name, segment.index + 1, segment.parser.number)
         segment.add(text[at:])
         tail = text[-400:]
@@ -48,7 +51,12 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
     events = segment.parser.number
     note = None
     rest = tail.rstrip(b" \r\n\t,]")
-    if rest and not rest.endswith(b"}"):
+    cut = bool(rest) and not rest.endswith(b"}")
+    torn += segment.parser.torn
+    damaged += segment.parser.damaged
+    if torn > cut:
+        note = f"has torn events or other text in {torn - cut:,} places, first behind event {damaged[0]:,}; all other events were read"
+    elif cut:
         note = f"ends in the middle of an event, behind event {events:,}: a full disk, a quota or the copy of a growing file"
     elif not events:
         note = "holds no event of Horovod"

@@ -57,6 +57,16 @@ _NEVER = {
 }
 
 
+def _kind(head: bytes, name: str) -> str:
+    """The kind of a file; a known format with zero bytes in it, as after the crash of a node, is not binary."""
+    kind = sniff(head, name)
+    if kind == "binary":
+        from nccl_doctor.sources import formats
+
+        return "text" if formats.recognise(head) is not None else kind
+    return kind
+
+
 def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
     """The sources behind what was named, in that order, folders sorted; a problem where something cannot be read.
 
@@ -169,7 +179,7 @@ def _file(text: str, found: os.stat_result, *, asked: bool) -> Iterator[Source |
             first = raw.read(8)
             raw.seek(0)
             with Stream(name, raw) as stream:
-                kind = sniff(stream.read(HEAD), name)
+                kind = _kind(stream.read(HEAD), name)
     except InputProblem as problem:
         yield problem
         return
@@ -202,7 +212,7 @@ def _archive(kind: str, name: str, path: Path, *, asked: bool) -> Iterator[Sourc
             continue
         try:
             with open_stream(member) as stream:
-                found = sniff(stream.read(HEAD), member.name)
+                found = _kind(stream.read(HEAD), member.name)
         except InputProblem as problem:
             given += 1
             yield problem

@@ -52,7 +52,7 @@ def sniff(head: bytes, name: str = "") -> str:
     control = len(head) - len(head.translate(None, _CONTROL))
     nccl = NCCL.search(head)
     # Ranks that share one NCCL_DEBUG_FILE leave holes of zero bytes in it, so an NCCL line counts for more than they do.
-    if nccl is None and (b"\x00" in head or control > len(head) // 50):
+    if nccl is None and (_zeros(head) or control > len(head) // 50 + head.count(b"\x00")):
         return "binary"
     if _REPORT.match(head):
         return "report"
@@ -65,6 +65,12 @@ def sniff(head: bytes, name: str = "") -> str:
     if _JOB.search(head) or _LOG_NAME.search(name):
         return "job-log"
     return "text"
+
+
+def _zeros(head: bytes) -> bool:
+    """True where zero bytes are part of the content. A node that crashes leaves one block of them at the end of a text."""
+    first = head.find(b"\x00")
+    return first >= 0 and (first < 200 or bool(head[first:].strip(b"\x00")))
 
 
 def _binary(head: bytes) -> str | None:
