@@ -12,6 +12,10 @@ from nccl_doctor.facts import Facts, by_name, column_types
 
 _COLUMNS = ("host", "src_host", "dst_host")
 _KERNEL = ("xid", "message")
+# What commands print of the node that they run on, without its name.
+_CAPTURED = (
+    "node_driver", "node_gpu", "gpu_health", "gpu_matrix", "nvlink_state", "ib_port", "kernel_module", "ofi_domain", "fabric_event",
+)  # fmt: skip
 
 
 def fold_hosts(facts: Facts) -> None:
@@ -99,6 +103,7 @@ def locate(facts: Facts) -> None:
                     f"UPDATE {table} SET host = ? WHERE host IS NULL AND ref IN (SELECT id FROM evidence WHERE file = ?)",
                     (host, file),
                 )
+    _locate_captures(facts, hosts)
     owners: dict[str, set[str]] = defaultdict(set)
     for bus, host in facts.own(
         "SELECT DISTINCT bus_id, host FROM communicator WHERE bus_id IS NOT NULL AND host IS NOT NULL"
@@ -108,6 +113,22 @@ def locate(facts: Facts) -> None:
         having = owners.get(bus_id(pci) or "", set())
         if len(having) == 1:
             facts.own("UPDATE xid SET host = ? WHERE host IS NULL AND pci = ?", (having.pop(), pci))
+
+
+def _locate_captures(facts: Facts, hosts: list[str]) -> None:
+    """A capture is of the host that its path names, or of the only host of the job."""
+    looked = facts.looked()
+    for table in _CAPTURED:
+        if table not in looked:
+            continue
+        nameless = f"SELECT DISTINCT e.file FROM {table} t JOIN evidence e ON e.id = t.ref WHERE t.host IS NULL"
+        for (file,) in facts.own(nameless):
+            host = _of_path(file, hosts) or (hosts[0] if len(hosts) == 1 else None)
+            if host is not None:
+                facts.own(
+                    f"UPDATE {table} SET host = ? WHERE host IS NULL AND ref IN (SELECT id FROM evidence WHERE file = ?)",
+                    (host, file),
+                )
 
 
 def _of_path(file: str, hosts: list[str]) -> str | None:

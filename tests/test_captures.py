@@ -328,3 +328,12 @@ def test_captures_that_log_patterns_read_are_files_of_their_own_too(name: str, b
     assert ("job-log", True) == (read.kind, read.understood > 0)
     found = {finding.name for finding in report.findings}
     assert wanted in found if wanted else not found
+
+
+def test_a_capture_belongs_to_the_host_in_its_path(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(LOG + LOG.replace("node01", "node02"))
+    for host, name in (("node01", "smi_q.txt"), ("node02", "smi_q_gpu3.txt")):
+        (tmp_path / host).mkdir()
+        (tmp_path / host / "smi.txt").write_bytes((FIXTURES / name).read_bytes())
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    assert {"node02"} == {f.hosts for f in report.findings if f.name.startswith("gpu-")}
