@@ -13,7 +13,7 @@ from nccl_doctor.report import Finding
 from nccl_doctor.sources import recording_files
 from nccl_doctor.tables import Input
 from nccl_doctor.tables.recorded import Spinning
-from nccl_doctor.watch.state import KINDS, State, moment, spinning
+from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 
 WINDOW = 180.0  # seconds of records that are judged together
 SAMPLES = 60  # of each kind and node that are judged; more cost processor time and say the same
@@ -92,7 +92,7 @@ class Judge:
             records = [record for came, record in list(feed) if came >= self._newest - self._window]
             step = -(-len(records) // SAMPLES)
             lines += [
-                json.dumps(record, separators=(",", ":"))
+                json.dumps({"kind": kind, **_kept(record, 3)}, separators=(",", ":"))
                 for number, record in enumerate(records) if number % step == 0 or (kind == "port" and _down(record))
             ]  # fmt: skip
         return lines
@@ -115,6 +115,24 @@ def _subject(finding: Finding) -> tuple[str, ...]:
     """What a finding is about, without its figures, which change from one look to the next."""
     about = (str(finding.values.get(name)) for name in ("gpu", "port", "rank", "who"))
     return (finding.rule, finding.hosts, *about)
+
+
+def _kept(value: Any, depth: int) -> Any:
+    """What `record` could have written of a record: a node may send anything."""
+    if isinstance(value, dict):
+        return {k: _kept(v, depth - 1) for k, v in value.items() if depth and _fits(k, v)}
+    if isinstance(value, list):
+        return [_kept(one, depth) for one in value if isinstance(one, dict)]
+    return value
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Lists and objects stand under the names at which they are expected, and nothing else does."""
+    if key in ("gpus", "ports", "processes"):
+        return isinstance(value, list)
+    if key in ("host", "errors"):
+        return isinstance(value, dict)
+    return value is None or isinstance(value, str) or number(value) is not None
 
 
 def _down(record: dict[str, Any]) -> bool:

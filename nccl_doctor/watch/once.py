@@ -7,7 +7,7 @@ from nccl_doctor.report import Finding
 from nccl_doctor.watch.cells import Cell, Column, Line, Look, choose, row_line
 from nccl_doctor.watch.overview import host_line
 from nccl_doctor.watch.panes import GPUS, PORTS, node_state
-from nccl_doctor.watch.state import Device, Node, State, throttle
+from nccl_doctor.watch.state import Device, Node, State, number, throttle
 
 
 def text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
@@ -77,8 +77,8 @@ def metrics(state: State, findings: list[Finding], now: float) -> str:
     rows: list[str] = []
     for name, help_, key, unit in GAUGES:
         samples = [
-            f'{name}{{node="{_label(node.name)}",gpu="{gpu.now.get("index")}"}} {gpu.now[key] * unit:g}'
-            for node, gpu in state.gpus() if isinstance(gpu.now.get(key), int | float)
+            f'{name}{{node="{_label(node.name)}",gpu="{gpu.now.get("index")}"}} {value * unit:g}'
+            for node, gpu in state.gpus() if (value := number(gpu.now.get(key))) is not None
         ]  # fmt: skip
         rows += _metric(name, help_, "gauge", samples)
     ports = [(node, port) for node in state.nodes.values() for port in node.ports.values()]
@@ -91,7 +91,7 @@ def metrics(state: State, findings: list[Finding], now: float) -> str:
         rows += _metric(name, "Bytes since the counter began.", "counter", samples)
     samples = [
         f'nccl_doctor_port_errors_total{{node="{_label(node.name)}",port="{_label(port.name)}",error="{_label(error)}"}} {count}'
-        for node, port in ports for error, count in (port.now.get("errors") or {}).items()
+        for node, port in ports for error, count in _counts(port.now.get("errors")).items()
     ]  # fmt: skip
     rows += _metric("nccl_doctor_port_errors_total", "Error counters of the port.", "counter", samples)
     samples = [
@@ -106,6 +106,10 @@ def metrics(state: State, findings: list[Finding], now: float) -> str:
     samples = [f"nccl_doctor_finding{{{labels}}} {count}" for labels, count in counts.items()]
     rows += _metric("nccl_doctor_finding", "What the rules find now.", "gauge", samples)
     return "\n".join(rows) + "\n"
+
+
+def _counts(errors: Any) -> dict[str, int]:
+    return {k: v for k, v in errors.items() if isinstance(v, int)} if isinstance(errors, dict) else {}
 
 
 def _metric(name: str, help_: str, kind: str, samples: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_doctor.watch.cells import BAD, DIM, FAIR, GOOD, Cell, Column, Look, cell
 from nccl_doctor.watch.judge import Episode
-from nccl_doctor.watch.state import KINDS, Device, Node, State, number, throttle
+from nccl_doctor.watch.state import KINDS, Device, Node, State, dicts, number, throttle
 
 
 def _grade(value: float | None, fair: float, bad: float) -> str:
@@ -66,8 +66,7 @@ def _why(row: GpuRow, look: Look) -> Cell:
 
 def _ranks(row: GpuRow) -> list[int]:
     node, gpu = row
-    tasks = gpu.now.get("processes")
-    pids = [one.get("pid") for one in tasks if isinstance(one, dict)] if isinstance(tasks, list) else []
+    pids = [one.get("pid") for one in dicts(gpu.now.get("processes"))]
     return sorted(one["rank"] for one in node.ranks if one.get("pid") in pids and isinstance(one.get("rank"), int))
 
 
@@ -171,10 +170,7 @@ def _state_of(row: ProcessRow, look: Look) -> Cell:
 def _gpu_of(row: ProcessRow) -> Device | None:
     node, one = row
     for gpu in node.gpus.values():
-        tasks = gpu.now.get("processes")
-        if isinstance(tasks, list) and any(
-            isinstance(task, dict) and task.get("pid") == one.get("pid") for task in tasks
-        ):
+        if any(task.get("pid") == one.get("pid") for task in dicts(gpu.now.get("processes"))):
             return gpu
     return None
 
@@ -311,7 +307,7 @@ def node_columns(now: float) -> tuple[Column, ...]:
         Column("net", "net Gb/s", 8, lambda n, _: cell(f"{traffic(n):.1f}", right=True), traffic, 2),
         Column("errors", "errors", 6, lambda n, _: cell(new_errors(n) or "", BAD, True), new_errors, 5),
         percent("CPU", lambda n: n.host.last("cpu"), 6),
-        Column("state", "state", 20, state, lambda n: node_state(n, now), 1, 100),
+        Column("state", "state", 28, state, lambda n: node_state(n, now), 1, 100),
     )  # fmt: skip
 
 

@@ -37,6 +37,11 @@ def number(value: Any) -> float | None:
     return found if isfinite(found) else None
 
 
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; nothing for anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 @dataclass
 class Series:
     """Newest values of one quantity, oldest first; None where a sample lacked it."""
@@ -136,18 +141,18 @@ class Node:
         elif kind == "host" and isinstance(record.get("host"), dict):
             self._host(record["host"], at)
         elif kind == "process":
-            self.ranks = [one for one in record.get("processes") or () if isinstance(one, dict)]
+            self.ranks = dicts(record.get("processes"))
 
     def _gpus(self, record: dict[str, Any], at: float | None) -> None:
-        for one in record.get("gpus") or ():
-            if not isinstance(one, dict) or not isinstance(one.get("index"), int):
+        for one in dicts(record.get("gpus")):
+            if not isinstance(one.get("index"), int):
                 continue
             gpu = self.gpus.setdefault(one["index"], Device(f"GPU{one['index']}"))
             gpu.sampled(one, at, {name: number(one.get(key)) for name, key in GPU_SERIES.items()})
 
     def _ports(self, record: dict[str, Any], at: float | None) -> None:
-        for one in record.get("ports") or ():
-            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+        for one in dicts(record.get("ports")):
+            if not isinstance(one.get("name"), str):
                 continue
             port = self.ports.setdefault(one["name"], Device(one["name"]))
             rates = {way: _rate(port.now.get(way), one.get(way), port.moment, at, GIGABIT) for way in ("rx", "tx")}

@@ -1,0 +1,306 @@
+"""Rates, silence, the hang and hostile records: what the screen knows."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nccl_doctor.watch import overview, panes
+from nccl_doctor.watch.cells import GAP, Look, choose
+from nccl_doctor.watch.demo import STOPS, Demo
+from nccl_doctor.watch.judge import Judge
+from nccl_doctor.watch.once import as_json, metrics
+from nccl_doctor.watch.once import text as page
+from nccl_doctor.watch.panes import cpu_set, node_state, worst_first
+from nccl_doctor.watch.state import Node, State, moment, spinning, throttle
+from nccl_doctor.watch.widgets import wrapped
+
+
+def stamp(second: float) -> str:
+    return f"2026-01-01T00:{int(second) // 60:02}:{second % 60:06.3f}+00:00"
+
+
+def port(second: float, rx: object, tx: object = 0, **more: object) -> dict[str, Any]:
+    one = {
+        "name": "mlx5_0/1",
+        "kind": "ib",
+        "state": "ACTIVE",
+        "rx": rx,
+        "tx": tx,
+        "speed": 400.0,
+        "errors": {},
+        **more,
+    }
+    return {"kind": "port", "hostname": "a", "query_time": stamp(second), "ports": [one]}
+
+
+def test_rates_are_deltas_over_time() -> None:
+    state = State()
+    for second, count in ((0, 0), (1, 125_000_000), (3, 625_000_000)):
+        state.take(port(second, count))
+    found = state.nodes["a"].ports["mlx5_0/1"]
+    assert [None, 1.0, 2.0] == list(found.series["rx"].values)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"), [(1 << 32, 5), ((1 << 64) - 1, 100), (7, None), (None, 7), (10**400, 0), (0, 10**400)]
+)
+def test_a_counter_that_wraps_resets_or_fails_gives_no_rate(then: object, now: object) -> None:
+    state = State()
+    state.take(port(0, then))
+    state.take(port(1, now))
+    assert state.nodes["a"].ports["mlx5_0/1"].last("rx") is None
+    state.take(port(2, 1000))
+    state.take(port(3, 2000))
+    assert 8e-6 == pytest.approx(state.nodes["a"].ports["mlx5_0/1"].last("rx"))
+
+
+def test_a_clock_that_goes_back_gives_no_rate() -> None:
+    state = State()
+    state.take(port(5, 100))
+    state.take(port(4, 200))
+    assert state.nodes["a"].ports["mlx5_0/1"].last("rx") is None
+
+
+def test_errors_count_from_the_start_of_the_watch() -> None:
+    state = State()
+    for second, count in ((0, 5), (1, 5), (2, 9), (3, 0), (4, 1)):
+        state.take(port(second, 0, errors={"symbol_error": count}))
+    assert {"symbol_error": 5} == state.nodes["a"].ports["mlx5_0/1"].errors
+
+
+def record(kind: str, second: float, **more: object) -> dict[str, Any]:
+    return {"kind": kind, "hostname": "a", "query_time": stamp(second), **more}
+
+
+def test_a_kind_that_blocks_is_said_and_the_others_go_on() -> None:
+    state = State()
+    for kind in ("gpu", "port", "host", "process"):
+        state.take(record(kind, 0), 100.0)
+    for second in range(1, 13):
+        for kind in ("port", "host", "process"):
+            state.take(record(kind, second), 100.0 + second)
+    assert (2, "gpu: no answer since 12 s") == node_state(state.nodes["a"], 112.0)
+    state.take(record("gpu", 13), 113.0)
+    assert (0, "ok") == node_state(state.nodes["a"], 113.0)
+
+
+def test_a_kind_that_never_answered_is_said() -> None:
+    state = State()
+    for second in range(8):
+        for kind in ("port", "host", "process"):
+            state.take(record(kind, second), 100.0 + second)
+    assert (2, "gpu: no answer since 7 s") == node_state(state.nodes["a"], 107.0)
+
+
+def test_a_node_that_never_answered_is_said() -> None:
+    state = State()
+    state.expect("b", 100.0)
+    assert (0, "ok") == node_state(state.nodes["b"], 103.0)
+    assert (3, "no answer since 20 s") == node_state(state.nodes["b"], 120.0)
+
+
+def test_a_wrong_clock_of_a_node_is_no_silence() -> None:
+    state = State()
+    for kind in ("gpu", "port", "host", "process"):
+        state.take(record(kind, 0), 5_000_000_000.0)
+    assert (0, "ok") == node_state(state.nodes["a"], 5_000_000_001.0)
+
+
+def test_long_intervals_are_no_silence() -> None:
+    state = State()
+    for second in (0, 10, 20):
+        for kind in ("gpu", "port", "host", "process"):
+            state.take(record(kind, second, host={}), 100.0 + second)
+    assert (0, "ok") == node_state(state.nodes["a"], 129.0)
+    assert 3 == node_state(state.nodes["a"], 136.0)[0]
+
+
+def test_nodes_stand_worst_first() -> None:
+    state = State()
+    for name, util in (("a", 90), ("b", 10), ("c", 95)):
+        state.take({**record("gpu", 0, gpus=[{"index": 0, "utilization.gpu": util}]), "hostname": name}, 100.0)
+        for kind in ("port", "host", "process"):
+            state.take({**record(kind, 0), "hostname": name}, 100.0)
+    state.take({"kind": "gone", "hostname": "c", "error": "lost"})
+    assert ["c", "b", "a"] == [node.name for node in worst_first(state, 101.0)]
+    state.take({**record("gpu", 1, error="dlopen failed", gpus=[]), "hostname": "a"}, 101.0)
+    assert ["c", "a", "b"] == [node.name for node in worst_first(state, 101.0)]
+
+
+def gpu(index: int, util: float, power: float, **more: object) -> dict[str, Any]:
+    return {
+        "index": index, "utilization.gpu": util, "power.draw": power, "enforced.power.limit": 700.0, "pcie_rx": 0.0,
+        "nvlink_rx": 0.0, **more,
+    }  # fmt: skip
+
+
+def watched(
+    gpus: list[dict[str, Any]], seconds: float = 61, step: float = 1, quiet: float | None = None, rate: int = 0
+) -> Node:
+    state = State()
+    second = 0.0
+    while second < seconds:
+        state.take(record("gpu", second, gpus=gpus))
+        state.take(port(second, int(second * rate)))
+        state.take(record("process", second, processes=[{"rank": 0, "pid": 1, "quiet": quiet}]))
+        second += step
+    return state.nodes["a"]
+
+
+SPINS = [gpu(0, 100, 120), gpu(1, 99, 130)]
+
+
+def test_a_hang_is_seen() -> None:
+    assert (2, pytest.approx(130 / 700)) == spinning(watched(SPINS))
+    assert (1, pytest.approx(120 / 700)) == spinning(watched([gpu(0, 100, 120), gpu(1, 0, 70)]))
+
+
+def test_a_hang_is_seen_at_any_interval() -> None:
+    for step in (0.5, 2, 5, 10):
+        assert spinning(watched(SPINS, 75, step)) is not None
+
+
+@pytest.mark.parametrize(
+    ("why", "node"),
+    [
+        ("too short", watched(SPINS, 50)),
+        ("one works", watched([gpu(0, 100, 120), gpu(1, 100, 500)])),
+        ("one is half busy", watched([gpu(0, 100, 120), gpu(1, 40, 120)])),
+        ("NVLink moves", watched([gpu(0, 100, 120, nvlink_rx=1e9)])),
+        ("PCIe moves", watched([gpu(0, 100, 120, pcie_rx=1e8)])),
+        ("the network moves", watched(SPINS, rate=10**9)),
+        ("a rank writes its log", watched(SPINS, quiet=3.0)),
+        ("all idle", watched([gpu(0, 0, 70)])),
+        ("no limit known", watched([{**gpu(0, 100, 120), "enforced.power.limit": None}])),
+        ("no GPU", watched([])),
+        ("a hole", watched(SPINS, 400, 100)),
+    ],
+)  # fmt: skip
+def test_work_is_no_hang(why: str, node: Node) -> None:
+    assert spinning(node) is None, why
+
+
+def test_silent_logs_do_not_hide_a_hang() -> None:
+    assert spinning(watched(SPINS, quiet=300.0)) is not None
+
+
+def test_the_gravest_reason_for_low_clocks() -> None:
+    assert ["HW thermal", "power cap", "", "", "idle"] == [throttle(x) for x in (0x44, 0x4, 0, None, 1)]
+
+
+def test_sets_of_processors() -> None:
+    assert {0, 1, 2, 8} == cpu_set("0-2,8")
+    assert not cpu_set(None)
+    assert not cpu_set("a-b")
+    assert not cpu_set("0-999999999")
+
+
+def test_history_of_findings() -> None:
+    state, judge, invented = State(), Judge(), Demo()
+    seen = []
+    for second in range(1, STOPS + 90):
+        for one in invented.step():
+            state.take(one)
+            judge.take(one)
+        if second % 20 == 0:
+            judge.ask(state)
+            seen.append({e.finding.name for e in judge.episodes if not e.over})
+    assert "gpu-thermal-throttle" not in seen[2]
+    assert "gpu-thermal-throttle" in seen[5]
+    assert "spinning-in-collective" not in seen[6]
+    assert "spinning-in-collective" in seen[-1]
+    assert all(episode.first <= episode.last for episode in judge.episodes)
+
+
+def test_two_gpus_with_the_same_fault_are_two_findings() -> None:
+    state, judge, invented = State(), Judge(), Demo()
+    for _ in range(110):
+        for one in invented.step():
+            if one["kind"] == "gpu" and one["hostname"] == "gpu-b":
+                one["gpus"][5]["clock_reasons"] = 0x40 if invented.second > 60 else 0
+            state.take(one)
+            judge.take(one)
+    judge.ask(state)
+    judge.ask(state)
+    hot = [e for e in judge.episodes if e.finding.name in ("gpu-thermal-throttle", "gpu-hw-slowdown")]
+    assert 2 == len({e.finding.values.get("gpu") for e in hot})
+    assert len(hot) == len({(e.finding.rule, e.finding.values.get("gpu")) for e in hot})
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**320) | st.just("0-3"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = (
+    "index", "utilization.gpu", "power.draw", "enforced.power.limit", "memory.used", "memory.total", "clock_reasons",
+    "processes", "name", "kind", "state", "rx", "tx", "speed", "errors", "cpu", "memory_used", "memory_total", "pid", "rank",
+    "user", "cpus", "job", "command", "quiet", "temperature.gpu", "error",
+)  # fmt: skip
+things = st.lists(st.dictionaries(st.sampled_from(KEYS), values, max_size=6) | values, max_size=3) | values
+records = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["gpu", "port", "host", "process", "gone", "other"])},
+    optional={
+        "hostname": values, "query_time": values | st.just(stamp(1)) | st.just(stamp(2)), "gpus": things, "ports": things,
+        "processes": things, "host": st.dictionaries(st.sampled_from(KEYS), values, max_size=6) | values, "error": values,
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(records | values, max_size=6))
+def test_hostile_records_do_no_harm(found: list[Any]) -> None:
+    state, judge, look = State(), Judge(), Look(ascii=True)
+    for one in found:
+        state.take(one)
+        if isinstance(one, dict):
+            judge.take(one)
+    judge.ask(state)
+    now = state.now
+    assert page(state, [], now, 80, True).isascii()
+    json.loads(as_json(state, [], now))
+    metrics(state, [], now)
+    overview.port_lines(state, look, 80, 4)
+    overview.news(state, judge.episodes, look, now, 80, 4)
+    rows = [(node, one) for node in state.nodes.values() for one in node.ranks]
+    for columns, lines in (
+        (panes.GPUS, list(state.gpus())),
+        (panes.PORTS, [(node, port) for node in state.nodes.values() for port in node.ports.values()]),
+        (panes.PROCESSES, rows),
+        (panes.node_columns(now), worst_first(state, now)),
+    ):  # fmt: skip
+        for column in columns:
+            for line in lines:
+                column.cell(line, look)
+
+
+@given(
+    st.integers(1, 300),
+    st.sampled_from([panes.GPUS, panes.PORTS, panes.PROCESSES, panes.FINDINGS, panes.node_columns(0)]),
+)
+def test_no_line_is_wider_than_the_screen(width: int, columns: Any) -> None:
+    fitted = choose(columns, width)
+    assert sum(wide for _, wide in fitted) + GAP * (len(fitted) - 1) <= width
+
+
+@given(st.text(), st.integers(1, 40))
+def test_text_is_cut_to_the_screen(text: str, width: int) -> None:
+    from rich.cells import cell_len
+
+    assert width == cell_len(Look().fit(text, width))
+    assert all(cell_len(line) <= max(width, 2) for line in wrapped(False, text, width))
+    assert Look(ascii=True).fit(text, width).isascii()
+
+
+@given(st.lists(st.none() | st.floats(0, 1e6), max_size=700), st.integers(1, 200), st.integers(1, 5))
+def test_charts_have_their_size(values: list[float | None], width: int, height: int) -> None:
+    rows = Look().chart(values, 100.0, width, height)
+    assert [width] * height == [len(row) for row in rows]
+
+
+def test_moments() -> None:
+    assert moment({"query_time": stamp(1)}) is not None
+    assert [None] * 3 == [moment({"query_time": value}) for value in (None, "soon", 5)]
