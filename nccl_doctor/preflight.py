@@ -59,8 +59,8 @@ def preflight(root: Root, *, host: str | None = None) -> tuple[Report, Facts]:
 def left(seconds: float) -> float:
     """Of the seconds that a caller gives this process from its start to its end, those that sources may still take."""
     try:
-        with open("/proc/self/stat", "rb") as file:
-            started = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        said = Path("/proc/self/stat").read_bytes()
+        started = int(said.rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
         spent = time.clock_gettime(time.CLOCK_BOOTTIME) - started
     except (OSError, ValueError, IndexError, AttributeError):
         spent = 0.0

@@ -18,7 +18,10 @@ from nccl_doctor.sources.node.root import Root
 from nccl_doctor.tables import Collection, Input
 
 MEMORY = Path("/dev/shm")
-PLANTED = [(name, fault.machines[n % len(fault.machines)]) for n, (name, fault) in enumerate(node.FAULTS.items())]
+PLANTED = [
+    (name, sorted(node.FAULTS[name].machines)[n % len(node.FAULTS[name].machines)])
+    for n, name in enumerate(node.FAULTS)
+]
 
 
 @pytest.fixture

@@ -210,3 +210,47 @@ class StuckTask(NamedTuple):
     still: int | None  # 1 where it is blocked at this moment, 0 where it is gone or runs
     stamp: float | None
     ref: int
+
+
+class HostProcess(NamedTuple):
+    """A zombie, or a tool of GPUs or network cards that waits for the kernel."""
+
+    host: str | None
+    pid: int
+    name: str
+    state: str  # D uninterruptible, Z zombie
+    age: float  # seconds since it was started
+    threads: int  # a zombie with more than one has a thread that does not end
+    ref: int
+
+
+class HostPart(NamedTuple):
+    """Parts of the node that are counted."""
+
+    host: str | None
+    name: str  # nvme (drives on the PCI bus)
+    number: int
+    ref: int
+
+
+class TaskFolder(NamedTuple):
+    """A folder that programs of the task write to."""
+
+    host: str | None
+    variable: str  # HOME, TMPDIR
+    path: str
+    state: str  # ok, missing, not-a-folder, not-writable
+    uid: int | None  # who asked
+    ref: int
+
+
+class Firewall(NamedTuple):
+    """A chain of a packet filter that sees what other nodes send to this one."""
+
+    host: str | None
+    source: str  # nft, iptables-save
+    chain: str
+    policy: str  # accept, drop
+    closing: str  # the rule that refuses all that is left; empty without one
+    sources: int  # rules before it that accept by source address or interface
+    ref: int

@@ -121,6 +121,8 @@ class PluginFile(NamedTuple):
         str | None
     )  # LD_LIBRARY_PATH, ld.so.conf, default folder; None where the task's loader does not look there
     problem: str  # empty, empty-file, not-elf, wrong-architecture, libfabric-missing
+    oldest: int | None  # interface that it offers (N of ncclNetPlugin_vN), the oldest
+    newest: int | None  # and the newest; None where the file does not tell
     ref: int
 
 

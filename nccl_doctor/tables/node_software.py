@@ -27,6 +27,8 @@ class NcclLibrary(NamedTuple):
     how: str  # LD_PRELOAD, torch (its own search path), LD_LIBRARY_PATH, ld.so.cache, default folder, not searched
     place: int | None  # 1 = what PyTorch, or without it any program, loads; None = nothing loads it
     size: int | None  # bytes
+    oldest: int | None  # interface of network plug-ins (N of ncclNetPlugin_vN) that it accepts, the oldest
+    newest: int | None  # and the newest; None where the file does not tell
     ref: int
 
 
@@ -110,7 +112,10 @@ class Launch(NamedTuple):
     port: int | None
     address: str | None  # what `master` resolves to
     loopback: int | None  # 1 where that is 127.* or ::1
-    answer: str | None  # accepted, refused, timeout, unresolved, unreachable; None where nobody asked
+    answer: (
+        str | None
+    )  # accepted, refused, timeout, unresolved, unreachable; taken (this node is to hold the rendezvous,
+    # and another user's program listens there), taken-own (one of the same user does); None where nobody asked
     ref: int
 
 

@@ -4,7 +4,6 @@ A tree is what `Root` reads: files under their own paths, and a folder `.nccl-do
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,20 +56,19 @@ class Tree:
             _folder(folder, path, made)
         for path, text in self.files.items():
             _folder(folder, path.rpartition("/")[0], made)
-            with open(f"{folder}{path}", "w", encoding="utf-8") as file:
-                file.write(text)
+            Path(f"{folder}{path}").write_text(text, "utf-8")
         for path, leads in self.links.items():
             _folder(folder, path.rpartition("/")[0], made)
-            os.symlink(leads, f"{folder}{path}")
+            Path(f"{folder}{path}").symlink_to(leads)
         for name, content in self.extra.items():
             _folder(folder, f"/{EXTRA}", made)
             (folder / EXTRA / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
-def _folder(base: Path, path: str, made: set[str]) -> None:
+def _folder(tree: Path, path: str, made: set[str]) -> None:
     """Make a folder of a tree once."""
     if path not in made:
-        os.makedirs(f"{base}{path}", exist_ok=True)
+        Path(f"{tree}{path}").mkdir(parents=True, exist_ok=True)
         made.add(path)
 
 
@@ -126,4 +124,5 @@ from nccl_doctor.simulate.node import (  # noqa: E402  (parts register themselve
     scheduler,  # noqa: F401
     security,  # noqa: F401
     software,  # noqa: F401
+    surroundings,  # noqa: F401
 )

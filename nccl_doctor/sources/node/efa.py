@@ -117,7 +117,7 @@ def _plugins(root: Root) -> Iterator[PluginFile]:
             problem = _problem(root, path, (*searched, *_FABRIC))
             how = searched.get(folder)
             text = f"{path}: {f'found by {how}' if how else 'not searched by the loader'}{f', {problem}' if problem else ''}"
-            yield PluginFile(None, path, how, problem, Seen(path, text))  # type: ignore[arg-type]
+            yield PluginFile(None, path, how, problem, *elf.span(elf.library(root, path)), Seen(path, text))  # type: ignore[arg-type]
 
 
 def _configured(root: Root) -> list[str]:

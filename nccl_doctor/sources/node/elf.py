@@ -4,12 +4,14 @@ import mmap
 import os
 import re
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 from nccl_doctor.sources.node.root import Root
 
 _VERSION = re.compile(rb"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})[\w.]*(?:\+cuda(\d{1,2}\.\d{1,2}))?")
+_INTERFACE = re.compile(rb"\0ncclNetPlugin_v(\d{1,3})(?=\0)")
 _NAMED = re.compile(r"\.so\.(\d+\.\d+\.\d+)")
 _MOST = 64 << 20  # bytes that are searched for a version
 _HEAD = 4 << 20  # of a file without a table of sections
@@ -29,6 +31,7 @@ class Library(NamedTuple):
     nccl: str | None  # version of the NCCL inside
     cuda: str | None  # CUDA version that this NCCL was built for
     calls_nccl: bool  # names ncclAllReduce
+    interfaces: Sequence[int] = ()  # N of each ncclNetPlugin_vN that it names: what a plug-in offers, or NCCL asks for
 
 
 class _Section(NamedTuple):
@@ -46,6 +49,12 @@ def library(root: Root, path: str) -> Library | None:
         with suppress(TypeError):
             return Library(**{**Library(0, True, [], [], [], None, None, False)._asdict(), **known})
     return look(root.where(path)) if not root.live and root.exists(path) else None
+
+
+def span(found: Library | None) -> tuple[int | None, int | None]:
+    """The oldest and the newest interface of network plug-ins that a library names."""
+    numbers = [number for number in found.interfaces if isinstance(number, int)] if found else []
+    return (min(numbers), max(numbers)) if numbers else (None, None)
 
 
 def version_in_name(path: str) -> str | None:
@@ -79,7 +88,14 @@ def _read(file: BinaryIO) -> Library:
         sections = _sections(file)
         needed, rpath, runpath = _dynamic(file, size)
     nccl, cuda, calls = _search(file, size, sections)
-    return Library(size, True, needed, rpath, runpath, nccl, cuda, calls)
+    plugins = _interfaces(file, size) if "libnccl" in os.path.basename(file.name) else []
+    return Library(size, True, needed, rpath, runpath, nccl, cuda, calls, plugins)
+
+
+def _interfaces(file: BinaryIO, size: int) -> list[int]:
+    """NCCL names them among its constants, a plug-in among its symbols. A release that forms the names itself has none."""
+    with mmap.mmap(file.fileno(), min(size, _MOST), access=mmap.ACCESS_READ) as content:
+        return sorted({int(found[1]) for found in _INTERFACE.finditer(content)})
 
 
 def _at(file: BinaryIO, offset: int, size: int) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any
 from nccl_doctor.sources.node import nccl_conf
 from nccl_doctor.sources.node.root import Absent, Root, Seen
 from nccl_doctor.sources.node.variables import variables
-from nccl_doctor.tables import Env, SettingTarget
+from nccl_doctor.tables import Env, SettingTarget, TaskFolder
 
-TABLES = (Env, SettingTarget)
+TABLES = (Env, SettingTarget, TaskFolder)
 _SETTINGS = re.compile(
     r"(?:NCCL|RCCL|OFI_NCCL|FI|UCX|OMPI|TORCH|PYTORCH|HOROVOD|CUDA|RDMAV|GLOO|MASTER|NVIDIA|OMP|NSIGHT|COMPUTE)_\w*\s*"
 )
@@ -43,6 +43,25 @@ def read(root: Root) -> Iterator[Any]:
         yield Env(None, None, None, name, value, 1, sources[name])  # type: ignore[arg-type]
     for target in targets(root, ours):
         yield target._replace(ref=sources[target.name])  # type: ignore[arg-type]
+    yield from _folders(root, environment)
+
+
+def _folders(root: Root, environment: Mapping[str, str]) -> Iterator[TaskFolder]:
+    """Comes last: a file system that does not answer holds nothing but this."""
+    paths = {name: path for name in ("HOME", "TMPDIR") if (path := environment.get(name, "")).startswith("/")}
+    told = root.asked("folders", lambda: {"uid": os.geteuid(), **{path: _state(path) for path in paths.values()}}) or {}
+    for name, path in paths.items():
+        if isinstance(state := told.get(path), str):
+            seen = Seen("environment", f"{name}={path}: {state}")
+            yield TaskFolder(None, name, path, state, told.get("uid"), seen)  # type: ignore[arg-type]
+
+
+def _state(path: str) -> str:
+    if not os.path.exists(path):
+        return "missing"
+    if not os.path.isdir(path):
+        return "not-a-folder"
+    return "ok" if os.access(path, os.W_OK | os.X_OK) else "not-writable"
 
 
 def targets(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:

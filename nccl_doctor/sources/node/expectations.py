@@ -26,7 +26,7 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     "host": {
         "hugepages": "pages of 2 MiB, at least", "memlock": "KiB, at least", "shm": "MiB of /dev/shm, at least",
-        "memory": "GiB, at least", "cpus": "at least",
+        "memory": "GiB, at least", "cpus": "at least", "nvme": "NVMe drives, at least",
     },
     "software": {"nccl": "version", "cuda": "version", "libfabric": "version", "efa": "installer's version"},
     "mount": {},  # paths, each with its file system, or a list of paths
@@ -126,6 +126,9 @@ _LEARN = (  # subject, name, question; the answer counts where there is one and 
     ("gpu", "driver", "SELECT DISTINCT driver FROM node_driver WHERE driver IS NOT NULL"),
     ("nvlink", "links", "SELECT DISTINCT links_active FROM node_gpu"),
     ("nvlink", "speed", "SELECT min(speed) FROM gpu_link"),
+    ("host", "memory", "SELECT total / 1073741824 FROM host_memory"),
+    ("host", "cpus", "SELECT cpus FROM host_load"),
+    ("host", "nvme", "SELECT number FROM host_part WHERE name = 'nvme' AND number > 0"),
     ("nvswitch", "count", "SELECT count(*) FROM pci_device WHERE kind = 'nvswitch' HAVING count(*) > 0"),
 )
 

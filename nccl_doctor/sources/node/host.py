@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from nccl_doctor.sources.node import cgroup, clock, memory, places, routes, task
-from nccl_doctor.sources.node.root import Root, Seen
+from nccl_doctor.sources.node import cgroup, clock, firewall, memory, places, routes, stuck, task
+from nccl_doctor.sources.node.root import Absent, Root, Seen
 from nccl_doctor.tables import (
     CgroupEvent,
     CgroupLimit,
@@ -17,6 +17,8 @@ from nccl_doctor.tables import (
     HostMachine,
     HostMemory,
     HostName,
+    HostPart,
+    HostProcess,
     HostTask,
     HugePages,
     KernelSetting,
@@ -30,7 +32,7 @@ from nccl_doctor.tables import (
 
 TABLES = (
     CgroupEvent, CgroupLimit, CpuGovernor, GpuPlace, HostLoad, HostMachine, HostMemory, HostName, HostTask, HugePages,
-    KernelSetting, NodeClock, NodeCounter, NodeInterface, NodeRoute, SharedMemory, TaskLimit,
+    KernelSetting, NodeClock, NodeCounter, NodeInterface, NodeRoute, SharedMemory, TaskLimit, HostPart, HostProcess,
 )  # fmt: skip
 _SYSCTLS = (
     "kernel.numa_balancing", "kernel.yama.ptrace_scope", "kernel.core_pattern", "kernel.perf_event_paranoid",
@@ -62,10 +64,14 @@ def read(root: Root) -> Iterator[Any]:
     yield from settings(root)
     yield from governors(root)
     yield from load(root)
+    yield drives(root)
     yield from places.read(root)
     yield from routes.read(root)
     yield from clock.read(root)
+    yield from stuck.read(root)
     yield from routes.read_name(root)
+    with suppress(Absent):
+        yield from firewall.read(root)
 
 
 def machine(root: Root) -> HostMachine:
@@ -137,3 +143,9 @@ def load(root: Root) -> Iterator[HostLoad]:
     with suppress(ValueError, IndexError):
         words = (text or "").split()
         yield HostLoad(None, float(words[0]), float(words[1]), cpus, Seen("/proc/loadavg", text or ""))  # type: ignore[arg-type]
+
+
+def drives(root: Root) -> HostPart:
+    """NVMe drives; what is behind a controller of another kind is none."""
+    found = [name for name in root.names("/sys/class/nvme") if re.fullmatch(r"nvme\d{1,4}", name)]
+    return HostPart(None, "nvme", len(found), Seen("/sys/class/nvme", " ".join(found) or "no NVMe drive"))  # type: ignore[arg-type]

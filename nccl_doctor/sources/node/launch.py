@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nccl_doctor.sources.node import task
 from nccl_doctor.sources.node.environment import gpus
 from nccl_doctor.sources.node.root import Root, Seen
 from nccl_doctor.tables import Launch
@@ -72,7 +73,7 @@ def launches(root: Root, environment: Mapping[str, str]) -> Iterator[Launch]:
             _whole(get("MASTER_PORT")), None, None, None, Seen("environment", said),  # type: ignore[arg-type]
         )  # fmt: skip
         first = None if rank is None and get("SLURM_NODEID") is None else rank == 0 or get("SLURM_NODEID") == "0"
-        yield _answered(root, row, first)
+        yield _answered(root, row, first, "TORCHELASTIC_RUN_ID" in environment)
     options = (root.asked("launchers", _above) or {}).get("torchrun")
     if isinstance(options, dict):
         yield _of_torchrun(root, environment, {str(k): str(v) for k, v in options.items()}, granted)
@@ -100,8 +101,11 @@ def _of_torchrun(root: Root, environment: Mapping[str, str], options: dict[str, 
     return _answered(root, row, first)
 
 
-def _answered(root: Root, row: Launch, first: bool | None) -> Launch:
-    """With the address of the rendezvous, and whether it answers where another node is to hold it."""
+def _answered(root: Root, row: Launch, first: bool | None, started: bool = False) -> Launch:
+    """With the address of the rendezvous, and whether it answers where another node is to hold it.
+
+    Where this node is to hold it and torchrun has not started it yet, whether its port is free.
+    """
     if row.master is None or row.master.startswith("-"):
         return row
     if re.fullmatch(r"[\d.]+|[\da-fA-F:]*:[\da-fA-F:.]*", row.master):
@@ -118,10 +122,31 @@ def _answered(root: Root, row: Launch, first: bool | None) -> Launch:
         address = out.text.split()[0]
     row = row._replace(address=address, loopback=int(address.startswith("127.") or address == "::1"))
     port = row.port
+    if first and port is not None and row.source == "environment" and not started:
+        return row._replace(answer=_taken(root, port))
     if first is not False or port is None or row.loopback:
         return row
     told = root.asked("rendezvous", lambda: {f"{address} {port}": connect(address, port)}) or {}
     return row._replace(answer=told.get(f"{address} {port}"))
+
+
+def _taken(root: Root, port: int) -> str | None:
+    """Who listens on a port of this node already, by user."""
+    uid = task.user(root)
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for owner in listeners(root.text(path) or "", port):
+            return "taken-own" if owner == uid else "taken"
+    return None
+
+
+def listeners(text: str, port: int) -> list[int]:
+    """Users whose sockets listen on a port, from /proc/net/tcp."""
+    return [
+        int(owner)
+        for owner in re.findall(
+            rf"^\s*\d+: [0-9A-F]+:{port:04X} [0-9A-F:]+ 0A(?: \S+){{3}}\s+(\d{{1,10}})\b", text, re.M
+        )
+    ]
 
 
 def connect(address: str, port: int, seconds: float = _CONNECT) -> str:

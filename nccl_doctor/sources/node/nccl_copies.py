@@ -44,7 +44,10 @@ def copies(root: Root, environment: Mapping[str, str], python: Python | None) ->
     if torch and torch[1].nccl and SONAME not in torch[1].needed:
         path, own = torch
         place = 1
-        yield NcclLibrary(None, path, path, own.nccl, own.cuda, "torch", 1, own.size, Seen(path, own.nccl or ""))  # type: ignore[arg-type]
+        yield NcclLibrary(
+            None, path, path, own.nccl, own.cuda, "torch", 1, own.size, *elf.span(own),
+            Seen(path, own.nccl or ""),  # type: ignore[arg-type]
+        )  # fmt: skip
     for path, how, loaded in _candidates(root, environment, python, torch):
         target = root.target(path)
         if target is None or target in seen:
@@ -57,7 +60,7 @@ def copies(root: Root, environment: Mapping[str, str], python: Python | None) ->
         text = f"{path}{'' if target == path else f' -> {target}'}: NCCL {inside or named or '?'}"
         yield NcclLibrary(
             None, path, target, inside or named, known.cuda if known else None, how if loaded else "not searched",
-            place if loaded else None, known.size if known else None, Seen(path, text),  # type: ignore[arg-type]
+            place if loaded else None, known.size if known else None, *elf.span(known), Seen(path, text),  # type: ignore[arg-type]
         )  # fmt: skip
 
 

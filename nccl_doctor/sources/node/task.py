@@ -112,6 +112,11 @@ def read(root: Root) -> Iterator[HostTask]:
     )  # fmt: skip
 
 
+def user(root: Root) -> int | None:
+    """The effective user of the task."""
+    return _uid(fields(root.text("/proc/self/status") or ""))
+
+
 def _uid(said: Mapping[str, str]) -> int | None:
     """The effective user."""
     ids = said.get("Uid", "").split()
