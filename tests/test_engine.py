@@ -139,4 +139,4 @@ def test_a_communicator_that_came_up_is_one_row_and_one_that_did_not_keeps_its_s
         text: analyze.read_text(text).own("SELECT rank, phase FROM communicator ORDER BY ref")
         for text in (came + never, again)
     }
-    assert [[(0, "complete"), (1, "start")], [(0, "start"), (0, "complete")]] == list(phases.values())
+    assert [[(0, "complete"), (1, "start")], [(0, "complete"), (0, "start")]] == list(phases.values())

@@ -176,7 +176,6 @@ def _add(facts: Facts, parts: list[Part]) -> None:
     for file, partial, _ in parts:
         has_nccl |= partial.nccl_lines > 0
         has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
-        partial.forget_started()
         log = _Log(facts, file, partial, ranks)
         facts.add(log.events())
         facts.add(log.edges())

@@ -7,6 +7,7 @@ from nccl_doctor.sources.heads import Head
 KINDS = (
     100_000  # different texts kept of one pattern, INFO lines apart: a flood of one warning must not fill the memory
 )
+_MASKS = 50_000  # texts of channels remembered
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
@@ -58,6 +59,17 @@ class Edges:
         self.last = last
         self.channel = channel  # `00/0` of the first line
         self.left = left
+
+
+class Masks(dict[str, int]):
+    """`05/0` -> a bit for channel 5; no bit where it is no number."""
+
+    def __missing__(self, channel: str) -> int:
+        digits = channel.partition("/")[0].strip()
+        mask = 1 << int(digits) if digits.isdecimal() and len(digits) < 4 else 0
+        if len(self) < _MASKS:
+            self[channel] = mask
+        return mask
 
 
 class Span:
@@ -128,6 +140,13 @@ class Partial:
         else:
             event.n += n
             event.last = line
+        if key.body.endswith(_COMPLETE):
+            self._forget_start(key)
+
+    def _forget_start(self, key: Key) -> None:
+        """Drop the START of a communicator of which a COMPLETE now says the same: half as many events."""
+        started = key.body.removesuffix(_COMPLETE) + _START
+        self.events.pop(Key(key.head, key.pattern, key.level, started), None)
 
     def call(self, key: Key, op: int, line: int, stamp: float | None, left: str, text: str) -> None:
         """Note a collective that was enqueued on a line."""
@@ -163,14 +182,6 @@ class Partial:
                 self.nccl_lines += n
                 self.understood += n
 
-    def forget_started(self) -> None:
-        """Drop the START of each communicator of which a later COMPLETE says the same: half as many rows. Call at the end."""
-        for key in [key for key in self.events if key.body.endswith(_COMPLETE)]:
-            started = key._replace(body=key.body.removesuffix(_COMPLETE) + _START)
-            event = self.events.get(started)
-            if event is not None and event.last < self.events[key].last:
-                del self.events[started]
-
     def merge(self, other: "Partial") -> None:
         """Append the stretch that follows this one. The other one is used up."""
         offset = self.lines
@@ -179,6 +190,8 @@ class Partial:
             self.spans[mine].extend(span.n, span.first + offset, span.last + offset, span.stamp)
         for key, event in other.events.items():
             mine_key = Key(ids[key.head], *key[1:])
+            if key.body.endswith(_COMPLETE):
+                self._forget_start(mine_key)
             known = self.events.get(mine_key)
             if known is None:
                 event.first += offset

@@ -13,7 +13,7 @@ from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.heads import Head
-from nccl_doctor.sources.partial import Edges, Key, Partial
+from nccl_doctor.sources.partial import Edges, Key, Masks, Partial
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 
 BLOCK = 1 << 18  # small enough for the cache of a core
@@ -27,6 +27,7 @@ _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
 _UNKNOWN = 2_000  # different unknown texts kept
+_EDGE = re.compile(r"\d+(?:\[[0-9a-f]+\])? -> \d+(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
 _DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
@@ -44,17 +45,6 @@ class Writer(NamedTuple):
     left: str  # what stands before `NCCL `
 
 
-class _Masks(dict[str, int]):
-    """`05/0` -> a bit for channel 5; no bit where it is no number."""
-
-    def __missing__(self, channel: str) -> int:
-        digits = channel.partition("/")[0].strip()
-        mask = 1 << int(digits) if digits.isdecimal() and len(digits) < 4 else 0
-        if len(self) < _MEMO:
-            self[channel] = mask
-        return mask
-
-
 def _nothing(_count: int) -> list[str]:
     return []
 
@@ -70,7 +60,7 @@ class Scanner:
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
         self._edges: dict[str, dict[str, Edges]] = {}  # of writers without a stamp
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
-        self._masks = _Masks()
+        self._masks = Masks()
         self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
@@ -123,65 +113,91 @@ class Scanner:
             whole = continued.unwrapped(block[:end], self._width)
             block, end = whole + block[end:], len(whole)
         first = self.partial.lines
-        count = block.count(b"\n", 0, end) + (not block.endswith(b"\n", 0, end))
-        self.partial.lines += count
         places, marks = self._gate.scan(block)
         self.partial.marks |= marks & self._marks
         if TOKEN in marks:
             self._present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
             sample = min(end, _SAMPLE)
-            if block.count(TOKEN, 0, sample) * DENSE > sample:
-                self._dense(block, count, first)
-            else:
-                self._sparse(block, end, first)
+            dense = block.count(TOKEN, 0, sample) * DENSE > sample
+            count = self._dense(block, end, first) if dense else self._sparse(block, end, first)
+        else:
+            count = block.count(b"\n", 0, end) + (not block.endswith(b"\n", 0, end))
+        self.partial.lines += count
         if places:
             self._texts(block, end, first, places)
 
-    def _dense(self, block: bytes, count: int, number: int) -> None:
-        """Every line of a block; Channel lines, of which there may be millions, by the shortest way."""
-        text = block.decode("utf-8", "replace")
+    def _dense(self, block: bytes, end: int, first: int) -> int:
+        """Every line of a block; Channel lines, of which there may be millions, by the shortest way. Returns how many."""
+        text = block[:end].decode("utf-8", "replace")
         if "\r" in text:
             text = text.replace("\r\n", "\n")
-        lines = text.split("\n")
+        lines = text.removesuffix("\n").split("\n")
+        behind: list[str] = []  # what follows the last line, decoded when a record goes on there
+
+        def after(number: int) -> After:
+            def following(count: int) -> list[str]:
+                at = number - first
+                if len(lines) - at < count and not behind and end < len(block):
+                    behind.extend(block[end:].decode("utf-8", "replace").replace("\r\n", "\n").split("\n"))
+                return [*lines[at : at + count], *behind][:count]
+
+            return following
+
         token, known, masks = heads.TOKEN, self._edges, self._masks
         skipped, writers, spans, understood = self._skipped, self._writers, self.partial.spans, 0
-        for index in range(count):
-            line = lines[index]
+        whole = "\r" not in text
+        for number, line in enumerate(lines, first + 1):
             left, found, rest = line.partition(CHANNEL)
             if found:
                 edges = known.get(left)
                 if edges is not None:
                     channel, _, edge = rest.partition(" : ")
-                    entry = edges.get(edge)
-                    if entry is not None:
+                    try:
+                        entry = edges[edge]
+                    except KeyError:
+                        if whole and self._new_edge(edges, edge, channel, number, left):
+                            continue
+                    else:
                         entry.mask |= masks[channel]
                         entry.n += 1
-                        entry.last = number + index + 1
+                        entry.last = number
                         continue
             else:
                 left, found, rest = line.partition(token)
                 if not found:
                     continue
-                if rest in skipped:
-                    writer = writers.get(left)
-                    if writer is not None:
+                writer = writers.get(left)
+                if writer is not None:
+                    if rest in skipped:
                         span = spans[writer.head]
                         span.n += 1
-                        span.last = number + index + 1
+                        span.last = number
                         understood += 1
                         continue
-            self._nccl_line(line, number + index + 1, lambda n, at=index + 1: lines[at : at + n])  # type: ignore[misc]
+                    level, _, body = rest.partition(" ")
+                    if (
+                        whole
+                        and level in heads.LEVELS
+                        and token not in rest
+                        and line[0] != "{"
+                        and not rest.endswith(">")
+                    ):
+                        self._said(writer, rest, level, body, number, after(number))
+                        continue
+            self._nccl_line(line, number, after(number))
         self.partial.nccl_lines += understood
         self.partial.understood += understood
+        return len(lines)
 
-    def _sparse(self, block: bytes, end: int, number: int) -> None:
-        counted, at = 0, block.find(TOKEN, 0, end)
+    def _sparse(self, block: bytes, end: int, number: int) -> int:
+        first, counted, at = number, 0, block.find(TOKEN, 0, end)
         while at >= 0:
             line, start, done, after = _around(block, at)
             number += block.count(b"\n", counted, start)
             counted = start
             self._nccl_line(line, number + 1, after)
             at = block.find(TOKEN, done, end)
+        return number - first + block.count(b"\n", counted, end) + (not block.endswith(b"\n", 0, end))
 
     def _texts(self, block: bytes, end: int, number: int, places: list[tuple[int, int]]) -> None:
         """The lines in which literals of text patterns stand."""
@@ -245,9 +261,11 @@ class Scanner:
         if rest.endswith(("</stdout>", "</stderr>")):
             rest = prefixes.closed(rest)
         level, _, body = rest.partition(" ")
-        if level not in heads.LEVELS or not heads.begins(left):
-            return
-        writer = self._writer(left)
+        if level in heads.LEVELS and heads.begins(left):
+            self._said(self._writer(left), rest, level, body, number, after)
+
+    def _said(self, writer: Writer, rest: str, level: str, body: str, number: int, after: After) -> None:
+        """One record of a known writer: `rest` is its level and its message."""
         repeat = 1
         if "[repeated " in body:
             body, repeat = prefixes.unfold(body)
@@ -285,6 +303,13 @@ class Scanner:
             partial.count(Key(writer.head, pattern.order, level, text), repeat, number, writer.stamp, writer.left)
         elif text:  # a WARN or ATTN line is always shown, known or not
             partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
+
+    def _new_edge(self, edges: dict[str, Edges], edge: str, channel: str, number: int, left: str) -> bool:
+        """Note the first channel line of an edge; False where it may be anything else, or more than that."""
+        if left.startswith("{") or not _EDGE(edge):
+            return False
+        edges[edge] = Edges(self._masks[channel], 1, number, number, channel, left)
+        return True
 
     def _edge(self, writer: Writer, body: str, number: int) -> bool:
         """Note a channel line; False where it is something else, or torn."""
