@@ -93,11 +93,14 @@ def _members(communicators: list[Communicator]) -> dict[tuple[object, ...], dict
 
 def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
     members = _members(communicators)
-    mine: dict[tuple[str | None, int | None], dict[tuple[object, ...], dict[int, str]]] = defaultdict(dict)
+    alike: dict[frozenset[tuple[int, str]], dict[int, str]] = {}  # communicators of the same ranks are asked once
+    for key, ranks in members.items():
+        members[key] = alike.setdefault(frozenset(ranks.items()), ranks)
+    mine: dict[tuple[str | None, int | None], dict[int, dict[int, str]]] = defaultdict(dict)
     for c in communicators:
-        key = (c.comm_id or "", c.nranks)
-        if key in members:
-            mine[c.host, c.pid][key] = members[key]
+        of = members.get((c.comm_id or "", c.nranks))
+        if of is not None:
+            mine[c.host, c.pid][id(of)] = of
     groups: dict[tuple[Any, ...], list[Any]] = {}
     edges = facts.own(
         "SELECT host, pid, CASE direction WHEN 'receive' THEN src ELSE dst END, direction = 'receive', transport, method,"

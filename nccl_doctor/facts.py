@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -165,6 +166,13 @@ class Facts:
                 group.clear()
         for table, group in groups.items():
             self._insert(table, group)
+            self.look(table_name(table))
+
+    def fill(self, table: type, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Insert rows of one table, given as plain tuples: for those of which there may be hundreds of thousands."""
+        rows = iter(rows)
+        while batch := list(islice(rows, BATCH)):
+            self._insert(table, batch)
             self.look(table_name(table))
 
     def look(self, *names: str) -> None:

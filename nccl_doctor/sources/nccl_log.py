@@ -19,7 +19,7 @@ from nccl_doctor import tables
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import census, formats, heads, prefixes
 from nccl_doctor.sources.census import Census
-from nccl_doctor.sources.nccl_rows import Context, edge, rows
+from nccl_doctor.sources.nccl_rows import Context, communicator, edge, rows
 from nccl_doctor.sources.partial import Calls, Partial
 from nccl_doctor.sources.patterns import load
 from nccl_doctor.sources.ranks import Membership, Ranks
@@ -178,7 +178,7 @@ def _add(facts: Facts, parts: list[Part]) -> None:
         has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
         log = _Log(facts, file, partial, ranks)
         facts.add(log.events())
-        facts.add(log.edges())
+        facts.fill(tables.Connection, log.edges())
         facts.add(log.processes())
     for file, partial, end in parts:
         facts.add(census.rows(facts, file, end, partial.lines, ranks))
@@ -234,17 +234,13 @@ class _Log:
             pattern = patterns[key.pattern] if key.pattern >= 0 else None
             text = event.text if isinstance(event, Calls) else key.body
             ref = self._ref(event.first, event.left, f"{heads.TOKEN}{key.level} " if key.level else "", text)
-            context = Context(
-                *self._who[key.head],
-                key.level,
-                event.n,
-                event.last,
-                event.stamp,
-                ref,
-                key.body,
-                self._clean(event.left),
-            )
+            who = self._who[key.head]
             fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
+            if pattern is not None and pattern.reader == "communicator" and key.level not in heads.SHOWN:
+                yield communicator(*who[:4], fields, event.n, event.stamp, ref)
+                continue
+            left = self._clean(event.left)
+            context = Context(*who, key.level, event.n, event.last, event.stamp, ref, key.body, left)
             if context.host is None and fields.get("rank") and "host" not in fields:
                 context = context._replace(host=self._ranks.host_of_rank(int(fields["rank"])))
             if isinstance(event, Calls):
@@ -254,14 +250,15 @@ class _Log:
                 yield from rows(pattern, context, fields)
         yield from calls.values()
 
-    def edges(self) -> Iterator[tables.Connection]:
-        make = tables.Connection._make
+    def edges(self) -> Iterator[tuple[Any, ...]]:
+        """Rows of `connection`."""
+        note, file, clean, channel = self._facts.evidence, self._file, self._clean, f"{heads.TOKEN}INFO Channel "
         for (host, rank, pid, tid, _), edges in zip(self._who, self._partial.edges, strict=True):
             for text, entry in edges.items():
                 parsed = edge(text)
                 if parsed is not None:
-                    ref = self._ref(entry.first, entry.left, f"{heads.TOKEN}INFO Channel {entry.channel} : ", text)
-                    yield make((host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref))
+                    ref = note(file, entry.first, f"{clean(entry.left)}{channel}{entry.channel} : {text}")
+                    yield host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref
             edges.clear()
 
     def processes(self) -> Iterator[tables.Process]:

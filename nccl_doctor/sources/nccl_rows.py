@@ -65,6 +65,7 @@ class Edge(NamedTuple):
     direction: str | None
 
 
+@lru_cache(10_000)
 def edge(text: str) -> Edge | None:
     """Read `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA` of any era; None where it is torn.
 
@@ -138,13 +139,21 @@ def _int(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+def communicator(
+    host: str | None, rank: int | None, pid: int | None, tid: int | None, fields: dict[str, Any], n: int,
+    stamp: float | None, ref: int,
+) -> tables.Communicator:  # fmt: skip
+    """The row of a step in the life of a communicator; there may be hundreds of thousands."""
     get = fields.get
-    yield tables.Communicator(
-        context.host, context.rank, context.pid, context.tid, get("call"), _phase(get("phase") or ""), get("comm"),
-        get("comm_id"), _int(get("comm_rank")), _int(get("nranks")), _int(get("cuda_dev")), _int(get("nvml_dev")),
-        get("bus_id"), get("parent"), _int(get("color")), context.n, context.stamp, context.ref,
-    )  # fmt: skip
+    return tables.Communicator._make((
+        host, rank, pid, tid, get("call"), _phase(get("phase") or ""), get("comm"), get("comm_id"),
+        _int(get("comm_rank")), _int(get("nranks")), _int(get("cuda_dev")), _int(get("nvml_dev")), get("bus_id"),
+        get("parent"), _int(get("color")), n, stamp, ref,
+    ))  # fmt: skip
+
+
+def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    yield communicator(*context[:4], fields, context.n, context.stamp, context.ref)
 
 
 def _library(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
@@ -182,9 +191,9 @@ def _collective(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
 
 
 READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
+    "communicator": _communicator,
     "interfaces": _interfaces,
     "ib_devices": _ib_devices,
-    "communicator": _communicator,
     "library": _library,
     "ring": _ring,
     "collective": _collective,
