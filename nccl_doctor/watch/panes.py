@@ -23,7 +23,9 @@ def _util(row: GpuRow, look: Look) -> Cell:
     util = row[1].last("util")
     if util is None:
         return cell(row[1].now.get("error"), BAD)
-    return cell(f"{util:3.0f} %", GOOD if util >= 80 else FAIR if util >= 25 else BAD, right=True)
+    power, limit = row[1].last("power"), number(row[1].now.get("enforced.power.limit"))
+    waits = util >= 95 and power is not None and limit is not None and power <= 0.25 * limit
+    return cell(f"{util:3.0f} %", GOOD if util >= 80 and not waits else FAIR if util >= 25 else BAD, right=True)
 
 
 def _power(row: GpuRow, look: Look) -> Cell:

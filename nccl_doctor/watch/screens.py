@@ -31,8 +31,9 @@ Space      pause
 left right in a replay 5 s back and forth; , and . 30 s; Home, End
 ?  q       this help; leave
 
-"held by": the driver's reason for lower clocks. "low": the least busy
-GPU of a node. "own": processor time of this program, of one core.
+"util" is green while a GPU works, yellow where it draws so little that
+it only waits. "held by": the driver's reason for lower clocks. "low": the
+least busy GPU of a node. "own": our processor time, of one core.
 """
 SIGNALS = (
     ("t", signal.SIGTERM, "asks it to end"),
@@ -150,7 +151,7 @@ class Filter(ModalScreen[str | None]):
     Filter { align: center bottom; }
     Filter > Horizontal { height: 1; background: ansi_default; }
     Filter Lines { width: 9; }
-    Filter Input { width: 1fr; height: 1; border: none; padding: 0; background: ansi_default; }
+    Filter Input, Filter Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: ansi_default; }
     """
 
     def __init__(self, value: str) -> None:
