@@ -1,8 +1,9 @@
-"""Hook of OpenPBS or PBS Professional for execjob_begin: import it with `qmgr -c "import hook nccl-doctor application/x-python default pbs_hook.py"`.
+"""Hook of OpenPBS and PBS Professional for execjob_begin.
 
 qmgr -c "create hook nccl-doctor"
 qmgr -c "set hook nccl-doctor event = execjob_begin"
 qmgr -c "set hook nccl-doctor alarm = 15"
+qmgr -c "import hook nccl-doctor application/x-python default pbs_hook.py"
 """
 
 import subprocess
@@ -15,7 +16,7 @@ event = pbs.event()
 try:
     done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=12)
 except Exception as error:  # the check could not run, which says nothing about the node
-    pbs.logmsg(pbs.LOG_WARNING, "nccl-doctor could not run: %s" % error)
+    pbs.logmsg(pbs.LOG_WARNING, f"nccl-doctor could not run: {error}")
     event.accept()
 reason = (done.stdout.strip().splitlines() or ["nccl-doctor"])[0]
 if done.returncode == 1:
