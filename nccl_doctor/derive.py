@@ -153,7 +153,9 @@ def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
     if stated:
         return int(stated)
     hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM process WHERE host IS NOT NULL")}
-    hosts |= {host for (host,) in facts.own("SELECT DISTINCT host FROM progress WHERE host IS NOT NULL")}
+    others = {host for (host,) in facts.own("SELECT DISTINCT host FROM progress WHERE host IS NOT NULL")}
+    # Launchers name pods or services where NCCL names hosts: two lists without a common name are of the same machines.
+    hosts = hosts | others if hosts & others else max(hosts, others, key=len)
     between = facts.own(
         "SELECT DISTINCT src_host, dst_host FROM link WHERE same_host = 0 AND transport IN ('P2P', 'SHM')"
     )
