@@ -38,10 +38,12 @@ def analyze(
 ) -> tuple[Report, Facts, list[str]]:
     """Read everything that was named and diagnose it.
 
-    Returns the report, its fact base, and one sentence for each input that could not be read or only in part.
+    Returns the report, its fact base, and one sentence for each input that could not be read or only in part, and for
+    each rule of the site that cannot be used.
     Raises UsageProblem where nothing at all could be read.
     """
     facts, problems = read(paths, progress)
+    problems += left_out(rules_dirs)
     return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
 
 
@@ -163,9 +165,14 @@ def read_text(text: str, name: str = "log") -> Facts:
     return facts
 
 
+def left_out(rules_dirs: Sequence[Path]) -> list[str]:
+    """One sentence for each rule file of these folders that cannot be used."""
+    return [f"rule left out: {problem}" for problem in rules.usable(tuple(rules_dirs)).problems]
+
+
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
-    chosen = (config or Config()).apply(rules.load(tuple(rules_dirs)))
+    chosen = (config or Config()).apply(rules.usable(tuple(rules_dirs)).rules)
     kinds = {row.kind for row in facts.rows(Input)}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""

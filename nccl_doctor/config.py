@@ -27,7 +27,9 @@ class Config:
         """Raises UsageProblem on a file that cannot be read or holds anything unknown."""
         try:
             data = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except OSError as error:
+            raise UsageProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UsageProblem(f"{path}: {error}") from None
         if unknown := set(data) - {"off", "severity", "params"}:
             raise UsageProblem(f"{path}: unknown key {', '.join(sorted(unknown))}; known are off, severity, params")

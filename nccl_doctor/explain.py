@@ -119,24 +119,25 @@ def _codes(text: str) -> str | None:
 
 
 def _bare_number(text: str) -> str | None:
-    """A number alone is ambiguous: show what it can be, and how to ask for one of them."""
+    """A number alone may be ambiguous: then show what it can be, and how to ask for one of them."""
     if not re.fullmatch(r"\d{1,4}", text):
         return None
     code = int(text)
-    found = []
+    found: dict[str, str] = {}
     for kind, what, ask in (
         ("xid", "Xid", f"Xid {code}"), ("ib_status", "completion status", f"status={code}"), ("nccl_result", "NCCL result", f"-> {code}"),
         ("cuda_error", "CUDA error", f"Cuda failure {code}"), ("signal", "signal", f"signal {code}"),
     ):  # fmt: skip
         known = codes.by_code(kind, code)
         if known:
-            found.append(wording.paragraph(f"{what}: {known['name']} (ask `{ask}`)", mark="- "))
+            found[ask] = f"{what}: {known['name']}"
     exits = codes.exit_code(code)
     if exits and (exits[1] or code < 128):
-        found.append(wording.paragraph(f"exit code: {exits[0]['meaning']} (ask `exit code {code}`)", mark="- "))
-    if not found:
-        return None
-    return "\n".join([f"{code} alone can mean several things:", *found])
+        found[f"exit code {code}"] = f"exit code: {exits[0]['meaning']}"
+    if len(found) < 2:
+        return next((_codes(ask) for ask in found), None)
+    lines = [wording.paragraph(f"{meaning} (ask `{ask}`)", mark="- ") for ask, meaning in found.items()]
+    return "\n".join([f"{code} alone can mean several things:", *lines])
 
 
 # Transports and lines ------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     """The report about the nodes of a fact base."""
     derive_node(facts)
     derive_nodes(facts)
-    chosen = (config or Config()).apply(rules.load(tuple(rules_dirs), rules.NODE))
+    chosen = (config or Config()).apply(rules.usable(tuple(rules_dirs), rules.NODE).rules)
     report = diagnose.diagnose(facts, rules.ask_all(chosen, facts))
     collected = facts.rows(Collection)
     report.fitness = fitness(report, collected)

@@ -186,22 +186,51 @@ def lint(rule: Rule) -> Iterator[str]:
         yield "two examples have the same name"
 
 
-@cache
+class Usable(NamedTuple):
+    """The rules that can be asked, and one line for each rule file of a site that cannot."""
+
+    rules: tuple[Rule, ...]
+    problems: tuple[str, ...]
+
+
 def load(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Rule, ...]:
     """The shipped rules whose group starts with `groups`, and those of further folders.
 
     Raises RuleProblem on a broken file or an id or name used twice.
     """
+    found = usable(directories, groups)
+    if found.problems:
+        raise RuleProblem(found.problems[0])
+    return found.rules
+
+
+@cache
+def usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
+    """The same, without the files of further folders that are broken or use an id or name of another rule."""
     ours = sorted(folder for folder in shipped().iterdir() if folder.name.startswith(groups))
-    rules = [rule for folder in ours for rule in _kept(folder)]
-    rules += [read(path) for folder in directories for path in sorted(folder.rglob("*.toml"))]
+    rules: list[Rule] = []
     seen: dict[str, Path] = {}
-    for rule in rules:
-        for key in (rule.id, rule.name, *rule.aliases):
-            if key in seen:
-                raise RuleProblem(f"{rule.path}: {key} is already used by {seen[key]}")
-            seen[key] = rule.path
-    return tuple(rules)
+    problems = []
+    for rule in (rule for folder in ours for rule in _kept(folder)):
+        _claim(rule, seen)
+        rules.append(rule)
+    for path in (path for folder in directories for path in sorted(folder.rglob("*.toml"))):
+        try:
+            rule = read(path)
+            _claim(rule, seen)
+        except RuleProblem as problem:
+            problems.append(str(problem))
+        else:
+            rules.append(rule)
+    return Usable(tuple(rules), tuple(problems))
+
+
+def _claim(rule: Rule, seen: dict[str, Path]) -> None:
+    """Keep the id, name and aliases of a rule for it. Raises RuleProblem where another rule has one of them."""
+    keys = (rule.id, rule.name, *rule.aliases)
+    if taken := next((key for key in keys if key in seen), None):
+        raise RuleProblem(f"{rule.path}: {taken} is already used by {seen[taken]}")
+    seen.update(dict.fromkeys(keys, rule.path))
 
 
 def _kept(folder: Path) -> list[Rule]:

@@ -251,6 +251,7 @@ WRONG: dict[str, Callable[[Path], list[str]]] = {
     "no rules": lambda folder: ["rules", "check", str(folder)],
     "unknown fault": lambda folder: ["simulate", "--fault", "no-such-fault"],
     "unknown word": lambda folder: ["explain", "zzzz qqqq"],
+    "nothing to explain": lambda folder: ["explain", " "],
 }
 
 
@@ -404,6 +405,40 @@ def test_site_rules_take_part_and_configuration_silences_them(
     (tmp_path / "c.toml").write_text('off = ["SITE001"]')
     main(["analyze", str(log), *rules, "--config", str(tmp_path / "c.toml"), "--format", "json"])
     assert "our-rule" not in {f["name"] for f in json.loads(capsys.readouterr().out)["findings"]}
+
+
+def test_a_site_rule_that_cannot_be_used_is_told_and_the_rest_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("node01:101:140 [0] NCCL INFO NET/IB : No device found.\n" * 3)
+    ours = site(tmp_path)
+    ours.with_name("torn.toml").write_text('id = "SITE0')
+    ours.with_name("twice.toml").write_text(ours.read_text().replace("our-rule", "twice"))
+    ours.with_name("wrong.toml").write_text(
+        ours.read_text()
+        .replace("our-rule", "wrong")
+        .replace("SITE001", "SITE002")
+        .replace("FROM process", "FROM no_table")
+    )
+    main(["analyze", str(log), "--rules", str(ours.parent), "--format", "json"])
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert "our-rule" in {f["name"] for f in told["findings"]}
+    assert ["wrong"] == [check["name"] for check in told["checks"] if check["outcome"] == "broken"]
+    torn, twice = err.splitlines()
+    assert torn.startswith("nccl-doctor: rule left out: ")
+    assert "torn.toml: " in torn
+    assert "twice.toml: SITE001 is already used by " in twice
+    assert 0 == main(["rules", "list", "our", "--rules", str(ours.parent)])
+    assert "SITE001" in capsys.readouterr().out
+
+
+def test_a_pasted_text_may_start_with_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["explain", "-> 3"])
+    assert capsys.readouterr().out.startswith("ncclInternalError = 3")
+    assert 0 == main(["explain", "- pod: node01:101:140 [0] NCCL INFO NET/IB : No device found."])
+    assert "The verbs library works" in capsys.readouterr().out
 
 
 def test_rules_that_others_can_write_are_not_for_root(

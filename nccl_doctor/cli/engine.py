@@ -48,11 +48,13 @@ def facts_of_node() -> "Facts":
 
 
 def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
-    """The shipped rules and those of these folders."""
+    """The shipped rules and those of these folders; a file that cannot be used is told on stderr."""
     from nccl_doctor import rules
 
-    with _one_line():
-        return rules.load(folders)
+    found = rules.usable(folders)
+    for problem in found.problems:
+        complain(f"rule left out: {problem}")
+    return found.rules
 
 
 def rule_of(file: Path) -> "Rule":

@@ -7,8 +7,19 @@ import click
 from nccl_doctor.cli.output import emit
 from nccl_doctor.errors import UsageProblem
 
+ASK = "the id or name of a rule, a whole line of a log, a variable, `Xid N`, `status=N`, `-> N` or a transport"
 
-@click.command("explain")
+
+class _Pasted(click.Command):
+    """A pasted text may start with a dash, as `-> 3` and lines of a list do; an option holds no blank."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and (" " in args[0].strip() or args[0].startswith("->")):
+            args = ["--", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.command("explain", cls=_Pasted)
 @click.argument("text", nargs=-1, required=True, metavar="TEXT...")
 def command(text: tuple[str, ...]) -> None:
     """Say what a rule, a log line, a variable or a code means.
@@ -22,5 +33,7 @@ def command(text: tuple[str, ...]) -> None:
     answer = explain(wanted)
     if answer is None:
         shown = wanted.strip()
-        raise UsageProblem(f"nothing is known about {shown if len(shown) <= 60 else shown[:60] + '...'}")
+        if not shown:
+            raise UsageProblem(f"nothing to explain: give {ASK}")
+        raise UsageProblem(f"nothing is known about {shown if len(shown) <= 60 else shown[:60] + '...'}; give {ASK}")
     emit(answer.rstrip("\n") + "\n")

@@ -70,7 +70,7 @@ def command(
     not look). Exit status 0 fit, 1 drain or job, 2 wrong usage, 3 unknown or our own failure; --for changes it to what
     that caller expects.
     """
-    from nccl_doctor import exchange, preflight
+    from nccl_doctor import exchange, preflight, rules
     from nccl_doctor.config import Config
     from nccl_doctor.sources.node import expectations
     from nccl_doctor.sources.node import state as remembered
@@ -95,7 +95,10 @@ def command(
         problem = remembered.remember(facts, state or remembered.place(os.environ), preflight.boot_id())
         if problem and state is not None:
             complain(problem)
-    report = preflight.report_of(facts, rules_dirs=site_rules(rules_dirs), config=settings)
+    folders = site_rules(rules_dirs)
+    for problem in rules.usable(folders, rules.NODE).problems:
+        complain(f"rule left out: {problem}")
+    report = preflight.report_of(facts, rules_dirs=folders, config=settings)
     if caller is None:
         _put(_text(form, report, verbose, output is not None), output)
         return STATUS[report.fitness]

@@ -171,12 +171,17 @@ def ib(match: re.Match[str]) -> str | None:
 def completion(status: re.Match[str], maker: re.Match[str] | None) -> str | None:
     """The block of a status together with the vendor error beside it."""
     found = ib(status)
-    more = codes.vendor(int(maker["code"], 0), int(status["code"] or status["named"])) if maker else ""
+    more = codes.vendor(_number(maker["code"]), int(status["code"] or status["named"])) if maker else ""
     return f"{found}\n{paragraph(f'Vendor error: {more}')}" if found and more else found
 
 
+def _number(text: str) -> int:
+    """As vendor errors are printed: 0x.. is hexadecimal, anything else decimal, whatever zeros it starts with."""
+    return int(text, 16 if text.startswith("0x") else 10)
+
+
 def vendor(match: re.Match[str]) -> str | None:
-    code = int(match["code"], 0)
+    code = _number(match["code"])
     meaning = codes.vendor(code)
     if not meaning:
         return None
