@@ -5,6 +5,7 @@ data: its query runs under the guard of `Facts.sql`, its templates name columns 
 """
 
 import math
+import os
 import re
 import string
 import tomllib
@@ -118,7 +119,9 @@ def _content(path: Path) -> dict[str, Any]:
     """What a file says, with all keys that a rule needs and no others."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise RuleProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RuleProblem(f"{path}: {error}") from None
     known = {f.name for f in fields(Rule)} - {"group", "path", "decided"}
     required = {f.name for f in fields(Rule) if f.default is MISSING and f.default_factory is MISSING}
@@ -210,10 +213,11 @@ def usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
     ours = sorted(folder for folder in shipped().iterdir() if folder.name.startswith(groups))
     rules: list[Rule] = []
     seen: dict[str, Path] = {}
-    problems = []
+    problems: list[str] = []
     for rule in (rule for folder in ours for rule in _kept(folder)):
         _claim(rule, seen)
         rules.append(rule)
+    problems += [f"{folder}: permission denied" for folder in directories if not os.access(folder, os.R_OK | os.X_OK)]
     for path in (path for folder in directories for path in sorted(folder.rglob("*.toml"))):
         try:
             rule = read(path)

@@ -434,6 +434,16 @@ def test_a_site_rule_that_cannot_be_used_is_told_and_the_rest_goes_on(
     assert "SITE001" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_one_may_not_enter_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    assert 2 == main(["analyze", str(closed)])
+    assert f"nccl-doctor: {closed}: you may not read it\n" == capsys.readouterr().err
+    main(["analyze", str(DEMO), "--rules", str(closed)])
+    assert f"nccl-doctor: rule left out: {closed}: permission denied\n" == capsys.readouterr().err
+
+
 def test_a_pasted_text_may_start_with_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["explain", "-> 3"])
     assert capsys.readouterr().out.startswith("ncclInternalError = 3")

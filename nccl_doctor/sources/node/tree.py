@@ -42,11 +42,11 @@ def _add(folder: Path, file: object, mode: str) -> None:
 
 def is_tree(path: Path) -> bool:
     """Whether a folder or an archive is the tree of a node."""
-    if path.is_dir():
-        return (path / EXTRA).is_dir()
-    if not path.name.endswith(SUFFIXES) or not path.is_file():
-        return False
     try:
+        if path.is_dir():
+            return (path / EXTRA).is_dir()
+        if not path.name.endswith(SUFFIXES) or not path.is_file():
+            return False
         with _tar(path) as tar:
             first = tar.next()
             return first is not None and first.name.removeprefix("./") == EXTRA
