@@ -214,3 +214,30 @@ def test_ports_are_summed_up(tmp_path: Path) -> None:
 def test_settings_count_only_what_is_new() -> None:
     run = Path("/runs/run-1")
     assert {} == record.settings(run, dict.fromkeys(record.settings(run, {}, True, True), "x"), True, True)
+
+
+ODD = [
+    True,
+    1,
+    "x",
+    None,
+    [1],
+    [{}],
+    {"a": []},
+    [{"name": "p", "errors": [1], "rx": "x", "state": 3}],
+    [{"rank": 1, "pid": 2, "cpu": "x"}],
+]
+
+
+@pytest.mark.parametrize("kind", ["port", "host", "process", "gpu"])
+def test_hostile_records_do_no_harm(kind: str, tmp_path: Path) -> None:
+    key = {"port": "ports", "host": "host", "process": "processes", "gpu": "gpus"}[kind]
+    rows = [
+        {"kind": kind, "hostname": host, "query_time": when, key: odd}
+        for odd in ODD
+        for host in ("node01", 7)
+        for when in (5, "x")
+    ]
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    (tmp_path / f"{kind}.jsonl").write_text(text)
+    analyze.analyze([str(tmp_path)])

@@ -68,6 +68,10 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -116,7 +120,7 @@ class _Ports:
 
     def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
         host = _word(record.get("hostname"))
-        for port in record.get("ports") or ():
+        for port in _listed(record.get("ports")):
             if not isinstance(port, dict) or not isinstance(port.get("name"), str):
                 continue
             key = (host, port["name"])
@@ -219,7 +223,7 @@ class _Ranks:
 
     def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
         host = _word(record.get("hostname"))
-        for one in record.get("processes") or ():
+        for one in _listed(record.get("processes")):
             if not isinstance(one, dict) or not isinstance(one.get("rank"), int) or not isinstance(one.get("pid"), int):
                 continue
             key = (host, one["rank"], one["pid"])
