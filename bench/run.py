@@ -14,8 +14,17 @@ QUICK = (
     ("logs.py", "--size", "128"),
     ("timeline.py", "--size", "50"),
     ("gpu_csv.py", "500000"),
+    ("preflight.py",),
+    ("watch.py",),
 )
-FULL = (("start.py",), ("logs.py", "--size", "1024", "--times", "3"), ("timeline.py",), ("gpu_csv.py",))
+FULL = (
+    ("start.py",),
+    ("logs.py", "--size", "1024", "--times", "3"),
+    ("timeline.py",),
+    ("gpu_csv.py",),
+    ("preflight.py",),
+    ("watch.py",),
+)
 
 
 def main() -> int:
