@@ -254,6 +254,14 @@ def test_markdown_shows_log_text_as_text() -> None:
     assert "````text" in text  # longer than the fence inside the log
 
 
+def test_markdown_keeps_code_of_the_advice_and_nothing_else() -> None:
+    told = finding()
+    told.fix = "Run `ulimit -l` and *look*.\n1. `a|b` ``c`"
+    text = render("markdown", report("error", told))
+    assert "**Next** Run `ulimit -l` and \\*look\\*.  \n1\\. `a|b` " in text
+    assert "\\`\\`c\\`" in text
+
+
 def test_markdown_reads_like_a_report() -> None:
     text = render("markdown", REPORTS["error"]())
     assert text.startswith("## ERROR: libibverbs cannot be loaded\n")

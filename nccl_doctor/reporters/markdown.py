@@ -7,7 +7,8 @@ from nccl_doctor.reporters import Options, words
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$])")
-_LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)])", re.MULTILINE)
+_CODE = re.compile(r"((?<!`)`[^`]+`(?!`))")
+_LINE_START = re.compile(r"^(\d*)([-+=.)])")
 
 
 def render(report: Report, options: Options) -> str:
@@ -23,7 +24,8 @@ def render(report: Report, options: Options) -> str:
     lines += _listed("Notes", [f for f in report.findings if f not in full and not f.explained_by])
     lines += [_text(" · ".join(words.summary(report))), ""]
     if skipped := words.not_checked(report):
-        lines += [f"{words.counted(len(skipped), 'rule')} lacked facts: {_text(', '.join(skipped))}", ""]
+        title = f"{words.counted(len(skipped), 'rule')} lacked facts"
+        lines += [f"<details><summary>{title}</summary>", "", _text(", ".join(skipped)), "", "</details>", ""]
     for text in report.missing:
         lines += [f"To know more: {_text(text)}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -37,7 +39,7 @@ def _finding(finding: Finding) -> list[str]:
         lines += _fenced([f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in finding.evidence])
     for heading, text in (("Why", finding.why), ("Next", finding.fix)):
         if text.strip():
-            lines += [f"**{heading}** {_text(text)}", ""]
+            lines += [f"**{heading}** {_text(text, code=True)}", ""]
     lines += [f"- {_text(one)}" for one in finding.references]
     return [*lines, ""] if finding.references else lines
 
@@ -63,8 +65,16 @@ def _fenced(rows: list[str]) -> list[str]:
     return [f"{fence}text", *rows, fence, ""]
 
 
-def _text(text: str) -> str:
-    """Text that Markdown shows as it is: no markup, no mention of a person, no HTML, no list by accident."""
-    escaped = _SPECIAL.sub(r"\\\1", clean_block(text).replace("&", "&amp;"))
-    escaped = _LINE_START.sub(r"\1\\\2", escaped)
-    return "  \n".join(line.strip() for line in escaped.split("\n"))
+def _text(text: str, code: bool = False) -> str:
+    """Text that Markdown shows as it is: no markup, no mention of a person, no HTML, no list by accident.
+
+    With `code`, what stands between single backticks stays: Markdown reads nothing in it but the backtick that ends it.
+    """
+    lines = []
+    for line in clean_block(text).split("\n"):
+        parts = _CODE.split(line.strip()) if code else [line.strip()]
+        shown = "".join(
+            part if at % 2 else _SPECIAL.sub(r"\\\1", part.replace("&", "&amp;")) for at, part in enumerate(parts)
+        )
+        lines.append(_LINE_START.sub(r"\1\\\2", shown))
+    return "  \n".join(lines)
