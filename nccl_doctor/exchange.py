@@ -15,8 +15,11 @@ def dump(facts: Facts) -> str:
     return "".join(json.dumps(row) + "\n" for row in [*rows, ["looked", sorted(facts.looked())]])
 
 
-def take(facts: Facts, lines: Iterable[str]) -> bool:
-    """Add what `dump` wrote; returns whether it was whole. Anything else among the lines is passed over."""
+def take(facts: Facts, lines: Iterable[str], node: str | None = None) -> bool:
+    """Add what `dump` wrote; returns whether it was whole. Anything else among the lines is passed over.
+
+    `node` stands before the names of files, which are the same on all nodes.
+    """
     numbers: dict[int, int] = {}
     rows: list[Any] = []
     for line in lines:
@@ -32,7 +35,9 @@ def take(facts: Facts, lines: Iterable[str]) -> bool:
         if table is None or len(values) != len(column_types(table)):
             continue
         if table is Evidence:
-            numbers[values[0]] = facts.evidence(str(values[1]), int(values[2]), str(values[3]))
+            numbers[values[0]] = facts.evidence(
+                f"{node}:{values[1]}" if node else str(values[1]), int(values[2]), str(values[3])
+            )
             continue
         row = dict(zip(column_types(table), values, strict=True))
         if "ref" in row:

@@ -83,6 +83,7 @@ class Facts:
     def __init__(self, path: Path | None = None) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
+        self._texts: dict[tuple[str, str], int] = {}  # of `place`
         self._places: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
         self._numbers = 0
         if path is None:
@@ -141,6 +142,18 @@ class Facts:
             self._places.append((number, file, line, text[:2000]))
             if len(self._places) >= BATCH:
                 self._flush()
+        return number
+
+    def place(self, file: str, text: str, line: int = 1) -> int:
+        """As `evidence`, for what has no lines, such as an environment: each text of it gets a line of its own."""
+        number = self._texts.get((file, text))
+        if number is None:
+            lines = self._evidence.get(file, {})
+            if line in lines:
+                line = len(lines) + 1
+                while line in lines:
+                    line += 1
+            number = self._texts[file, text] = self.evidence(file, line, text)
         return number
 
     def _flush(self) -> None:

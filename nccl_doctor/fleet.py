@@ -81,7 +81,7 @@ def collect(nodes: Sequence[str], via: str, command: Sequence[str], seconds: flo
     program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
     answers = ask(nodes, via, [*program, *command], seconds)
     for node, (status, output) in answers.items():
-        if exchange.take(facts, output.splitlines()):
+        if exchange.take(facts, output.splitlines(), node):
             continue
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
         why = "no answer within the time limit" if status is None else f"exit status {status}: {last[:200]}"

@@ -19,7 +19,10 @@ def site_rules(named: Sequence[str] = (), system: Path = SYSTEM) -> tuple[Path, 
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 (Path raises without HOME)
     found = []
     for folder in (system, Path(home) / "nccl-doctor" / "rules"):
-        if not folder.is_dir():
+        try:
+            if not folder.is_dir():
+                continue
+        except PermissionError:  # the home of another user, which HOME still names
             continue
         if os.geteuid() == 0 and not _only_root_writes(folder):
             complain(f"rules in {folder} are ignored: somebody else than root can write there")

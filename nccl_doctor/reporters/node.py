@@ -24,7 +24,7 @@ def render(report: Report, options: Options) -> str:
     rows = [f"{word} {clean(host)}: {headline(report)}"]
     shown = [f for f in report.findings if options.verbose or f.severity != "note"]
     for finding in shown:
-        rows += ["", *_finding(finding, options)]
+        rows += ["", *_finding(finding, host, options)]
     if hidden := len(report.findings) - len(shown):
         rows += ["", f"{hidden} more of no weight: -v"]
     rows += (
@@ -38,7 +38,12 @@ def render(report: Report, options: Options) -> str:
 def headline(report: Report) -> str:
     """The finding that decided, else what the verdict means."""
     top = decisive(report)
-    return clean(top.message) if top is not None else MEANING.get(report.fitness, "")
+    return _said(top, str(report.job.get("host_names") or "")) if top is not None else MEANING.get(report.fitness, "")
+
+
+def _said(finding: Finding, host: str) -> str:
+    """The message without the name of the only node that the report is about."""
+    return clean(finding.message).removeprefix(f"{host}: ")
 
 
 def decisive(report: Report) -> Finding | None:
@@ -51,11 +56,9 @@ def label(finding: Finding) -> str:
     return finding.severity if finding.severity == "note" else finding.action
 
 
-def _finding(finding: Finding, options: Options) -> list[str]:
-    where = f" ({finding.hosts})" if finding.hosts else ""
-    rows = wrapped(
-        f"{label(finding)} {finding.rule} ", f"{finding.name}: {clean(finding.message)}{where}", options.width
-    )
+def _finding(finding: Finding, host: str, options: Options) -> list[str]:
+    where = f" ({finding.hosts})" if finding.hosts and finding.hosts != host else ""
+    rows = wrapped(f"{label(finding)} {finding.rule} ", f"{finding.name}: {_said(finding, host)}{where}", options.width)
     places = finding.evidence if options.verbose else finding.evidence[:_EVIDENCE]
     for place in places:
         text = clean(f"{place.file}: {place.text}" if place.text else place.file)

@@ -105,10 +105,10 @@ def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: 
 def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict[str, Any]) -> None:
     """Put what a collector said of a node into the fact base."""
     made = []
-    for table, values, seen in rows:
+    for table, values, (path, text, line) in rows:
         class_ = by_name()[table]
         row = dict(zip(column_types(class_), values, strict=True))
-        row["ref"] = facts.evidence(seen[0], seen[2], seen[1])
+        row["ref"] = facts.place(path, text, line)
         if row.get("host", host) is None:
             row["host"] = host
         made.append(class_(**row))
