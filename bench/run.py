@@ -11,6 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 QUICK = (
     ("start.py", "--times", "5"),
+    ("preflight.py", "--times", "5"),
     ("logs.py", "--size", "128"),
     ("timeline.py", "--size", "50"),
     ("gpu_csv.py", "500000"),
