@@ -9,7 +9,11 @@ from nccl_doctor.knowledge import FOLDER, codes, entries, settings, transports, 
 from nccl_doctor.knowledge.env_lint import VERDICTS, Verdict, judge, rows
 
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
-CODED = [name for name in FILES if name not in ("bandwidth", "env", "gpu_models", "machine_types", "transport", "transport_suffix")]
+CODED = [
+    name
+    for name in FILES
+    if name not in ("bandwidth", "env", "gpu_models", "machine_types", "transport", "transport_suffix")
+]
 DANGERS = {"none", "debug", "harmful", "leftover"}
 KINDS = {"int", "bool", "list", "string", "file"}
 TABLE = settings.table()

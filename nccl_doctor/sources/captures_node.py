@@ -40,7 +40,16 @@ _FIELD = re.compile(r"\s+(domain|protocol):\s*(\S{1,60})")
 _FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,300})")
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
-_UNKNOWN = (None, None, None, None, None, None, None, None)  # columns of a port that are read from later lines, or never
+_UNKNOWN = (
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+)  # columns of a port that are read from later lines, or never
 
 
 def read(stream: Readable, name: str, facts: Facts) -> Reading:
