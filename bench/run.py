@@ -15,7 +15,6 @@ QUICK = (
     ("logs.py", "--size", "128"),
     ("timeline.py", "--size", "50"),
     ("gpu_csv.py", "500000"),
-    ("preflight.py",),
     ("watch.py",),
 )
 FULL = (
