@@ -1,9 +1,11 @@
 """A live node that is copied while it is read."""
 
+import fcntl
 import json
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +93,17 @@ class Recorder(Root):
         """Write what is no file. Collectors run apart, so that what others wrote is kept."""
         folder = self._keep / EXTRA
         folder.mkdir(parents=True, exist_ok=True)
-        for name, told in self._told.items():
-            file = folder / f"{name}.json"
-            old = json.loads(file.read_text("utf-8")) if file.exists() else {}
-            part = folder / f"{name}.{os.getpid()}"
-            part.write_text(self._redact(json.dumps({**old, **told}, indent=1)), "utf-8")
-            part.replace(file)
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # what two read at once would be lost for one of them
+            for name, told in self._told.items():
+                file = folder / f"{name}.json"
+                old = json.loads(file.read_text("utf-8")) if file.exists() else {}
+                part = folder / f"{name}.{os.getpid()}"
+                part.write_text(self._redact(json.dumps({**old, **told}, indent=1)), "utf-8")
+                part.replace(file)
+        finally:
+            os.close(lock)
 
     def _tell(self, kind: str, key: str, values: dict[str, Any]) -> None:
         self._told.setdefault(kind, {}).setdefault(key, {}).update(values)
@@ -124,7 +131,8 @@ class Recorder(Root):
             copy = self._keep / here.lstrip("/")
             if not os.path.lexists(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.symlink_to(os.path.relpath(leads, done or "/") if leads.startswith("/") else leads)
+                with suppress(FileExistsError):  # another collector was quicker
+                    copy.symlink_to(os.path.relpath(leads, done or "/") if leads.startswith("/") else leads)
             whole = os.path.normpath(os.path.join(done or "/", leads))
             done = ""
             todo += [part for part in reversed(whole.split("/")) if part]
