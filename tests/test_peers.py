@@ -378,3 +378,56 @@ def test_ranks_that_are_equally_fast_have_no_straggler() -> None:
 def test_a_gpu_that_stands_out_of_few_is_found_though_its_z_score_cannot_be_large() -> None:
     report, _, _ = analyze.analyze([str(FIXTURES / "gpu" / "hot_gpu2.csv")])
     assert [finding for finding in report.findings if finding.severity != "note"]
+
+
+def test_no_port_of_another_exporter_is_taken() -> None:
+    from nccl_doctor.watch.export import PORT
+
+    assert PORT not in {9090, 9091, 9093, 9100, 9115, 9232, 9315, 9400, 9401, 9445, 9500, 9683, 9835, 28028, 5555}
+
+
+def test_a_counter_at_its_end_is_no_measure(tmp_path: Path) -> None:
+    from nccl_doctor.sampling import Ports
+
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    for name, value in (("symbol_error", 65535), ("link_downed", 255), ("port_rcv_errors", 7)):
+        (port / "counters" / name).write_text(f"{value}\n")
+    assert {"port_rcv_errors": 7} == Ports(tmp_path).read()["ports"][0]["errors"]
+
+
+def test_errors_since_the_boot_are_not_errors_of_the_job(tmp_path: Path) -> None:
+    from nccl_doctor.sampling import Ports
+    from nccl_doctor.watch.state import State
+
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    (port / "counters" / "symbol_error").write_text("4000\n")
+    state = State()
+    for second in range(3):
+        stamp = f"2026-03-01T10:00:0{second}+00:00"
+        state.take({"kind": "port", "hostname": "node01", "query_time": stamp, **Ports(tmp_path).read()})
+    assert {} == state.nodes["node01"].ports["mlx5_0/1"].errors
+
+
+def test_a_screen_without_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nccl_doctor.sampling import Gpus
+
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    found = Gpus().read()
+    assert [] == found["gpus"]
+    assert found["error"]
+
+
+def test_a_gpu_that_answers_err_is_not_idle(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.csv"
+    head = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+    rows = [
+        f"2026/03/01 10:00:{s:02}.000, {g}, {'[Unknown Error], ERR!' if g else '97 %, 600.00 W'}\n"
+        for s in range(30)
+        for g in (0, 1)
+    ]
+    file.write_text(head + "".join(rows))
+    _, facts, _ = analyze.analyze([str(file)])
+    assert {0: 97.0} == dict(facts.own("SELECT gpu, util_mean FROM gpu_use"))
+    assert ["unreadable"] == [name for (name,) in facts.own("SELECT DISTINCT name FROM gpu_counter")]
