@@ -13,7 +13,7 @@ from nccl_doctor.derive_nodes import derive_nodes
 from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
-from nccl_doctor.sources import formats, inputs, nccl_log
+from nccl_doctor.sources import formats, inputs, nccl_log, stretches
 from nccl_doctor.sources.node import expectations, tree
 from nccl_doctor.sources.node.collect import collect
 from nccl_doctor.sources.node.root import Root
@@ -47,7 +47,7 @@ def analyze(
     return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
 
 
-@nccl_log.uncollected()
+@stretches.uncollected()
 def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> tuple[Facts, list[str]]:
     """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
     problems: list[str] = []
@@ -82,10 +82,10 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                 note = None
                 if source.plain and source.path is not None:
                     meter.begin(source)
-                    partial, tail = nccl_log.scan_file(source.path, meter.tell)
+                    partial, tail = stretches.scan_file(source.path, meter.tell)
                 else:
                     joined = _Joined(head, stream)
-                    partial, tail = nccl_log.scan(joined)
+                    partial, tail = stretches.scan(joined)
                     note = joined.problem
                     if note:
                         problems.append(note)
@@ -101,7 +101,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         inside = []
         for known in formats.within(partial.marks):
             with inputs.open_stream(source) as again:
-                inside.append((known, formats.reader(known).read(again, source.name, facts)))
+                inside.append((known, formats.read(known, again, source.name, facts)))
         read_as = _log_input(source.name, partial, inside, note)
         facts.add([read_as])
         if read_as.note and not note:
@@ -145,7 +145,7 @@ def _look(facts: Facts, path: str) -> None:
 
 def _read_format(facts: Facts, known: formats.Format, source: inputs.Source, stream: "_Joined") -> list[str]:
     """Read a file that is no log; returns what the user should know about it."""
-    reading = formats.reader(known).read(stream, source.name, facts)
+    reading = formats.read(known, stream, source.name, facts)
     note = reading.note or stream.problem
     facts.add([Input(source.name, known.kind, stream.bytes, reading.lines, 0, reading.understood, note)])
     return [f"{source.name}: {note}"] if note else []
@@ -155,9 +155,9 @@ def read_text(text: str, name: str = "log") -> Facts:
     """The fact base of a log given as text, as the examples of rules do it."""
     facts = Facts()
     data = text.encode("utf-8", "surrogateescape")
-    partial, tail = nccl_log.scan(io.BytesIO(data))
+    partial, tail = stretches.scan(io.BytesIO(data))
     within = formats.within(partial.marks)
-    inside = [(known, formats.reader(known).read(io.BytesIO(data), name, facts)) for known in within]
+    inside = [(known, formats.read(known, io.BytesIO(data), name, facts)) for known in within]
     facts.add([_log_input(name, partial, inside, None)])
     nccl_log.add(facts, [(name, partial, tail)])
     fold_hosts(facts)
@@ -201,7 +201,7 @@ class _Meter:
 
     def told(self, source: inputs.Source) -> inputs.Source:
         """The same source; reading it is noticed."""
-        return source._replace(opener=lambda: nccl_log.Told(source.opener(), self.tell))
+        return source._replace(opener=lambda: stretches.Told(source.opener(), self.tell))
 
     def tell(self, size: int) -> None:
         self._here = min(self._here + size, self._size)

@@ -161,6 +161,13 @@ class Facts:
         self._insert(Evidence, places)
 
     def _insert(self, table: type, rows: Sequence[Any]) -> None:
+        try:
+            self._insert_all(table, rows)
+        except OverflowError:  # a number of more than 64 bits is garbage
+            self._db.execute("ROLLBACK")
+            self._insert_all(table, [[None if _too_large(value) else value for value in row] for row in rows])
+
+    def _insert_all(self, table: type, rows: Sequence[Any]) -> None:
         if rows:
             marks = f"({', '.join('?' * len(rows[0]))})"
             size = VALUES // len(rows[0])  # several rows a statement take two thirds of the time
@@ -261,6 +268,10 @@ class Facts:
         finally:
             self._db.set_authorizer(None)
             self._db.set_progress_handler(None, 0)
+
+
+def _too_large(value: object) -> bool:
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor import analyze
 from nccl_doctor.facts import Facts
-from nccl_doctor.sources import nccl_log, partial, scan
+from nccl_doctor.sources import partial, scan, stretches
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
@@ -36,6 +36,7 @@ def plain(part: Partial) -> dict[str, Any]:
         "lines": (part.lines, part.bytes, part.nccl_lines, part.understood),
         "unknown": part.unknown,
         "marks": part.marks,
+        "members": {(part.heads[member.head], *member[1:]) for member in part.members},
         "spans": {(h, s.n, s.first, s.last, s.stamp) for h, s in zip(part.heads, part.spans, strict=True) if s.n},
         "events": {
             (part.heads[key.head], *key[1:], e.n, e.first, e.last, e.stamp, e.left) for key, e in part.events.items()
@@ -553,8 +554,7 @@ def test_stretches_merge_to_the_whole(text: str, share: float) -> None:
     stream = io.BytesIO(data)
     first = Scanner().read(stream, cut)
     stream.seek(cut)
-    second = pickle.loads(pickle.dumps(Scanner().read(stream)))
-    first.merge(second)
+    first.merge(pickle.loads(pickle.dumps(Scanner().read(stream).packed())))
     assert plain(read(data)) == plain(first)
 
 
@@ -570,7 +570,7 @@ def test_several_processes_give_the_facts_of_one(tmp_path: Path) -> None:
         "\n".join(PIECES[n * 7 % len(PIECES)].replace("node01", f"node{n % 9:02d}") for n in range(3_000)) + "\n"
     )
     one = _facts(path)
-    with mock.patch.object(nccl_log, "PARALLEL", 1_000), mock.patch.object(nccl_log, "_processors", return_value=3):
+    with mock.patch.object(stretches, "PARALLEL", 1_000), mock.patch.object(stretches, "processors", return_value=3):
         two = _facts(path)
     for name in one:
         if name != "evidence":

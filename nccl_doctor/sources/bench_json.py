@@ -56,7 +56,9 @@ def _row(bench: Bench, row: dict[str, Any], text: str) -> int:
         size, count = int(row["size"]), int(row.get("count") or 0)
         root = int(row["root"]) if isinstance(row.get("root"), (int, str)) else None
         places = [_numbers(row[key]) for key in ("out_of_place", "in_place") if isinstance(row.get(key), dict)]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return 0
+    if not (0 <= size < 1 << 63 and 0 <= count < 1 << 63):
         return 0
     bench.head(size, count, str(row.get("type")), str(row.get("redop")), root)
     at = re.search(rf'"size"\s*:\s*{size}\b', text)

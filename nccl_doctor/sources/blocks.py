@@ -1,5 +1,6 @@
 """A stream cut into blocks of whole lines, and the way from a place in a block to its line."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -7,6 +8,8 @@ from nccl_doctor.sources.scan import Readable
 
 BLOCK = 8 << 20
 LONGEST = 4 << 20  # bytes of a line that are kept together
+_LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
+_DIGITS = re.compile(rb"(\d{20})\d{80,}")
 
 
 class Block(NamedTuple):
@@ -64,7 +67,8 @@ class Cursor:
         self._seen = at
         end = block.find(b"\r", at, self.stop)
         self.end = end if end >= 0 else self.stop
-        return block[self.piece : self.end], self._number
+        line = block[self.piece : self.end]
+        return _DIGITS.sub(rb"\1", line) if len(line) > _LONG else line, self._number
 
     def done(self) -> None:
         """Nothing more is wanted of the last piece."""

@@ -5,6 +5,7 @@ files is there.
 """
 
 import importlib
+import os
 import re
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -109,7 +110,17 @@ def within(seen: Iterable[bytes]) -> list[Format]:
     return [f for f in FORMATS if literals.intersection(f.inside)]
 
 
-def reader(format_: Format) -> _Reader:
-    """The module that reads a format."""
+def read(format_: Format, stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read one file with the module of its format.
+
+    A value that its reader cannot use, such as a number of thousands of digits, ends this file, not the analysis: the note says so.
+    """
     module: _Reader = importlib.import_module(f"nccl_doctor.sources.{format_.module}")
-    return module
+    try:
+        return module.read(stream, name, facts)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        if os.environ.get("NCCL_DOCTOR_DEBUG"):
+            raise
+        return Reading(
+            0, 0, f"read only in part, as {format_.kind}: {type(error).__name__}: {error}".split("\n")[0][:200]
+        )

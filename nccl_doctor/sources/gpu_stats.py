@@ -99,7 +99,7 @@ class _Totals:
             self.sm[:, 0] += np.bincount(slots[known], batch.columns["sm_active"][known], size)
             self.sm[:, 1] += np.bincount(slots[known], minlength=size)
         if "mask" in batch.columns:
-            mask = np.nan_to_num(batch.columns["mask"]).astype(np.int64)
+            mask = _bits(batch.columns["mask"])
             for bit, counts in self.reasons.items():
                 counts += np.bincount(slots[mask & bit != 0], minlength=size)
         if batch.times is not None and len(batch.times):
@@ -235,7 +235,7 @@ class Samples:
             for slot, row in zip(*np.unique(batch.slots, return_index=True), strict=True):
                 self._shown.setdefault(int(slot), batch.place(int(row)))
         if "mask" in batch.columns:
-            mask = np.nan_to_num(batch.columns["mask"]).astype(np.int64)
+            mask = _bits(batch.columns["mask"])
             for bit in REASON_NAMES:
                 rows = np.flatnonzero(mask & bit)
                 for slot, at in zip(*np.unique(batch.slots[rows], return_index=True), strict=True):
@@ -372,8 +372,13 @@ class Samples:
                 yield GpuThrottle(gpu.host, gpu.number, REASON_NAMES[bit], n, n / int(totals.samples[slot]), ref)
 
 
+def _bits(values: Floats) -> Ints:
+    """Masks that came as numbers; none where the number is missing or has more than 53 bits."""
+    return np.where((values >= 0) & (values < 1 << 53), values, 0).astype(np.int64)
+
+
 def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+    return float(value) if np.isfinite(value) else None
 
 
 def _whole(value: float) -> int | None:

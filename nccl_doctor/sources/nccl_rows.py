@@ -12,7 +12,7 @@ from nccl_doctor.sources import heads
 from nccl_doctor.sources.patterns import Pattern
 
 _EDGE = re.compile(
-    r"(?P<src>\d+)(?:\[[0-9a-f]+\])? -> (?P<dst>\d+)(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
+    r"(?P<src>\d{1,9})(?:\[[0-9a-f]+\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
     r"(?: comm 0x[0-9a-f]+.*)?$"
 )
 _NET = re.compile(

@@ -1,13 +1,14 @@
 """What was counted while reading a stretch of a log. Stretches are read apart, also by other processes, and merged in order."""
 
+import re
 from typing import Any, NamedTuple
 
+from nccl_doctor.sources import edges
 from nccl_doctor.sources.heads import Head
 
 KINDS = (
     100_000  # different texts kept of one pattern, INFO lines apart: a flood of one warning must not fill the memory
 )
-_MASKS = 50_000  # texts of channels remembered
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
@@ -18,6 +19,15 @@ class Key(NamedTuple):
     pattern: int  # order of the pattern; -1 for a WARN line that no pattern knows
     level: str
     body: str  # what the pattern matched: the message, or the text without launcher prefix
+
+
+class Member(NamedTuple):
+    """The processes of a head took this rank of a communicator."""
+
+    head: int
+    cuda_dev: int | None
+    comm_rank: int
+    nranks: int
 
 
 class Event:
@@ -45,31 +55,6 @@ class Calls(Event):
         self.low = low
         self.high = high
         self.text = text  # the whole message of the first of them
-
-
-class Edges:
-    """Channel lines of one process for one edge of a graph."""
-
-    __slots__ = ("channel", "first", "last", "left", "mask", "n")
-
-    def __init__(self, mask: int, n: int, first: int, last: int, channel: str, left: str) -> None:
-        self.mask = mask  # one bit a channel
-        self.n = n
-        self.first = first
-        self.last = last
-        self.channel = channel  # `00/0` of the first line
-        self.left = left
-
-
-class Masks(dict[str, int]):
-    """`05/0` -> a bit for channel 5; no bit where it is no number."""
-
-    def __missing__(self, channel: str) -> int:
-        digits = channel.partition("/")[0].strip()
-        mask = 1 << int(digits) if digits.isdecimal() and len(digits) < 4 else 0
-        if len(self) < _MASKS:
-            self[channel] = mask
-        return mask
 
 
 class Span:
@@ -109,8 +94,9 @@ class Partial:
         self.heads: list[Head] = []
         self.head_ids: dict[Head, int] = {}
         self.spans: list[Span] = []  # per head
-        self.edges: list[dict[str, Edges]] = []  # per head: `0[0] -> 1[1] via …`
+        self.edges: list[edges.ByText] = []  # per head: `0[0] -> 1[1] via …`
         self.events: dict[Key, Event] = {}
+        self.members: dict[Member, None] = {}  # in the order in which they are named
         self.lines = 0
         self.bytes = 0
         self.nccl_lines = 0
@@ -143,6 +129,13 @@ class Partial:
         if key.body.endswith(_COMPLETE):
             self._forget_start(key)
 
+    def member(self, head: int, match: re.Match[str]) -> None:
+        """Note which rank of a communicator a process has."""
+        device = match["cuda_dev"] if "cuda_dev" in match.re.groupindex else None
+        self.members[Member(head, int(device) if device else None, int(match["comm_rank"]), int(match["nranks"]))] = (
+            None
+        )
+
     def _forget_start(self, key: Key) -> None:
         """Drop the START of a communicator of which a COMPLETE now says the same: half as many events."""
         started = key.body.removesuffix(_COMPLETE) + _START
@@ -174,72 +167,70 @@ class Partial:
 
     def close(self) -> None:
         """Add the channel lines, which are counted by edge while reading, to the sums. Once, after the last line."""
-        for span, edges in zip(self.spans, self.edges, strict=True):
-            if edges:
-                every = edges.values()
+        for span, one in zip(self.spans, self.edges, strict=True):
+            if one:
+                every = one.values()
                 n = sum(edge.n for edge in every)
                 span.extend(n, min(edge.first for edge in every), max(edge.last for edge in every), None)
                 self.nccl_lines += n
                 self.understood += n
 
-    def merge(self, other: "Partial") -> None:
-        """Append the stretch that follows this one. The other one is used up."""
+    def packed(self) -> "Packed":
+        """All of it in columns: many times as fast on the way between processes as the objects themselves."""
+        every = [(*key, e.n, e.first, e.last, e.stamp, e.left) for key, e in self.events.items()]
+        calls = {at: (e.low, e.high, e.text) for at, e in enumerate(self.events.values()) if type(e) is Calls}
+        return Packed(
+            [(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.heads, self.spans, strict=True)],
+            list(zip(*every, strict=True)), calls,
+            edges.pack(self.edges), list(self.members), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
+        )  # fmt: skip
+
+    def merge(self, other: "Packed") -> None:
+        """Append the stretch that follows this one."""
         offset = self.lines
-        ids = [self.head(head) for head in other.heads]
-        for mine, span in zip(ids, other.spans, strict=True):
-            self.spans[mine].extend(span.n, span.first + offset, span.last + offset, span.stamp)
-        for key, event in other.events.items():
-            mine_key = Key(ids[key.head], *key[1:])
-            if key.body.endswith(_COMPLETE):
-                self._forget_start(mine_key)
-            known = self.events.get(mine_key)
-            if known is None:
-                event.first += offset
-                event.last += offset
-                self.events[mine_key] = event
+        ids = []
+        for *head, n, first, last, stamp in other.heads:
+            number = self.head(Head(*head))
+            ids.append(number)
+            self.spans[number].extend(n, first + offset, last + offset, stamp)
+        for at, row in enumerate(zip(*other.events, strict=True)):
+            head_id, pattern, level, body, n, first, last, stamp, left = row
+            key = Key(ids[head_id], pattern, level, body)
+            if body.endswith(_COMPLETE):
+                self._forget_start(key)
+            event = self.events.get(key)
+            if event is None:
+                rest = (n, first + offset, last + offset, stamp, left)
+                self.events[key] = Calls(*rest, *other.calls[at]) if at in other.calls else Event(*rest)
             else:
-                known.n += event.n
-                known.last = event.last + offset
-                if type(known) is Calls and type(event) is Calls:
-                    known.low = min(known.low, event.low)
-                    known.high = max(known.high, event.high)
-        for mine, edges in zip(ids, other.edges, strict=True):
-            known_edges = self.edges[mine]
-            for text, edge in edges.items():
-                old = known_edges.get(text)
-                if old is None:
-                    edge.first += offset
-                    edge.last += offset
-                    known_edges[text] = edge
-                else:
-                    old.mask |= edge.mask
-                    old.n += edge.n
-                    old.last = edge.last + offset
+                event.n += n
+                event.last = last + offset
+                if type(event) is Calls and at in other.calls:
+                    low, high, _ = other.calls[at]
+                    event.low = min(event.low, low)
+                    event.high = max(event.high, high)
+        edges.append(self.edges, ids, edges.unpack(other.edges), offset)
+        self.members |= {member._replace(head=ids[member.head]): None for member in other.members}
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
-        self.bytes += other.bytes
+        self.bytes += other.size
         self.nccl_lines += other.nccl_lines
         self.understood += other.understood
         self.marks |= other.marks
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Plain tuples: ten times as fast on the way between processes as the objects themselves."""
-        state = dict(self.__dict__, head_ids=None, _floods={})
-        state["events"] = [
-            (*key, e.n, e.first, e.last, e.stamp, e.left, *((e.low, e.high, e.text) if type(e) is Calls else ()))
-            for key, e in self.events.items()
-        ]
-        state["edges"] = [
-            [(text, e.mask, e.n, e.first, e.last, e.channel, e.left) for text, e in edges.items()]
-            for edges in self.edges
-        ]
-        state["spans"] = [(s.n, s.first, s.last, s.stamp) for s in self.spans]
-        return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.head_ids = {head: number for number, head in enumerate(self.heads)}
-        self.events = {Key(*row[:4]): (Event if len(row) == 9 else Calls)(*row[4:]) for row in state["events"]}
-        self.edges = [{text: Edges(*rest) for text, *rest in edges} for edges in state["edges"]]
-        self.spans = [Span(*span) for span in state["spans"]]
+class Packed(NamedTuple):
+    """A Partial in columns."""
+
+    heads: list[tuple[Any, ...]]  # Head and Span of each
+    events: list[tuple[Any, ...]]  # columns: the fields of Key, then of Event
+    calls: dict[int, tuple[int, int, str]]  # number of an event -> what Calls adds to it
+    edges: edges.Packed  # of the heads
+    members: list[Member]
+    lines: int
+    size: int  # bytes
+    nccl_lines: int
+    understood: int
+    unknown: dict[str, int]
+    marks: set[bytes]

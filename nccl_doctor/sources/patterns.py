@@ -62,6 +62,11 @@ class Pattern:
         """Every matching line contains one of these."""
         return [self.has] if self.has else self.any
 
+    @cached_property
+    def tells_rank(self) -> bool:
+        """Whether a match names a rank and the size of its communicator."""
+        return {"comm_rank", "nranks"} <= self.compiled.groupindex.keys()
+
     def fits(self, level: str) -> bool:
         """Whether lines of a level can have this shape; ATTN took over some of the WARN lines in 2.32."""
         return not self.level or not level or level == self.level or (self.level, level) == ("WARN", "ATTN")
@@ -227,7 +232,13 @@ class Grammar:
         return starts, floating
 
     def nccl(self, body: str, level: str, present: frozenset[str] | None = None) -> Pattern | None:
-        """The pattern of the text behind `NCCL LEVEL`, or None.
+        """The pattern of the text behind `NCCL LEVEL`, or None."""
+        return self.find(body, level, present)[0]
+
+    def find(
+        self, body: str, level: str, present: frozenset[str] | None = None
+    ) -> tuple[Pattern | None, re.Match[str] | None]:
+        """The pattern of the text behind `NCCL LEVEL`, and what its regex matched, where it has one.
 
         `present` are those of the `rare` literals that stand anywhere near; what needs another one is not asked.
         """
@@ -238,9 +249,13 @@ class Grammar:
                 self._by_lead.clear()
             candidates = self._by_lead[present, level, lead] = self._candidates(level, lead, present)
         for has, openings, match, pattern in candidates:
-            if (not has or has in body) and (not openings or body.startswith(openings)) and (not match or match(body)):
-                return pattern
-        return None
+            if (not has or has in body) and (not openings or body.startswith(openings)):
+                if match is None:
+                    return pattern, None
+                found = match(body)
+                if found is not None:
+                    return pattern, found
+        return None, None
 
     def _candidates(self, level: str, lead: str, present: frozenset[str] | None) -> list[_Candidate]:
         """The patterns of a level that can match a message with this beginning."""

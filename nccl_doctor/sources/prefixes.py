@@ -191,6 +191,9 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
     return label.done(), text
 
 
+CLOSING = ("</stdout>", "</stderr>")  # tags of Open MPI's XML
+
+
 def closed(text: str) -> str:
     """A text out of Open MPI's XML, without the closing tag and with its characters as they were."""
     return unescape(text.removesuffix("</stdout>").removesuffix("</stderr>")).rstrip("\n")

@@ -6,14 +6,15 @@ of NCCL lines are read line by line, others only where something stands.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
+from nccl_doctor.sources.edges import ByText, Edges, Masks
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.heads import Head
-from nccl_doctor.sources.partial import Edges, Key, Masks, Partial
+from nccl_doctor.sources.partial import Key, Partial
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 
 BLOCK = 1 << 18  # small enough for the cache of a core
@@ -26,8 +27,10 @@ CHANNEL = heads.TOKEN + "INFO Channel "
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
+_LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
+_DIGITS = re.compile(r"(\d{20})\d{80,}")
 _UNKNOWN = 2_000  # different unknown texts kept
-_EDGE = re.compile(r"\d+(?:\[[0-9a-f]+\])? -> \d+(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
+_EDGE = re.compile(r"\d{1,9}(?:\[[0-9a-f]+\])? -> \d{1,9}(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
 _DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
@@ -58,7 +61,7 @@ class Scanner:
         self.partial = Partial()
         self._writers: dict[str, Writer] = {}
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
-        self._edges: dict[str, dict[str, Edges]] = {}  # of writers without a stamp
+        self._edges: dict[str, ByText] = {}  # of writers without a stamp
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = Masks()
         self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
@@ -113,18 +116,25 @@ class Scanner:
             whole = continued.unwrapped(block[:end], self._width)
             block, end = whole + block[end:], len(whole)
         first = self.partial.lines
-        places, marks = self._gate.scan(block)
-        self.partial.marks |= marks & self._marks
+        sample = min(end, _SAMPLE)
+        if block.count(TOKEN, 0, sample) * DENSE > sample:
+            self.partial.lines += self._dense(block, end, first)
+            return
+        places, marks = self._look(block)
         if TOKEN in marks:
-            self._present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
-            sample = min(end, _SAMPLE)
-            dense = block.count(TOKEN, 0, sample) * DENSE > sample
-            count = self._dense(block, end, first) if dense else self._sparse(block, end, first)
+            count = self._sparse(block, end, first)
         else:
             count = block.count(b"\n", 0, end) + (not block.endswith(b"\n", 0, end))
         self.partial.lines += count
         if places:
-            self._texts(block, end, first, places)
+            self._texts(block, end, range(first + 1, first + 1 + count), places)
+
+    def _look(self, block: bytes) -> tuple[list[tuple[int, int]], set[bytes]]:
+        """Where literals of text patterns stand, and which marks stand anywhere."""
+        places, marks = self._gate.scan(block)
+        self.partial.marks |= marks & self._marks
+        self._present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
+        return places, marks
 
     def _dense(self, block: bytes, end: int, first: int) -> int:
         """Every line of a block; Channel lines, of which there may be millions, by the shortest way. Returns how many."""
@@ -132,62 +142,72 @@ class Scanner:
         if "\r" in text:
             text = text.replace("\r\n", "\n")
         lines = text.removesuffix("\n").split("\n")
-        behind: list[str] = []  # what follows the last line, decoded when a record goes on there
-
-        def after(number: int) -> After:
-            def following(count: int) -> list[str]:
-                at = number - first
-                if len(lines) - at < count and not behind and end < len(block):
-                    behind.extend(block[end:].decode("utf-8", "replace").replace("\r\n", "\n").split("\n"))
-                return [*lines[at : at + count], *behind][:count]
-
-            return following
-
-        token, known, masks = heads.TOKEN, self._edges, self._masks
-        skipped, writers, spans, understood = self._skipped, self._writers, self.partial.spans, 0
+        known, masks, others = self._edges, self._masks, []
         whole = "\r" not in text
         for number, line in enumerate(lines, first + 1):
             left, found, rest = line.partition(CHANNEL)
             if found:
-                edges = known.get(left)
-                if edges is not None:
-                    channel, _, edge = rest.partition(" : ")
-                    try:
-                        entry = edges[edge]
-                    except KeyError:
-                        if whole and self._new_edge(edges, edge, channel, number, left):
-                            continue
-                    else:
-                        entry.mask |= masks[channel]
-                        entry.n += 1
-                        entry.last = number
+                channel, _, edge = rest.partition(" : ")
+                try:
+                    entry = known[left][edge]
+                except KeyError:
+                    if whole and self._new_edge(left, edge, channel, number):
                         continue
-            else:
-                left, found, rest = line.partition(token)
-                if not found:
+                else:
+                    entry.mask |= masks[channel]
+                    entry.n += 1
+                    entry.last = number
                     continue
-                writer = writers.get(left)
-                if writer is not None:
-                    if rest in skipped:
-                        span = spans[writer.head]
-                        span.n += 1
-                        span.last = number
-                        understood += 1
-                        continue
-                    level, _, body = rest.partition(" ")
-                    if (
-                        whole
-                        and level in heads.LEVELS
-                        and token not in rest
-                        and line[0] != "{"
-                        and not rest.endswith(">")
-                    ):
-                        self._said(writer, rest, level, body, number, after(number))
-                        continue
+            others.append(number)
+        if others:
+            self._others(lines, others, first, block[end:], whole)
+        return len(lines)
+
+    def _others(self, lines: list[str], numbers: list[int], first: int, behind: bytes, whole: bool) -> None:
+        """Those of a block's lines that are no plain Channel lines. `behind` follows the last one."""
+        apart = "\n".join([lines[number - first - 1] for number in numbers]).encode() + b"\n"
+        places, _ = self._look(apart)
+
+        def after(number: int) -> After:
+            def following(count: int) -> list[str]:
+                at = number - first
+                more = count - len(lines) + at
+                rest = behind.decode("utf-8", "replace").replace("\r\n", "\n").split("\n") if more > 0 else []
+                return [*lines[at : at + count], *rest][:count]
+
+            return following
+
+        skipped, writers, spans, understood = self._skipped, self._writers, self.partial.spans, 0
+        for number in numbers:
+            line = lines[number - first - 1]
+            left, found, rest = line.partition(heads.TOKEN)
+            if not found:
+                continue
+            writer = writers.get(left)
+            if writer is not None:
+                if rest in skipped:
+                    span = spans[writer.head]
+                    span.n += 1
+                    span.last = number
+                    understood += 1
+                    continue
+                level, _, body = rest.partition(" ")
+                if (
+                    whole
+                    and level in heads.LEVELS
+                    and heads.TOKEN not in rest
+                    and line[0] != "{"
+                    and len(line) < _LONG
+                    and not rest.endswith(prefixes.CLOSING)
+                    and not body.startswith("Channel ")
+                ):
+                    self._said(writer, rest, level, body, number, after(number))
+                    continue
             self._nccl_line(line, number, after(number))
         self.partial.nccl_lines += understood
         self.partial.understood += understood
-        return len(lines)
+        if places:
+            self._texts(apart + behind, len(apart), numbers, places)
 
     def _sparse(self, block: bytes, end: int, number: int) -> int:
         first, counted, at = number, 0, block.find(TOKEN, 0, end)
@@ -199,9 +219,9 @@ class Scanner:
             at = block.find(TOKEN, done, end)
         return number - first + block.count(b"\n", counted, end) + (not block.endswith(b"\n", 0, end))
 
-    def _texts(self, block: bytes, end: int, number: int, places: list[tuple[int, int]]) -> None:
-        """The lines in which literals of text patterns stand."""
-        counted = index = 0
+    def _texts(self, block: bytes, end: int, numbers: Sequence[int], places: list[tuple[int, int]]) -> None:
+        """The lines in which literals of text patterns stand. `numbers` are those of the lines of `block[:end]`."""
+        counted = line_at = index = 0
         while index < len(places) and places[index][0] < end:
             line, start, done, after = _around(block, places[index][0])
             patterns: dict[int, Pattern] = {}
@@ -209,9 +229,9 @@ class Scanner:
                 for pattern in self._by_place[places[index][1]]:
                     patterns[pattern.order] = pattern
                 index += 1
-            number += block.count(b"\n", counted, start)
+            line_at += block.count(b"\n", counted, start)
             counted = start
-            self._text_line(line, number + 1, after, [patterns[order] for order in sorted(patterns)])
+            self._text_line(line, numbers, line_at, after, [patterns[order] for order in sorted(patterns)])
 
     def _writer(self, left: str) -> Writer:
         """Who wrote a line, from all that stands before `NCCL `."""
@@ -243,6 +263,7 @@ class Scanner:
         """The records of a line: one, or several where a carriage return wiped the line or two writers shared it."""
         if line.startswith("{"):
             line = prefixes.opened(line)
+        line = _bounded(line)
         for piece in line.split("\r") if "\r" in line else (line,):
             left, found, rest = piece.partition(heads.TOKEN)
             while found:
@@ -258,7 +279,7 @@ class Scanner:
 
     def _record(self, left: str, rest: str, number: int, after: After) -> None:
         """One record: `left` is its head, `rest` its level and its message."""
-        if rest.endswith(("</stdout>", "</stderr>")):
+        if rest.endswith(prefixes.CLOSING):
             rest = prefixes.closed(rest)
         level, _, body = rest.partition(" ")
         if level in heads.LEVELS and heads.begins(left):
@@ -278,10 +299,10 @@ class Scanner:
             partial.understood += 1
             return
         text = body.strip()
-        pattern = self.grammar.nccl(text, level, self._present)
+        pattern, match = self.grammar.find(text, level, self._present)
         if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
             text = prefixes.clean(body).strip()
-            pattern = self.grammar.nccl(text, level, self._present)
+            pattern, match = self.grammar.find(text, level, self._present)
         if pattern is not None and pattern.reader == SKIP and level not in heads.SHOWN:
             if len(rest) < _MEMO_LENGTH:
                 if len(self._skipped) > _MEMO:
@@ -300,13 +321,16 @@ class Scanner:
         if pattern is not None and pattern.reader == "collective":
             self._call(writer, pattern, text, number)
         elif pattern is not None:
+            if match is not None and pattern.tells_rank:
+                partial.member(writer.head, match)
             partial.count(Key(writer.head, pattern.order, level, text), repeat, number, writer.stamp, writer.left)
         elif text:  # a WARN or ATTN line is always shown, known or not
             partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
 
-    def _new_edge(self, edges: dict[str, Edges], edge: str, channel: str, number: int, left: str) -> bool:
+    def _new_edge(self, left: str, edge: str, channel: str, number: int) -> bool:
         """Note the first channel line of an edge; False where it may be anything else, or more than that."""
-        if left.startswith("{") or not _EDGE(edge):
+        edges = self._edges.get(left)
+        if edges is None or left.startswith("{") or not _EDGE(edge):
             return False
         edges[edge] = Edges(self._masks[channel], 1, number, number, channel, left)
         return True
@@ -345,17 +369,20 @@ class Scanner:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
             rows = continued.following(after, pattern.lines, label)
-            whole = "\n".join([body, *(row.text for row in rows)])
+            whole = _bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
         for row in continued.following(after, 1, label):
-            for whole in (body + row.text, f"{body} {row.text.strip()}") if row.text.strip() else ():
+            text = _bounded(row.text)
+            for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
                 pattern = self.grammar.nccl(whole, level, self._present)
                 if pattern is not None:
                     return pattern, whole
         return None, body
 
-    def _text_line(self, line: str, number: int, after: After, patterns: list[Pattern]) -> None:
-        line = prefixes.clean(prefixes.opened(line))
+    def _text_line(self, line: str, numbers: Sequence[int], at: int, after: After, patterns: list[Pattern]) -> None:
+        """The line with number `numbers[at]`."""
+        number = numbers[at]
+        line = _bounded(prefixes.clean(prefixes.opened(line)))
         record = heads.record(line)
         if record is not None:
             patterns = [pattern for pattern in patterns if pattern.nccl_too]
@@ -370,14 +397,21 @@ class Scanner:
             whole = continued.joined(pattern, text, after, label)
             if whole is None:
                 continue
-            last, place = number + whole.distance, (pattern.order, continued.who(label))
+            end = at + whole.distance
+            last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
+            place = (pattern.order, continued.who(label))
             if last <= self._taken.get(place, 0):  # part of the record before it
                 continue
             if whole.distance:
                 self._taken[place] = last
             head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
-            key = Key(self.partial.head(head), pattern.order, "", whole.text)
+            key = Key(self.partial.head(head), pattern.order, "", _bounded(whole.text))
             self.partial.count(key, label.repeat, number, label.stamp, left)
+
+
+def _bounded(text: str) -> str:
+    """A text without numbers of more digits than Python converts."""
+    return _DIGITS.sub(r"\1", text) if len(text) > _LONG else text
 
 
 def _around(block: bytes, at: int) -> tuple[str, int, int, After]:

@@ -1,0 +1,101 @@
+"""Channel lines: counted by process and edge while a log is read, brought together, and made rows of `connection`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.sources.nccl_rows import edge
+
+_MASKS = 50_000  # texts of channels remembered
+
+
+class Edges:
+    """Channel lines of one process for one edge of a graph."""
+
+    __slots__ = ("channel", "first", "last", "left", "mask", "n")
+
+    def __init__(self, mask: int, n: int, first: int, last: int, channel: str, left: str) -> None:
+        self.mask = mask  # one bit a channel
+        self.n = n
+        self.first = first
+        self.last = last
+        self.channel = channel  # `00/0` of the first line
+        self.left = left
+
+
+ByText = dict[str, Edges]  # `0[0] -> 1[1] via …` -> its lines
+
+
+class Masks(dict[str, int]):
+    """`05/0` -> a bit for channel 5; no bit where it is no number."""
+
+    def __missing__(self, channel: str) -> int:
+        digits = channel.partition("/")[0].strip()
+        mask = 1 << int(digits) if digits.isdecimal() and len(digits) < 4 else 0
+        if len(self) < _MASKS:
+            self[channel] = mask
+        return mask
+
+
+class Packed(NamedTuple):
+    """Edges of several processes in columns: many times as fast between processes of ours as the objects themselves."""
+
+    sizes: list[int]  # how many edges each process has
+    texts: str  # one a line
+    columns: list[tuple[Any, ...]]  # the fields of Edges, none where there is no edge
+
+
+def pack(edges: Iterable[ByText]) -> Packed:
+    edges = list(edges)
+    rows = [(e.mask, e.n, e.first, e.last, e.channel, e.left) for one in edges for e in one.values()]
+    return Packed([len(one) for one in edges], "\n".join(chain.from_iterable(edges)), list(zip(*rows, strict=True)))
+
+
+def unpack(packed: Packed) -> list[ByText]:
+    if not packed.columns:
+        return [{} for _ in packed.sizes]
+    each = zip(packed.texts.split("\n"), map(Edges, *packed.columns), strict=True)
+    return [dict(islice(each, size)) for size in packed.sizes]
+
+
+def append(edges: Sequence[ByText], numbers: Iterable[int], more: Iterable[ByText], offset: int) -> None:
+    """Add edges of a stretch behind so many lines; `numbers` are the places of its processes. They are used up."""
+    for number, one in zip(numbers, more, strict=True):
+        known = edges[number]
+        for text, added in one.items():
+            old = known.get(text)
+            if old is None:
+                added.first += offset
+                added.last += offset
+                known[text] = added
+            else:
+                old.mask |= added.mask
+                old.n += added.n
+                old.last = added.last + offset
+
+
+class Who(NamedTuple):
+    """The process behind a head."""
+
+    host: str | None
+    rank: int | None
+    pid: int | None
+    tid: int | None
+    source: str | None
+
+
+def rows(facts: Facts, file: str, processes: Iterable[Who], edges: Iterable[ByText]) -> Iterator[tuple[Any, ...]]:
+    """Rows of `connection`. Their evidence goes to `facts`; the edges are used up."""
+    cleaned: dict[str, str] = {}
+    for (host, rank, pid, tid, _), one in zip(processes, edges, strict=True):
+        for text, entry in one.items():
+            parsed = edge(text)
+            if parsed is not None:
+                left = cleaned.get(entry.left)
+                if left is None:
+                    left = cleaned[entry.left] = f"{prefixes.clean(entry.left)}{heads.TOKEN}INFO Channel "
+                ref = facts.evidence(file, entry.first, f"{left}{entry.channel} : {text}")
+                yield host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref
+        one.clear()
