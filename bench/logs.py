@@ -5,12 +5,14 @@
 `channels` is the start of a job of 8,192 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
 128 ranks stand between each other as they do in real logs, and the number of communicators is what fills the size.
 `training` is rank-labelled training output without an NCCL line. `mixed` is training output with a warning of NCCL among
-2,000 lines, `stamped` is `channels` behind the time stamps of `kubectl logs --timestamps`.
+2,000 lines, `stamped` is `channels` behind the time stamps of `kubectl logs --timestamps`,
+`folder` is `channels` with a file for each of the 1,024 hosts, as NCCL_DEBUG_FILE writes them.
 """
 
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,7 +142,23 @@ def mixed() -> Iterator[str]:
             )
 
 
-LOGS = {"channels": channels, "training": training, "mixed": mixed, "stamped": stamped}
+def write_folder(path: Path, size: int) -> None:
+    """The lines of `channels`, one file a host."""
+    path.mkdir()
+    written = 0
+    for text in channels():
+        hosts: dict[str, list[str]] = {}
+        for line in text.splitlines(keepends=True):
+            hosts.setdefault(line.partition(":")[0], []).append(line)
+        for host, lines in hosts.items():
+            with (path / f"nccl.{host}.log").open("a") as file:
+                file.writelines(lines)
+        written += len(text)
+        if written >= size:
+            return
+
+
+LOGS = {"channels": channels, "training": training, "mixed": mixed, "stamped": stamped, "folder": channels}
 
 
 def write(path: Path, lines: Callable[[], Iterator[str]], size: int) -> None:
@@ -196,12 +214,15 @@ def main() -> int:
         print(f"{'log':10} {'command':12} {'seconds':>8} {'MB/s':>8} {'CPU s':>8} {'peak MB':>8}")
         for name in args.only or ("channels", "training"):
             path = folder / f"{name}-{args.size}.log"
-            if not path.exists():
+            if not path.exists() and name == "folder":
+                write_folder(path, args.size << 20)
+            elif not path.exists():
                 write(path, LOGS[name], args.size << 20)
-            subprocess.run(["cat", str(path)], stdout=subprocess.DEVNULL, check=True)  # into the page cache
-            megabytes = path.stat().st_size / 1e6
+            files = sorted(path.iterdir()) if path.is_dir() else [path]
+            subprocess.run(["cat", *files], stdout=subprocess.DEVNULL, check=True)  # into the page cache
+            megabytes = sum(file.stat().st_size for file in files) / 1e6
             commands = {
-                "grep -c NCCL": ["grep", "-c", "NCCL", str(path)],
+                "grep -c NCCL": ["grep", "-rc", "NCCL", str(path)],
                 "analyze": [sys.executable, "-m", "nccl_doctor", "analyze", str(path), "--fail-on", "never"],
             }
             for label, command in commands.items():
@@ -209,7 +230,7 @@ def main() -> int:
                 figures = f"{seconds:8.2f} {megabytes / seconds:8.0f} {processor:8.2f} {peak:8.0f}"
                 print(f"{name:10} {label:12} {figures}", flush=True)
             if not args.keep:
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     return 0
 
 

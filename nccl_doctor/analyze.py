@@ -65,11 +65,12 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     meter = _Meter(progress, sum(source.size or 0 for source in sources))
     asked = {inputs.one_line(path) for path in paths}
     foreign: set[str] = set()  # names in folders and archives of what nothing here reads
+    ahead = stretches.Ahead((source.path, source.size or 0) for source in sources if source.plain and source.path)
     for source in sources:
         meter.begin(source)
         try:
             with inputs.open_stream(meter.told(source)) as stream:
-                head = stream.read(1 << 16)
+                head = stream.read(stretches.HEAD)
                 kind = inputs.sniff(head, source.name)
                 known = formats.recognise(head)
                 if known is not None:
@@ -82,7 +83,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                 note = None
                 if source.plain and source.path is not None:
                     meter.begin(source)
-                    partial, tail = stretches.scan_file(source.path, meter.tell)
+                    partial, tail = ahead.scan_file(source.path, meter.tell)
                 else:
                     joined = _Joined(head, stream)
                     partial, tail = stretches.scan(joined)
@@ -106,6 +107,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         facts.add([read_as])
         if read_as.note and not note:
             problems.append(f"{source.name}: {read_as.note}")
+    ahead.close()
     if foreign:
         more = f" and {len(foreign) - 1} others" if len(foreign) > 1 else ""
         problems.append(f"{min(foreign)}{more}: no log and nothing else that is known, not read")

@@ -112,6 +112,16 @@ def test_a_channel_line_with_a_second_record_behind_it_is_both() -> None:
     assert {"0[0] -> 1[1] via P2P/IPC": 0b11} == {text: edge.mask for text, edge in edges.items()}
 
 
+def test_a_process_that_begins_with_channel_lines_has_its_first_and_last_line() -> None:
+    lines = [f"node01:100:150 [0] NCCL INFO {text}" for text in ("Connected all rings", "Connected all rings")]
+    channel = "node01:200:250 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/IPC"
+    lines += [channel, channel.replace("00/0", "01/0"), "node01:200:250 [1] NCCL INFO Connected all rings"]
+    part = read("\n".join([*lines, *["node01:200:250 [1] NCCL INFO Connected all rings"] * 3]).encode())
+    assert {100: (2, 1, 2), 200: (6, 3, 8)} == {
+        head.pid: (span.n, span.first, span.last) for head, span in zip(part.heads, part.spans, strict=True)
+    }
+
+
 def test_a_torn_channel_line_is_no_edge() -> None:
     part = read(b"node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via\n")
     assert not any(part.edges)
@@ -583,3 +593,19 @@ def test_the_gate_tells_marks_from_places() -> None:
             places, marks = Gate([b"Xid", b"Xi"], [b"head,er", b"none"]).scan(b"a Xid b head,er Xid head,er")
         assert [(3, 0), (4, 1), (17, 0), (18, 1)] == places
         assert {b"head,er"} == marks
+
+
+def test_a_folder_of_many_logs_read_by_several_processes_gives_the_facts_of_one(tmp_path: Path) -> None:
+    for number in range(40):
+        lines = [PIECES[(n + number) % len(PIECES)].replace("node01", f"node{number:02d}") for n in range(40)]
+        (tmp_path / f"nccl.node{number:02d}.log").write_text("\n".join(lines) + "\n")
+    (tmp_path / "gpu.csv").write_text("timestamp, index, utilization.gpu [%]\n2026/05/07 12:00:00.000, 0, 97 %\n")
+    one = _facts(tmp_path)
+    with (
+        mock.patch.object(stretches, "PARALLEL", 10_000),
+        mock.patch.object(stretches, "GROUP", 5_000),
+        mock.patch.object(stretches, "processors", return_value=3),
+    ):
+        several = _facts(tmp_path)
+    assert one["process"]
+    assert one == several

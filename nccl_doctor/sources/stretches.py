@@ -3,8 +3,8 @@
 import gc
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import pairwise
@@ -17,6 +17,8 @@ from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Readable, Scanner
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
+GROUP = 4 << 20  # bytes of small logs that go to a process at once
+HEAD = 1 << 16  # bytes by which a format is recognised
 PROCESSES = 8  # more of them would only wait for their sums to be added up
 
 Tell = Callable[[int], None]  # takes the number of bytes that were read since the last call
@@ -63,6 +65,66 @@ def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
             except BrokenProcessPool:  # killed, perhaps for its memory: its stretch is read here
                 partial.merge(_stretch(path, *place).packed())
         return partial, _end(path, size) if end.exception() else end.result()
+
+
+class Ahead:
+    """Many small logs, one a rank or host, read by several processes before they are asked for."""
+
+    def __init__(self, files: Iterable[tuple[Path, int]]) -> None:
+        """`files` are plain ones and their sizes in bytes, in the order in which they will be asked for."""
+        small = [(path, size) for path, size in files if size < 2 * PARALLEL]
+        self._jobs: dict[Path, tuple[Future[list[bytes | None]], int]] = {}
+        self._pool: ProcessPoolExecutor | None = None
+        if len(small) < 2 or processors() < 2 or sum(size for _, size in small) < 2 * PARALLEL:
+            return
+        self._pool = ProcessPoolExecutor(min(processors(), PROCESSES))
+        group: list[Path] = []
+        full = 0
+        for path, size in small:
+            group.append(path)
+            full += size
+            if full >= GROUP or path is small[-1][0]:
+                job = self._pool.submit(_logs, group)
+                self._jobs |= {path: (job, place) for place, path in enumerate(group)}
+                group, full = [], 0
+
+    def scan_file(self, path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
+        """As the function of this name, which reads what was not read ahead."""
+        job, place = self._jobs.pop(path, (None, 0))
+        try:
+            read = job.result()[place] if job is not None else None
+        except BrokenProcessPool:
+            read = None
+        if read is None:
+            return scan_file(path, tell)
+        packed, end = pickle.loads(read)
+        partial = Partial()
+        partial.merge(packed)
+        if tell is not None:
+            tell(partial.bytes)
+        return partial, end
+
+    def close(self) -> None:
+        """Wait for nothing that is no longer wanted."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+def _logs(paths: list[Path]) -> list[bytes | None]:
+    """What the logs among these files hold; None for other formats and for what cannot be read."""
+    return [_log(path) for path in paths]
+
+
+def _log(path: Path) -> bytes | None:
+    try:
+        with path.open("rb", buffering=0) as file:
+            if formats.recognise(file.read(HEAD)) is not None:
+                return None
+            file.seek(0)
+            partial, end = scan(file)
+    except OSError:
+        return None
+    return pickle.dumps((partial.packed(), end), pickle.HIGHEST_PROTOCOL)
 
 
 def processors() -> int:

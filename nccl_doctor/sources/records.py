@@ -1,0 +1,235 @@
+"""What an NCCL line or a line of another program says: counted as an event, a channel line, or an unknown text."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nccl_doctor.sources import continued, heads, prefixes
+from nccl_doctor.sources.continued import After
+from nccl_doctor.sources.edges import ByText, Edges, Masks
+from nccl_doctor.sources.heads import Head
+from nccl_doctor.sources.partial import Key, Partial
+from nccl_doctor.sources.patterns import Grammar, Pattern
+
+SKIP = "skip"  # reader of patterns that are understood and hold no fact
+_MEMO = 50_000  # entries after which a memo is emptied
+_MEMO_LENGTH = 200  # longer messages do not come twice
+LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
+_DIGITS = re.compile(r"(\d{20})\d{80,}")
+_UNKNOWN = 2_000  # different unknown texts kept
+_EDGE = re.compile(r"\d{1,9}(?:\[[0-9a-f]+\])? -> \d{1,9}(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
+_DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
+
+
+class Writer(NamedTuple):
+    """Who wrote a line."""
+
+    head: int
+    stamp: float | None
+    left: str  # what stands before `NCCL `
+
+
+def _nothing(_count: int) -> list[str]:
+    return []
+
+
+class Records:
+    """Counts what lines say. Which lines are looked at is the scanner's business."""
+
+    def __init__(self, words: Grammar) -> None:
+        self.grammar = words
+        self.partial = Partial()
+        self._writers: dict[str, Writer] = {}
+        self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
+        self._edges: dict[str, ByText] = {}  # of writers without a stamp
+        self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
+        self._masks = Masks()
+        self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
+        self._present: frozenset[str] = frozenset()  # of the grammar's rare literals near these lines
+
+    def _writer(self, left: str) -> Writer:
+        """Who wrote a line, from all that stands before `NCCL `."""
+        known = self._writers.get(left)
+        if known is not None:
+            return known
+        dates = _DATE.findall(left)
+        parts = tuple(_DATE.split(left)) if dates else ()
+        if parts in self._dated:  # time stamps differ from line to line: only what stands around them is parsed once
+            number, which = self._dated[parts]
+            return Writer(number, prefixes.epoch(dates[which]), left)
+        head = heads.parse(prefixes.clean(left))
+        stamp = head.label.stamp
+        number = self.partial.head(head._replace(label=head.label._replace(stamp=None)))
+        writer = Writer(number, stamp, left)
+        if stamp is None:
+            if len(self._writers) > _MEMO:
+                self._writers.clear()
+                self._edges.clear()
+            self._writers[left] = writer
+            self._edges[left] = self.partial.edges[number]
+        else:
+            stamps = [prefixes.epoch(date) for date in dates]
+            if stamp in stamps and len(self._dated) < _MEMO:
+                self._dated[parts] = number, len(stamps) - 1 - stamps[::-1].index(stamp)
+        return writer
+
+    def _nccl_line(self, line: str, number: int, after: After) -> None:
+        """The records of a line: one, or several where a carriage return wiped the line or two writers shared it."""
+        if line.startswith("{"):
+            line = prefixes.opened(line)
+        line = _bounded(line)
+        for piece in line.split("\r") if "\r" in line else (line,):
+            left, found, rest = piece.partition(heads.TOKEN)
+            while found:
+                if heads.TOKEN in rest and (inner := heads.GLUED.search(rest)):
+                    self._record(left, rest[: inner.start()], number, _nothing)
+                    left, found, rest = rest[inner.start() :].partition(heads.TOKEN)
+                else:
+                    if heads.TOKEN in rest and (whole := heads.record(left + heads.TOKEN + rest)):  # prose names NCCL
+                        left, level, body = whole
+                        rest = f"{level} {body}"
+                    self._record(left, rest, number, after)
+                    break
+
+    def _record(self, left: str, rest: str, number: int, after: After) -> None:
+        """One record: `left` is its head, `rest` its level and its message."""
+        if rest.endswith(prefixes.CLOSING):
+            rest = prefixes.closed(rest)
+        level, _, body = rest.partition(" ")
+        if level in heads.LEVELS and heads.begins(left):
+            self._said(self._writer(left), rest, level, body, number, after)
+
+    def _said(self, writer: Writer, rest: str, level: str, body: str, number: int, after: After) -> None:
+        """One record of a known writer: `rest` is its level and its message."""
+        repeat = 1
+        if "[repeated " in body:
+            body, repeat = prefixes.unfold(body)
+        if body.startswith(("Channel ", "Ring ")) and " via " in body and self._edge(writer, body, number):
+            return
+        partial = self.partial
+        partial.nccl_lines += 1
+        partial.spans[writer.head].add(number, writer.stamp)
+        if rest in self._skipped:
+            partial.understood += 1
+            return
+        text = body.strip()
+        pattern, match = self.grammar.find(text, level, self._present)
+        if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
+            text = prefixes.clean(body).strip()
+            pattern, match = self.grammar.find(text, level, self._present)
+        if pattern is not None and pattern.reader == SKIP and level not in heads.SHOWN:
+            if len(rest) < _MEMO_LENGTH:
+                if len(self._skipped) > _MEMO:
+                    self._skipped.clear()
+                self._skipped.add(rest)
+            partial.understood += 1
+            return
+        if pattern is None or pattern.lines:
+            pattern, text = self._continued(pattern, text, level, after, partial.heads[writer.head].label)
+        if pattern is None:
+            if text and len(partial.unknown) < _UNKNOWN:
+                partial.unknown[body] = partial.unknown.get(body, 0) + 1
+            if text and level not in heads.SHOWN:
+                return
+        partial.understood += 1
+        if pattern is not None and pattern.reader == "collective":
+            self._call(writer, pattern, text, number)
+        elif pattern is not None:
+            if match is not None and pattern.tells_rank:
+                partial.member(writer.head, match)
+            partial.count(Key(writer.head, pattern.order, level, text), repeat, number, writer.stamp, writer.left)
+        elif text:  # a WARN or ATTN line is always shown, known or not
+            partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
+
+    def _new_edge(self, left: str, edge: str, channel: str, number: int) -> bool:
+        """Note the first channel line of an edge; False where it may be anything else, or more than that."""
+        edges = self._edges.get(left)
+        if edges is None:
+            if heads.TOKEN in left or not heads.begins(left):
+                return False
+            self._writer(left)
+            edges = self._edges.get(left)
+        if edges is None or left.startswith("{") or not _EDGE(edge):
+            return False
+        edges[edge] = Edges(self._masks[channel], 1, number, number, channel, left)
+        return True
+
+    def _edge(self, writer: Writer, body: str, number: int) -> bool:
+        """Note a channel line; False where it is something else, or torn."""
+        channel, _, edge = body.rstrip().partition(" : ")
+        channel = channel.partition(" ")[2]
+        edges = self.partial.edges[writer.head]
+        entry = edges.get(edge)
+        if entry is None:
+            if " -> " not in edge or " via " not in edge or edge.endswith((" via", "[send]", "[receive]")):
+                return False
+            entry = edges[edge] = Edges(0, 0, number, number, channel, writer.left)
+        elif number < entry.first:  # plain lines of a block are counted before the others
+            entry.first, entry.channel, entry.left = number, channel, writer.left
+        entry.mask |= self._masks[channel]
+        entry.n += 1
+        entry.last = max(entry.last, number)
+        if writer.stamp is not None:
+            self.partial.spans[writer.head].stamp = writer.stamp
+        return True
+
+    def _call(self, writer: Writer, pattern: Pattern, text: str, number: int) -> None:
+        """Note a collective without what differs from call to call: opCount and buffers."""
+        match = pattern.compiled.match(text)
+        if match is None:
+            return
+        shape = (
+            f"{match['function']}: opCount 0 sendbuff 0 recvbuff 0 {text[text.find('count ', match.end('first_op')) :]}"
+        )
+        key = Key(writer.head, pattern.order, "INFO", shape)
+        self.partial.call(key, int(match["first_op"], 16), number, writer.stamp, writer.left, text)
+
+    def _continued(
+        self, pattern: Pattern | None, body: str, level: str, after: After, label: prefixes.Label
+    ) -> tuple[Pattern | None, str]:
+        """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
+        if pattern is not None:
+            rows = continued.following(after, pattern.lines, label)
+            whole = _bounded("\n".join([body, *(row.text for row in rows)]))
+            return pattern, whole if pattern.match(whole, level) is not None else body
+        for row in continued.following(after, 1, label):
+            text = _bounded(row.text)
+            for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
+                pattern = self.grammar.nccl(whole, level, self._present)
+                if pattern is not None:
+                    return pattern, whole
+        return None, body
+
+    def _text_line(self, line: str, numbers: Sequence[int], at: int, after: After, patterns: list[Pattern]) -> None:
+        """The line with number `numbers[at]`."""
+        number = numbers[at]
+        line = _bounded(prefixes.clean(prefixes.opened(line)))
+        record = heads.record(line)
+        if record is not None:
+            patterns = [pattern for pattern in patterns if pattern.nccl_too]
+            if not patterns:
+                return
+            left, _, text = record
+            label = heads.parse(left).label
+        else:
+            label, text = prefixes.split(line)
+        left = line[: len(line) - len(text)] if line.endswith(text) else ""
+        for pattern in patterns:
+            whole = continued.joined(pattern, text, after, label)
+            if whole is None:
+                continue
+            end = at + whole.distance
+            last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
+            place = (pattern.order, continued.who(label))
+            if last <= self._taken.get(place, 0):  # part of the record before it
+                continue
+            if whole.distance:
+                self._taken[place] = last
+            head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
+            key = Key(self.partial.head(head), pattern.order, "", _bounded(whole.text))
+            self.partial.count(key, label.repeat, number, label.stamp, left)
+
+
+def _bounded(text: str) -> str:
+    """A text without numbers of more digits than Python converts."""
+    return _DIGITS.sub(r"\1", text) if len(text) > LONG else text
