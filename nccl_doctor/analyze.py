@@ -111,7 +111,8 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     if foreign:
         more = f" and {len(foreign) - 1} others" if len(foreign) > 1 else ""
         problems.append(f"{min(foreign)}{more}: no log and nothing else that is known, not read")
-    if not parts and not facts.counts()["input"]:
+    told = [name for name, rows in facts.counts().items() if rows and name not in ("input", "evidence")]
+    if not parts and not trees and not told and (problems or not sources):
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
     nccl_log.add(facts, parts)
     fold_hosts(facts)

@@ -1,7 +1,7 @@
 """Tables made from tables: who is where, what carries data between hosts, which settings differ."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nccl_doctor.derive_bench import derive_bench
@@ -108,8 +108,7 @@ def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
     )
     for host, pid, other, receives, transport, method, network, gdr, device, channels, ref in edges:
         # A process knows its own end: the sender prints P2P, SHM and [send], the receiver [receive].
-        hosts = {ranks[other] for ranks in mine[host, pid].values() if other in ranks}
-        peer = hosts.pop() if len(hosts) == 1 else None
+        peer = _peer(mine[host, pid].values(), other)
         if peer is None and method != "MNNVL" and transport in ("P2P", "SHM"):
             peer = host
         src, dst = (peer, host) if receives else (host, peer)
@@ -123,6 +122,18 @@ def _links(facts: Facts, communicators: list[Communicator]) -> Iterator[Link]:
     for (src, dst, transport, method, network, gdr), (count, channels, devices, ref) in groups.items():
         same = None if src is None or dst is None else int(src == dst)
         yield Link(src, dst, same, transport, method, network, gdr, count, channels, len(devices) or None, ref)
+
+
+def _peer(communicators: Iterable[dict[int, str]], rank: int) -> str | None:
+    """The host of a rank, where the communicators of a process that have the rank agree on it."""
+    found = None
+    for ranks in communicators:
+        host = ranks.get(rank)
+        if host is not None and host != found:
+            if found is not None:
+                return None
+            found = host
+    return found
 
 
 def _hosts(facts: Facts) -> Iterator[Host]:

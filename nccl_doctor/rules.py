@@ -274,9 +274,9 @@ def _plain(value: Any) -> str:
 
 
 def words(template: str, values: dict[str, Any]) -> str:
-    """Fill a template with the columns of a row; an unknown name stays as it is."""
+    """Fill a template with the columns of a row; an unknown name stays as it is, and so does YAML: `{name: shm}`."""
     return re.sub(
-        r"\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}",
+        r"\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}",
         lambda m: _format(values[m[1]], m[2]) if m[1] in values else m[0],
         template,
     )

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from nccl_doctor import analyze
+from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats, smi_query
 from nccl_doctor.sources.formats import Reading
@@ -72,13 +73,17 @@ def kube(data: bytes) -> tuple[Facts, Reading]:
                 ("gpu-pcie-lanes-captured", "warning"),
             },
         ),
-        ("hostile.yaml", set()),
-        ("aliases.yaml", set()),
+        ("aliases.yaml", {("kube-shm-missing", "warning")}),
     ],
 )
 def test_a_capture_gets_its_verdict(name: str, findings: set[tuple[str, str]]) -> None:
     report, _, _ = analyze.analyze([str(FIXTURES / name)])
     assert findings == {(f.name, f.severity) for f in report.findings if f.severity != "note"}
+
+
+def test_a_file_of_which_nothing_can_be_used_is_no_report() -> None:
+    with pytest.raises(UsageProblem, match=r"hostile\.yaml: the document that starts in line 1 is not plain YAML"):
+        analyze.analyze([str(FIXTURES / "hostile.yaml")])
 
 
 def test_nvlinks_agree_with_a_count_of_lines() -> None:
@@ -175,7 +180,12 @@ def test_pods_agree_with_yaml(name: str) -> None:
     ("data", "note"),
     [
         ((FIXTURES / "hostile.yaml").read_bytes(), "not plain YAML (could not determine a constructor"),
-        ((FIXTURES / "aliases.yaml").read_bytes(), "not plain YAML (it uses aliases)"),
+        (
+            b"apiVersion: v1\nkind: Pod\nn0: &n0 [x, x]\n"
+            + b"".join(b"n%d: &n%d [%s]\n" % (n, n, b", ".join([b"*n%d" % (n - 1)] * 10)) for n in range(1, 12)),
+            "not plain YAML (its aliases make it grow beyond bounds)",
+        ),
+        (b"apiVersion: v1\nkind: Pod\nspec: &a [*a]\n", "not plain YAML (an alias stands for what it is part of)"),
         (b"apiVersion: v1\nkind: Pod\nspec: " + b"[" * 5000, "not plain YAML"),
         (b"apiVersion: v1\nkind: Pod\nspec:\n\tcontainers: [", "not plain YAML"),
         (b"apiVersion: v1\nkind: Pod\nspec: {containers: 5, volumes: {a: b}}\n", None),

@@ -129,3 +129,9 @@ def test_a_rule_without_its_table_is_skipped_and_says_which(tmp_path: Path) -> N
 
 def test_values_in_messages_lose_control_characters() -> None:
     assert "a b [31m" == rules.words("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
+
+
+def test_yaml_in_the_text_of_a_rule_is_no_placeholder() -> None:
+    template = "{name}: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, {seconds:.1f} s, {other}"
+    filled = rules.words(template, {"name": "train", "seconds": 2.04})
+    assert "train: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, 2.0 s, {other}" == filled

@@ -1,7 +1,7 @@
 """Kubernetes: TFJob, PyTorchJob, MPIJob and plain workloads as YAML, and the resources in `kubectl describe node`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nccl_doctor.facts import Facts
@@ -11,6 +11,7 @@ from nccl_doctor.tables.captures import KubePod, KubeResource
 
 _MAX_BYTES = 4 << 20
 _DEPTH = 60
+_GROWN = 100_000  # nodes that aliases may stand for
 _REPLICAS = {
     "TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs", "PaddleJob": "paddleReplicaSpecs",
     "XGBoostJob": "xgbReplicaSpecs", "JAXJob": "jaxReplicaSpecs",
@@ -63,18 +64,12 @@ class _Lines:
 
 
 def _parse(text: str) -> tuple[Any, str | None]:
-    """A document without objects of Python, and without aliases, which can make a small file grow beyond all bounds."""
+    """A document without objects of Python, and whose aliases do not make it grow beyond bounds."""
     import yaml
 
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                return None, "it uses aliases"
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEPTH:
-                return None, "it is nested too deeply"
-        return yaml.safe_load(text), None
+        problem = _unbounded(yaml.parse(text, Loader=yaml.SafeLoader))
+        return (None, problem) if problem else (yaml.safe_load(text), None)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         return None, (getattr(error, "problem", None) or "unreadable") + (
@@ -82,6 +77,37 @@ def _parse(text: str) -> tuple[Any, str | None]:
         )
     except (ValueError, RecursionError, OverflowError):
         return None, "unreadable values"
+
+
+def _unbounded(events: Iterable[Any]) -> str | None:
+    """Why the events of a document stand for more than may be walked: too deep, or few lines that repeat each other."""
+    from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+
+    nodes = grown = 0
+    sizes: dict[str, int] = {}  # anchor -> nodes
+    waiting: list[tuple[str | None, int]] = []
+    for event in events:
+        if isinstance(event, AliasEvent):
+            if event.anchor not in sizes:
+                return "an alias stands for what it is part of"
+            grown += sizes[event.anchor]
+            nodes += sizes[event.anchor]
+        elif isinstance(event, ScalarEvent):
+            nodes += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif isinstance(event, CollectionStartEvent):
+            waiting.append((event.anchor, nodes))
+            nodes += 1
+        elif isinstance(event, CollectionEndEvent):
+            anchor, before = waiting.pop()
+            if anchor:
+                sizes[anchor] = nodes - before
+        if len(waiting) > _DEPTH:
+            return "it is nested too deeply"
+        if grown > _GROWN:
+            return "its aliases make it grow beyond bounds"
+    return None
 
 
 def _pods(document: dict[str, Any], file: str, facts: Facts, where: _Lines) -> Iterator[KubePod]:
