@@ -2,6 +2,9 @@
 
 import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -91,3 +94,23 @@ def test_the_stretch_of_a_process_that_is_killed_is_read_all_the_same(tmp_path: 
     ):
         partial, _ = stretches.scan_file(path)
     assert (50, 50) == (partial.lines, len(partial.heads))
+
+
+def test_a_user_who_stops_the_reading_of_a_large_log_sees_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    lines = "".join(f"node01:10:11 [0] NCCL INFO Using network {n % 7}IB\n" for n in range(50_000))
+    with path.open("w") as file:
+        while file.tell() < 2 * stretches.PARALLEL:
+            file.write(lines)
+    command = [sys.executable, "-m", "nccl_doctor", "analyze", str(path), "--fail-on", "never"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            process.communicate(timeout=0.6)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            pytest.skip("the log was read before it could be stopped")
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert 130 == process.returncode
+    assert b"Traceback" not in said

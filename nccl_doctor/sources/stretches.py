@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -52,7 +53,7 @@ def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
         if count < 2:
             return scan(Told(file, tell))
         cuts = [_line_start(file, size * part // count) for part in range(1, count)]
-    with ProcessPoolExecutor(count) as pool, uncollected():
+    with _pool(count) as pool, uncollected():
         end = pool.submit(_end, path, size)
         others = {
             (start, stop - start): pool.submit(_packed, path, start, stop - start)
@@ -77,7 +78,7 @@ class Ahead:
         self._pool: ProcessPoolExecutor | None = None
         if len(small) < 2 or processors() < 2 or sum(size for _, size in small) < 2 * PARALLEL:
             return
-        self._pool = ProcessPoolExecutor(min(processors(), PROCESSES))
+        self._pool = _pool(min(processors(), PROCESSES))
         group: list[Path] = []
         full = 0
         for path, size in small:
@@ -125,6 +126,11 @@ def _log(path: Path) -> bytes | None:
     except OSError:
         return None
     return pickle.dumps((partial.packed(), end), pickle.HIGHEST_PROTOCOL)
+
+
+def _pool(count: int) -> ProcessPoolExecutor:
+    """Processes that end without a word when the user stops the command, which reaches them too."""
+    return ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_DFL))
 
 
 def processors() -> int:
