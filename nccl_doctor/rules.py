@@ -275,11 +275,16 @@ def _plain(value: Any) -> str:
 
 def words(template: str, values: dict[str, Any]) -> str:
     """Fill a template with the columns of a row; an unknown name stays as it is, and so does YAML: `{name: shm}`."""
-    return re.sub(
-        r"\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}",
-        lambda m: _format(values[m[1]], m[2]) if m[1] in values else m[0],
-        template,
-    )
+    return re.sub(r"(\brank )?\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}", lambda m: _filled(m, values), template)
+
+
+def _filled(match: re.Match[str], values: dict[str, Any]) -> str:
+    before, name, spec = match.groups()
+    if name not in values:
+        return match[0]
+    if before and values[name] is None:
+        return "a rank"
+    return (before or "") + _format(values[name], spec)
 
 
 def _format(value: Any, spec: str | None) -> str:

@@ -135,3 +135,9 @@ def test_yaml_in_the_text_of_a_rule_is_no_placeholder() -> None:
     template = "{name}: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, {seconds:.1f} s, {other}"
     filled = rules.words(template, {"name": "train", "seconds": 2.04})
     assert "train: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, 2.0 s, {other}" == filled
+
+
+def test_a_rank_that_nobody_numbers_is_a_rank() -> None:
+    assert "a kernel of a rank, ?, rank 3" == rules.words(
+        "a kernel of rank {rank}, {host}, rank {other}", {"rank": None, "host": None, "other": 3}
+    )
