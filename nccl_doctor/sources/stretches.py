@@ -18,6 +18,7 @@ from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Readable, Scanner
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
+MANY = 100_000  # objects that are worth it to leave out of a collection
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 HEAD = 1 << 16  # bytes by which a format is recognised
 PROCESSES = 8  # more of them would only wait for their sums to be added up
@@ -34,7 +35,8 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if collecting:
-            gc.freeze()  # nor of what is there at the end
+            if gc.get_count()[0] > MANY:
+                gc.freeze()  # nor at the end, when all of it would be walked at once
             gc.enable()
 
 
