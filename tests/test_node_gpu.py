@@ -37,7 +37,7 @@ def alarms(report: Report) -> list[str]:
     return [finding.name for finding in report.findings if finding.severity != "note"]
 
 
-@pytest.mark.parametrize(("number", "fault"), enumerate(FAULTS), ids=FAULTS)
+@pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)), ids=FAULTS)
 def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) -> None:
     if fault.startswith("nic") and not hasattr(node, "network"):
         pytest.skip("invented nodes have no /sys/class/infiniband")

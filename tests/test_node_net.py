@@ -48,7 +48,7 @@ def outcomes(facts: Facts) -> dict[str, str]:
     return dict(facts.own("SELECT source, outcome FROM collection"))
 
 
-@pytest.mark.parametrize(("number", "fault"), enumerate(FAULTS), ids=FAULTS)
+@pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)), ids=FAULTS)
 def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) -> None:
     kinds = node.FAULTS[fault].machines
     report, _ = planted(tmp_path, kinds[number % len(kinds)], fault)

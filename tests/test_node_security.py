@@ -24,7 +24,7 @@ def alarms(report: Report) -> list[str]:
     return [finding.name for finding in report.findings if finding.severity != "note"]
 
 
-@pytest.mark.parametrize(("number", "fault"), enumerate(FAULTS), ids=FAULTS)
+@pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)), ids=FAULTS)
 def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) -> None:
     kinds = node.FAULTS[fault].machines
     node.build(kinds[number % len(kinds)], fault).write(tmp_path)
