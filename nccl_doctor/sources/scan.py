@@ -36,6 +36,7 @@ class Scanner(Records):
     def __init__(self, words: Grammar | None = None, marks: Iterable[bytes] = ()) -> None:
         """`marks` are literals of which the Partial says whether they stand in the log."""
         super().__init__(words or grammar())
+        self._was_dense = False  # the block before, which tells what to expect of the next one
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self.grammar.text:
@@ -86,11 +87,14 @@ class Scanner(Records):
             whole = continued.unwrapped(block[:end], self._width)
             block, end = whole + block[end:], len(whole)
         first = self.partial.lines
-        sample = min(end, _SAMPLE)
-        if block.count(TOKEN, 0, sample) * DENSE > sample:
+        dense = self._was_dense and _is_dense(block, end)
+        if not dense:
+            places, marks = self._look(block)
+            dense = TOKEN in marks and _is_dense(block, end)
+        self._was_dense = dense
+        if dense:
             self.partial.lines += self._dense(block, end, first)
             return
-        places, marks = self._look(block)
         if TOKEN in marks:
             count = self._sparse(block, end, first)
         else:
@@ -200,6 +204,11 @@ class Scanner(Records):
             line_at += block.count(b"\n", counted, start)
             counted = start
             self._text_line(line, numbers, line_at, after, [patterns[order] for order in sorted(patterns)])
+
+
+def _is_dense(block: bytes, end: int) -> bool:
+    sample = min(end, _SAMPLE)
+    return block.count(TOKEN, 0, sample) * DENSE > sample
 
 
 def _around(block: bytes, at: int) -> tuple[str, int, int, After]:
