@@ -84,7 +84,7 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
         numbers = {rank for r in rows if (rank := _rank(r.values.get("rank"))) is not None}
         places = facts.places([ref for row in rows for ref in row.refs][: 50 * EVIDENCE])
         when = {place.id: moment(place.text, year) for place in places}
-        shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or "?"}
+        shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
         message = words(rule.message, values)
         if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(rows, facts)):
