@@ -140,7 +140,8 @@ class Scanner(Records):
     def _others(self, lines: list[str], numbers: list[int], first: int, behind: bytes, whole: bool) -> None:
         """Those of a block's lines that are no plain Channel lines. `behind` follows the last one."""
         apart = "\n".join([lines[number - first - 1] for number in numbers]).encode() + b"\n"
-        places, _ = self._look(apart)
+        near = apart + behind
+        places, _ = self._look(near)
 
         def after(number: int) -> After:
             def following(count: int) -> list[str]:
@@ -179,7 +180,7 @@ class Scanner(Records):
         self.partial.nccl_lines += understood
         self.partial.understood += understood
         if places:
-            self._texts(apart + behind, len(apart), numbers, places)
+            self._texts(near, len(apart), numbers, places)
 
     def _sparse(self, block: bytes, end: int, number: int) -> int:
         first, counted, at = number, 0, block.find(TOKEN, 0, end)
