@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from nccl_doctor import analyze
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import partial, scan, stretches
+from nccl_doctor.sources.alike import Lines
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
@@ -532,6 +534,65 @@ def test_any_block_gives_what_one_block_gives(text: str, block: int) -> None:
 def test_dense_and_sparse_logs_are_read_alike(text: str) -> None:
     data = text.encode()
     assert plain(read(data, dense=0)) == plain(read(data, dense=1 << 40))
+
+
+CHANNEL_LINES = st.builds(
+    "{}{}NCCL INFO Channel {}{}{}{}{}".format,
+    st.sampled_from(
+        ["", "", "", "0: ", "[1,3]<stdout>:", "2026-05-07T12:00:00Z ", "{", "Channel 1 ", "Ch", "NCCL INFO "]
+    ),
+    st.sampled_from(["node01:100:150 [0] ", "node01:100:150 [0] ", "node02:7:8 [11]  ", "n:1:2 [0]", "1:2 ", ""]),
+    st.sampled_from(["00", "01", "07/0", "63/1", "64", "99/0", "100", "100/0", "7", "0a", "/0", ""]),
+    st.sampled_from([" : ", " : ", " : ", ": ", " :", ""]),
+    st.sampled_from(
+        ["0[0] -> 1[1]", "0[1b000] -> 12[1c000] [send]", "0[0] -> 1[1]\r", "1[1] -> é0[0]", "0", "Ch -> 1[1]"]
+    ),
+    st.sampled_from(
+        [" via P2P/CUMEM/read", " via P2P/IPC", " via NET/IB/0/GDRDMA", " via NET/IB/0(3)/GDRDMA/Shared", " via", ""]
+    ),
+    st.sampled_from(["", "", "", "\r", " ", "[0m", " 12% Ch", "node01:100:150 [0] NCCL INFO Using network IB"]),
+)
+
+
+@contextmanager
+def line_by_line() -> Iterator[None]:
+    """Nothing is counted by numpy, as in small logs."""
+    with mock.patch.object(scan, "LARGE", 1 << 40), mock.patch.dict("sys.modules"):
+        del sys.modules["numpy"]
+        yield
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(CHANNEL_LINES, st.sampled_from(PIECES)), max_size=40),
+    st.lists(st.integers(0, 39)),
+    st.integers(1, 4_000),
+)
+def test_lines_counted_together_give_what_single_ones_give(lines: list[str], again: list[int], block: int) -> None:
+    data = "\n".join([*lines, *(lines[n % len(lines)] for n in again if lines)]).encode("utf-8", "surrogatepass")
+    with mock.patch.object(scan, "LARGE", 0):
+        together = plain(read(data, block=block, dense=1 << 40))
+    with line_by_line():
+        assert plain(read(data, block=block, dense=1 << 40)) == together
+
+
+def test_channels_of_one_edge_are_one_group() -> None:
+    head, edge = b"node01:100:150 [0] NCCL INFO Channel ", b" : 0[0] -> 1[1] via P2P/CUMEM/read\n"
+    block = b"".join([b"begin\n", *(head + b"%02d/0" % channel + edge for channel in (0, 5, 63)), b"end\n"])
+    found = Lines(block + head, len(block))
+    [(_, mask, n, first, last, _)] = found.groups
+    assert (1 | 1 << 5 | 1 << 63, 3, 1, 3) == (mask, n, first, last)
+    assert ("node01:100:150 [0] ", "00/0", "0[0] -> 1[1] via P2P/CUMEM/read") == found.opening(found.groups[0])
+    assert [0, 4] == found.others([]).tolist()
+    assert b"begin\nend\n" == found.text(found.others([]))
+    assert [0, 1, 2, 3, 4] == found.others(found.groups).tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text("Ch\n\rab", max_size=60))
+def test_lines_are_found(text: str) -> None:
+    found = Lines(text.encode() + b"Ch\nCh", len(text.encode()))
+    assert text.removesuffix("\n").split("\n") == found.text(found.others([])).decode().split("\n")[:-1]
 
 
 @settings(max_examples=30, deadline=None)

@@ -76,6 +76,10 @@ def append(edges: Sequence[ByText], numbers: Iterable[int], more: Iterable[ByTex
                 old.last = added.last + offset
 
 
+def _first(edge: tuple[str, Edges]) -> int:
+    return edge[1].first
+
+
 class Who(NamedTuple):
     """The process behind a head."""
 
@@ -86,11 +90,11 @@ class Who(NamedTuple):
     source: str | None
 
 
-def rows(facts: Facts, file: str, processes: Iterable[Who], edges: Iterable[ByText]) -> Iterator[tuple[Any, ...]]:
-    """Rows of `connection`. Their evidence goes to `facts`; the edges are used up."""
+def rows(facts: Facts, file: str, processes: Iterable[tuple[Who, ByText]]) -> Iterator[tuple[Any, ...]]:
+    """Rows of `connection`, those of a process in the order of their lines. Their evidence goes to `facts`; the edges are used up."""
     cleaned: dict[str, str] = {}
-    for (host, rank, pid, tid, _), one in zip(processes, edges, strict=True):
-        for text, entry in one.items():
+    for (host, rank, pid, tid, _), one in processes:
+        for text, entry in sorted(one.items(), key=_first):
             parsed = edge(text)
             if parsed is not None:
                 left = cleaned.get(entry.left)

@@ -54,7 +54,7 @@ def add(facts: Facts, parts: list[Part]) -> None:
 def _add(facts: Facts, parts: list[Part]) -> None:
     ranks = Ranks(
         [member for _, partial, _ in parts for member in _members(partial)],
-        [head for _, partial, _ in parts for head in partial.heads],
+        [partial.heads[number] for _, partial, _ in parts for number in partial.in_order()],
     )
     has_nccl = has_info = False
     for file, partial, _ in parts:
@@ -62,7 +62,8 @@ def _add(facts: Facts, parts: list[Part]) -> None:
         has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
         log = _Log(facts, file, partial, ranks)
         facts.add(log.events())
-        facts.fill(tables.Connection, edges.rows(facts, file, log.who, partial.edges))
+        found = [(log.who[number], partial.edges[number]) for number in partial.in_order()]
+        facts.fill(tables.Connection, edges.rows(facts, file, found))
         facts.add(log.processes())
     for file, partial, end in parts:
         facts.add(census.rows(facts, file, end, partial.lines, ranks))
@@ -127,7 +128,9 @@ class _Log:
 
     def processes(self) -> Iterator[tables.Process]:
         processes: dict[tuple[str | None, int], list[Any]] = {}
-        for (host, rank, pid, *_), span in zip(self.who, self._partial.spans, strict=True):
+        for number in self._partial.in_order():
+            span = self._partial.spans[number]
+            host, rank, pid, *_ = self.who[number]
             if not span.n or pid is None:
                 continue
             old = processes.get((host, pid))

@@ -116,6 +116,10 @@ class Partial:
             self.edges.append({})
         return number
 
+    def in_order(self) -> list[int]:
+        """The numbers of the heads in the order of their first NCCL lines, whatever was read first."""
+        return sorted(range(len(self.heads)), key=lambda number: self.spans[number].first)
+
     def count(self, key: Key, n: int, line: int, stamp: float | None, left: str) -> None:
         """Note an event that was seen `n` times on a line."""
         event = self.events.get(key)

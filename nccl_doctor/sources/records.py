@@ -42,6 +42,7 @@ class Records:
         self._writers: dict[str, Writer] = {}
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
         self._edges: dict[str, ByText] = {}  # of writers without a stamp
+        self._counted: dict[int, Edges] = {}  # by the key of their text
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = Masks()
         self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
@@ -141,18 +142,20 @@ class Records:
         elif text:  # a WARN or ATTN line is always shown, known or not
             partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
 
-    def _new_edge(self, left: str, edge: str, channel: str, number: int) -> bool:
-        """Note the first channel line of an edge; False where it may be anything else, or more than that."""
+    def _plain_edge(self, left: str, channel: str, edge: str, number: int) -> Edges | None:
+        """Where Channel lines like this one are counted; None where it may be anything else, or more than that."""
         edges = self._edges.get(left)
         if edges is None:
             if heads.TOKEN in left or not heads.begins(left):
-                return False
+                return None
             self._writer(left)
             edges = self._edges.get(left)
-        if edges is None or left.startswith("{") or not _EDGE(edge):
-            return False
-        edges[edge] = Edges(self._masks[channel], 1, number, number, channel, left)
-        return True
+            if edges is None:
+                return None
+        entry = edges.get(edge)
+        if entry is None and not left.startswith("{") and _EDGE(edge):
+            entry = edges[edge] = Edges(0, 0, number, number, channel, left)
+        return entry
 
     def _edge(self, writer: Writer, body: str, number: int) -> bool:
         """Note a channel line; False where it is something else, or torn."""

@@ -5,8 +5,11 @@ output costs one scan. Events are counted while reading: what repeats is one ent
 of NCCL lines are read line by line, others only where something stands.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from itertools import accumulate
+from operator import itemgetter
+from typing import TYPE_CHECKING, Protocol
 
 from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
@@ -15,12 +18,18 @@ from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 from nccl_doctor.sources.records import LONG, Records
 
+if TYPE_CHECKING:
+    from nccl_doctor.sources.alike import Group, Lines
+
 BLOCK = 1 << 18  # small enough for the cache of a core
+DENSE_BLOCK = 1 << 20  # lines of one kind are counted together in it
 LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = heads.TOKEN.encode()
-CHANNEL = heads.TOKEN + "INFO Channel "
+FIRST = itemgetter(3)
+KNOWN = 1 << 20  # texts of Channel lines remembered
+LARGE = 2 << 20  # bytes read line by line that are worth it to load numpy
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 
@@ -37,6 +46,7 @@ class Scanner(Records):
         """`marks` are literals of which the Partial says whether they stand in the log."""
         super().__init__(words or grammar())
         self._was_dense = False  # the block before, which tells what to expect of the next one
+        self._read_densely = 0  # bytes
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self.grammar.text:
@@ -56,7 +66,8 @@ class Scanner(Records):
     def _read(self, stream: Readable, limit: int | None) -> None:
         rest, left = b"", limit
         while True:
-            size = BLOCK if left is None else min(BLOCK, left)
+            size = DENSE_BLOCK if self._was_dense else BLOCK
+            size = size if left is None else min(size, left)
             data = stream.read(size) if size else b""
             if left is not None:
                 left -= len(data)
@@ -112,49 +123,53 @@ class Scanner(Records):
 
     def _dense(self, block: bytes, end: int, first: int) -> int:
         """Every line of a block; Channel lines, of which there may be millions, by the shortest way. Returns how many."""
-        text = block[:end].decode("utf-8", "replace")
-        if "\r" in text:
-            text = text.replace("\r\n", "\n")
-        lines = text.removesuffix("\n").split("\n")
-        known, masks, others = self._edges, self._masks, []
-        whole = "\r" not in text
-        for number, line in enumerate(lines, first + 1):
-            left, found, rest = line.partition(CHANNEL)
-            if found:
-                channel, _, edge = rest.partition(" : ")
-                try:
-                    entry = known[left][edge]
-                except KeyError:
-                    if whole and self._new_edge(left, edge, channel, number):
-                        continue
-                else:
-                    entry.mask |= masks[channel]
-                    entry.n += 1
-                    entry.last = number
-                    continue
-            others.append(number)
-        if others:
-            self._others(lines, others, first, block[end:], whole)
-        return len(lines)
+        if b"\r" in block:
+            text = block[:end].replace(b"\r\n", b"\n")
+            block, end = text + block[end:].replace(b"\r\n", b"\n"), len(text)
+        self._read_densely += end
+        if self._read_densely < LARGE and "numpy" not in sys.modules:
+            lines = block[:end].removesuffix(b"\n").split(b"\n")
+            stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
+            self._others(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
+            return len(lines)
+        from nccl_doctor.sources.alike import Lines
 
-    def _others(self, lines: list[str], numbers: list[int], first: int, behind: bytes, whole: bool) -> None:
-        """Those of a block's lines that are no plain Channel lines. `behind` follows the last one."""
-        apart = "\n".join([lines[number - first - 1] for number in numbers]).encode() + b"\n"
-        near = apart + behind
+        found = Lines(block, end)
+        others = found.others(self._groups(found, first + 1))
+        if len(others):
+            numbers = (others + (first + 1)).tolist()
+            self._others(found.text(others), numbers, found.stops[others].tolist(), block, end)
+        return len(found.stops)
+
+    def _groups(self, found: "Lines", number: int) -> list["Group"]:
+        """Count groups of Channel lines; `number` is that of the block's first line. Returns those that may be more than that."""
+        counted, unclear = self._counted, []
+        if len(counted) > KNOWN:
+            counted.clear()
+        for group in sorted([group for group in found.groups if group[0] not in counted], key=FIRST):
+            left, channel, edge = found.opening(group)
+            entry = self._plain_edge(left, channel, edge, number + group[3])
+            if entry is None:
+                unclear.append(group)
+            else:
+                counted[group[0]] = entry
+        for key, mask, n, _, last, _ in found.groups:
+            entry = counted.get(key)
+            if entry is not None:
+                entry.mask |= mask
+                entry.n += n
+                if entry.last < number + last:
+                    entry.last = number + last
+        return unclear
+
+    def _others(self, apart: bytes, numbers: Sequence[int], stops: Iterable[int], block: bytes, end: int) -> None:
+        """Lines of `block[:end]` that are no plain Channel lines: their text, their numbers, where they stop."""
+        near = apart + block[end:]
         places, _ = self._look(near)
-
-        def after(number: int) -> After:
-            def following(count: int) -> list[str]:
-                at = number - first
-                more = count - len(lines) + at
-                rest = behind.decode("utf-8", "replace").replace("\r\n", "\n").split("\n") if more > 0 else []
-                return [*lines[at : at + count], *rest][:count]
-
-            return following
-
+        lines = apart.decode("utf-8", "replace").split("\n")
+        whole = b"\r" not in apart
         skipped, writers, spans, understood = self._skipped, self._writers, self.partial.spans, 0
-        for number in numbers:
-            line = lines[number - first - 1]
+        for number, line, stop in zip(numbers, lines, stops, strict=False):
             left, found, rest = line.partition(heads.TOKEN)
             if not found:
                 continue
@@ -174,9 +189,9 @@ class Scanner(Records):
                     and not rest.endswith(prefixes.CLOSING)
                     and not body.startswith("Channel ")
                 ):
-                    self._said(writer, rest, level, body, number, after(number))
+                    self._said(writer, rest, level, body, number, _after(block, stop))
                     continue
-            self._nccl_line(line, number, after(number))
+            self._nccl_line(line, number, _after(block, stop))
         self.partial.nccl_lines += understood
         self.partial.understood += understood
         if places:
@@ -221,7 +236,13 @@ def _around(block: bytes, at: int) -> tuple[str, int, int, After]:
     done = block.find(b"\r", at, stop)
     done = stop if done < 0 else done
 
-    def after(count: int) -> list[str]:
+    return block[max(start, bar) : done].decode("utf-8", "replace"), start, done, _after(block, stop)
+
+
+def _after(block: bytes, stop: int) -> After:
+    """Gives the lines behind the one that stops there."""
+
+    def following(count: int) -> list[str]:
         return block[stop + 1 : stop + 1 + AHEAD].decode("utf-8", "replace").split("\n", count)[:count]
 
-    return block[max(start, bar) : done].decode("utf-8", "replace"), start, done, after
+    return following
