@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from nccl_doctor import analyze
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import partial, scan, stretches
-from nccl_doctor.sources.alike import Lines
+from nccl_doctor.sources.alike import Lines, Opening, Tally
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
@@ -576,23 +577,29 @@ def test_lines_counted_together_give_what_single_ones_give(lines: list[str], aga
         assert plain(read(data, block=block, dense=1 << 40)) == together
 
 
-def test_channels_of_one_edge_are_one_group() -> None:
-    head, edge = b"node01:100:150 [0] NCCL INFO Channel ", b" : 0[0] -> 1[1] via P2P/CUMEM/read\n"
-    block = b"".join([b"begin\n", *(head + b"%02d/0" % channel + edge for channel in (0, 5, 63)), b"end\n"])
+def test_lines_that_differ_in_their_channel_are_one_group() -> None:
+    head, edge = b"node01:100:150 [0] NCCL INFO ", b" : 0[0] -> 1[1] via P2P/CUMEM/read\n"
+    lines = [head + b"Channel %02d/0" % channel + edge for channel in (5, 0, 63)]
+    block = b"".join([b"begin\n", *lines, head + b"Connected all rings\n", b"end\n"])
     found = Lines(block + head, len(block))
-    [(_, mask, n, first, last, _)] = found.groups
-    assert (1 | 1 << 5 | 1 << 63, 3, 1, 3) == (mask, n, first, last)
-    assert ("node01:100:150 [0] ", "00/0", "0[0] -> 1[1] via P2P/CUMEM/read") == found.opening(found.groups[0])
-    assert [0, 4] == found.others([]).tolist()
-    assert b"begin\nend\n" == found.text(found.others([]))
-    assert [0, 1, 2, 3, 4] == found.others(found.groups).tolist()
+    asked: list[Opening] = []
+    tally: Tally[str] = Tally()
+    for offset in (10, 20):
+        known = tally.add(found, offset, lambda opening: asked.append(opening) or opening.channel)
+        assert [0, 4, 5] == found.others(known).tolist()
+    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(known))
+    left = head.decode().removesuffix("NCCL INFO ")
+    assert Opening(1, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
+    assert [Opening(4, left, None, "Connected all rings")] * 2 == asked[1:]
+    assert [("05/0", 1 | 1 << 5 | 1 << 63, 6, 11, 23)] == list(tally.taken())
+    assert not len(tally)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.text("Ch\n\rab", max_size=60))
+@given(st.text("NC\n\rab", max_size=60))
 def test_lines_are_found(text: str) -> None:
-    found = Lines(text.encode() + b"Ch\nCh", len(text.encode()))
-    assert text.removesuffix("\n").split("\n") == found.text(found.others([])).decode().split("\n")[:-1]
+    found = Lines(text.encode() + b"NC\nNC", len(text.encode()))
+    assert text.removesuffix("\n").split("\n") == found.text(np.arange(len(found.stops))).decode().split("\n")[:-1]
 
 
 @settings(max_examples=30, deadline=None)

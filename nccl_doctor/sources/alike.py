@@ -1,107 +1,124 @@
-"""The lines of a block; Channel lines that differ in their channel only are found and counted at once.
+"""The lines of a block, and counts of those that are alike: the same but for their channel.
 
-Nine of ten lines of a large NCCL log say `Channel 07/0 : 3[3] -> 4[4] via …`, once for each channel of an edge. To look at
-each in Python takes longer than all other work; numpy makes a number of each one's text without its channel and counts by
-that. What a group of lines says is read from its first one, by whoever asks.
+Nine of ten lines of a large NCCL log say `Channel 07/0 : 3[3] -> 4[4] via …`, once for each channel of an edge, or another
+sentence that all ranks repeat. To look at each in Python takes longer than all other work; numpy makes a number of each
+one's text without its channel and counts by that. What such lines say is read from the first one, by whoever asks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+E = TypeVar("E")
 Numbers = npt.NDArray[np.int64]  # offsets in a block, or numbers of lines
+Keys = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
 
 _U = np.uint64
-_NCCL, _INFO = (_U(int.from_bytes(part, "little")) for part in (b"NCCL INF", b"CL INFO "))
-_TOKEN = len("NCCL INFO ")
-_CHANNEL = _U(int.from_bytes(b"Channel ", "little"))
+_NCCL, _INFO, _CHANNEL = (_U(int.from_bytes(part, "little")) for part in (b"NCCL INF", b"CL INFO ", b"Channel "))
 _COLON = _U(int.from_bytes(b" : ", "little"))
-_CHANNELS = 64  # bits of a mask
+_TOKEN = len("NCCL INFO ")
 _WORD = 8  # bytes read at once
+_SHORT = 64  # bytes of a text; longer ones do not come twice
+_CHANNELS = 64  # bits of a mask
 _MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
-_PLACES = _U((1 << 24) - 1)  # bits for the place of a line among others
 _BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
 
 _channel_of = np.full(1 << 16, _CHANNELS, np.uint8)  # by two digits as they lie in memory
 for _channel in range(_CHANNELS):
     _channel_of[int.from_bytes(b"%02d" % _channel, "little")] = _channel
-_bit_of = _U(1) << np.arange(_CHANNELS, dtype=_U)
+_bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
 
 
-# Channel lines that differ in their channel only: key of their text (the same in all blocks), mask of their channels, how
-# many, the numbers of the first and the last from 0, and a place for `opening`.
-Group = tuple[int, int, int, int, int, int]
+class Opening(NamedTuple):
+    """The first of some lines that are alike."""
+
+    number: int
+    left: str  # what stands before `NCCL INFO`
+    channel: str | None  # `07/0`; None where it is no Channel line
+    text: str  # the edge of a Channel line, or all that it says
+
+
+class Groups(NamedTuple):
+    """Lines of a block that are alike, a group an entry. Lines are numbered from 0."""
+
+    key: Keys  # of their text; the same in all blocks
+    mask: Keys  # one bit a channel
+    n: Numbers
+    first: Numbers
+    last: Numbers
 
 
 class Lines:
     """The lines of `block[:end]`, which ends at a line unless the log ends there. No line ends with a carriage return."""
 
     def __init__(self, block: bytes, end: int) -> None:
-        self._block = block
+        self._block = block.ljust(_WORD)
         self._marks, self._is_stop = _marks(np.frombuffer(block, np.uint8, count=end), b"\r" in block)
         stops = self._marks[self._is_stop]
         self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
-        self.groups = self._find()
+        self.groups = self._grouped(*self._keys())
 
-    def _find(self) -> list[Group]:
-        """Channel lines of two digits: the only mark in them is the `Ch` of `Channel`."""
+    def _keys(self) -> tuple[Keys, npt.NDArray[np.uint8]]:
+        """Keys and channels of plain lines: those of one writer, with one mark, and short."""
         block, stop = self._block, self._is_stop
         here = np.flatnonzero(stop[:-2] & ~stop[1:-1] & stop[2:])
         start, at, end = self._marks[here] + 1, self._marks[here + 1], self._marks[here + 2]
-        fits = (at - start >= _WORD + _TOKEN) & (at + 2 * _WORD <= len(block))
-        if not fits.all():
-            here, start, at, end = here[fits], start[fits], at[fits], end[fits]
-        if not len(here):
-            self._numbers = here
-            return []
+        inside = (at - start >= _WORD) & (end - at >= _TOKEN + 2 * _WORD)
+        if not inside.all():
+            here, start, at, end = here[inside], start[inside], at[inside], end[inside]
         first = np.frombuffer(block, "<u8", count=1)
         words = np.lib.stride_tricks.as_strided(first, (len(block) - _WORD + 1,), (1,), writeable=False)
-        code = words[at + _WORD]  # `07/0 : 3` or `07 : 3[3`
+        code = words[at + (_TOKEN + _WORD)]  # `07/0 : 3` or `07 : 3[3`
         channel = _channel_of[(code & _U(0xFFFF)).view(np.int64)]
         code >>= _U(16)
         slash = code & _U(0xFF) == ord("/")
-        edge = at + np.where(slash, len("Channel 07/0 : "), len("Channel 07 : "))
         colon = np.where(slash, code >> _U(16), code) & _U(0xFFFFFF)
-        plain = (words[at] == _CHANNEL) & (words[at - _TOKEN] == _NCCL) & (words[at - _WORD] == _INFO)
-        plain &= (channel < _CHANNELS) & (colon == _COLON) & (end - edge >= _WORD)
+        edge = np.where(slash, len("Channel 07/0 : "), len("Channel 07 : "))
+        is_edge: Flags = (words[at + _TOKEN] == _CHANNEL) & (colon == _COLON) & (channel < _CHANNELS)
+        channel[~is_edge] = _CHANNELS
+        text = at + _TOKEN + np.where(is_edge, edge, 0)
+        plain = (words[at] == _NCCL) & (words[at + 2] == _INFO) & (end - text >= _WORD) & (end - text <= _SHORT)
         if not plain.all():
-            here, start, at, end, edge, channel = (one[plain] for one in (here, start, at, end, edge, channel))
-        self._numbers = np.cumsum(stop)[here]
-        self._parts = start, at, edge, end
-        if not len(here):
-            return []
-        key = (at - start).view(_U) * _MIX + (end - edge).view(_U)
-        _mix(key, words, start, at - _TOKEN)
-        _mix(key, words, edge, end)
-        return self._grouped(key, channel)
+            here, start, at, end, text = here[plain], start[plain], at[plain], end[plain], text[plain]
+            is_edge, channel = is_edge[plain], channel[plain]
+        self._numbers: Numbers = np.cumsum(stop, dtype=np.int64)[here]
+        self._parts = start, at, text, end
+        key = (((at - start) << 8 | (end - text)) << 1 | is_edge).view(_U) * _MIX
+        _mix(key, words, start, at)
+        _mix(key, words, text, end)
+        return key, channel
 
-    def _grouped(self, key: npt.NDArray[np.uint64], channel: npt.NDArray[np.uint8]) -> list[Group]:
-        order = key & ~_PLACES
-        order |= np.arange(len(key), dtype=_U)
-        order.sort()  # by numpy's vector code; sorting the places by their keys takes three times as long
-        self._order = (order & _PLACES).view(np.int64)
-        key = key[self._order]
-        place = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-        n = np.diff(place, append=len(key))
-        mask = np.bitwise_or.reduceat(_bit_of[channel[self._order]], place)
-        numbers = self._numbers[self._order]
-        columns = key[place], mask, n, numbers[place], numbers[place + n - 1], place
-        return list(zip(*(column.tolist() for column in columns), strict=True))
+    def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8]) -> Groups:
+        self._order = order = np.argsort(key)
+        key, numbers = key[order], self._numbers[order]
+        place = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+        if not len(place):
+            return Groups(key, key, order, order, order)
+        mask = np.bitwise_or.reduceat(_bit_of[channel[order]], place)
+        first, last = np.minimum.reduceat(numbers, place), np.maximum.reduceat(numbers, place)
+        return Groups(key[place], mask, np.diff(place, append=len(key)), first, last)
 
-    def opening(self, group: Group) -> tuple[str, str, str]:
-        """What the first line of a group says: what stands before `NCCL INFO`, its channel, and its edge."""
-        start, at, edge, end = (part[self._order[group[5]]] for part in self._parts)
-        parts = self._block[start : at - _TOKEN], self._block[at + _WORD : edge - len(" : ")], self._block[edge:end]
-        left, channel, text = (part.decode("utf-8", "replace") for part in parts)
-        return left, channel, text
+    def openings(self, groups: Numbers) -> list[Opening]:
+        """The first lines of groups."""
+        numbers = self.groups.first[groups]
+        where = np.searchsorted(self._numbers, numbers)
+        places = (part[where].tolist() for part in self._parts)
+        return [self._opening(*place) for place in zip(numbers.tolist(), *places, strict=True)]
 
-    def others(self, groups: Iterable[Group]) -> Numbers:
-        """The numbers of the lines in no group, or in one of these."""
+    def _opening(self, number: int, start: int, at: int, text: int, end: int) -> Opening:
+        line = self._block[start:end].decode("latin-1")  # a character a byte
+        left, token, said = line[: at - start], line[at - start : text - start], line[text - start :]
+        if not line.isascii():
+            left, said = (part.encode("latin-1").decode("utf-8", "replace") for part in (left, said))
+        return Opening(number, left, token[_TOKEN + _WORD : -len(" : ")] if len(token) > _TOKEN else None, said)
+
+    def others(self, known: Flags) -> Numbers:
+        """The numbers of the lines in no group that is known."""
         others = np.ones(len(self.stops), bool)
-        others[self._numbers] = False
-        for group in groups:
-            others[self._numbers[self._order[group[5] : group[5] + group[2]]]] = True
+        others[self._numbers[self._order[np.repeat(known, self.groups.n)]]] = False
         return np.flatnonzero(others)
 
     def text(self, numbers: Numbers) -> bytes:
@@ -112,13 +129,87 @@ class Lines:
         return b"\n".join([*lines, b""])
 
 
-def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-    """Where lines end, and where `Ch` or a carriage return stands in them; which of them are ends."""
+class Tally(Generic[E]):
+    """Counts of lines that are alike, over all blocks of a log."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._entries: list[E] = []
+        self._keys: Keys = np.empty(0, _U)  # ascending
+        self._places: Numbers = np.empty(0, np.int64)  # of the keys among the entries
+        self._mask: Keys = np.empty(0, _U)
+        self._n, self._first, self._last = (np.empty(0, np.int64) for _ in range(3))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, lines: Lines, offset: int, entry: Callable[[Opening], E | None]) -> Flags:
+        """Count the lines of a block behind `offset` others. Returns which groups are known.
+
+        `entry` is asked what a new group of lines counts for; None where it has to be read line by line.
+        """
+        groups = lines.groups
+        at, known = self._find(groups.key)
+        if not known.all():
+            new = np.flatnonzero(~known)
+            new = new[np.argsort(groups.first[new])]
+            entries = [entry(opening) for opening in lines.openings(new)]
+            clear = [what for what in entries if what is not None]
+            if clear:
+                self._extend(groups.key[new[[what is not None for what in entries]]], clear)
+                at, known = self._find(groups.key)
+        if known.all():
+            _, mask, n, first, last = groups
+        else:
+            at, mask, n, first, last = (
+                at[known],
+                groups.mask[known],
+                groups.n[known],
+                groups.first[known],
+                groups.last[known],
+            )
+        place = self._places[at]
+        self._mask[place] |= mask
+        self._n[place] += n
+        self._first[place] = np.minimum(self._first[place], first + offset)
+        self._last[place] = last + offset
+        return known
+
+    def _find(self, key: Keys) -> tuple[Numbers, Flags]:
+        if not len(self._keys):
+            return np.zeros(len(key), np.int64), np.zeros(len(key), bool)
+        at = np.searchsorted(self._keys, key)
+        return at, self._keys.take(at, mode="clip") == key
+
+    def _extend(self, key: Keys, entries: list[E]) -> None:
+        places = np.arange(len(self._entries), len(self._entries) + len(key))
+        self._entries += entries
+        order = np.argsort(key)
+        at = np.searchsorted(self._keys, key[order])
+        self._keys = np.insert(self._keys, at, key[order])
+        self._places = np.insert(self._places, at, places[order])
+        self._mask = np.append(self._mask, np.zeros(len(key), _U))
+        self._n = np.append(self._n, np.zeros(len(key), np.int64))
+        self._first = np.append(self._first, np.full(len(key), np.iinfo(np.int64).max))
+        self._last = np.append(self._last, np.zeros(len(key), np.int64))
+
+    def taken(self) -> Iterator[tuple[E, int, int, int, int]]:
+        """Each entry with its mask, how many lines, and the numbers of the first and the last. They are forgotten."""
+        columns = (column.tolist() for column in (self._mask, self._n, self._first, self._last))
+        rows = zip(self._entries, *columns, strict=True)
+        self._clear()
+        return rows
+
+
+def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
+    """Where lines end, and where `NC` or a carriage return stands in them; which of them are ends."""
     size = len(text)
     marks = np.empty(-(-size // _WORD) * _WORD, bool)
     marks[size - 1 :] = False
-    np.equal(text[:-1], ord("C"), out=marks[: size - 1])
-    other = np.equal(text, ord("h"))
+    np.equal(text[:-1], ord("N"), out=marks[: size - 1])
+    other = np.equal(text, ord("C"))
     marks[: size - 1] &= other[1:]
     for character in "\n\r" if returns else "\n":
         marks[:size] |= np.equal(text, ord(character), out=other)
@@ -132,11 +223,11 @@ def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, npt.NDA
     return at, text[at] == ord("\n")
 
 
-def _mix(key: npt.NDArray[np.uint64], words: npt.NDArray[np.uint64], start: Numbers, end: Numbers) -> None:
+def _mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> None:
     """Mix texts of at least a word into their keys, word by word; the last word may overlap the one before."""
     last, at = end - _WORD, start
-    for _ in range(0, int((end - start).max()), _WORD):
-        key ^= words[np.minimum(at, last)]
-        key *= _MIX
-        key ^= key >> _U(32)
+    for _ in range(0, int((end - start).max(initial=0)), _WORD):
+        mixed = (key ^ words[np.minimum(at, last)]) * _MIX
+        mixed ^= mixed >> _U(32)
+        np.copyto(key, mixed, where=at < end)
         at = at + _WORD

@@ -24,6 +24,12 @@ class Edges:
         self.channel = channel  # `00/0` of the first line
         self.left = left
 
+    def extend(self, mask: int, n: int, last: int) -> None:
+        """Count more lines, none of them before the first."""
+        self.mask |= mask
+        self.n += n
+        self.last = max(self.last, last)
+
 
 ByText = dict[str, Edges]  # `0[0] -> 1[1] via …` -> its lines
 
@@ -71,9 +77,7 @@ def append(edges: Sequence[ByText], numbers: Iterable[int], more: Iterable[ByTex
                 added.last += offset
                 known[text] = added
             else:
-                old.mask |= added.mask
-                old.n += added.n
-                old.last = added.last + offset
+                old.extend(added.mask, added.n, added.last + offset)
 
 
 def _first(edge: tuple[str, Edges]) -> int:

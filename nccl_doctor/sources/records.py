@@ -42,7 +42,6 @@ class Records:
         self._writers: dict[str, Writer] = {}
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
         self._edges: dict[str, ByText] = {}  # of writers without a stamp
-        self._counted: dict[int, Edges] = {}  # by the key of their text
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = Masks()
         self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record

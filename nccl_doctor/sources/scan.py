@@ -8,18 +8,18 @@ of NCCL lines are read line by line, others only where something stands.
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
+from nccl_doctor.sources.edges import Edges
 from nccl_doctor.sources.gate import gate
-from nccl_doctor.sources.partial import Partial
+from nccl_doctor.sources.partial import Partial, Span
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 from nccl_doctor.sources.records import LONG, Records
 
 if TYPE_CHECKING:
-    from nccl_doctor.sources.alike import Group, Lines
+    from nccl_doctor.sources.alike import Opening, Tally
 
 BLOCK = 1 << 18  # small enough for the cache of a core
 DENSE_BLOCK = 1 << 20  # lines of one kind are counted together in it
@@ -27,7 +27,6 @@ LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = heads.TOKEN.encode()
-FIRST = itemgetter(3)
 KNOWN = 1 << 20  # texts of Channel lines remembered
 LARGE = 2 << 20  # bytes read line by line that are worth it to load numpy
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
@@ -47,6 +46,7 @@ class Scanner(Records):
         super().__init__(words or grammar())
         self._was_dense = False  # the block before, which tells what to expect of the next one
         self._read_densely = 0  # bytes
+        self._tally: Tally[Edges | Span] | None = None
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self.grammar.text:
@@ -60,6 +60,7 @@ class Scanner(Records):
     def read(self, stream: Readable, limit: int | None = None) -> Partial:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""
         self._read(stream, limit)
+        self._add_up()
         self.partial.close()
         return self.partial
 
@@ -132,35 +133,34 @@ class Scanner(Records):
             stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
             self._others(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
             return len(lines)
-        from nccl_doctor.sources.alike import Lines
+        from nccl_doctor.sources.alike import Lines, Tally
 
+        if self._tally is None or len(self._tally) > KNOWN:
+            self._add_up()
+            self._tally = Tally()
         found = Lines(block, end)
-        others = found.others(self._groups(found, first + 1))
+        others = found.others(self._tally.add(found, first + 1, lambda opening: self._entry(opening, first + 1)))
         if len(others):
             numbers = (others + (first + 1)).tolist()
             self._others(found.text(others), numbers, found.stops[others].tolist(), block, end)
         return len(found.stops)
 
-    def _groups(self, found: "Lines", number: int) -> list["Group"]:
-        """Count groups of Channel lines; `number` is that of the block's first line. Returns those that may be more than that."""
-        counted, unclear = self._counted, []
-        if len(counted) > KNOWN:
-            counted.clear()
-        for group in sorted([group for group in found.groups if group[0] not in counted], key=FIRST):
-            left, channel, edge = found.opening(group)
-            entry = self._plain_edge(left, channel, edge, number + group[3])
-            if entry is None:
-                unclear.append(group)
+    def _entry(self, opening: "Opening", number: int) -> Edges | Span | None:
+        """What lines like this one count for; None where they may be anything else, or more than that."""
+        if opening.channel is not None:
+            return self._plain_edge(opening.left, opening.channel, opening.text, number + opening.number)
+        writer = self._writers.get(opening.left)
+        return self.partial.spans[writer.head] if writer and f"INFO {opening.text}" in self._skipped else None
+
+    def _add_up(self) -> None:
+        """Add what was counted to what it counts for."""
+        for entry, mask, n, first, last in self._tally.taken() if self._tally else ():
+            if isinstance(entry, Span):
+                entry.extend(n, first, last, None)
+                self.partial.nccl_lines += n
+                self.partial.understood += n
             else:
-                counted[group[0]] = entry
-        for key, mask, n, _, last, _ in found.groups:
-            entry = counted.get(key)
-            if entry is not None:
-                entry.mask |= mask
-                entry.n += n
-                if entry.last < number + last:
-                    entry.last = number + last
-        return unclear
+                entry.extend(mask, n, last)
 
     def _others(self, apart: bytes, numbers: Sequence[int], stops: Iterable[int], block: bytes, end: int) -> None:
         """Lines of `block[:end]` that are no plain Channel lines: their text, their numbers, where they stop."""
