@@ -571,7 +571,7 @@ def line_by_line() -> Iterator[None]:
 )
 def test_lines_counted_together_give_what_single_ones_give(lines: list[str], again: list[int], block: int) -> None:
     data = "\n".join([*lines, *(lines[n % len(lines)] for n in again if lines)]).encode("utf-8", "surrogatepass")
-    with mock.patch.object(scan, "LARGE", 0):
+    with mock.patch.object(scan, "LARGE", 0), mock.patch.object(scan, "KNOWN", len(again)):
         together = plain(read(data, block=block, dense=1 << 40))
     with line_by_line():
         assert plain(read(data, block=block, dense=1 << 40)) == together

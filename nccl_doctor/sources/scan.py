@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from nccl_doctor.sources.alike import Opening, Tally
 
 BLOCK = 1 << 18  # small enough for the cache of a core
-DENSE_BLOCK = 1 << 20  # lines of one kind are counted together in it
+DENSE_BLOCK = 1 << 20  # large enough that lines which are alike stand together
 LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = heads.TOKEN.encode()
-KNOWN = 1 << 20  # texts of Channel lines remembered
-LARGE = 2 << 20  # bytes read line by line that are worth it to load numpy
+KNOWN = 1 << 20  # texts of lines that are counted together
+LARGE = 1 << 20  # bytes read line by line that are worth it to load numpy
+_KEPT = 31 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 
@@ -41,11 +42,12 @@ class Readable(Protocol):
 class Scanner(Records):
     """Reads one stretch of a log into a Partial."""
 
+    read_densely = 0  # bytes that all scanners of this process read line by line
+
     def __init__(self, words: Grammar | None = None, marks: Iterable[bytes] = ()) -> None:
         """`marks` are literals of which the Partial says whether they stand in the log."""
         super().__init__(words or grammar())
         self._was_dense = False  # the block before, which tells what to expect of the next one
-        self._read_densely = 0  # bytes
         self._tally: Tally[Edges | Span] | None = None
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
@@ -127,8 +129,8 @@ class Scanner(Records):
         if b"\r" in block:
             text = block[:end].replace(b"\r\n", b"\n")
             block, end = text + block[end:].replace(b"\r\n", b"\n"), len(text)
-        self._read_densely += end
-        if self._read_densely < LARGE and "numpy" not in sys.modules:
+        Scanner.read_densely += end
+        if Scanner.read_densely < LARGE and "numpy" not in sys.modules:
             lines = block[:end].removesuffix(b"\n").split(b"\n")
             stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
             self._others(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
@@ -138,6 +140,7 @@ class Scanner(Records):
         if self._tally is None or len(self._tally) > KNOWN:
             self._add_up()
             self._tally = Tally()
+            bytearray(_KEPT)
         found = Lines(block, end)
         others = found.others(self._tally.add(found, first + 1, lambda opening: self._entry(opening, first + 1)))
         if len(others):

@@ -21,6 +21,7 @@ PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 HEAD = 1 << 16  # bytes by which a format is recognised
+LONGER = 0.1  # of a stretch is read here in addition, while the other processes pack what they have counted
 PROCESSES = 8  # more of them would only wait for their sums to be added up
 
 Tell = Callable[[int], None]  # takes the number of bytes that were read since the last call
@@ -54,7 +55,7 @@ def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
     with path.open("rb", buffering=0) as file:
         if count < 2:
             return scan(Told(file, tell))
-        cuts = [_line_start(file, size * part // count) for part in range(1, count)]
+        cuts = [_line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
     with _pool(count) as pool, uncollected():
         end = pool.submit(_end, path, size)
         others = {
