@@ -29,7 +29,7 @@ DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = heads.TOKEN.encode()
 KNOWN = 1 << 20  # texts of lines that are counted together
 LARGE = 1 << 20  # bytes read line by line that are worth it to load numpy
-_KEPT = 31 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
+_KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 

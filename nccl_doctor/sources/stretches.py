@@ -56,18 +56,16 @@ def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
         if count < 2:
             return scan(Told(file, tell))
         cuts = [_line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
-    with _pool(count) as pool, uncollected():
-        end = pool.submit(_end, path, size)
-        others = {
-            (start, stop - start): pool.submit(_packed, path, start, stop - start)
-            for start, stop in pairwise([*cuts, size])
-        }
-        partial = _stretch(path, 0, cuts[0], tell and (lambda size: tell(size * count)))
-        for place, other in others.items():
-            try:
-                partial.merge(pickle.loads(other.result()))
-            except BrokenProcessPool:  # killed, perhaps for its memory: its stretch is read here
-                partial.merge(_stretch(path, *place).packed())
+    stretches = [(start, stop - start) for start, stop in pairwise([*cuts, size])]
+    with uncollected():
+        with _pool(count) as pool:
+            end = pool.submit(_end, path, size)
+            others = [pool.submit(_packed, path, *stretch) for stretch in stretches]
+            partial = _stretch(path, 0, cuts[0], tell and (lambda size: tell(size * count)))
+            read = [None if isinstance(other.exception(), BrokenProcessPool) else other.result() for other in others]
+        for stretch, packed in zip(stretches, read, strict=True):  # when the memory of the others is free
+            # One that was killed, perhaps for its memory, is read here.
+            partial.merge(pickle.loads(packed) if packed is not None else _stretch(path, *stretch).packed())
         return partial, _end(path, size) if end.exception() else end.result()
 
 
