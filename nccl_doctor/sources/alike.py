@@ -22,6 +22,7 @@ _COLON = _U(int.from_bytes(b" : ", "little"))
 _TOKEN = len("NCCL INFO ")
 _WORD = 8  # bytes read at once
 _SHORT = 64  # bytes of a text; longer ones do not come twice
+_LEFT = 256  # bytes of all that stands before `NCCL INFO`
 _CHANNELS = 64  # bits of a mask
 _MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
 _BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
@@ -66,7 +67,7 @@ class Lines:
         block, stop = self._block, self._is_stop
         here = np.flatnonzero(stop[:-2] & ~stop[1:-1] & stop[2:])
         start, at, end = self._marks[here] + 1, self._marks[here + 1], self._marks[here + 2]
-        inside = (at - start >= _WORD) & (end - at >= _TOKEN + 2 * _WORD)
+        inside = (at - start >= _WORD) & (at - start <= _LEFT) & (end - at >= _TOKEN + 2 * _WORD)
         if not inside.all():
             here, start, at, end = here[inside], start[inside], at[inside], end[inside]
         first = np.frombuffer(block, "<u8", count=1)
