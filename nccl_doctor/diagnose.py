@@ -23,7 +23,8 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     """The report of a fact base."""
     year = job_year(facts)
     inputs = facts.rows(Input)
-    findings = order([found for answer in answers if answer.outcome == "found" for found in _fold(answer, facts, year)])
+    found = [one for answer in answers if answer.outcome == "found" for one in _fold(answer, facts, year)]
+    findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     return Report(
         verdict=_verdict(findings, facts, inputs),
         inputs=[
@@ -157,6 +158,12 @@ def _capped(groups: dict[tuple[Any, ...], list[Row]], most: int = 8) -> dict[tup
 
 def _spread(places: list[Any]) -> list[Any]:
     return places[:EVIDENCE]
+
+
+def _is_worst(one: Found, found: Sequence[Found]) -> bool:
+    """Whether no other rule found something as bad; a note says nothing of the kind."""
+    as_bad = {"error"} if one.finding.severity == "error" else {"error", "warning"}
+    return not any(other.finding.severity in as_bad for other in found if not other.rule.fallback)
 
 
 def _verdict(findings: list[Finding], facts: Facts, inputs: list[Input]) -> str:

@@ -66,6 +66,7 @@ class Rule:
     references: list[str] = field(default_factory=list)
     explains: list[str] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
+    fallback: bool = False  # kept only where no other rule found something as bad
     action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
     example: list[Example] = field(default_factory=list)
     group: str = ""
