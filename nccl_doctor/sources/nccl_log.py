@@ -57,8 +57,10 @@ def _add(facts: Facts, parts: list[Part]) -> None:
         [partial.heads[number] for _, partial, _ in parts for number in partial.in_order()],
     )
     has_nccl = has_info = False
+    patterns = load()
     for file, partial, _ in parts:
-        has_nccl |= partial.nccl_lines > 0
+        repeated = any(key.pattern >= 0 and patterns[key.pattern].where == "nccl" for key in partial.events)
+        has_nccl |= partial.nccl_lines > 0 or repeated
         has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
         log = _Log(facts, file, partial, ranks)
         facts.add(log.events())

@@ -12,7 +12,6 @@ from nccl_doctor.sources.partial import Key, Partial
 from nccl_doctor.sources.patterns import Grammar, Pattern
 
 LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
-_REPEATED = ("ib", "plugin")  # files of patterns that are sought in it; the others know it as a text
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
@@ -233,7 +232,8 @@ class Records:
             if pattern.reader == LAST_ERROR:
                 match = pattern.compiled.search(body)
                 repeated = self.grammar.nccl(match["text"], "WARN") if match else None
-                if match is None or repeated is None or repeated.file not in _REPEATED:
+                # Of verbs and libfabric; for the others there are patterns of the text alone.
+                if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
                     continue
                 pattern, body, number = repeated, match["text"], last
             head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
