@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import diagnose, rules
+from nccl_doctor import analyze, diagnose, rules
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Finding
 
@@ -80,3 +80,27 @@ def test_among_notes_a_cause_comes_before_what_only_describes() -> None:
         finding("ethernet", "resource", severity="note", role="context"),
         finding("setting", "config", severity="note"),
     )
+
+
+def test_a_failure_without_a_reason_is_said_only_where_nothing_else_was_found() -> None:
+    failed = "RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n"
+    found = analyze.report_of(analyze.read_text(failed)).findings
+    assert ["failure-unexplained"] == [finding.name for finding in found]
+    known = (
+        "node01:101:140 [0] init.cc:12 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1b000\n"
+    )
+    found = analyze.report_of(analyze.read_text(known + failed)).findings
+    assert "duplicate-gpu" == found[0].name
+    assert "failure-unexplained" not in [finding.name for finding in found]
+
+
+def test_the_last_error_of_a_framework_is_read_as_a_warning_of_nccl() -> None:
+    warning = "NET/IB : Got completion from peer 10.1.0.4<41230> with error 12, opcode 0, len 0, vendor err 129"
+    for text in (
+        f"Last error: {warning}\n",
+        f"Last error:\n{warning}\n",
+        f"[rank3]: Last error:\n[rank3]: {warning}\n",
+    ):
+        facts = analyze.read_text(f"first\n{text}")
+        assert [(12, 129)] == facts.own("SELECT status, vendor_err FROM ib_error")
+        assert warning in facts.own("SELECT text FROM evidence")[0][0]

@@ -21,7 +21,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor.sources import streams
+from nccl_doctor.sources import kinds, streams
 from nccl_doctor.sources.archives import member_name
 from nccl_doctor.sources.inputs import InputProblem, Source, expand, open_stream, sniff
 
@@ -684,3 +684,11 @@ def test_sniff_facts_file(tmp_path: Path) -> None:
 def test_sniff_takes_the_name_only_for_plain_text() -> None:
     assert sniff(b"some words\n", "slurm-12.out") == "job-log"
     assert sniff(b"\x7fELF", "slurm-12.out") == "program"
+
+
+def test_a_hole_of_zero_bytes_makes_no_binary_file_of_a_log() -> None:
+    text = b"rank0: step 1 loss 2.3\n" * 40
+    for head in (text + bytes(3_000) + text, bytes(3_000) + text, text + bytes(3_000)):
+        assert "binary" != kinds.sniff(head, "job.out")
+    for head in (bytes(range(256)) * 50, b"\x01\x00\x02\x00" * 100, text + b"\x00" + text):
+        assert "binary" == kinds.sniff(head, "job.out")

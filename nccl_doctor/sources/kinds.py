@@ -7,6 +7,7 @@ from nccl_doctor.sources.streams import compression, encoding
 NCCL = re.compile(
     rb"NCCL (?:INFO|WARN|ATTN|TRACE|CALL|DIAG) |\bR?CCL version \d|\bNCCL version \d|:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?(?:INFO|WARN) "
 )
+_HOLE = 64  # zero bytes; binary files have shorter rows of them
 _JOB = re.compile(
     rb"Traceback \(most recent call last\)|<std(?:out|err)>:|\[rank\d+\]:|^ ?\d+: |\bsrun: |slurmstepd: |\bmpirun\b|torch|"
     rb"[Hh]orovod|NVRM: |SXid|nccl|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\(\w+ pid=\d+|[Ee]poch|\biter(?:ation)?\b|\bstep\b|\bloss\b",
@@ -68,9 +69,14 @@ def sniff(head: bytes, name: str = "") -> str:
 
 
 def _zeros(head: bytes) -> bool:
-    """True where zero bytes are part of the content. A node that crashes leaves one block of them at the end of a text."""
+    """True where zero bytes are part of the content.
+
+    A node that crashes leaves one block of them at the end of a text, a log that was cut while it was written a hole.
+    """
     first = head.find(b"\x00")
-    return first >= 0 and (first < 200 or bool(head[first:].strip(b"\x00")))
+    if first >= 0 and not head[first:].strip(b"\x00"):
+        return first < 200
+    return any(len(zeros) < _HOLE for zeros in re.findall(rb"\x00+", head.rstrip(b"\x00")))
 
 
 def _binary(head: bytes) -> str | None:
