@@ -161,21 +161,11 @@ class Tally(Generic[E]):
             if clear:
                 self._extend(groups.key[new[[what is not None for what in entries]]], clear)
                 at, known = self._find(groups.key)
-        if known.all():
-            _, mask, n, first, last = groups
-        else:
-            at, mask, n, first, last = (
-                at[known],
-                groups.mask[known],
-                groups.n[known],
-                groups.first[known],
-                groups.last[known],
-            )
-        place = self._places[at]
-        self._mask[place] |= mask
-        self._n[place] += n
-        self._first[place] = np.minimum(self._first[place], first + offset)
-        self._last[place] = last + offset
+        place = self._places[at[known]]
+        self._mask[place] |= groups.mask[known]
+        self._n[place] += groups.n[known]
+        self._first[place] = np.minimum(self._first[place], groups.first[known] + offset)
+        self._last[place] = groups.last[known] + offset
         return known
 
     def _find(self, key: Keys) -> tuple[Numbers, Flags]:
