@@ -72,17 +72,18 @@ def command(
         options = Options(width=width or 80, verbose=verbose, color=color == "always")
         write_file(output, render(form, report, options).encode("utf-8", "replace"))
     elif form == "terminal":
-        emit(render(form, report, _screen(width, verbose, color)))
+        emit(render(form, report, screen(width, verbose, color)))
     else:
         emit_bytes(render(form, report).encode("utf-8", "replace"))
-    return int(report.verdict in SEVERITIES[: _severities_from(fail_on)])
+    return fails(report.verdict, fail_on)
 
 
-def _severities_from(fail_on: str) -> int:
-    return SEVERITIES.index(fail_on) + 1 if fail_on in SEVERITIES else 0
+def fails(verdict: str, fail_on: str) -> int:
+    """The exit status: 1 where the verdict is a severity at or above the one that fails."""
+    return int(verdict in SEVERITIES[: SEVERITIES.index(fail_on) + 1 if fail_on in SEVERITIES else 0])
 
 
-def _screen(width: int | None, verbose: bool, color: str) -> Options:
+def screen(width: int | None, verbose: bool, color: str) -> Options:
     """What stdout can show."""
     size = shutil.get_terminal_size((80, 24))  # COLUMNS and LINES come first
     try:

@@ -9,6 +9,7 @@ from nccl_doctor.cli.output import complain
 from nccl_doctor.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from nccl_doctor.comparison import Comparison
     from nccl_doctor.facts import Facts
     from nccl_doctor.report import Report
     from nccl_doctor.rules import Rule
@@ -26,6 +27,19 @@ def analyzed(
     with _one_line():
         settings = Config.read(config) if config is not None else None
         return analyze.analyze(paths, rules_dirs=rules_dirs, config=settings, progress=progress)
+
+
+def compared(
+    paths: tuple[str, str], rules_dirs: tuple[Path, ...], config: Path | None, tolerance: float
+) -> "tuple[Comparison, list[str]]":
+    """What changed from the first of two runs to the second, and what could not be read."""
+    from nccl_doctor import compare
+    from nccl_doctor.config import Config
+
+    with _one_line():
+        settings = Config.read(config) if config is not None else None
+        (before, problems), (after, more) = (compare.read(path, rules_dirs, settings) for path in paths)
+        return compare.compare(before, after, tolerance), list(dict.fromkeys([*problems, *more]))
 
 
 def facts_of(paths: Sequence[str]) -> "Facts":

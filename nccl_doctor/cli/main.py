@@ -14,6 +14,7 @@ from nccl_doctor.errors import UsageProblem
 # name -> one line for the overview, so that `--help` imports no command
 COMMANDS = {
     "analyze": "Say which fault logs show, where, why, and what to do next.",
+    "compare": "Say what changed between two runs: findings, speed, transports, versions, settings, nodes.",
     "explain": "Say what a rule, a log line, a variable or a code means.",
     "rules": "List, show and check rules.",
     "facts": "List the facts that were read from logs.",

@@ -23,7 +23,7 @@ def document(report: Report) -> dict[str, Any]:
     order = ["schema", "tool", "inputs", "job", "verdict", "findings", "checks", "missing"]
     if report.fitness:
         order.insert(order.index("verdict"), "fitness")
-    return {key: _cleaned(content[key]) for key in order}
+    return {key: cleaned(content[key]) for key in order}
 
 
 def schema() -> dict[str, Any]:
@@ -33,13 +33,14 @@ def schema() -> dict[str, Any]:
     return loaded
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """Plain data free of control characters and of numbers that JSON does not know."""
     if isinstance(value, str):
         return clean_block(value)
     if isinstance(value, dict):
-        return {clean_block(str(key)): _cleaned(item) for key, item in value.items()}
+        return {clean_block(str(key)): cleaned(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
+        return [cleaned(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):  # NaN and Infinity are no JSON
         return None
     return value

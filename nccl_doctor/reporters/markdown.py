@@ -13,34 +13,34 @@ _LINE_START = re.compile(r"^(\d*)([-+=.)])")
 
 def render(report: Report, options: Options) -> str:
     """The report with a heading a finding; evidence in fenced blocks, symptoms and context in lists."""
-    lines = [f"## {words.HEADLINES[report.verdict]}: {_text(words.headline(report))}", ""]
+    lines = [f"## {words.HEADLINES[report.verdict]}: {escaped(words.headline(report))}", ""]
     full = [f for f in report.findings if not f.explained_by and (f.severity != "note" or f is report.findings[0])]
     for number, finding in enumerate(full):
         if number > 0 or report.verdict not in SEVERITIES:
-            lines += [f"### {finding.severity}: {_text(finding.title)}", ""]
+            lines += [f"### {finding.severity}: {escaped(finding.title)}", ""]
         lines += _finding(finding)
         follows = [f for f in report.findings if finding.rule in f.explained_by[:1]]
         lines += _listed("Follows from it", follows)
     lines += _listed("Notes", [f for f in report.findings if f not in full and not f.explained_by])
-    lines += [_text(" · ".join(words.summary(report))), ""]
+    lines += [escaped(" · ".join(words.summary(report))), ""]
     if skipped := words.not_checked(report):
         title = f"{words.counted(len(skipped), 'rule')} lacked facts"
-        lines += [f"<details><summary>{title}</summary>", "", _text(", ".join(skipped)), "", "</details>", ""]
+        lines += [f"<details><summary>{title}</summary>", "", escaped(", ".join(skipped)), "", "</details>", ""]
     for text in report.missing:
-        lines += [f"To know more: {_text(text)}", ""]
+        lines += [f"To know more: {escaped(text)}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _finding(finding: Finding) -> list[str]:
-    lines = [_text(finding.message), ""]
+    lines = [escaped(finding.message), ""]
     where = [scope(finding), finding.confidence, f"{finding.rule} {finding.name}"]
-    lines += [_text(" · ".join(filter(None, where))), ""]
+    lines += [escaped(" · ".join(filter(None, where))), ""]
     if finding.evidence:
         lines += _fenced([f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in finding.evidence])
     for heading, text in (("Why", finding.why), ("Next", finding.fix)):
         if text.strip():
-            lines += [f"**{heading}** {_text(text, code=True)}", ""]
-    lines += [f"- {_text(one)}" for one in finding.references]
+            lines += [f"**{heading}** {escaped(text, code=True)}", ""]
+    lines += [f"- {escaped(one)}" for one in finding.references]
     return [*lines, ""] if finding.references else lines
 
 
@@ -52,8 +52,8 @@ def _listed(heading: str, findings: list[Finding]) -> list[str]:
         where = scope(finding)
         items.append(
             f"- {finding.severity} {finding.rule} {finding.name}: "
-            + _text(finding.title)
-            + (f" ({_text(where)})" if where else "")
+            + escaped(finding.title)
+            + (f" ({escaped(where)})" if where else "")
         )
     return [f"**{heading}**", "", *items, ""]
 
@@ -65,7 +65,7 @@ def _fenced(rows: list[str]) -> list[str]:
     return [f"{fence}text", *rows, fence, ""]
 
 
-def _text(text: str, code: bool = False) -> str:
+def escaped(text: str, code: bool = False) -> str:
     """Text that Markdown shows as it is: no markup, no mention of a person, no HTML, no list by accident.
 
     With `code`, what stands between single backticks stays: Markdown reads nothing in it but the backtick that ends it.

@@ -70,10 +70,15 @@ def counted(number: int, noun: str) -> str:
 
 def summary(report: Report) -> list[str]:
     """What was read: understood lines, ranks and hosts, versions, network; only what is known."""
-    job = report.job
     nccl_lines = sum(one.nccl_lines for one in report.inputs)
     understood = sum(one.understood for one in report.inputs if one.nccl_lines)
-    parts = [f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else "no NCCL line"]
+    read = f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else "no NCCL line"
+    return [clean(part) for part in (read, *job(report.job))]
+
+
+def job(job: dict[str, Any]) -> list[str]:
+    """Ranks and hosts, versions, network; only what is known."""
+    parts = []
     ranks, hosts = job.get("ranks"), job.get("hosts")
     if ranks and hosts:
         parts.append(f"{counted(ranks, 'rank')} on {counted(hosts, 'host')}")
@@ -85,7 +90,7 @@ def summary(report: Report) -> list[str]:
         parts.append(f"NCCL {versions}")
     if network := listed(job.get("network")):
         parts.append(f"network {network}")
-    return [clean(part) for part in parts]
+    return parts
 
 
 def listed(value: Any) -> str:

@@ -1,0 +1,75 @@
+"""`nccl-doctor compare`: what changed between two runs."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nccl_doctor.cli import engine
+from nccl_doctor.cli.analyze import fails, screen
+from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
+from nccl_doctor.cli.site import site_rules
+from nccl_doctor.report import SEVERITIES
+from nccl_doctor.reporters import Options
+
+FORMATS = ("terminal", "json", "markdown")
+SUFFIXES = {".json": "json", ".md": "markdown"}
+
+
+@click.command("compare")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: what FILE ends in, else terminal.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the comparison there.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 100),
+    default=5.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Smaller changes of a speed do not count.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([*SEVERITIES, "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with status 1 from this severity on; a lower speed is a warning.",
+)
+@click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Parameters, severities, rules off.")
+@click.option("-v", "--verbose", is_flag=True, help="All changes, with the lines that show them.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("--width", type=click.IntRange(30, 500), help="Cells in a line; default: the terminal's, else 80.")
+def command(
+    before: str,
+    after: str,
+    form: str | None,
+    output: Path | None,
+    tolerance: float,
+    fail_on: str,
+    rules_dirs: tuple[str, ...],
+    config: Path | None,
+    verbose: bool,
+    color: str,
+    width: int | None,
+) -> int:
+    """Say what changed between two runs: findings, speed, transports, versions, settings, nodes.
+
+    A and B are what `analyze` reads: logs, folders, archives, kept facts, or trees that `preflight --save` kept of two
+    nodes. A is the run that went well.
+    """
+    form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
+    comparison, problems = engine.compared((before, after), site_rules(rules_dirs), config, tolerance / 100)
+    for problem in problems:
+        complain(problem)
+    reporter: Any = importlib.import_module(f"nccl_doctor.reporters.comparison_{form}")
+    if output is not None:
+        options = Options(width=width or 80, verbose=verbose, color=color == "always")
+        write_file(output, reporter.render(comparison, options).encode("utf-8", "replace"))
+    elif form == "terminal":
+        emit(reporter.render(comparison, screen(width, verbose, color)))
+    else:
+        emit_bytes(reporter.render(comparison, Options()).encode("utf-8", "replace"))
+    return fails(comparison.verdict, fail_on)
