@@ -351,11 +351,12 @@ def test_folder(tmp_path: Path) -> None:
         path.write_bytes(LOG)
     (tmp_path / "empty.log").touch()
     (tmp_path / "core").write_bytes(b"\x7fELF" + bytes(1000))
+    (tmp_path / "a" / "core.17").write_bytes(b"\x7fELF" + bytes(1000))
     (tmp_path / "c.log.xz").write_bytes(lzma.compress(LOG))
 
     sources, problems = look(tmp_path)
 
-    assert [] == problems
+    assert ["is a program, not a log; 1 more there that hold no log"] == problems
     assert ["b.log", "c.log.xz", "a/1.out", "a/2.err"] == names(tmp_path, sources)
 
 

@@ -58,7 +58,7 @@ def advice(comparison: Comparison) -> str:
     """What to do next; empty where nothing is worse."""
     is_worse = any(change.effect == "worse" for change in comparison.changes)
     for one in comparison.appeared:
-        if one.severity != "note" or is_worse:
+        if one.severity != "note" or (is_worse and one.role != "symptom"):
             return one.fix
     suspects = [change for topic in CHOSEN for change in comparison.changes if change.topic == topic]
     if is_worse and suspects:

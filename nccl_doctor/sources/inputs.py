@@ -70,8 +70,9 @@ def _kind(head: bytes, name: str) -> str:
 def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
     """The sources behind what was named, in that order, folders sorted; a problem where something cannot be read.
 
-    `-` is standard input. A file that is reached twice is given once. In folders and archives, files that are no logs are
-    passed over; symbolic links in folders are not followed, pipes, sockets and devices not opened.
+    `-` is standard input. A file that is reached twice is given once. In folders and archives, files that are no logs by
+    their names, or empty, are passed over; in folders the first one that is none by its content is named. Symbolic links in
+    folders are not followed, pipes, sockets and devices not opened.
     """
     seen: set[tuple[int, int]] = set()
     piped = False
@@ -170,8 +171,10 @@ def _once(
         yield from given
 
 
-def _file(text: str, found: os.stat_result, *, asked: bool) -> Iterator[Source | InputProblem]:
-    """One regular file: itself, the members of an archive, nothing or a problem."""
+def _file(
+    text: str, found: os.stat_result, *, asked: bool, passed: list[tuple[str, str]] | None = None
+) -> Iterator[Source | InputProblem]:
+    """One regular file: itself, the members of an archive, or a problem. What is no log and was not asked for is `passed`."""
     name = one_line(text)
     path = Path(text)
     try:
@@ -193,6 +196,8 @@ def _file(text: str, found: os.stat_result, *, asked: bool) -> Iterator[Source |
     if kind in _NEVER:
         if asked:
             yield InputProblem(name, _NEVER[kind])
+        elif passed is not None and kind != "empty":  # a program that had nothing to say is no bad file
+            passed.append((name, kind))
         return
     hollow = found.st_size > SPARSE_FROM and found.st_blocks * 512 < found.st_size // 2
     plain = not packed and not encoding(first) and found.st_size > 0 and not hollow
@@ -230,6 +235,7 @@ def _archive(kind: str, name: str, path: Path, *, asked: bool) -> Iterator[Sourc
 def _folder(root: str, seen: set[tuple[int, int]]) -> Iterator[Source | InputProblem]:
     looked = links = 0
     given = False
+    passed: list[tuple[str, str]] = []
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -259,10 +265,14 @@ def _folder(root: str, seen: set[tuple[int, int]]) -> Iterator[Source | InputPro
                     return
                 if _NO_LOG.search(entry.name):
                     continue
-                for source in _once(_file(entry.path, found, asked=False), found, seen):
+                for source in _once(_file(entry.path, found, asked=False, passed=passed), found, seen):
                     given = True
                     yield source
         waiting += reversed(below)
     if not given:
         linked = f"; {links} symbolic links were not followed" if links else ""
         yield InputProblem(one_line(root), f"holds no log; looked at {looked} files{linked}")
+    elif passed:
+        name, kind = passed[0]
+        more = f"; {len(passed) - 1} more there that hold no log" if len(passed) > 1 else ""
+        yield InputProblem(name, f"{_NEVER[kind]}{more}")
