@@ -16,8 +16,8 @@ import pytest
 
 from nccl_doctor import analyze
 from nccl_doctor.cli import grid
-from nccl_doctor.cli.analyze import colored
 from nccl_doctor.cli.main import COMMANDS, main
+from nccl_doctor.cli.shown import colored
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.errors import UsageProblem
 

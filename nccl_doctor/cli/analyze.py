@@ -1,7 +1,5 @@
 """`nccl-doctor analyze`: logs in, one report out."""
 
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +9,9 @@ import click
 
 from nccl_doctor.cli import engine
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
+from nccl_doctor.cli.shown import fails, judged, screen, shown
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.errors import UsageProblem
-from nccl_doctor.report import SEVERITIES
 from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
 
 PROGRESS_FROM = 50_000_000  # bytes of input
@@ -24,19 +22,9 @@ SQLITE = b"SQLite format 3\0"
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), help="Default: what FILE ends in, else terminal.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report there.")
-@click.option(
-    "--fail-on",
-    type=click.Choice([*SEVERITIES, "never"]),
-    default="error",
-    show_default=True,
-    help="Exit with status 1 from this severity on.",
-)
 @click.option("--save", type=click.Path(path_type=Path), metavar="FILE.db", help="Keep the facts as an SQLite file.")
-@click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Parameters, severities, rules off.")
-@click.option("-v", "--verbose", is_flag=True, help="All findings in full, not only one screen.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--width", type=click.IntRange(30, 500), help="Cells in a line; default: the terminal's, else 80.")
+@judged()
+@shown("All findings in full, not only one screen.")
 def command(
     paths: tuple[str, ...],
     form: str | None,
@@ -76,33 +64,6 @@ def command(
     else:
         emit_bytes(render(form, report).encode("utf-8", "replace"))
     return fails(report.verdict, fail_on)
-
-
-def fails(verdict: str, fail_on: str) -> int:
-    """The exit status: 1 where the verdict is a severity at or above the one that fails."""
-    return int(verdict in SEVERITIES[: SEVERITIES.index(fail_on) + 1 if fail_on in SEVERITIES else 0])
-
-
-def screen(width: int | None, verbose: bool, color: str) -> Options:
-    """What stdout can show."""
-    size = shutil.get_terminal_size((80, 24))  # COLUMNS and LINES come first
-    try:
-        "·…".encode(sys.stdout.encoding or "utf-8")
-        plain = False
-    except (UnicodeEncodeError, LookupError):
-        plain = True
-    return Options(width or size.columns, max(size.lines, 24), verbose, colored(color, sys.stdout.isatty()), plain)
-
-
-def colored(choice: str, terminal: bool) -> bool:
-    """Whether to colour: the option, then NO_COLOR, then FORCE_COLOR, then whether a terminal looks."""
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    return terminal and os.environ.get("TERM") != "dumb"
 
 
 def _keep_inputs(target: Path, paths: tuple[str, ...]) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import click
 
 from nccl_doctor.cli import engine
-from nccl_doctor.cli.analyze import fails, screen
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
+from nccl_doctor.cli.shown import fails, judged, screen, shown
 from nccl_doctor.cli.site import site_rules
-from nccl_doctor.report import SEVERITIES
 from nccl_doctor.reporters import Options
 
 FORMATS = ("terminal", "json", "markdown")
@@ -30,18 +29,8 @@ SUFFIXES = {".json": "json", ".md": "markdown"}
     metavar="PERCENT",
     help="Smaller changes of a speed do not count.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice([*SEVERITIES, "never"]),
-    default="error",
-    show_default=True,
-    help="Exit with status 1 from this severity on; a lower speed is a warning.",
-)
-@click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Parameters, severities, rules off.")
-@click.option("-v", "--verbose", is_flag=True, help="All changes, with the lines that show them.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--width", type=click.IntRange(30, 500), help="Cells in a line; default: the terminal's, else 80.")
+@judged("; a lower speed is a warning")
+@shown("All changes, with the lines that show them.")
 def command(
     before: str,
     after: str,
