@@ -1,6 +1,6 @@
 """Two runs side by side: which findings one of them lacks, and what both tell differently."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -44,9 +44,14 @@ class Run:
     report: Report
 
 
-def read(path: str, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> tuple[Run, list[str]]:
+def read(
+    path: str,
+    rules_dirs: Sequence[Path] = (),
+    config: Config | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Run, list[str]]:
     """Read and judge one of the runs. Returns it, and what could not be read. Raises as `analyze.analyze` does."""
-    report, facts, problems = analyze.analyze([path], rules_dirs=rules_dirs, config=config)
+    report, facts, problems = analyze.analyze([path], rules_dirs=rules_dirs, config=config, progress=progress)
     return Run([path], facts, report), problems
 
 

@@ -183,6 +183,12 @@ def test_the_file_decides_the_format(simulated: Callable[..., str], tmp_path: Pa
     assert (tmp_path / "same.md").read_text().startswith("## SAME: ")
 
 
+def test_no_input_is_overwritten(simulated: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = simulated("a.log"), simulated("b.log")
+    assert 2 == main(["compare", a, b, "-o", b])
+    assert f"nccl-doctor: {b} is an input; choose another name for the output\n" == capsys.readouterr().err
+
+
 def test_every_question_can_be_put_to_any_facts() -> None:
     facts = Facts()
     for trait in traits.RUNS:

@@ -1,20 +1,16 @@
 """`nccl-doctor analyze`: logs in, one report out."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from nccl_doctor.cli import engine
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
-from nccl_doctor.cli.shown import fails, judged, screen, shown
+from nccl_doctor.cli.shown import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.errors import UsageProblem
 from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
 
-PROGRESS_FROM = 50_000_000  # bytes of input
 SQLITE = b"SQLite format 3\0"
 
 
@@ -44,10 +40,10 @@ def command(
     """
     form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
     for target in filter(None, (output, save)):
-        _keep_inputs(target, paths)
+        keep_inputs(target, paths)
     if save is not None:
         _keep_foreign(save)
-    with _progress() as progress:
+    with progressing() as progress:
         report, facts, problems = engine.analyzed(paths, site_rules(rules_dirs), config, progress)
     for problem in problems:
         complain(problem)
@@ -66,12 +62,6 @@ def command(
     return fails(report.verdict, fail_on)
 
 
-def _keep_inputs(target: Path, paths: tuple[str, ...]) -> None:
-    """Raises UsageProblem where an output would replace an input."""
-    if target.resolve() in {Path(path).resolve() for path in paths}:
-        raise UsageProblem(f"{target} is an input; choose another name for the output")
-
-
 def _keep_foreign(target: Path) -> None:
     """Raises UsageProblem where `save` would replace a file that is no database."""
     try:
@@ -83,27 +73,3 @@ def _keep_foreign(target: Path) -> None:
         raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
     if head and head != SQLITE:
         raise UsageProblem(f"{target} exists and is no database; choose another name")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback that draws a bar on stderr for large inputs; None where nobody would see it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    with Progress(
-        "reading", BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = None
-
-        def advance(done: int, total: int) -> None:
-            nonlocal task
-            if total >= PROGRESS_FROM:
-                if task is None:
-                    task = bar.add_task("reading", total=total)
-                bar.update(task, completed=done)
-
-        yield advance

@@ -8,7 +8,7 @@ import click
 
 from nccl_doctor.cli import engine
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
-from nccl_doctor.cli.shown import fails, judged, screen, shown
+from nccl_doctor.cli.shown import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.reporters import Options
 
@@ -50,7 +50,12 @@ def command(
     nodes. A is the run that went well.
     """
     form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
-    comparison, problems = engine.compared((before, after), site_rules(rules_dirs), config, tolerance / 100)
+    if output is not None:
+        keep_inputs(output, (before, after))
+    with progressing() as progress:
+        comparison, problems = engine.compared(
+            (before, after), site_rules(rules_dirs), config, tolerance / 100, progress
+        )
     for problem in problems:
         complain(problem)
     reporter: Any = importlib.import_module(f"nccl_doctor.reporters.comparison_{form}")

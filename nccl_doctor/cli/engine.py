@@ -30,7 +30,7 @@ def analyzed(
 
 
 def compared(
-    paths: tuple[str, str], rules_dirs: tuple[Path, ...], config: Path | None, tolerance: float
+    paths: tuple[str, str], rules_dirs: tuple[Path, ...], config: Path | None, tolerance: float, progress: Progress
 ) -> "tuple[Comparison, list[str]]":
     """What changed from the first of two runs to the second, and what could not be read."""
     from nccl_doctor import compare
@@ -38,7 +38,7 @@ def compared(
 
     with _one_line():
         settings = Config.read(config) if config is not None else None
-        (before, problems), (after, more) = (compare.read(path, rules_dirs, settings) for path in paths)
+        (before, problems), (after, more) = (compare.read(path, rules_dirs, settings, progress) for path in paths)
         return compare.compare(before, after, tolerance), list(dict.fromkeys([*problems, *more]))
 
 
