@@ -59,8 +59,8 @@ def names(text: str) -> list[str]:
     return found
 
 
-def of_job(job: str) -> list[str]:
-    """The nodes of a Slurm job. Raises UsageProblem where Slurm does not tell."""
+def of_job(job: str) -> tuple[list[str], str]:
+    """The nodes of a Slurm job, and the way to them. Raises UsageProblem where Slurm does not tell."""
     try:
         done = subprocess.run(
             ["squeue", "-h", "-j", job, "-o", "%N"], capture_output=True, text=True, timeout=20, check=False
@@ -69,7 +69,12 @@ def of_job(job: str) -> list[str]:
         raise UsageProblem(f"squeue cannot be asked for job {job}: {error}") from None
     if done.returncode or not done.stdout.strip():
         raise UsageProblem(f"Slurm knows no running job {job}: {' '.join(done.stderr.split()) or 'no nodes'}")
-    return names(done.stdout.strip())
+    return names(done.stdout.strip()), within(job)
+
+
+def within(job: str) -> str:
+    """The way to a node through a Slurm job that runs there."""
+    return VIAS["srun"].replace("--overlap", f"--overlap --jobid={shlex.quote(job)}")
 
 
 def collect(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) -> Facts:

@@ -1,5 +1,6 @@
 """A real Slurm whose Prolog is ours: a healthy node runs the job, a faulty one is drained with our reason."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from slurm_cluster import Cluster, cluster, missing
 
 from nccl_doctor.preflight import preflight
 from nccl_doctor.simulate import node
+from nccl_doctor.sources import processes
 from nccl_doctor.sources.node.root import Root
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
@@ -88,3 +90,48 @@ def test_a_task_prolog_tells_the_job(slurm: Cluster, nodes: Path) -> None:
     assert 0 == done.returncode, done.stderr
     assert "nccl-doctor: drain:" in done.stdout
     assert "ran" in done.stdout
+
+
+@pytest.fixture
+def job(slurm: Cluster) -> Iterator[str]:
+    """A job of two ranks on both nodes that do nothing."""
+    for name in ("prolog", "taskprolog"):
+        slurm.script(name, "exit 0")
+    slurm.idle()
+    wait = f"srun --ntasks=2 {sys.executable} -c 'import time; time.sleep(300)'"
+    number = slurm.run("sbatch", "--parsable", "-N2", "-n2", "-o", "/dev/null", "--wrap", wait).stdout.strip()
+    slurm.wait(lambda: 2 == len(processes.find(job=number).ranks))
+    yield number
+    slurm.run("scancel", number)
+    slurm.idle()
+
+
+def ours(slurm: Cluster, *arguments: str) -> tuple[int, str, str]:
+    done = slurm.run(sys.executable, "-m", "nccl_doctor", *arguments)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_nodes_of_a_job_are_watched_from_within_it(slurm: Cluster, job: str) -> None:
+    status, out, err = ours(slurm, "watch", "--job", job, "--once", "--format", "json")
+    assert (0, "") == (status, err)
+    found = {one["name"]: one for one in json.loads(out)["nodes"]}
+    assert {"n1", "n2"} == found.keys()
+    for shown in found.values():  # both nodes are this machine; what watches is no rank
+        assert {0, 1} == {one["rank"] for one in shown["processes"]}
+        assert ["nccl_doctor" in one["command"] for one in shown["processes"]] == [False, False]
+
+
+@pytest.mark.parametrize("nodes", [(), ("--nodes", "n[1-2]", "--via", "srun")])
+def test_the_ranks_of_a_job_are_dumped_on_all_its_nodes(slurm: Cluster, job: str, nodes: tuple[str, ...]) -> None:
+    status, out, err = ours(slurm, "stacks", "--job", job, *nodes)
+    if "may not be looked into" in err or "py-spy" in err or "ptrace" in err:
+        pytest.skip(f"stacks cannot be dumped here: {err.strip()}")
+    assert (0, "") == (status, err)
+    assert out.startswith("ranks 0-1 on ")
+
+
+def test_a_job_that_slurm_does_not_know_is_one_line(slurm: Cluster) -> None:
+    status, out, err = ours(slurm, "watch", "--job", "99999", "--once")
+    assert (2, "", 1) == (status, out, err.count("\n"))
+    assert "Slurm knows no running job 99999" in err
+    assert 2 == ours(slurm, "stacks", "--job", "99999")[0]

@@ -216,3 +216,22 @@ def test_without_a_job_there_is_one_line(capfd: pytest.CaptureFixture[str]) -> N
     out, err = capfd.readouterr()
     assert "" == out
     assert 1 == err.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_rank"),
+    [
+        ("python train.py", True),
+        ("/opt/env/bin/python3.11 -u -m trainer --log nccl-doctor", True),
+        ("/opt/env/bin/python -m nccl_doctor sample --interval=1", False),
+        ("/opt/env/bin/python3 /opt/env/bin/nccl-doctor stacks --format facts", False),
+        ("python -u -m nccl_doctor sample", False),
+    ],
+)
+def test_a_collector_beside_the_ranks_is_none(tmp_path: Path, command: str, is_rank: bool) -> None:
+    process = tmp_path / "71"
+    process.mkdir()
+    (process / "environ").write_bytes(b"SLURM_PROCID=0\0SLURM_JOB_ID=9\0")
+    (process / "cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
+    (process / "stat").write_text("71 (python) S 1 71 71 0")
+    assert ([71] if is_rank else []) == [one.pid for one in processes.find(tmp_path, job="9").ranks]

@@ -31,7 +31,7 @@ FRAMES = 8  # shown of one stack
 
 @click.command("stacks")
 @click.option("--pid", "pids", type=int, multiple=True, help="Only this process; may be repeated.")
-@click.option("--job", metavar="ID", help="Only the ranks of this job.")
+@click.option("--job", metavar="ID", help="Only the ranks of this job; of a Slurm job on all its nodes.")
 @click.option("--nodes", metavar="NODES", help="Ask these nodes.")
 @click.option(
     "--via", default="ssh", show_default=True, help="ssh, srun, or a command in which %host stands for a node."
@@ -61,11 +61,12 @@ def command(
     from nccl_doctor.facts import Facts
 
     problems: list[str] = []
-    if nodes is not None:
+    asked, via = _way(nodes, job if form != "facts" and not pids else None, via)
+    if asked:
         from nccl_doctor import fleet
 
         options = [f"--timeout={timeout:g}", *(["--native"] if native else []), *([f"--job={job}"] if job else [])]
-        facts = fleet.collect(fleet.names(nodes), via, ["stacks", "--format", "facts", *options], timeout + 5)
+        facts = fleet.collect(asked, via, ["stacks", "--format", "facts", *options], timeout + 5)
         problems = [f"{host}: {note}" for host, note in facts.own("SELECT host, note FROM collection")]
     else:
         facts = Facts()
@@ -79,6 +80,20 @@ def command(
     for problem in problems if form == "text" else ():
         complain(problem)
     return int(report.verdict == "error")
+
+
+def _way(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
+    """Which nodes to ask, none for this one alone, and the way to them."""
+    from nccl_doctor import fleet
+
+    if nodes is not None:
+        return fleet.names(nodes), fleet.within(job) if job is not None and via == "srun" else via
+    if job is not None and shutil.which("squeue") is not None:
+        try:
+            return fleet.of_job(job)
+        except UsageProblem:  # a job of another scheduler, whose ranks may run here
+            pass
+    return [], via
 
 
 def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, timeout: float) -> list[str]:

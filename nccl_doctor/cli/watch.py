@@ -66,7 +66,7 @@ def _names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str
     from nccl_doctor import fleet
 
     if job is not None:
-        return fleet.of_job(job), f"srun --overlap --jobid={job} --nodes=1 --ntasks=1 --nodelist=%host --"
+        return fleet.of_job(job)
     return (fleet.names(nodes) if nodes is not None else []), via
 
 

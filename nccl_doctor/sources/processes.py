@@ -1,12 +1,15 @@
 """The processes of a job on this node: who is which rank, and what each started (/proc, proc_pid_environ(5))."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "HOROVOD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
 STEP = "SLURM_PROCID"  # also a launcher that starts the ranks of a node has one
+# A collector of ours that a launcher started beside the ranks has their variables too.
+_OURS = re.compile(r"\S+(?: -\S+)* (?:\S*/nccl-doctor|-m nccl_doctor)(?: |$)")
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
@@ -44,7 +47,7 @@ def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
             continue
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile
-        if command:
+        if command and not _OURS.match(command):
             told[pid] = (parent, environ, command, user)
     ranks = {
         pid: found for pid, (_, environ, command, user) in told.items() if (found := _rank(pid, environ, command, user))
