@@ -1,10 +1,10 @@
 """Two runs side by side: which findings one of them lacks, and what both tell differently."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_doctor import analyze, traits
 from nccl_doctor.comparison import Change, Comparison, Side
@@ -23,7 +23,6 @@ class _Figure(NamedTuple):
     """A number that a run tells."""
 
     value: float
-    unit: str
     spread: float  # of it, as a share
     ref: int | None
 
@@ -60,16 +59,17 @@ def compare(before: Run, after: Run, tolerance: float = TOLERANCE) -> Comparison
     changes: list[Change] = []
     same, only_before, only_after = [], [], []
     for topic, group in groupby(traits.RUNS, key=lambda trait: trait.topic):
-        asked = list(group)
-        told = [(_tells(before.facts, trait), _tells(after.facts, trait)) for trait in asked]
-        both = [trait for trait, has in zip(asked, told, strict=True) if all(has)]
-        found = [change for trait in both for change in _changes(trait, before.facts, after.facts, tolerance)]
+        answers = [_Answers(trait, before.facts, after.facts) for trait in group]
+        found = [change for answer in answers for change in answer.changes(tolerance)]
         changes += found
-        if both and not found:
+        tells_before, tells_after = (any(answer.tells(side) for answer in answers) for side in (0, 1))
+        if found:
+            continue
+        if any(answer.shared() for answer in answers):
             same.append(topic)
-        elif not both and any(a for a, _ in told):
+        elif tells_before and not tells_after:
             only_before.append(topic)
-        elif not both and any(b for _, b in told):
+        elif tells_after and not tells_before:
             only_after.append(topic)
     changes.sort(key=lambda change: change.effect != "worse")
     appeared = _lacking(after.report, before.report)
@@ -105,40 +105,74 @@ def _unasked(findings: Iterable[Finding], report: Report) -> list[str]:
     return [finding.rule for finding in findings if finding.rule not in asked]
 
 
-def _tells(facts: Facts, trait: traits.Words | traits.Number) -> bool:
-    """Whether a run says anything of it, be it that there is none."""
-    if not facts.looked() & set(trait.needs):
-        return False
-    return (isinstance(trait, traits.Words) and bool(trait.lacking)) or bool(facts.own(trait.query))
+class _Answers:
+    """What two runs say to one question."""
 
+    def __init__(self, trait: traits.Words | traits.Number, *runs: Facts) -> None:
+        self._trait = trait
+        self._runs = runs
+        ask = _figures if isinstance(trait, traits.Number) else _sayings
+        # of a run that was not looked at for it: None
+        self._told: list[Any] = [ask(run, trait.query) if run.looked() & set(trait.needs) else None for run in runs]
 
-def _changes(trait: traits.Words | traits.Number, before: Facts, after: Facts, tolerance: float) -> Iterable[Change]:
-    if isinstance(trait, traits.Words):
-        return _in_words(trait, before, after)
-    return _in_numbers(trait, before, after, tolerance)
+    def tells(self, side: int) -> bool:
+        """Whether a run says anything of it."""
+        return bool(self._told[side])
 
+    def shared(self) -> list[Any]:
+        """Of what both say something, be it that there is none."""
+        old, new = self._told
+        if old is None or new is None:
+            return []
+        if isinstance(self._trait, traits.Words) and self._trait.lacking:
+            return [*old, *(what for what in new if what not in old)] or [""]
+        return [what for what in old if what in new]
 
-def _in_numbers(trait: traits.Number, before: Facts, after: Facts, tolerance: float) -> Iterable[Change]:
-    old, new = _figures(before, trait), _figures(after, trait)
-    for what in old.keys() & new.keys():
-        a, b = old[what], new[what]
-        share = tolerance if trait.share is None else trait.share
-        share = max(share, _NOISE * max(a.spread, b.spread))
+    def changes(self, tolerance: float) -> Iterator[Change]:
+        """What they do not say alike."""
+        trait = self._trait
+        for what in self.shared():
+            if isinstance(trait, traits.Number):
+                change = self._in_numbers(trait, what, tolerance)
+            else:
+                change = self._in_words(trait, what)
+            if change is not None:
+                yield change
+
+    def _in_numbers(self, trait: traits.Number, key: tuple[str, str], tolerance: float) -> Change | None:
+        a, b = (told[key] for told in self._told)
+        share = max(tolerance if trait.share is None else trait.share, _NOISE * max(a.spread, b.spread))
         if abs(b.value - a.value) <= max(share * abs(a.value), trait.least):
-            continue
-        more = (b.value > a.value) - (b.value < a.value)
+            return None
+        more = 1 if b.value > a.value else -1
         effect = "other" if not trait.better else "better" if more == trait.better else "worse"
-        yield Change(
-            trait.topic, what[0], _digits(a.value), _digits(b.value), effect, "warning" if effect == "worse" else "note",
-            a.unit, b.value / a.value if a.value else None, _places(before, a.ref) + _places(after, b.ref),
+        what, unit = key
+        return Change(
+            trait.topic, what, _digits(a.value), _digits(b.value), effect, "warning" if effect == "worse" else "note",
+            unit, b.value / a.value if a.value else None,
+            [place for run, figure in zip(self._runs, (a, b), strict=True) for place in _places(run, figure.ref)],
         )  # fmt: skip
 
+    def _in_words(self, trait: traits.Words, what: str) -> Change | None:
+        a, b = (told.get(what, {}) for told in self._told)
+        names = trait.topic == "hosts"
+        many = min(len(a), len(b)) > 1 and max(len(a), len(b)) > MANY and not names
+        if a.keys() == b.keys() or many:
+            return None
+        before, after = (_listed(said, names) or trait.lacking for said in (a, b))
+        lines = [
+            place
+            for run, said, other in ((self._runs[0], a, b), (self._runs[1], b, a))
+            for place in _differing(run, said, other)
+        ]
+        return Change(trait.topic, what, before, after, "other", "note", evidence=lines)
 
-def _figures(facts: Facts, trait: traits.Number) -> dict[tuple[str, str], _Figure]:
+
+def _figures(facts: Facts, query: str) -> dict[tuple[str, str], _Figure]:
     figures: dict[tuple[str, str], _Figure] = {}
-    for what, value, unit, spread, ref in facts.own(trait.query):
+    for what, value, unit, spread, ref in facts.own(query):
         if value is not None:
-            figures.setdefault((what, unit), _Figure(float(value), unit, spread or 0.0, ref))
+            figures.setdefault((what, unit), _Figure(float(value), spread or 0.0, ref))
     return figures
 
 
@@ -146,24 +180,9 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _in_words(trait: traits.Words, before: Facts, after: Facts) -> Iterable[Change]:
-    old, new = _sayings(before, trait), _sayings(after, trait)
-    for what in sorted(old.keys() | new.keys()):
-        a, b = old.get(what, {}), new.get(what, {})
-        if a.keys() == b.keys() or not (trait.lacking or (a and b)):
-            continue
-        names = trait.topic == "hosts"
-        if not names and min(len(a), len(b)) > 1 and max(len(a), len(b)) > MANY:
-            continue
-        yield Change(
-            trait.topic, what, _listed(a, names) or trait.lacking, _listed(b, names) or trait.lacking, "other", "note",
-            evidence=[place for facts, said, other in ((before, a, b), (after, b, a)) for place in _differing(facts, said, other)],
-        )  # fmt: skip
-
-
-def _sayings(facts: Facts, trait: traits.Words) -> dict[str, dict[str, _Said]]:
+def _sayings(facts: Facts, query: str) -> dict[str, dict[str, _Said]]:
     sayings: dict[str, dict[str, _Said]] = {}
-    for what, value, n, ref in facts.own(trait.query):
+    for what, value, n, ref in facts.own(query):
         if what is not None and value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             sayings.setdefault(str(what), {})[text] = _Said(n, ref)

@@ -55,6 +55,7 @@ def test_a_fall_back_to_tcp_is_found_with_what_it_cost(simulated: Callable[..., 
     assert ("NET/IB/GDRDMA", "NET/Socket", "other") == changes["between hosts"]
     assert ("not set", "1", "other") == changes["NCCL_IB_DISABLE"]
     assert "ib-disabled-by-env" in [finding.name for finding in comparison.appeared]
+    assert ([], []) == (comparison.only_before, comparison.only_after)
     back = compared(comparison.after.paths[0], comparison.before.paths[0])
     assert ("1", "not set", "other") == changed(back)["NCCL_IB_DISABLE"]
     assert "better" == changed(back)["speed of megatron"][2]
@@ -124,6 +125,12 @@ def test_runs_that_have_nothing_in_common_cannot_be_compared() -> None:
     assert "inconclusive" == comparison.verdict
     assert comparison.only_before
     assert comparison.only_after
+
+
+def test_speeds_of_different_programs_are_neither_the_same_nor_changed(simulated: Callable[..., str]) -> None:
+    comparison = compared(simulated("a.log"), simulated("b.log", "--framework", "horovod"))
+    assert "speed" not in comparison.same
+    assert [] == [change for change in comparison.changes if change.topic == "speed"]
 
 
 @pytest.mark.parametrize("arguments", [["nope.log", "demo.log"], ["demo.log", "nope.log"]])
