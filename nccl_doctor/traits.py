@@ -29,7 +29,7 @@ class Number(NamedTuple):
 _SETTINGS = (
     "SELECT name, value, count(DISTINCT coalesce(host, '') || ' ' || coalesce(rank, pid, '')), min(ref) FROM env"
     " WHERE name REGEXP '^(NCCL|RCCL|OFI_NCCL|FI|UCX|OMPI_MCA|TORCH|PYTORCH|CUDA|HOROVOD|GLOO|OMP|MKL|XLA|HSA|NVSHMEM|MELLANOX|TF|LD)_'"
-    " AND name NOT REGEXP '(_FILE|_ID|_HOSTID|_ADDR|_PORT|_PATH_PREFIX|_DUMP|_DIR|VISIBLE_DEVICES)$'"
+    " AND name NOT REGEXP '(DEBUG_FILE|DUMP_FILE|HOSTID|COMM_ID|JOB_ID|_ADDR|_PORT|_DUMP|VISIBLE_DEVICES)$'"
     " GROUP BY name, value"
 )
 # What carries data: `NET/IB/GDRDMA`, `P2P/CUMEM`, `SHM/direct`.
