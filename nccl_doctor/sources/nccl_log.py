@@ -15,7 +15,7 @@ from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.edges import Who
 from nccl_doctor.sources.nccl_rows import Context, communicator, rows
 from nccl_doctor.sources.partial import Calls, Partial
-from nccl_doctor.sources.patterns import load
+from nccl_doctor.sources.patterns import Pattern, load
 from nccl_doctor.sources.ranks import Membership, Ranks
 from nccl_doctor.sources.stretches import uncollected
 
@@ -32,7 +32,8 @@ _ALWAYS = (
     "progress",
     "cuda_error",
 )
-_WITH_NCCL = ("ib_error", "ib_event", "verbs_error", "socket_error", "trail")
+_OF_CARDS = ("ib_error", "ib_event", "verbs_error")
+_WITH_NCCL = (*_OF_CARDS, "socket_error", "trail")
 _WITH_INFO = ("communicator", "network", "interface", "net_device", "plugin", "env", "library", "gdr")
 
 
@@ -56,11 +57,13 @@ def _add(facts: Facts, parts: list[Part]) -> None:
         [member for _, partial, _ in parts for member in _members(partial)],
         [partial.heads[number] for _, partial, _ in parts for number in partial.in_order()],
     )
-    has_nccl = has_info = False
+    has_nccl = has_info = has_cards = False
     patterns = load()
     for file, partial, _ in parts:
         repeated = any(key.pattern >= 0 and patterns[key.pattern].where == "nccl" for key in partial.events)
         has_nccl |= partial.nccl_lines > 0 or repeated
+        # whoever tells of cards in one way would in the others: UCX, perftest, drivers
+        has_cards |= any(key.pattern >= 0 and _of_cards(patterns[key.pattern]) for key in partial.events)
         has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
         log = _Log(facts, file, partial, ranks)
         facts.add(log.events())
@@ -72,8 +75,14 @@ def _add(facts: Facts, parts: list[Part]) -> None:
     facts.look(*_ALWAYS)
     if has_nccl:
         facts.look(*_WITH_NCCL)
+    elif has_cards:
+        facts.look(*_OF_CARDS)
     if has_info:
         facts.look(*_WITH_INFO)
+
+
+def _of_cards(pattern: Pattern) -> bool:
+    return pattern.file == "fabric" or pattern.table in _OF_CARDS or pattern.name.startswith("mlx5-")
 
 
 def _members(partial: Partial) -> Iterator[Membership]:

@@ -190,6 +190,27 @@ def _collective(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     )  # fmt: skip
 
 
+# How UCX (src/uct/ib/mlx5/ib_mlx5_log.c) and libibverbs (ibv_wc_status_str) call the statuses of verbs.
+_STATUS = {
+    "local length error": 1, "local qp operation error": 2, "local protection error": 4, "memory window bind error": 6,
+    "memory management operation error": 6, "bad response": 7, "bad response error": 7, "local access error": 8,
+    "invalid request": 9, "remote invalid request error": 9, "remote access error": 10, "remote operation error": 11,
+    "transport retry count exceeded": 12, "transport retry counter exceeded": 12,
+    "receive-no-ready retry count exceeded": 13, "rnr retry counter exceeded": 13, "work request flushed error": 5,
+    "remote side aborted": 16, "aborted error": 16,
+}  # fmt: skip
+_GENERAL = 21
+
+
+def _ucx_completion(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    gid = fields.get("remote_gid")
+    yield tables.IbError(
+        context.host, context.rank, context.pid, str(gid).rpartition(":")[2] if gid and "." in gid else None,
+        _STATUS.get(str(fields["what"]).lower(), _GENERAL), None, _convert(fields["vendor_err"], int), None, None, gid,
+        fields.get("hca"), context.n, context.stamp, context.ref,
+    )  # fmt: skip
+
+
 READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
     "communicator": _communicator,
     "interfaces": _interfaces,
@@ -197,6 +218,7 @@ READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
     "library": _library,
     "ring": _ring,
     "collective": _collective,
+    "ucx-completion": _ucx_completion,
 }
 
 
