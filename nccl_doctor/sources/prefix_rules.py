@@ -61,8 +61,6 @@ def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
     word = found["host"]
     if indent:
         return False
-    if found.string.startswith("Test ", found.end()):  # nccl-tests' own words: `node01: Test NCCL failure …`
-        return False
     if word in hosts or _written_at(found.string, found.end()):
         return True
     if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
@@ -71,7 +69,7 @@ def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
 
 
 def _is_address(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    return not indent and not found.string.startswith("Test ", found.end())
+    return not indent
 
 
 def _is_known(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
@@ -166,6 +164,14 @@ RULES: tuple[Rule, ...] = (
         "[12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         "[  +0.000007] pcieport 0000:3a:00.0: AER: Corrected error received",
         "[    1.234567][ T1234] NVRM: loading NVIDIA UNIX",
+    ),
+    _rule(
+        "ucx",
+        "[",
+        # host, process and thread, then a source file: Open MPI's `[host:pid] ` has no thread
+        r"\[(?P<host>[^\s\[\]:]{1,253}):(?P<pid>\d{1,10}) {0,5}:\w{1,10}(?::\d{1,10})?\] {1,17}(?=[\w.]{1,40}\.[ch]p{0,2}:\d{1,5} )",
+        "[node01:101  :0]     ib_mlx5_log.c:177  UCX  ERROR Transport retry count exceeded",
+        "[node01:101  :0:140]     ib_mlx5_log.c:177  Transport retry count exceeded",
     ),
     _rule(
         "asctime-brackets",
@@ -329,6 +335,14 @@ RULES: tuple[Rule, ...] = (
         "a[",
         r"[\w.-]{1,253}/(?P<host>[\w.-]{1,253})\[[\w.-]{1,253}\]: ",
         "default/job-worker-0[pytorch]: job-worker-0:101:140 [0] NCCL INFO Using network Socket",
+        accept=_unindented,
+    ),
+    _rule(
+        "nccl-tests",
+        "a:",
+        # what failed names the host, whatever the name looks like
+        r"(?P<host>[^\s:]{1,253}): (?=Test (?:NCCL|CUDA) failure )",
+        "gpu-a: Test NCCL failure common.cu:961 'unhandled system error'",
         accept=_unindented,
     ),
     _rule(
