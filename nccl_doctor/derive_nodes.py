@@ -17,6 +17,7 @@ TRAITS = {
     " WHERE rail = 1 AND firmware IS NOT NULL GROUP BY 1, 2, 3",
     "rails": "SELECT host, 'rails', kind || ' x ' || count(*), min(ref) FROM rdma_device WHERE rail = 1 GROUP BY host, kind",
     "gid": "SELECT DISTINCT host, 'gid', number, min(ref) FROM rdma_gid WHERE kind = 'RoCE v2' AND scope = 'ipv4' GROUP BY host, number",
+    "mtu": "SELECT host, 'mtu', mtu, min(ref) FROM rdma_device WHERE rail = 1 AND kind = 'roce' AND mtu IS NOT NULL GROUP BY host, mtu",
     "plugin": "SELECT host, 'plugin', path, ref FROM plugin_file WHERE problem = '' AND found_by IS NOT NULL",
     "mount": "SELECT host, path, fstype || ' ' || source, ref FROM mount WHERE kind = 'shared'",
     "setting": "SELECT host, name, value, ref FROM env WHERE name LIKE 'NCCL%' OR name LIKE 'FI%' OR name LIKE 'UCX%'",

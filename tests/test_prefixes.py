@@ -142,6 +142,7 @@ def test_every_rule_has_a_sample() -> None:
         "python3: can't open file 'train.py'",
         "libnccl.so.2: cannot open shared object file",
         "train2.py: error: unrecognized arguments",
+        "2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP mode DEFAULT group default qlen 1000",
         "0: [grad.0, grad.1, grad.2]",
         "[0] NCCL INFO bootstrap.cc:701 -> 6",
         "[0] misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer 10.1.0.4<36138>",

@@ -28,6 +28,7 @@ _PORT = re.compile(r"\s*(?:Port (\d{1,3}):|port:\s*(\d{1,3}))\s*$")
 _STATE = re.compile(r"\s*[Ss]tate:\s*(?:\d:\s*)?(?:PORT_)?(\w{2,20})")
 _PHYSICAL = re.compile(r"\s*(?:Physical state:\s*(\w{2,20})|phys[_ ]state:\s*(?:\d:\s*)?(\w{2,20}))")
 _RATE = re.compile(r"\s*[Rr]ate:\s*(\d{1,4}(?:\.\d)?)")
+_MTU = re.compile(r"\s*active_mtu:\s*(\d{3,4})\b")
 _LAYER = re.compile(r"\s*[Ll]ink[_ ]layer:\s*(\w{2,20})")
 _LSMOD = re.compile(r"Module\s+Size\s+Used by")
 _MODULE = re.compile(r"(\w{2,60})\s+\d{3,12}\s+-?\d{1,6}(?:\s|$)")
@@ -41,6 +42,7 @@ _FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
 _UNKNOWN = (
+    None,
     None,
     None,
     None,
@@ -170,6 +172,8 @@ class _Reader:
             state.port = state.port._replace(rate=float(rate[1]))
         elif (layer := _LAYER.match(text)) is not None:
             state.port = state.port._replace(link_layer=layer[1])
+        elif (mtu := _MTU.match(text)) is not None:
+            state.port = state.port._replace(mtu=int(mtu[1]))
         else:
             return False
         return True

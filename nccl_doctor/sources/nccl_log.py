@@ -82,7 +82,7 @@ def _add(facts: Facts, parts: list[Part]) -> None:
 
 
 def _of_cards(pattern: Pattern) -> bool:
-    return pattern.file == "fabric" or pattern.table in _OF_CARDS or pattern.name.startswith("mlx5-")
+    return pattern.table in _OF_CARDS or pattern.name.startswith(("ucx-", "perftest-", "mlx5-"))
 
 
 def _members(partial: Partial) -> Iterator[Membership]:

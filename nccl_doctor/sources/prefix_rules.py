@@ -235,7 +235,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "srun",
         "0",
-        r"(?P<weak>\d{1,6}):(?: |$)",
+        r"(?P<weak>\d{1,6}):(?: (?!\S{1,40}: <[A-Z])|$)",  # not `2: eth0: <BROADCAST,…>` of ip
         " 3: node01:101:140 [0] NCCL INFO Using network IB",
         "127: Traceback (most recent call last):",
         accept=_is_task,

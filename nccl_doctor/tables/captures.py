@@ -54,6 +54,7 @@ class IbPort(NamedTuple):
     lid: int | None  # address inside the InfiniBand subnet; 0 or 65535 = none given
     sm_lid: int | None  # that of the subnet manager; 0 = none
     partitions: int | None  # partition keys with full membership
+    mtu: int | None  # active_mtu of `ibv_devinfo`: bytes of one RDMA packet, 256 to 4096
     ref: int
 
 

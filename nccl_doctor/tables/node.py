@@ -29,7 +29,7 @@ class NodeOdd(NamedTuple):
     """A node that differs from the majority of the nodes that were asked together, or from the only other one; derived."""
 
     host: str | None
-    subject: str  # driver, nccl, kernel, gpus, firmware, gid, plugin, mount, setting, clock
+    subject: str  # driver, nccl, kernel, gpus, firmware, gid, mtu, plugin, mount, setting, clock
     name: str  # what of it: a mount's path, a variable; else the subject again
     value: str  # of this node
     common: str  # of most others

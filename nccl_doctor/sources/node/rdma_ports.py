@@ -70,7 +70,7 @@ def read(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | Nod
         text += f" lid={lid} sm_lid={sm_lid}"
     yield IbPort(
         None, BASE, device, port, state(said["state"]), physical(said["phys_state"]), found.gbps, layer(root, device, port),
-        found.lanes, found.speed, lid, sm_lid, keys, Seen(folder, text),  # type: ignore[arg-type]
+        found.lanes, found.speed, lid, sm_lid, keys, None, Seen(folder, text),  # type: ignore[arg-type]
     )  # fmt: skip
     if kind == "roce":
         yield from _gids(root, device, port, folder)
