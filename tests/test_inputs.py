@@ -216,7 +216,7 @@ def test_foreign_content(tmp_path: Path, content: bytes, reason: str) -> None:
 def test_missing_and_strange_names(tmp_path: Path) -> None:
     assert ([], ["no such file or folder"]) == look(tmp_path / "none")
     assert ([], ["no such file or folder"]) == look("")
-    assert look("a\0b")[1][0].startswith("cannot be read: embedded null")
+    assert "embedded null" in look("a\0b")[1][0]
     assert "too long" in look("x" * 5000)[1][0]
     (tmp_path / "dangling").symlink_to("nowhere")
     assert ([], ["no such file or folder"]) == look(tmp_path / "dangling")
