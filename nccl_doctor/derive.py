@@ -38,7 +38,11 @@ def derive(facts: Facts) -> None:
     if "env" in facts.looked():
         number = facts.own("SELECT nccl_number FROM job")[0][0]
         settings = facts.own("SELECT host, rank, name, value, ref FROM env")
-        facts.add(EnvLint(*row) for row in env_lint.rows(settings, number))
+        said = facts.own(
+            "SELECT DISTINCT v.name FROM env v JOIN evidence e ON e.id = v.ref"
+            " WHERE e.text LIKE '% INFO %' || v.name || ' set by environment to %'"
+        )
+        facts.add(EnvLint(*row) for row in env_lint.rows(settings, number, {name for (name,) in said}))
         facts.look("env_lint")
     derive_torch(facts)
     derive_stacks(facts)

@@ -250,6 +250,13 @@ def test_lint_of_one_setting(name: str, value: str, number: int | None, verdicts
     assert all(why and not why.endswith(".") for _, why in found)
 
 
+@pytest.mark.parametrize("name", ["NCCL_CUMEM_HOST_ENABLE", "NCCL_TREE_THRESHOLD", "NCCL_SITE_FLAG", "NCCL_IB_TIMEOT"])
+def test_what_nccl_says_it_has_read_has_a_reader(name: str) -> None:
+    assert [1, 0] == [len(judge(name, "1", 22105, read)) for read in (False, True)]
+    given = [(None, None, name, "1", 7)]
+    assert [1, 0] == [len(list(rows(given, 22105, read))) for read in (frozenset[str](), {name})]
+
+
 def test_rows_carry_host_rank_and_evidence() -> None:
     given = [
         ("node01", 0, "NCCL_P2P_DISABLE", "1", 7),

@@ -1,6 +1,6 @@
 """The lint of settings: which are misspelt, gone, without effect, left over from debugging, or dangerous."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,14 +30,15 @@ class Verdict(NamedTuple):
     ref: int
 
 
-def rows(settings: Iterable[SettingRow], nccl_number: int | None) -> Iterator[Verdict]:
+def rows(settings: Iterable[SettingRow], nccl_number: int | None, read: Set[str] = frozenset()) -> Iterator[Verdict]:
     """Judge (host, rank, name, value, ref) of every setting; one without fault gives no row.
 
     ``nccl_number`` is 22105 for NCCL 2.21.5; None where the release is not known, and then nothing is said that depends on it.
+    ``read`` are the names that NCCL says it has read.
     """
     pairs: dict[tuple[str | None, int | None], dict[str, tuple[str, int]]] = {}
     for host, rank, name, value, ref in settings:
-        for verdict, detail in judge(name, value, nccl_number):
+        for verdict, detail in judge(name, value, nccl_number, name in read):
             yield Verdict(host, rank, name, value, verdict, detail, ref)
         if name in _PAIRED:
             pairs.setdefault((host, rank), {})[name] = (value, ref)
@@ -60,12 +61,12 @@ def _combined(given: dict[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 @lru_cache(maxsize=4096)
-def judge(name: str, value: str, nccl_number: int | None) -> tuple[tuple[str, str], ...]:
-    """(verdict, why) of one setting; empty where nothing is wrong."""
+def judge(name: str, value: str, nccl_number: int | None, read: bool = False) -> tuple[tuple[str, str], ...]:
+    """(verdict, why) of one setting; empty where nothing is wrong. What NCCL says it has read is not without a reader."""
     setting = exact(name)
     if setting is None:
-        return tuple(_stranger(name, nccl_number))
-    gone = _version(setting, nccl_number)
+        return () if read else tuple(_stranger(name, nccl_number))
+    gone = None if read else _version(setting, nccl_number)  # vendors build releases with settings of later ones
     if gone:
         return (gone,)
     found = [old] if (old := _old(setting, nccl_number)) else []
