@@ -29,7 +29,7 @@ class Tool(NamedTuple):
     quick_is_rate: bool = True
 
 
-_NUMBER = rb"(\d+(?:\.\d+)?)"
+_NUMBER = rb"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
 _tf_cnn = re.compile(rb"(\d+)\s+images/sec: " + _NUMBER).search
 _horovod = re.compile(rb"Iter #(\d+): " + _NUMBER + rb" \w+/sec per").search
