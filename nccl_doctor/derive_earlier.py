@@ -11,7 +11,8 @@ from nccl_doctor.moments import Moment, moment, year_of
 from nccl_doctor.tables.hang import Earlier
 
 KERNEL = (
-    "mmu-fault", "gpu-off-bus", "gpu-requires-reset", "gpu-init-failed", "aer-error", "pcie-bus-error", "pcie-surprise-down",
+    "mmu-fault", "gpu-off-bus", "gpu-off-bus-block", "gpu-requires-reset", "gpu-init-failed", "aer-error", "pcie-bus-error",
+    "pcie-surprise-down",
     "pcie-bandwidth-limited", "iommu-fault", "oom-killed-process", "oom-kill-constraint", "oom-invoked", "nccl-segfault",
     "kernel-segfault", "task-blocked", "soft-lockup", "nfs-not-responding", "nfs-answers", "lustre-error", "mlx5-module-event",
     "mlx5-link", "mlx5-health", "peermem-invalid-context", "driver-api-mismatch",
