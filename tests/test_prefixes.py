@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccl_doctor.sources import heads
 from nccl_doctor.sources.prefix_rules import RULES, Rule
 from nccl_doctor.sources.prefixes import NOTHING, Label, clean, split
 
@@ -313,6 +314,30 @@ def test_known_hosts() -> None:
 )
 def test_clean(raw: str, tidy: str) -> None:
     assert tidy == clean(raw)
+
+
+@pytest.mark.parametrize(
+    ("left", "device", "source", "line"),
+    [
+        ("[0] ncclGroupEnd:123 ", 0, "ncclGroupEnd", 123),
+        ("ncclGroupEnd:123 ", None, None, None),
+        ("int ncclFoo():88 ", None, None, None),
+        ("ncclResult_t ncclIbInit(void (*)(int)):88 ", None, None, None),
+        ("void net::connect(int):88 ", None, None, None),
+        ("[1] nccl_net_ofi_create_plugin:213 ", 1, "nccl_net_ofi_create_plugin", 213),
+        ("misc/socket.cc:345 ", None, "misc/socket.cc", 345),
+        ("misc/strongstream.hip:5 ", None, "misc/strongstream.hip", 5),
+    ],
+)
+def test_a_function_or_a_file_is_no_host(left: str, device: int | None, source: str | None, line: int | None) -> None:
+    head = heads.parse(left)
+    assert (None, None, device, source, line) == (head.host, head.pid, head.dev, head.source, head.line)
+
+
+@pytest.mark.parametrize("host", ["node01", "nccl-node1", "nccl", "gpu_a.example.org", "10.1.0.4"])
+def test_a_host_and_a_process_are_a_head(host: str) -> None:
+    head = heads.parse(f"{host}:101 ")
+    assert (host, 101) == (head.host, head.pid)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ _HIDDEN = re.compile(
     r"(?P<host>[^\s:]+):(?:[Xx*#]+|<\w+>)(?::(?:[Xx*#]+|<\w+>|\d+))? \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$"
 )
 _DIAG = re.compile(r"(?P<host>\S+?):(?P<pid>\d+)(?::(?P<tid>\d+))?$")
+_PLACE = re.compile(r"[()/*,]|::|^nccl(?:[A-Z]|_(?:net|ofi)_)\w*$")  # a function or a path in the place of a host
 _BARE = re.compile(r"(?:^|\s)\[(?P<dev>-?\d+)\](?: (?P<where>\S.*))?$")
 _FORK = re.compile(r"\[(?P<host>[^\]\s]+)\]\[(?P<pid>\d+):(?P<tid>\d+)\]\[(?P<dev>-?\d+)\](?:\[(?P<where>[^\]]+)\])?$")
 _WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))?$")
-_FILE = re.compile(r"(?P<where>[\w./+-]*\w\.(?:cc|c|cpp|cu|cuh|h|hpp):\d*(?: \([^()]+\))?)$")
+_FILE = re.compile(r"(?P<where>[\w./+-]*\w\.(?:cc|c|cpp|cxx|cu|cuh|h|hip|hpp|py):\d*(?: \([^()]+\))?)$")
 _MID = re.compile(_TAG)
 _LONGEST = 1_000  # characters in which the head ends
 
@@ -69,7 +70,7 @@ def parse(left: str) -> Head:
         source, line = _source(match["where"])
         return Head(host, pid, tid, dev, source, label, clean, line)
     match = _DIAG.search(text)
-    if match is not None and not _FILE.search(text):
+    if match is not None and not _FILE.search(text) and not _PLACE.search(match["host"]):
         return Head(match["host"], int(match["pid"]), _int(match["tid"]), None, None, label, True)
     match = _HIDDEN.search(text) or _BARE.search(text) or _FILE.search(text)
     said = match.groupdict() if match is not None else {}
