@@ -239,7 +239,7 @@ def test_ports_of_the_weakest_node_bound_a_run_over_several() -> None:
     ports = [("node01", 4, 400.0), ("node02", 3, 400.0), ("node02", 1, 25.0)]
     rows = [(host, f"mlx5_{n}_{rate:g}", rate) for host, number, rate in ports for n in range(number)]
     facts.add(
-        IbPort(host, "ibstat.txt", hca, 1, "Active", "LinkUp", rate, "InfiniBand", *[None] * 5, 0)
+        IbPort(host, "ibstat.txt", hca, 1, "Active", "LinkUp", rate, "InfiniBand", *[None] * 6, 0)
         for host, hca, rate in rows
     )
     derive(facts)
