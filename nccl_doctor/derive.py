@@ -6,6 +6,7 @@ from typing import Any
 
 from nccl_doctor.derive_bench import derive_bench
 from nccl_doctor.derive_gpu import derive_gpu
+from nccl_doctor.derive_load import derive_load
 from nccl_doctor.derive_recorder import derive_recorder
 from nccl_doctor.derive_stacks import derive_stacks
 from nccl_doctor.derive_throughput import derive_throughput
@@ -52,6 +53,7 @@ def derive(facts: Facts) -> None:
     derive_throughput(facts)
     derive_bench(facts)
     derive_together(facts)
+    derive_load(facts)
 
 
 def _ranks(facts: Facts, communicators: list[Communicator]) -> Iterator[Rank]:

@@ -179,3 +179,14 @@ class HorovodStall(NamedTuple):
     report: int  # number of the first report that says so, from 1; 0 where no head of a report is in the log
     last_line: int  # where it is said for the last time
     ref: int
+
+
+class LoadFailure(NamedTuple):
+    """A library that the dynamic loader could not load or bind; derived from what programs print."""
+
+    host: str | None
+    rank: int | None
+    kind: str  # symbol-version-missing, undefined-symbol, shared-library-missing, static-tls-exhausted
+    fields: str  # of the message, JSON
+    fatal: int  # 1 where it ended the program; programs also try libraries that they can do without
+    ref: int

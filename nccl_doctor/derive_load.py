@@ -1,0 +1,26 @@
+"""Libraries that could not be loaded, and whether the program could do without them."""
+
+from nccl_doctor.facts import Facts
+from nccl_doctor.tables import LoadFailure
+
+KINDS = ("symbol-version-missing", "undefined-symbol", "shared-library-missing", "static-tls-exhausted")
+NEAR_END = 400  # lines of the log
+_RAISED = (
+    r"(^|[\s.\]])(\w*(Error|Exception)|error while loading shared libraries|symbol lookup error)\b|^\S+: \S+: version"
+)
+
+
+def derive_load(facts: Facts) -> None:
+    """Fill `load_failure`: warnings are left out, and nothing is fatal behind which the program goes on."""
+    if "message" not in facts.looked():
+        return
+    marks = ", ".join("?" * len(KINDS))
+    query = f"""
+        SELECT m.host, m.rank, m.kind, m.fields, m.text REGEXP ?
+          AND (j.lines - m.last_line <= ? OR EXISTS (SELECT 1 FROM process_end x WHERE x.exitcode <> 0))
+          AND NOT EXISTS (SELECT 1 FROM step s WHERE s.line > m.last_line)
+          AND NOT EXISTS (SELECT 1 FROM communicator c JOIN evidence e ON e.id = c.ref
+                          WHERE c.phase IN ('complete', 'plain') AND e.line > m.last_line), m.ref
+        FROM message m, job j WHERE m.kind IN ({marks}) AND m.text NOT REGEXP '(?i)warn|can ignore'"""
+    facts.add(LoadFailure(*row) for row in facts.own(query, (_RAISED, NEAR_END, *KINDS)))
+    facts.look("load_failure")
