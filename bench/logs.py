@@ -2,11 +2,12 @@
 
     python bench/logs.py [--size MIB] [--keep FOLDER] [--only NAME]
 
-`channels` is the start of a job of 8,192 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
+`channels` is the start of a job of 1,024 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
 128 ranks stand between each other as they do in real logs, and the number of communicators is what fills the size.
+`many-ranks` is the same of 8,192 ranks: eight times as many processes and edges, an eighth of the communicators for each.
 `training` is rank-labelled training output without an NCCL line. `mixed` is training output with a warning of NCCL among
-2,000 lines, `stamped` is `channels` behind the time stamps of `kubectl logs --timestamps`,
-`folder` is `channels` with a file for each of the 1,024 hosts, as NCCL_DEBUG_FILE writes them.
+2,000 lines, `stamped` is `many-ranks` behind the time stamps of `kubectl logs --timestamps`,
+`folder` is `many-ranks` with a file for each of the 1,024 hosts, as NCCL_DEBUG_FILE writes them.
 """
 
 import argparse
@@ -21,7 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-RANKS = 8_192
+RANKS = 1_024
+MANY_RANKS = 8_192
 LOCAL = 8  # ranks a node
 CHANNELS = 24
 PAIRS = 32  # channels between two GPUs of a node for point-to-point transfers
@@ -39,12 +41,12 @@ def _start(rank: int) -> list[str]:
     ]
 
 
-def _communicator(rank: int, number: int) -> list[str]:
+def _communicator(rank: int, number: int, ranks: int) -> list[str]:
     """The lines of a rank for one communicator: the world, its data-parallel group and its node take turns.
 
     Inside the node tokens go from each expert to each other one, so there all pairs of GPUs connect.
     """
-    step, size = ((1, RANKS), (LOCAL, RANKS // LOCAL), (1, LOCAL))[number % 3]
+    step, size = ((1, ranks), (LOCAL, ranks // LOCAL), (1, LOCAL))[number % 3]
     own = rank // step % size
     after, before = (own + 1) % size, (own - 1) % size
     local = rank % LOCAL
@@ -80,17 +82,17 @@ def _communicator(rank: int, number: int) -> list[str]:
     return lines
 
 
-def channels() -> Iterator[str]:
+def channels(ranks: int = RANKS) -> Iterator[str]:
     """The lines of all ranks, without end: communicator after communicator."""
     chance = random.Random(1)
     number = 0
     while True:
-        for first in range(0, RANKS, TOGETHER):
+        for first in range(0, ranks, TOGETHER):
             waiting = []
             for rank in range(first, first + TOGETHER):
                 host, local = f"node{rank // LOCAL:05d}", rank % LOCAL
                 head = f"{host}:{40_000 + local}:{40_900 + local} [{local}] NCCL INFO "
-                lines = [*(_start(rank) if not number else ()), *_communicator(rank, number)]
+                lines = [*(_start(rank) if not number else ()), *_communicator(rank, number, ranks)]
                 waiting.append([f"{head}{line}\n" for line in reversed(lines)])
             mixed = []
             while waiting:
@@ -104,10 +106,14 @@ def channels() -> Iterator[str]:
         number += 1
 
 
+def many_ranks() -> Iterator[str]:
+    return channels(MANY_RANKS)
+
+
 def stamped() -> Iterator[str]:
-    """`channels` behind time stamps, no two of them equal."""
+    """`many_ranks` behind time stamps, no two of them equal."""
     nanoseconds = 0
-    for text in channels():
+    for text in many_ranks():
         lines = []
         for line in text.splitlines(keepends=True):
             nanoseconds += 1_734_567
@@ -144,10 +150,10 @@ def mixed() -> Iterator[str]:
 
 
 def write_folder(path: Path, size: int) -> None:
-    """The lines of `channels`, one file a host."""
+    """The lines of `many_ranks`, one file a host."""
     path.mkdir()
     written = 0
-    for text in channels():
+    for text in many_ranks():
         hosts: dict[str, list[str]] = {}
         for line in text.splitlines(keepends=True):
             hosts.setdefault(line.partition(":")[0], []).append(line)
@@ -159,7 +165,14 @@ def write_folder(path: Path, size: int) -> None:
             return
 
 
-LOGS = {"channels": channels, "training": training, "mixed": mixed, "stamped": stamped, "folder": channels}
+LOGS = {
+    "channels": channels,
+    "many-ranks": many_ranks,
+    "training": training,
+    "mixed": mixed,
+    "stamped": stamped,
+    "folder": many_ranks,
+}
 
 
 def write(path: Path, lines: Callable[[], Iterator[str]], size: int) -> None:
@@ -214,7 +227,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
         print(f"{'log':10} {'command':12} {'seconds':>8} {'MB/s':>8} {'CPU s':>8} {'peak MB':>8}")
-        for name in args.only or ("channels", "training"):
+        for name in args.only or ("channels", "many-ranks", "training"):
             path = folder / f"{name}-{args.size}.log"
             if not path.exists() and name == "folder":
                 write_folder(path, args.size << 20)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nccl_doctor import analyze
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import partial, scan, stretches
-from nccl_doctor.sources.alike import Lines, Opening, Tally
+from nccl_doctor.sources.alike import Lines, Tally
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
@@ -39,7 +39,6 @@ def plain(part: Partial) -> dict[str, Any]:
         "lines": (part.lines, part.bytes, part.nccl_lines, part.understood),
         "unknown": part.unknown,
         "marks": part.marks,
-        "members": {(part.heads[member.head], *member[1:]) for member in part.members},
         "spans": {(h, s.n, s.first, s.last, s.stamp) for h, s in zip(part.heads, part.spans, strict=True) if s.n},
         "events": {
             (part.heads[key.head], *key[1:], e.n, e.first, e.last, e.stamp, e.left) for key, e in part.events.items()
@@ -582,15 +581,15 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     lines = [head + b"Channel %02d/0" % channel + edge for channel in (5, 0, 63)]
     block = b"".join([b"begin\n", *lines, head + b"Connected all rings\n", b"end\n"])
     found = Lines(block + head, len(block))
-    asked: list[Opening] = []
+    asked: list[Any] = []
     tally: Tally[str] = Tally()
     for offset in (10, 20):
-        known = tally.add(found, offset, lambda opening: asked.append(opening) or opening.channel)
+        known = tally.add(found, offset, lambda *opening: asked.append(opening) or opening[2])
         assert [0, 4, 5] == found.others(known).tolist()
     assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(known))
     left = head.decode().removesuffix("NCCL INFO ")
-    assert Opening(1, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
-    assert [Opening(4, left, None, "Connected all rings")] * 2 == asked[1:]
+    assert (11, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
+    assert [(14, left, None, "Connected all rings"), (24, left, None, "Connected all rings")] == asked[1:]
     assert [("05/0", 1 | 1 << 5 | 1 << 63, 6, 11, 23)] == list(tally.taken())
     assert not len(tally)
 

@@ -33,15 +33,6 @@ for _channel in range(_CHANNELS):
 _bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
 
 
-class Opening(NamedTuple):
-    """The first of some lines that are alike."""
-
-    number: int
-    left: str  # what stands before `NCCL INFO`
-    channel: str | None  # `07/0`; None where it is no Channel line
-    text: str  # the edge of a Channel line, or all that it says
-
-
 class Groups(NamedTuple):
     """Lines of a block that are alike, a group an entry. Lines are numbered from 0."""
 
@@ -88,9 +79,7 @@ class Lines:
         self._numbers: Numbers = np.cumsum(stop, dtype=np.int64)[here]
         self._parts = start, at, text, end
         key = (((at - start) << 8 | (end - text)) << 1 | is_edge).view(_U) * _MIX
-        _mix(key, words, start, at)
-        _mix(key, words, text, end)
-        return key, channel
+        return _mix(_mix(key, words, start, at), words, text, end), channel
 
     def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8]) -> Groups:
         self._order = order = np.argsort(key)
@@ -102,19 +91,20 @@ class Lines:
         first, last = np.minimum.reduceat(numbers, place), np.maximum.reduceat(numbers, place)
         return Groups(key[place], mask, np.diff(place, append=len(key)), first, last)
 
-    def openings(self, groups: Numbers) -> list[Opening]:
-        """The first lines of groups."""
+    def openings(self, groups: Numbers) -> Iterator[tuple[int, str, str | None, str]]:
+        """The first lines of groups: number, what stands before `NCCL INFO`, channel, text.
+
+        The channel is `07/0`, and the text an edge; no channel where it is no Channel line, and the text is all that it says.
+        """
         numbers = self.groups.first[groups]
         where = np.searchsorted(self._numbers, numbers)
         places = (part[where].tolist() for part in self._parts)
-        return [self._opening(*place) for place in zip(numbers.tolist(), *places, strict=True)]
+        for number, start, at, text, end in zip(numbers.tolist(), *places, strict=True):
+            channel = self._part(at + _TOKEN + _WORD, text - len(" : ")) if text > at + _TOKEN else None
+            yield number, self._part(start, at), channel, self._part(text, end)
 
-    def _opening(self, number: int, start: int, at: int, text: int, end: int) -> Opening:
-        line = self._block[start:end].decode("latin-1")  # a character a byte
-        left, token, said = line[: at - start], line[at - start : text - start], line[text - start :]
-        if not line.isascii():
-            left, said = (part.encode("latin-1").decode("utf-8", "replace") for part in (left, said))
-        return Opening(number, left, token[_TOKEN + _WORD : -len(" : ")] if len(token) > _TOKEN else None, said)
+    def _part(self, start: int, end: int) -> str:
+        return self._block[start:end].decode("utf-8", "replace")
 
     def others(self, known: Flags) -> Numbers:
         """The numbers of the lines in no group that is known."""
@@ -146,17 +136,18 @@ class Tally(Generic[E]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, lines: Lines, offset: int, entry: Callable[[Opening], E | None]) -> Flags:
+    def add(self, lines: Lines, offset: int, entry: Callable[[int, str, str | None, str], E | None]) -> Flags:
         """Count the lines of a block behind `offset` others. Returns which groups are known.
 
-        `entry` is asked what a new group of lines counts for; None where it has to be read line by line.
+        `entry` is asked what a new group of lines counts for, with an opening; None where it has to be read line by line.
         """
         groups = lines.groups
         at, known = self._find(groups.key)
         if not known.all():
             new = np.flatnonzero(~known)
             new = new[np.argsort(groups.first[new])]
-            entries = [entry(opening) for opening in lines.openings(new)]
+            openings = lines.openings(new)
+            entries = [entry(number + offset, left, channel, text) for number, left, channel, text in openings]
             clear = [what for what in entries if what is not None]
             if clear:
                 self._extend(groups.key[new[[what is not None for what in entries]]], clear)
@@ -214,11 +205,17 @@ def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     return at, text[at] == ord("\n")
 
 
-def _mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> None:
+def _mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> Keys:
     """Mix texts of at least a word into their keys, word by word; the last word may overlap the one before."""
-    last, at = end - _WORD, start
-    for _ in range(0, int((end - start).max(initial=0)), _WORD):
-        mixed = (key ^ words[np.minimum(at, last)]) * _MIX
+    if not len(key):
+        return key
+    last, at, size = end - _WORD, start, end - start
+    shortest = size.min()
+    for place in range(0, size.max(), _WORD):
+        mixed = words[at if place + _WORD <= shortest else np.minimum(at, last)]
+        mixed ^= key
+        mixed *= _MIX
         mixed ^= mixed >> _U(32)
-        np.copyto(key, mixed, where=at < end)
+        key = mixed if place < shortest else np.where(at < end, mixed, key)
         at = at + _WORD
+    return key

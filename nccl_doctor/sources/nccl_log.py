@@ -13,13 +13,14 @@ from nccl_doctor.facts import Facts
 from nccl_doctor.sources import census, edges, heads, prefixes
 from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.edges import Who
-from nccl_doctor.sources.nccl_rows import Context, communicator, rows
+from nccl_doctor.sources.nccl_rows import COMMUNICATOR, Context, communicator, rows
 from nccl_doctor.sources.partial import Calls, Partial
 from nccl_doctor.sources.patterns import Pattern, load
 from nccl_doctor.sources.ranks import Membership, Ranks
 from nccl_doctor.sources.stretches import uncollected
 
 Part = tuple[str, Partial, Census]  # a log: its name, what was counted, and what its end shows
+Lives = list[re.Match[str] | None]  # of each event: what it says where it names a rank of a communicator
 
 _ALWAYS = (
     "message",
@@ -53,19 +54,21 @@ def add(facts: Facts, parts: list[Part]) -> None:
 
 
 def _add(facts: Facts, parts: list[Part]) -> None:
+    lives = [_lives(partial) for _, partial, _ in parts]
     ranks = Ranks(
-        [member for _, partial, _ in parts for member in _members(partial)],
+        [member for (_, partial, _), lived in zip(parts, lives, strict=True) for member in _members(partial, lived)],
         [partial.heads[number] for _, partial, _ in parts for number in partial.in_order()],
     )
     has_nccl = has_info = has_cards = False
     patterns = load()
-    for file, partial, _ in parts:
-        repeated = any(key.pattern >= 0 and patterns[key.pattern].where == "nccl" for key in partial.events)
-        has_nccl |= partial.nccl_lines > 0 or repeated
+    for (file, partial, _), lived in zip(parts, lives, strict=True):
+        levels = {(key.pattern, key.level) for key in partial.events}
+        known = [patterns[number] for number in {number for number, _ in levels} if number >= 0]
+        has_nccl |= partial.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known)
         # whoever tells of cards in one way would in the others: UCX, perftest, drivers
-        has_cards |= any(key.pattern >= 0 and _of_cards(patterns[key.pattern]) for key in partial.events)
-        has_info |= any(key.level == "INFO" for key in partial.events) or any(partial.edges)
-        log = _Log(facts, file, partial, ranks)
+        has_cards |= any(map(_of_cards, known))
+        has_info |= any(level == "INFO" for _, level in levels) or any(partial.edges)
+        log = _Log(facts, file, partial, ranks, lived)
         facts.add(log.events())
         found = [(log.who[number], partial.edges[number]) for number in partial.in_order()]
         facts.fill(tables.Connection, edges.rows(facts, file, found))
@@ -85,20 +88,31 @@ def _of_cards(pattern: Pattern) -> bool:
     return pattern.table in _OF_CARDS or pattern.name.startswith(("ucx-", "perftest-", "mlx5-"))
 
 
-def _members(partial: Partial) -> Iterator[Membership]:
-    for member in partial.members:
-        head = partial.heads[member.head]
-        yield Membership(head.host, head.pid, head.tid, *member[1:])
+def _lives(partial: Partial) -> Lives:
+    telling = {pattern.order: pattern.compiled.match for pattern in load() if pattern.rank_groups}
+    return [telling[key.pattern](key.body) if key.pattern in telling else None for key in partial.events]
+
+
+def _members(partial: Partial, lives: Lives) -> Iterator[Membership]:
+    """Who took which rank, each once."""
+    groups = {pattern.order: pattern.rank_groups for pattern in load()}
+    told = ((key, match) for key, match in zip(partial.events, lives, strict=True) if match is not None)
+    taken = dict.fromkeys((key.head, match.group(*groups[key.pattern])) for key, match in told)
+    for number, (comm_rank, nranks, *dev) in taken:
+        head = partial.heads[number]
+        cuda_dev = int(dev[0]) if dev and dev[0] else None
+        yield Membership(head.host, head.pid, head.tid, cuda_dev, int(comm_rank), int(nranks))
 
 
 class _Log:
     """One log on its way into the fact base: who wrote the lines of each head, and where the lines stand."""
 
-    def __init__(self, facts: Facts, file: str, partial: Partial, ranks: Ranks) -> None:
+    def __init__(self, facts: Facts, file: str, partial: Partial, ranks: Ranks, lives: Lives) -> None:
         self._facts = facts
         self._file = file
         self._partial = partial
         self._ranks = ranks
+        self._lives = lives
         self._cleaned: dict[str, str] = {}
         self.who = [Who(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in partial.heads]
 
@@ -113,19 +127,22 @@ class _Log:
         patterns = load()
         calls: dict[tuple[Any, ...], tables.Collective] = {}
         events = self._partial.events
-        waiting = list(reversed(events))
+        waiting = list(zip(events, self._lives, strict=True))[::-1]
+        self._lives.clear()
         while waiting:
-            key = waiting.pop()
+            key, life = waiting.pop()
             event = events.pop(key)
             pattern = patterns[key.pattern] if key.pattern >= 0 else None
             text = event.text if isinstance(event, Calls) else key.body
             token = f"{heads.TOKEN}{key.level} " if key.level else ""
             ref = self._facts.evidence(self._file, event.first, f"{self._clean(event.left)}{token}{text}")
             who = self.who[key.head]
+            if life is not None and pattern is not None and pattern.reader == COMMUNICATOR:
+                said = {**life.groupdict(), **pattern.set} if pattern.set else life.groupdict()
+                yield communicator(*who[:4], said, event.n, event.stamp, ref)
+                if key.level not in heads.SHOWN:
+                    continue
             fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
-            if pattern is not None and pattern.reader == "communicator" and key.level not in heads.SHOWN:
-                yield communicator(*who[:4], fields, event.n, event.stamp, ref)
-                continue
             left = self._clean(event.left)
             context = Context(*who, key.level, event.n, event.last, event.stamp, ref, key.body, left)
             if context.host is None and fields.get("rank") and "host" not in fields:

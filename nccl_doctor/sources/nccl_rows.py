@@ -123,6 +123,7 @@ def _ib_devices(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     yield from _interfaces(context, {"list": fields["oob"] or "", "purpose": "oob"})
 
 
+COMMUNICATOR = "communicator"  # reader of patterns whose rows `communicator` makes
 _PHASES = {"": "plain", "COMPLETE": "complete", "START": "start"}
 
 
@@ -135,25 +136,18 @@ def _phase(text: str) -> str:
     return _PHASES.get(words[-1] if words else "", "plain")
 
 
-def _int(text: str | None) -> int | None:
-    return int(text) if text else None
-
-
 def communicator(
     host: str | None, rank: int | None, pid: int | None, tid: int | None, fields: dict[str, Any], n: int,
     stamp: float | None, ref: int,
 ) -> tables.Communicator:  # fmt: skip
     """The row of a step in the life of a communicator; there may be hundreds of thousands."""
     get = fields.get
+    dev, nvml, color = get("cuda_dev"), get("nvml_dev"), get("color")
     return tables.Communicator._make((
         host, rank, pid, tid, get("call"), _phase(get("phase") or ""), get("comm"), get("comm_id"),
-        _int(get("comm_rank")), _int(get("nranks")), _int(get("cuda_dev")), _int(get("nvml_dev")), get("bus_id"),
-        get("parent"), _int(get("color")), n, stamp, ref,
+        int(fields["comm_rank"]), int(fields["nranks"]), int(dev) if dev else None, int(nvml) if nvml else None,
+        get("bus_id"), get("parent"), int(color) if color else None, n, stamp, ref,
     ))  # fmt: skip
-
-
-def _communicator(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
-    yield communicator(*context[:4], fields, context.n, context.stamp, context.ref)
 
 
 def _library(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
@@ -212,7 +206,6 @@ def _ucx_completion(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
 
 
 READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
-    "communicator": _communicator,
     "interfaces": _interfaces,
     "ib_devices": _ib_devices,
     "library": _library,

@@ -1,6 +1,5 @@
 """What was counted while reading a stretch of a log. Stretches are read apart, also by other processes, and merged in order."""
 
-import re
 from typing import Any, NamedTuple
 
 from nccl_doctor.sources import edges
@@ -19,15 +18,6 @@ class Key(NamedTuple):
     pattern: int  # order of the pattern; -1 for a WARN line that no pattern knows
     level: str
     body: str  # what the pattern matched: the message, or the text without launcher prefix
-
-
-class Member(NamedTuple):
-    """The processes of a head took this rank of a communicator."""
-
-    head: int
-    cuda_dev: int | None
-    comm_rank: int
-    nranks: int
 
 
 class Event:
@@ -96,7 +86,6 @@ class Partial:
         self.spans: list[Span] = []  # per head
         self.edges: list[edges.ByText] = []  # per head: `0[0] -> 1[1] via …`
         self.events: dict[Key, Event] = {}
-        self.members: dict[Member, None] = {}  # in the order in which they are named
         self.lines = 0
         self.bytes = 0
         self.nccl_lines = 0
@@ -132,13 +121,6 @@ class Partial:
             event.last = line
         if key.body.endswith(_COMPLETE):
             self._forget_start(key)
-
-    def member(self, head: int, match: re.Match[str]) -> None:
-        """Note which rank of a communicator a process has."""
-        device = match["cuda_dev"] if "cuda_dev" in match.re.groupindex else None
-        self.members[Member(head, int(device) if device else None, int(match["comm_rank"]), int(match["nranks"]))] = (
-            None
-        )
 
     def _forget_start(self, key: Key) -> None:
         """Drop the START of a communicator of which a COMPLETE now says the same: half as many events."""
@@ -186,7 +168,7 @@ class Partial:
         return Packed(
             [(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.heads, self.spans, strict=True)],
             list(zip(*every, strict=True)), calls,
-            edges.pack(self.edges), list(self.members), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
+            edges.pack(self.edges), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
         )  # fmt: skip
 
     def merge(self, other: "Packed") -> None:
@@ -214,7 +196,6 @@ class Partial:
                     event.low = min(event.low, low)
                     event.high = max(event.high, high)
         edges.append(self.edges, ids, edges.unpack(other.edges), offset)
-        self.members |= {member._replace(head=ids[member.head]): None for member in other.members}
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -231,7 +212,6 @@ class Packed(NamedTuple):
     events: list[tuple[Any, ...]]  # columns: the fields of Key, then of Event
     calls: dict[int, tuple[int, int, str]]  # number of an event -> what Calls adds to it
     edges: edges.Packed  # of the heads
-    members: list[Member]
     lines: int
     size: int  # bytes
     nccl_lines: int

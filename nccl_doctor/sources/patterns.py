@@ -63,9 +63,10 @@ class Pattern:
         return [self.has] if self.has else self.any
 
     @cached_property
-    def tells_rank(self) -> bool:
-        """Whether a match names a rank and the size of its communicator."""
-        return {"comm_rank", "nranks"} <= self.compiled.groupindex.keys()
+    def rank_groups(self) -> list[str]:
+        """Groups that name a rank: comm_rank, nranks and, where the pattern has it, cuda_dev; none where it tells none."""
+        groups = [name for name in ("comm_rank", "nranks", "cuda_dev") if f"(?P<{name}>" in self.regex]
+        return groups if groups[:2] == ["comm_rank", "nranks"] else []
 
     def fits(self, level: str) -> bool:
         """Whether lines of a level can have this shape; ATTN took over some of the WARN lines in 2.32."""
@@ -232,13 +233,7 @@ class Grammar:
         return starts, floating
 
     def nccl(self, body: str, level: str, present: frozenset[str] | None = None) -> Pattern | None:
-        """The pattern of the text behind `NCCL LEVEL`, or None."""
-        return self.find(body, level, present)[0]
-
-    def find(
-        self, body: str, level: str, present: frozenset[str] | None = None
-    ) -> tuple[Pattern | None, re.Match[str] | None]:
-        """The pattern of the text behind `NCCL LEVEL`, and what its regex matched, where it has one.
+        """The pattern of the text behind `NCCL LEVEL`, or None.
 
         `present` are those of the `rare` literals that stand anywhere near; what needs another one is not asked.
         """
@@ -249,13 +244,11 @@ class Grammar:
                 self._by_lead.clear()
             candidates = self._by_lead[present, level, lead] = self._candidates(level, lead, present)
         for has, openings, match, pattern in candidates:
-            if (not has or has in body) and (not openings or body.startswith(openings)):
-                if match is None:
-                    return pattern, None
-                found = match(body)
-                if found is not None:
-                    return pattern, found
-        return None, None
+            if (has and has not in body) or (openings and not body.startswith(openings)):
+                continue
+            if match is None or match(body) is not None:
+                return pattern
+        return None
 
     def _candidates(self, level: str, lead: str, present: frozenset[str] | None) -> list[_Candidate]:
         """The patterns of a level that can match a message with this beginning."""

@@ -114,10 +114,10 @@ class Records:
             partial.understood += 1
             return
         text = body.strip()
-        pattern, match = self.grammar.find(text, level, self._present)
+        pattern = self.grammar.nccl(text, level, self._present)
         if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
             text = prefixes.clean(body).strip()
-            pattern, match = self.grammar.find(text, level, self._present)
+            pattern = self.grammar.nccl(text, level, self._present)
         if pattern is not None and pattern.reader == SKIP and level not in heads.SHOWN:
             if len(rest) < _MEMO_LENGTH:
                 if len(self._skipped) > _MEMO:
@@ -136,13 +136,11 @@ class Records:
         if pattern is not None and pattern.reader == "collective":
             self._call(writer, pattern, text, number)
         elif pattern is not None:
-            if match is not None and pattern.tells_rank:
-                partial.member(writer.head, match)
             partial.count(Key(writer.head, pattern.order, level, text), repeat, number, writer.stamp, writer.left)
         elif text:  # a WARN or ATTN line is always shown, known or not
             partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
 
-    def _plain_edge(self, left: str, channel: str, edge: str, number: int) -> Edges | None:
+    def _plain_edge(self, number: int, left: str, channel: str, edge: str) -> Edges | None:
         """Where Channel lines like this one are counted; None where it may be anything else, or more than that."""
         edges = self._edges.get(left)
         if edges is None:

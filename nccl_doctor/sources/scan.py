@@ -19,7 +19,7 @@ from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 from nccl_doctor.sources.records import LONG, Records
 
 if TYPE_CHECKING:
-    from nccl_doctor.sources.alike import Opening, Tally
+    from nccl_doctor.sources.alike import Tally
 
 BLOCK = 1 << 18  # small enough for the cache of a core
 DENSE_BLOCK = 1 << 20  # large enough that lines which are alike stand together
@@ -142,18 +142,18 @@ class Scanner(Records):
             self._tally = Tally()
             bytearray(_KEPT)
         found = Lines(block, end)
-        others = found.others(self._tally.add(found, first + 1, lambda opening: self._entry(opening, first + 1)))
+        others = found.others(self._tally.add(found, first + 1, self._entry))
         if len(others):
             numbers = (others + (first + 1)).tolist()
             self._others(found.text(others), numbers, found.stops[others].tolist(), block, end)
         return len(found.stops)
 
-    def _entry(self, opening: "Opening", number: int) -> Edges | Span | None:
+    def _entry(self, number: int, left: str, channel: str | None, text: str) -> Edges | Span | None:
         """What lines like this one count for; None where they may be anything else, or more than that."""
-        if opening.channel is not None:
-            return self._plain_edge(opening.left, opening.channel, opening.text, number + opening.number)
-        writer = self._writers.get(opening.left)
-        return self.partial.spans[writer.head] if writer and f"INFO {opening.text}" in self._skipped else None
+        if channel is not None:
+            return self._plain_edge(number, left, channel, text)
+        writer = self._writers.get(left)
+        return self.partial.spans[writer.head] if writer and f"INFO {text}" in self._skipped else None
 
     def _add_up(self) -> None:
         """Add what was counted to what it counts for."""
