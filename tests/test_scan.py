@@ -536,10 +536,23 @@ def test_dense_and_sparse_logs_are_read_alike(text: str) -> None:
     assert plain(read(data, dense=0)) == plain(read(data, dense=1 << 40))
 
 
+TIMES = st.builds(
+    "{}-{:02d}{}07{}12:00:{:02d}{}{}".format,
+    st.sampled_from(["2026", "2026", "1999", "20x6"]),
+    st.integers(4, 14),
+    st.sampled_from("---/"),
+    st.sampled_from("TTT _-"),
+    st.integers(0, 61),
+    st.sampled_from(["", ".5", ".51", ",123", ".123456789", ".1234567891", "."]),
+    st.sampled_from(["Z ", "Z ", " ", "+02:00 ", ""]),
+)
 CHANNEL_LINES = st.builds(
     "{}{}NCCL INFO Channel {}{}{}{}{}".format,
-    st.sampled_from(
-        ["", "", "", "0: ", "[1,3]<stdout>:", "2026-05-07T12:00:00Z ", "{", "Channel 1 ", "Ch", "NCCL INFO "]
+    st.one_of(
+        st.sampled_from(["", "", "", "0: ", "[1,3]<stdout>:", "{", "Channel 1 ", "Ch", "NCCL INFO "]),
+        TIMES,
+        st.builds("[pod/worker-1/main] {}".format, TIMES),
+        st.builds("{}{}".format, TIMES, TIMES),
     ),
     st.sampled_from(["node01:100:150 [0] ", "node01:100:150 [0] ", "node02:7:8 [11]  ", "n:1:2 [0]", "1:2 ", ""]),
     st.sampled_from(["00", "01", "07/0", "63/1", "64", "99/0", "100", "100/0", "7", "0a", "/0", ""]),
@@ -576,6 +589,37 @@ def test_lines_counted_together_give_what_single_ones_give(lines: list[str], aga
         assert plain(read(data, block=block, dense=1 << 40)) == together
 
 
+TIMED_LINES = st.builds(
+    "{}{}{} [0] NCCL INFO {}".format,
+    st.one_of(TIMES, st.just("")),
+    st.sampled_from(["", "[pod/worker-1/main] ", "2026-05-07 11:00:59,5 "]),
+    st.sampled_from(["node01:100:150", "node02:7:8"]),
+    st.sampled_from(
+        ["Channel 05/0 : 0[0] -> 1[1] via P2P/IPC", "Channel 06/0 : 0[0] -> 1[1] via P2P/IPC", "Connected all rings"]
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TIMED_LINES, max_size=60), st.integers(1, 8_000))
+def test_lines_counted_together_keep_their_times(lines: list[str], block: int) -> None:
+    data = "\n".join([*lines, "end"]).encode()
+    with mock.patch.object(scan, "LARGE", 0):
+        together = plain(read(data, block=block, dense=1 << 40))
+    with line_by_line():
+        assert plain(read(data, block=block, dense=1 << 40)) == together
+
+
+def test_lines_that_differ_in_their_time_are_one_group() -> None:
+    lines = [
+        b"2026-05-07T12:00:%02d.%dZ [pod/w] 2026-05-07 12:00:%02d node01:100:150 [0] NCCL INFO Connected all rings\n"
+        % (second, second * 7, second)
+        for second in range(20, 40)
+    ]
+    block = b"".join([b"begin\n", *lines, b"end\n"])
+    assert [20] == Lines(block, len(block)).groups.n.tolist()
+
+
 def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     head, edge = b"node01:100:150 [0] NCCL INFO ", b" : 0[0] -> 1[1] via P2P/CUMEM/read\n"
     lines = [head + b"Channel %02d/0" % channel + edge for channel in (5, 0, 63)]
@@ -584,9 +628,9 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     asked: list[Any] = []
     tally: Tally[str] = Tally()
     for offset in (10, 20):
-        known = tally.add(found, offset, lambda *opening: asked.append(opening) or opening[2])
-        assert [0, 4, 5] == found.others(known).tolist()
-    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(known))
+        counted = tally.add(found, offset, lambda *opening: asked.append(opening) or opening[2])
+        assert [0, 4, 5] == found.others(counted.known).tolist()
+    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(counted.known))
     left = head.decode().removesuffix("NCCL INFO ")
     assert (11, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
     assert [(14, left, None, "Connected all rings"), (24, left, None, "Connected all rings")] == asked[1:]

@@ -1,10 +1,11 @@
-"""The lines of a block, and counts of those that are alike: the same but for their channel.
+"""The lines of a block, and counts of those that are alike: the same but for their channel and the time in front of them.
 
 Nine of ten lines of a large NCCL log say `Channel 07/0 : 3[3] -> 4[4] via …`, once for each channel of an edge, or another
 sentence that all ranks repeat. To look at each in Python takes longer than all other work; numpy makes a number of each
 one's text without its channel and counts by that. What such lines say is read from the first one, by whoever asks.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
@@ -25,6 +26,11 @@ _SHORT = 64  # bytes of a text; longer ones do not come twice
 _LEFT = 256  # bytes of all that stands before `NCCL INFO`
 _CHANNELS = 64  # bits of a mask
 _MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
+_DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d")
+_DATES = 1 << 13  # bytes in which a block with dates has one
+_FRACTION = 9  # digits
+_SHAPES = (0, b"0000-00-"), (8, b"00T00:00"), (11, b"00:00:00")  # parts of a date, and where they stand
+_ZEROS, _BEYOND_9, _HIGHEST = (_U(byte * 0x0101010101010101) for byte in (ord("0"), 0x7F - 9, 0x80))
 _BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
 
 _channel_of = np.full(1 << 16, _CHANNELS, np.uint8)  # by two digits as they lie in memory
@@ -43,11 +49,19 @@ class Groups(NamedTuple):
     last: Numbers
 
 
+class Counted(NamedTuple):
+    """Groups of a block that are known."""
+
+    known: Flags  # of all groups
+    places: Numbers  # of those that are known: what they count for
+
+
 class Lines:
     """The lines of `block[:end]`, which ends at a line unless the log ends there. No line ends with a carriage return."""
 
     def __init__(self, block: bytes, end: int) -> None:
         self._block = block.ljust(_WORD)
+        self.dated = _DATE.search(self._block, 0, _DATES) is not None
         self._marks, self._is_stop = _marks(np.frombuffer(block, np.uint8, count=end), b"\r" in block)
         stops = self._marks[self._is_stop]
         self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
@@ -61,8 +75,7 @@ class Lines:
         inside = (at - start >= _WORD) & (at - start <= _LEFT) & (end - at >= _TOKEN + 2 * _WORD)
         if not inside.all():
             here, start, at, end = here[inside], start[inside], at[inside], end[inside]
-        first = np.frombuffer(block, "<u8", count=1)
-        words = np.lib.stride_tricks.as_strided(first, (len(block) - _WORD + 1,), (1,), writeable=False)
+        words = _words(block)
         code = words[at + (_TOKEN + _WORD)]  # `07/0 : 3` or `07 : 3[3`
         channel = _channel_of[(code & _U(0xFFFF)).view(np.int64)]
         code >>= _U(16)
@@ -79,7 +92,7 @@ class Lines:
         self._numbers: Numbers = np.cumsum(stop, dtype=np.int64)[here]
         self._parts = start, at, text, end
         key = (((at - start) << 8 | (end - text)) << 1 | is_edge).view(_U) * _MIX
-        return _mix(_mix(key, words, start, at), words, text, end), channel
+        return _mix(_mix(key, _timeless(block) if self.dated else words, start, at), words, text, end), channel
 
     def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8]) -> Groups:
         self._order = order = np.argsort(key)
@@ -102,6 +115,13 @@ class Lines:
         for number, start, at, text, end in zip(numbers.tolist(), *places, strict=True):
             channel = self._part(at + _TOKEN + _WORD, text - len(" : ")) if text > at + _TOKEN else None
             yield number, self._part(start, at), channel, self._part(text, end)
+
+    def closings(self, groups: Numbers) -> Iterator[tuple[int, str]]:
+        """The last lines of groups: number, and what stands before `NCCL INFO`."""
+        numbers = self.groups.last[groups]
+        where = np.searchsorted(self._numbers, numbers)
+        start, at, _, _ = (part[where].tolist() for part in self._parts)
+        return zip(numbers.tolist(), map(self._part, start, at), strict=True)
 
     def _part(self, start: int, end: int) -> str:
         return self._block[start:end].decode("utf-8", "replace")
@@ -136,8 +156,8 @@ class Tally(Generic[E]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, lines: Lines, offset: int, entry: Callable[[int, str, str | None, str], E | None]) -> Flags:
-        """Count the lines of a block behind `offset` others. Returns which groups are known.
+    def add(self, lines: Lines, offset: int, entry: Callable[[int, str, str | None, str], E | None]) -> Counted:
+        """Count the lines of a block behind `offset` others.
 
         `entry` is asked what a new group of lines counts for, with an opening; None where it has to be read line by line.
         """
@@ -157,7 +177,14 @@ class Tally(Generic[E]):
         self._n[place] += groups.n[known]
         self._first[place] = np.minimum(self._first[place], groups.first[known] + offset)
         self._last[place] = groups.last[known] + offset
-        return known
+        return Counted(known, place)
+
+    def closings(self, lines: Lines, counted: Counted) -> Iterator[tuple[E, int, str]]:
+        """The last lines of a block's groups in their order: what each counts for, number, what stands before `NCCL INFO`."""
+        order = np.argsort(lines.groups.last[counted.known])
+        entries = (self._entries[place] for place in counted.places[order].tolist())
+        closings = lines.closings(np.flatnonzero(counted.known)[order])
+        return ((entry, *closing) for entry, closing in zip(entries, closings, strict=True))
 
     def _find(self, key: Keys) -> tuple[Numbers, Flags]:
         if not len(self._keys):
@@ -203,6 +230,47 @@ def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     else:
         at = full * _WORD + (found * _BYTE >> _U(56)).view(np.int64)
     return at, text[at] == ord("\n")
+
+
+def _words(block: bytes | bytearray) -> Keys:
+    """The words that begin at each byte of a block; those of a bytearray can be changed."""
+    first = np.frombuffer(block, "<u8", count=1)
+    return np.lib.stride_tricks.as_strided(first, (len(block) - _WORD + 1,), (1,))
+
+
+def _timeless(block: bytes) -> Keys:
+    """The words of a block in which dates with a time, and their fractions of a second, have no digit but 0."""
+    masked = bytearray(block)
+    text, words = np.frombuffer(masked, np.uint8), _words(masked)
+    colon = text == ord(":")
+    at = np.flatnonzero(colon[: -len("00:")] & colon[len("00:") :]) - len("0000-00-00T00")
+    at = at[(at >= 0) & (at < len(block) - len("0000-00-00T00:00:00.") - _FRACTION)]
+    for place, characters in ((4, b"-/"), (7, b"-/"), (10, b"T _")):
+        at = at[_is_one_of(text[at + place], characters)]
+    for place, shape in _SHAPES:
+        at = at[_has_shape(words[at + place], shape)]
+    for place, shape in _SHAPES:
+        words[at + place] = _U(int.from_bytes(shape, "little"))
+    at += len("0000-00-00T00:00:00")
+    at = at[_is_one_of(text[at], b".,")] + 1
+    for _ in range(_FRACTION):
+        at = at[text[at] - np.uint8(ord("0")) < 10]
+        text[at] = ord("0")
+        at += 1
+    return words
+
+
+def _is_one_of(text: npt.NDArray[np.uint8], characters: bytes) -> Flags:
+    found: Flags = np.logical_or.reduce([text == character for character in characters])
+    return found
+
+
+def _has_shape(words: Keys, shape: bytes) -> Flags:
+    """Which words have digits where the shape has; its other characters stand for any."""
+    digits = _U(int.from_bytes(bytes(0xFF if chr(character).isdigit() else 0 for character in shape), "little"))
+    values = (words ^ _ZEROS) & digits
+    shaped: Flags = ((values + _BEYOND_9) | values) & _HIGHEST == 0
+    return shaped
 
 
 def _mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> Keys:

@@ -50,13 +50,14 @@ class Calls(Event):
 class Span:
     """The NCCL lines of one head."""
 
-    __slots__ = ("first", "last", "n", "stamp")
+    __slots__ = ("first", "last", "n", "stamp", "stamped")
 
     def __init__(self, n: int = 0, first: int = 0, last: int = 0, stamp: float | None = None) -> None:
         self.n = n
         self.first = first
         self.last = last
         self.stamp = stamp  # of the last line that had one
+        self.stamped = 0  # the number of that line while a stretch is read
 
     def add(self, line: int, stamp: float | None) -> None:
         """Count the next line."""
@@ -65,7 +66,7 @@ class Span:
         self.n += 1
         self.last = line
         if stamp is not None:
-            self.stamp = stamp
+            self.stamp, self.stamped = stamp, line
 
     def extend(self, n: int, first: int, last: int, stamp: float | None) -> None:
         """Count lines that stand before, between or behind those counted so far."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
-from nccl_doctor.sources.edges import ByText, Edges, Masks
+from nccl_doctor.sources.edges import Edges, Masks
 from nccl_doctor.sources.heads import Head
 from nccl_doctor.sources.partial import Key, Partial
 from nccl_doctor.sources.patterns import Grammar, Pattern
@@ -42,7 +42,6 @@ class Records:
         self.partial = Partial()
         self._writers: dict[str, Writer] = {}
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
-        self._edges: dict[str, ByText] = {}  # of writers without a stamp
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = Masks()
         self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
@@ -65,9 +64,7 @@ class Records:
         if stamp is None:
             if len(self._writers) > _MEMO:
                 self._writers.clear()
-                self._edges.clear()
             self._writers[left] = writer
-            self._edges[left] = self.partial.edges[number]
         else:
             stamps = [prefixes.epoch(date) for date in dates]
             if stamp in stamps and len(self._dated) < _MEMO:
@@ -140,19 +137,12 @@ class Records:
         elif text:  # a WARN or ATTN line is always shown, known or not
             partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
 
-    def _plain_edge(self, number: int, left: str, channel: str, edge: str) -> Edges | None:
+    def _plain_edge(self, writer: Writer, number: int, channel: str, edge: str) -> Edges | None:
         """Where Channel lines like this one are counted; None where it may be anything else, or more than that."""
-        edges = self._edges.get(left)
-        if edges is None:
-            if heads.TOKEN in left or not heads.begins(left):
-                return None
-            self._writer(left)
-            edges = self._edges.get(left)
-            if edges is None:
-                return None
+        edges = self.partial.edges[writer.head]
         entry = edges.get(edge)
-        if entry is None and not left.startswith("{") and _EDGE(edge):
-            entry = edges[edge] = Edges(0, 0, number, number, channel, left)
+        if entry is None and _EDGE(edge):
+            entry = edges[edge] = Edges(0, 0, number, number, channel, writer.left)
         return entry
 
     def _edge(self, writer: Writer, body: str, number: int) -> bool:
@@ -171,7 +161,8 @@ class Records:
         entry.n += 1
         entry.last = max(entry.last, number)
         if writer.stamp is not None:
-            self.partial.spans[writer.head].stamp = writer.stamp
+            span = self.partial.spans[writer.head]
+            span.stamp, span.stamped = writer.stamp, number
         return True
 
     def _call(self, writer: Writer, pattern: Pattern, text: str, number: int) -> None:

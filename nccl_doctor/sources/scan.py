@@ -8,7 +8,7 @@ of NCCL lines are read line by line, others only where something stands.
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
@@ -39,6 +39,14 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
+class Counting(NamedTuple):
+    """What lines that are alike count for."""
+
+    span: Span  # of their writer
+    entry: Edges | Span
+    timed: bool  # a time stands in front of them
+
+
 class Scanner(Records):
     """Reads one stretch of a log into a Partial."""
 
@@ -48,7 +56,8 @@ class Scanner(Records):
         """`marks` are literals of which the Partial says whether they stand in the log."""
         super().__init__(words or grammar())
         self._was_dense = False  # the block before, which tells what to expect of the next one
-        self._tally: Tally[Edges | Span] | None = None
+        self._tally: Tally[Counting] | None = None
+        self._timeless = False  # whether times were left out when the lines of this block were counted
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self.grammar.text:
@@ -142,22 +151,41 @@ class Scanner(Records):
             self._tally = Tally()
             bytearray(_KEPT)
         found = Lines(block, end)
-        others = found.others(self._tally.add(found, first + 1, self._entry))
+        self._timeless = found.dated
+        counted = self._tally.add(found, first + 1, self._entry)
+        others = found.others(counted.known)
         if len(others):
             numbers = (others + (first + 1)).tolist()
             self._others(found.text(others), numbers, found.stops[others].tolist(), block, end)
+        if found.dated:
+            self._note_times(self._tally.closings(found, counted), first + 1)
         return len(found.stops)
 
-    def _entry(self, number: int, left: str, channel: str | None, text: str) -> Edges | Span | None:
+    def _entry(self, number: int, left: str, channel: str | None, text: str) -> Counting | None:
         """What lines like this one count for; None where they may be anything else, or more than that."""
-        if channel is not None:
-            return self._plain_edge(number, left, channel, text)
+        if channel is None and f"INFO {text}" not in self._skipped:
+            return None
         writer = self._writers.get(left)
-        return self.partial.spans[writer.head] if writer and f"INFO {text}" in self._skipped else None
+        if writer is None:
+            if heads.TOKEN in left or left.startswith("{") or not heads.begins(left):
+                return None
+            writer = self._writer(left)
+        if writer.stamp is not None and not self._timeless:
+            return None
+        span = self.partial.spans[writer.head]
+        entry = span if channel is None else self._plain_edge(writer, number, channel, text)
+        return None if entry is None else Counting(span, entry, writer.stamp is not None)
+
+    def _note_times(self, closings: Iterable[tuple[Counting, int, str]], offset: int) -> None:
+        """Note when each writer wrote the last of the lines that were counted together."""
+        last = {counting.span: (number, left) for counting, number, left in closings if counting.timed}
+        for span, (number, left) in last.items():
+            if number + offset > span.stamped and (stamp := self._writer(left).stamp) is not None:
+                span.stamp, span.stamped = stamp, number + offset
 
     def _add_up(self) -> None:
         """Add what was counted to what it counts for."""
-        for entry, mask, n, first, last in self._tally.taken() if self._tally else ():
+        for (_, entry, _), mask, n, first, last in self._tally.taken() if self._tally else ():
             if isinstance(entry, Span):
                 entry.extend(n, first, last, None)
                 self.partial.nccl_lines += n
