@@ -98,12 +98,16 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             continue
         finally:
             meter.end(source)
-        parts.append((source.name, partial, tail))
         inside = []
         for known in formats.within(partial.marks):
             with inputs.open_stream(source) as again:
                 inside.append((known, formats.read(known, again, source.name, facts)))
         read_as = _log_input(source.name, partial, inside, note)
+        useless = not read_as.understood and not tail.seen and source.name in asked - {"-"}
+        if useless and (reason := inputs.no_log(head)):
+            problems.append(f"{source.name}: {reason}")
+            continue
+        parts.append((source.name, partial, tail))
         facts.add([read_as])
         if read_as.note and not note:
             problems.append(f"{source.name}: {read_as.note}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze
+from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Finding, Report
 from nccl_doctor.simulate import FAULTS, Spec, fit, write_log
@@ -218,7 +219,43 @@ def test_what_was_understood_is_not_inconclusive(path: str, verdicts: set[str]) 
     assert report_of(FIXTURES / path).verdict in verdicts
 
 
-@pytest.mark.parametrize("text", ["hello world\n", "Dear all,\nthe seminar is on Monday.\n", "a,b\n1,2\n"])
-def test_foreign_text_is_inconclusive(tmp_path: Path, text: str) -> None:
-    (tmp_path / "notes.txt").write_text(text)
-    assert "inconclusive" == report_of(tmp_path / "notes.txt").verdict
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("#!/bin/bash\n#SBATCH -N 2\nsrun python train.py\n", "is a script, not a log"),
+        ('{\n  "lr": 0.1,\n  "epochs": 90\n}\n', "is JSON of no kind that is known"),
+        ('{"lr": 0.1}', "is JSON of no kind that is known"),
+    ],
+)
+def test_what_cannot_be_a_log_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    """Named itself it is refused; in a folder it is only text without a fact."""
+    notes, log = tmp_path / "notes.txt", tmp_path / "job.log"
+    notes.write_text(text)
+    with pytest.raises(UsageProblem, match=rf"notes\.txt: {reason}$"):
+        report_of(notes)
+    assert "inconclusive" == report_of(tmp_path).verdict
+    log.write_text("node01:100:150 [0] NCCL INFO Using network Socket\n")
+    _, _, problems = analyze.analyze([str(notes), str(log)])
+    assert [f"{notes}: {reason}"] == problems
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello world\n",
+        "Dear all,\nthe seminar is on Monday.\n",
+        "a,b\n1,2\n",
+        '{"msg": "hello"}\n{"msg": "world"}\n',
+        '{"log": "hello\\n", "stream": "stdout"}\n',
+    ],
+)
+def test_a_log_without_a_fact_is_inconclusive(tmp_path: Path, text: str) -> None:
+    (tmp_path / "job.log").write_text(text)
+    assert "inconclusive" == report_of(tmp_path / "job.log").verdict
+
+
+def test_a_script_with_its_output_is_a_log(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(
+        "#!/bin/bash\nmpirun ./all_reduce_perf\nnode01:100:150 [0] NCCL INFO Using network IB\n"
+    )
+    assert 1 == report_of(tmp_path / "job.log").inputs[0].nccl_lines

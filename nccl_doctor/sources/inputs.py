@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from nccl_doctor.sources.archives import members
-from nccl_doctor.sources.kinds import ARCHIVES, sniff
+from nccl_doctor.sources.kinds import ARCHIVES, no_log, sniff
 from nccl_doctor.sources.streams import (
     BREAKS,
     MAX_BYTES,
@@ -30,7 +30,7 @@ from nccl_doctor.sources.streams import (
     why,
 )
 
-__all__ = ["ForeignInput", "InputProblem", "Source", "expand", "one_line", "open_stream", "sniff"]
+__all__ = ["ForeignInput", "InputProblem", "Source", "expand", "no_log", "one_line", "open_stream", "sniff"]
 
 HEAD = 1 << 16  # bytes that tell what a file is
 MAX_FILES = 100_000  # in one folder

@@ -14,6 +14,10 @@ _JOB = re.compile(
     re.MULTILINE,
 )
 _JSON = re.compile(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
+_RECORD = re.compile(
+    rb'[{,]\s*"(?:log|message|msg|text|textPayload|level|levelname|severity|timestamp|time|ts|stream)"\s*:',
+    re.IGNORECASE,
+)
 _XML = re.compile(
     rb"\s*<(?:\?xml|!DOCTYPE|!--|system\b|graphs\b|html\b|[A-Za-z_][\w.:-]*(?:\s+[\w.:-]+\s*=\s*[\"'][^\"'<]*[\"'])*\s*/?>\s*[<\n])"
 )
@@ -66,6 +70,17 @@ def sniff(head: bytes, name: str = "") -> str:
     if _JOB.search(head) or _LOG_NAME.search(name):
         return "job-log"
     return "text"
+
+
+def no_log(head: bytes) -> str | None:
+    """What a file is in which nothing was of use, where it cannot be a log: a script, or JSON other than an object a line."""
+    text = head.strip()
+    if text.startswith(b"#!/"):
+        return "is a script, not a log"
+    first, _, more = text.partition(b"\n")
+    if _JSON.match(text) and (not first.endswith(b"}") or (not more and _RECORD.search(first) is None)):
+        return "is JSON of no kind that is known"
+    return None
 
 
 def _zeros(head: bytes) -> bool:
