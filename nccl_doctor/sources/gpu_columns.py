@@ -1,6 +1,7 @@
 """Names of columns in tables of GPU samples, and what they are called here."""
 
 import re
+from functools import lru_cache
 
 RENAMED = {
     "index": "index",
@@ -61,7 +62,8 @@ _COUNTERS = (
 _UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
 
 
-def canonical(header: list[str]) -> list[str | None]:
+@lru_cache(64)  # JSON repeats the names in every record
+def canonical(header: tuple[str, ...]) -> tuple[str | None, ...]:
     """What each column is called here; None for one that is not used or already there.
 
     `reason:HEX` is a yes-or-no column of one clock event reason, `mask` their sum, `counter:NAME` an error counter.
@@ -73,7 +75,7 @@ def canonical(header: list[str]) -> list[str | None]:
         names.append(None if name in seen else name)
         if name is not None:
             seen.add(name)
-    return names
+    return tuple(names)
 
 
 def _name(title: str) -> str | None:

@@ -8,7 +8,7 @@ import csv
 import functools
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,7 +57,7 @@ class Table:
     """Rows under one header, on their way into the sums."""
 
     def __init__(self, header: list[str], samples: Samples, host: str | None = None) -> None:
-        self._start(canonical(header), samples, host)
+        self._start(canonical(tuple(header)), samples, host)
 
     @classmethod
     def bare(cls, row: str, samples: Samples, host: str | None = None) -> "Table":
@@ -66,7 +66,7 @@ class Table:
         table._start(_by_units(row.split(",")), samples, host)
         return table
 
-    def _start(self, names: list[str | None], samples: Samples, host: str | None) -> None:
+    def _start(self, names: Sequence[str | None], samples: Samples, host: str | None) -> None:
         self.names = names
         self._samples = samples
         self._host = host

@@ -116,7 +116,7 @@ class _Reader:
     def _one(self, record: dict[str, Any], host: str | None, time: float, place: Place) -> bool:
         """A record of one GPU: titles of nvidia-smi with dots, or words with underscores."""
         values: dict[str, float] = {}
-        for key, column in zip(record, canonical(list(record)), strict=True):
+        for key, column in zip(record, canonical(tuple(record)), strict=True):
             column = _FLAT.get(key.lower()) or column
             value = record[key]
             if column is not None and isinstance(value, str):
