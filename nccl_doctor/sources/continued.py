@@ -1,7 +1,8 @@
 """Records of several lines: tracebacks and tables, lines that two writers tore, and pastes wrapped at a terminal's width."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -47,8 +48,7 @@ def following(after: After, count: int, label: Label) -> list[Row]:
     rows: list[Row] = []
     above, passed = True, 0
     for distance, line in enumerate(after(4 * count + 4 if writer else count), 1):
-        line = prefixes.clean(line.rstrip("\r").rpartition("\r")[2])
-        other, text = prefixes.split(line)
+        line, other, text = _apart(line.rstrip("\r").rpartition("\r")[2])
         if writer is not None:
             above = who(other) == writer or (above and who(other) is None)
             if not above:
@@ -64,25 +64,50 @@ def following(after: After, count: int, label: Label) -> list[Row]:
     return rows
 
 
-def joined(pattern: Pattern, text: str, after: After, label: Label) -> Joined | None:
-    """What a text pattern matches from a line on: the line, or with those that follow as far as the match goes."""
-    if pattern.lines:
-        rows = [Row(text, 0), *following(after, pattern.lines, label)]
-        whole = "\n".join(row.text for row in rows)
-        found = pattern.compiled.search(whole)
-        if found is None or found.start() > len(text):
-            return None
-        last = whole.count("\n", 0, found.end())
-        short = "\n".join(row.text for row in rows[: last + 1])
-        return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
-    if pattern.match(text) is not None:
-        return Joined(text, 0)
-    if any(literal in text for literal in pattern.literals):
-        for row in following(after, 1, label):
-            for whole in (text + row.text, f"{text} {row.text.strip()}"):
-                found = pattern.compiled.search(whole)
-                if found is not None and found.start() < len(text):
-                    return Joined(whole, row.distance)
+@lru_cache(512)  # what follows one line follows those before it too
+def _apart(line: str) -> tuple[str, Label, str]:
+    """A line as `clean` leaves it, what its prefixes say, and the text that remains."""
+    line = prefixes.clean(line)
+    return line, *prefixes.split(line)
+
+
+def matches(patterns: Sequence[Pattern], text: str, after: After, label: Label) -> Iterator[tuple[Pattern, Joined]]:
+    """The text patterns that match from a line on, and what: the line, or with those that follow as far as the match goes."""
+    alone = {pattern.order: pattern for pattern in patterns if not pattern.lines and pattern.match(text) is not None}
+    told = [literal for pattern in alone.values() for literal in pattern.literals if literal in text]
+    for pattern in patterns:
+        if pattern.order in alone:
+            yield pattern, Joined(text, 0)
+            continue
+        if pattern.lines:
+            joined = _rows(pattern, text, after, label)
+        elif any(literal in text and not any(literal in one for one in told) for literal in pattern.literals):
+            joined = _torn(pattern, text, after, label)
+        else:  # another pattern has understood the same words
+            continue
+        if joined is not None:
+            yield pattern, joined
+
+
+def _rows(pattern: Pattern, text: str, after: After, label: Label) -> Joined | None:
+    """A record of several lines."""
+    rows = [Row(text, 0), *following(after, pattern.lines, label)]
+    whole = "\n".join(row.text for row in rows)
+    found = pattern.compiled.search(whole)
+    if found is None or found.start() > len(text):
+        return None
+    last = whole.count("\n", 0, found.end())
+    short = "\n".join(row.text for row in rows[: last + 1])
+    return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
+
+
+def _torn(pattern: Pattern, text: str, after: After, label: Label) -> Joined | None:
+    """A record of one line that was torn over two."""
+    for row in following(after, 1, label):
+        for whole in (text + row.text, f"{text} {row.text.strip()}"):
+            found = pattern.compiled.search(whole)
+            if found is not None and found.start() < len(text):
+                return Joined(whole, row.distance)
     return None
 
 

@@ -206,10 +206,7 @@ class Records:
         else:
             label, text = prefixes.split(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
-        for pattern in patterns:
-            whole = continued.joined(pattern, text, after, label)
-            if whole is None:
-                continue
+        for pattern, whole in continued.matches(patterns, text, after, label):
             end = at + whole.distance
             last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
             place = (pattern.order, continued.who(label))
