@@ -18,6 +18,7 @@ from nccl_doctor.sources.node import (
     net_counters,
     pci_path,
     rdma_ports,
+    roce_qos,
     state,
 )
 from nccl_doctor.sources.node.pci_path import Place
@@ -356,6 +357,30 @@ def test_gids_of_another_namespace_are_left_alone(tmp_path: Path) -> None:
     report, facts = look(tmp_path)
     assert [] == alarms(report)
     assert [(None,)] == facts.own("SELECT DISTINCT kind FROM rdma_gid")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"net/ecn/roce_np/enable/3": "1", "net/ecn/roce_np/enable/5": "0"}, ("3", None, None, None)),
+        ({"net/ecn/roce_rp/enable/0": "0"}, (None, "", None, None)),
+        ({"net/ecn/roce_rp/enable/0": "maybe"}, None),
+        ({"net/qos/trust": "dscp"}, (None, None, "dscp", None)),
+        ({"rdma/tc/1/traffic_class": "Global tclass=106"}, (None, None, None, 106)),
+        ({"rdma/tc/1/traffic_class": "Global tclass=0"}, None),
+        ({"rdma/tc/1/traffic_class": "Global tclass=1060"}, None),
+    ],
+)
+def test_marks_of_roce(tmp_path: Path, files: dict[str, str], expected: tuple[Any, ...] | None) -> None:
+    folders = {"net": "sys/class/net/rail0", "rdma": "sys/class/infiniband/mlx5_0"}
+    for path, text in files.items():
+        of, _, rest = path.partition("/")
+        file = tmp_path / folders[of] / rest
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
+    rows = [row[3:7] for row in roce_qos.read(Root(tmp_path), "mlx5_0", ["rail0"])]
+    assert rows == ([] if expected is None else [expected])
 
 
 RUBBISH = ["", "\n\n", "\x00\x01\x02", "4: ACTIVE" * 300, "-1", "0x", "9" * 5000, "{" * 3000, "Wörter 🙂"]

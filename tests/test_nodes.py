@@ -16,10 +16,10 @@ from nccl_doctor.simulate.node import Tree
 from nccl_doctor.sources.node.root import Root
 
 
-def asked(folder: Path, changes: dict[str, Callable[[Tree], None]]) -> Report:
+def asked(folder: Path, changes: dict[str, Callable[[Tree], None]], machine: str = "dgx-h100") -> Report:
     facts = Facts()
     for host, change in changes.items():
-        tree = node.build("dgx-h100", host=host)
+        tree = node.build(machine, host=host)
         change(tree)
         tree.write(folder / host)
         assert exchange.take(facts, exchange.dump(preflight.look(Root(folder / host))).splitlines())
@@ -40,12 +40,31 @@ def setting(tree: Tree) -> None:
     tree.extra.setdefault("environ", {})["NCCL_IB_TC"] = "106"
 
 
+def driver_of_the_kernel(tree: Tree) -> None:
+    """Without the settings of NVIDIA's own driver."""
+    for path in [
+        path for path in tree.files if "/ecn/" in path or path.endswith(("/qos/trust", "/tc/1/traffic_class"))
+    ]:
+        tree.remove(path)
+
+
+def distrustful(tree: Tree) -> None:
+    for path in tree.files:
+        if path.endswith("/qos/trust"):
+            tree.put(path, "pcp")
+
+
 @pytest.mark.parametrize(
-    ("change", "name"),
-    [(other_firmware, "node-firmware-unlike-others"), (setting, "node-setting-unlike-others")],
+    ("change", "name", "machine"),
+    [
+        (other_firmware, "node-firmware-unlike-others", "dgx-h100"),
+        (setting, "node-setting-unlike-others", "dgx-h100"),
+        (distrustful, "node-roce-unlike-others", "b200-roce"),
+        (driver_of_the_kernel, "node-roce-unlike-others", "b200-roce"),
+    ],
 )
-def test_the_odd_one_of_four_is_named(tmp_path: Path, change: Callable[[Tree], None], name: str) -> None:
-    report = asked(tmp_path, {"node01": leave, "node02": leave, "node03": change, "node04": leave})
+def test_the_odd_one_of_four_is_named(tmp_path: Path, change: Callable[[Tree], None], name: str, machine: str) -> None:
+    report = asked(tmp_path, {"node01": leave, "node02": leave, "node03": change, "node04": leave}, machine)
     found = {finding.name: finding for finding in report.findings}
     assert name in found, list(found)
     assert "node03" == found[name].hosts

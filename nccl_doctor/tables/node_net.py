@@ -61,6 +61,21 @@ class RdmaGid(NamedTuple):
     ref: int
 
 
+class RoceQos(NamedTuple):
+    """How an Ethernet port marks RDMA traffic and slows it down in congestion, where the driver shows it (MLNX_OFED, DOCA)."""
+
+    host: str | None
+    device: str
+    interface: str
+    notified: (
+        str | None
+    )  # priorities at which marked packets are reported to the sender (roce_np), such as `3`; empty = none
+    reacting: str | None  # priorities at which the sender then slows down (roce_rp)
+    trust: str | None  # what gives a packet its priority: dscp or pcp
+    traffic_class: int | None  # of all RDMA traffic of the device, whatever programs ask for; None where none is set
+    ref: int
+
+
 class NetLink(NamedTuple):
     """One network interface as its link is."""
 

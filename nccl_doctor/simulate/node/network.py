@@ -218,6 +218,17 @@ def _netdev(tree: Tree, card: Card) -> None:
         "rx_bytes": 81234567,
     }
     _numbers(tree, f"{folder}/statistics", counters)
+    if card.nic.kind == "roce":
+        qos(tree, card, priority=3, trust="dscp", traffic_class=106)
+
+
+def qos(tree: Tree, card: Card, *, priority: int, trust: str, traffic_class: int) -> None:
+    """Marks of RoCE traffic, and the priority with congestion control, as NVIDIA's own driver shows them."""
+    folder = f"{card.folder}/net/{card.interface}"
+    for point in ("roce_np", "roce_rp"):
+        _numbers(tree, f"{folder}/ecn/{point}/enable", {str(number): int(number == priority) for number in range(8)})
+    tree.put(f"{folder}/qos/trust", trust)
+    tree.put(f"{card.folder}/infiniband/{card.device}/tc/1/traffic_class", f"Global tclass={traffic_class}")
 
 
 def _numbers(tree: Tree, folder: str, values: dict[str, int]) -> None:

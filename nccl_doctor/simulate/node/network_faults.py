@@ -4,7 +4,7 @@ import json
 
 from nccl_doctor.simulate.node import Tree, bus, fault
 from nccl_doctor.simulate.node.machines import Machine
-from nccl_doctor.simulate.node.network import Card, cards, unload
+from nccl_doctor.simulate.node.network import Card, cards, qos, unload
 from nccl_doctor.simulate.node.network_efa import COMMAND, PLUGIN, plugin, say
 
 IB = ("nd-a100-v4", "nd-h100-v5", "dgx-h100")
@@ -155,6 +155,18 @@ def _partition(tree: Tree, machine: Machine) -> None:
 def _mtu(tree: Tree, machine: Machine) -> None:
     card = rail(machine)
     tree.put(f"{card.folder}/net/{card.interface}/mtu", 1500)
+
+
+@fault("roce-congestion-control-elsewhere", *ROCE)
+def _control_elsewhere(tree: Tree, machine: Machine) -> None:
+    for card in cards(machine):
+        if card.nic.kind == "roce":
+            qos(tree, card, priority=5, trust="dscp", traffic_class=106)
+
+
+@fault("rail-qos-differs", "b200-roce")
+def _qos(tree: Tree, machine: Machine) -> None:
+    qos(tree, rail(machine), priority=3, trust="dscp", traffic_class=104)
 
 
 @fault("interface-without-carrier", "a3-highgpu")

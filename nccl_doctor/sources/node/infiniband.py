@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from nccl_doctor.sources.node import net_counters, pci_path, rdma_ports
+from nccl_doctor.sources.node import net_counters, pci_path, rdma_ports, roce_qos
 from nccl_doctor.sources.node.pci_path import Card, Place
 from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
-from nccl_doctor.tables import IbPort, NodeCounter, RdmaDevice, RdmaGid, RdmaStack
+from nccl_doctor.tables import IbPort, NodeCounter, RdmaDevice, RdmaGid, RdmaStack, RoceQos
 
-TABLES = (RdmaStack, RdmaDevice, IbPort, RdmaGid, NodeCounter)
+TABLES = (RdmaStack, RdmaDevice, IbPort, RdmaGid, RoceQos, NodeCounter)
 BASE = rdma_ports.BASE
 VERBS = "/sys/class/infiniband_verbs"
 MELLANOX, AMAZON, NVIDIA = "0x15b3", "0x1d0f", "0x10de"
@@ -44,6 +44,8 @@ def read(root: Root) -> Iterator[Any]:
         yield draft.row._replace(rail=int(draft.row.device in chosen))
         for port in rdma_ports.ports(root, draft.row.device):
             yield from rdma_ports.read(root, draft.row.device, port, draft.row.kind)
+        if draft.row.kind == "roce":
+            yield from roce_qos.read(root, draft.row.device, draft.row.interfaces.split())
         if draft.row.kind == "efa":
             folder = f"{BASE}/{draft.row.device}/hw_counters"
             yield from net_counters.read(root, draft.row.device, folder, net_counters.EFA_DEVICE)
