@@ -11,7 +11,9 @@ from nccl_doctor.sources.patterns import Pattern
 from nccl_doctor.sources.prefixes import NOTHING, Label
 
 After = Callable[[int], list[str]]  # gives up to so many of the lines that follow
+Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local rank, host, process
 
+_NOBODY = NOTHING[:4]
 _PASSED = 1_000  # characters of other writers between the lines of one
 _NARROWEST, _WIDEST = 60, 250  # columns of a terminal
 _TORN = 3  # kinds of NCCL lines cut at one width that make a log a wrapped one
@@ -33,10 +35,10 @@ class Joined(NamedTuple):
     distance: int  # of its last line
 
 
-def who(label: Label) -> Label | None:
+def who(label: Label) -> Writer | None:
     """What tells a writer from others; None where the prefix says nothing of the kind."""
-    label = label._replace(stamp=None, repeat=1)
-    return None if label == NOTHING else label
+    writer = label[:4]
+    return None if writer == _NOBODY else writer
 
 
 def following(after: After, count: int, label: Label) -> list[Row]:
@@ -50,7 +52,8 @@ def following(after: After, count: int, label: Label) -> list[Row]:
     for distance, line in enumerate(after(4 * count + 4 if writer else count), 1):
         line, other, text = _apart(line.rstrip("\r").rpartition("\r")[2])
         if writer is not None:
-            above = who(other) == writer or (above and who(other) is None)
+            of = who(other)
+            above = of == writer or (above and of is None)
             if not above:
                 passed += len(line)
                 if passed > _PASSED:

@@ -44,7 +44,7 @@ class Records:
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = Masks()
-        self._taken: dict[tuple[int, prefixes.Label | None], int] = {}  # pattern and writer -> last line of a record
+        self._taken: dict[tuple[int, continued.Writer | None], int] = {}  # pattern and writer -> last line of a record
         self._present: frozenset[str] = frozenset()  # of the grammar's rare literals near these lines
 
     def _writer(self, left: str) -> Writer:
