@@ -7,9 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 SOURCE = Path(__file__).parent / "nvml_stub" / "nvml_stub.c"
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @dataclass
