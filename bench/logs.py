@@ -222,7 +222,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=1024, help="MiB a log")
     parser.add_argument("--keep", type=Path, help="folder for the logs; they are written once and kept")
     parser.add_argument("--only", choices=LOGS, action="append", help="this log; may be given several times")
-    parser.add_argument("--times", type=int, default=1, help="runs of each command, of which the fastest counts")
+    parser.add_argument("--times", type=int, default=3, help="runs of each command, of which the fastest counts")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)

@@ -12,14 +12,14 @@ HERE = Path(__file__).parent
 QUICK = (
     ("start.py", "--times", "5"),
     ("preflight.py", "--times", "5"),
-    ("logs.py", "--size", "128"),
+    ("logs.py", "--size", "128", "--times", "1"),
     ("timeline.py", "--size", "50"),
     ("gpu_csv.py", "500000"),
     ("watch.py",),
 )
 FULL = (
     ("start.py",),
-    ("logs.py", "--size", "1024", "--times", "3"),
+    ("logs.py",),
     ("timeline.py",),
     ("gpu_csv.py",),
     ("preflight.py",),
