@@ -18,9 +18,8 @@ TRAITS = {
     "rails": "SELECT host, 'rails', kind || ' x ' || count(*), min(ref) FROM rdma_device WHERE rail = 1 GROUP BY host, kind",
     "gid": "SELECT DISTINCT host, 'gid', number, min(ref) FROM rdma_gid WHERE kind = 'RoCE v2' AND scope = 'ipv4' GROUP BY host, number",
     "mtu": "SELECT host, 'mtu', mtu, min(ref) FROM rdma_device WHERE rail = 1 AND kind = 'roce' AND mtu IS NOT NULL GROUP BY host, mtu",
-    "roce": "SELECT DISTINCT q.host, 'roce', 'priorities ' || coalesce(q.notified, '?') || ' / ' || coalesce(q.reacting, '?')"
-    " || ', trust ' || coalesce(q.trust, '?') || ', traffic class ' || coalesce(q.traffic_class, 'none'), min(q.ref)"
-    " FROM roce_qos q JOIN rdma_device d ON d.host IS q.host AND d.device = q.device AND d.rail = 1 GROUP BY 1, 3",
+    "roce": "SELECT q.host, 'roce', q.marks, min(q.ref) FROM roce_qos q"
+    " JOIN rdma_device d ON d.host IS q.host AND d.device = q.device AND d.rail = 1 GROUP BY q.host, q.marks",
     "plugin": "SELECT host, 'plugin', path, ref FROM plugin_file WHERE problem = '' AND found_by IS NOT NULL",
     "mount": "SELECT host, path, fstype || ' ' || source, ref FROM mount WHERE kind = 'shared'",
     "setting": "SELECT host, name, value, ref FROM env WHERE name LIKE 'NCCL%' OR name LIKE 'FI%' OR name LIKE 'UCX%'",

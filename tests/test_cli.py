@@ -1,11 +1,13 @@
 """The command line: what it loads, how it ends, what it says when something is wrong."""
 
 import gzip
+import inspect
 import io
 import json
 import os
 import pickle
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from nccl_doctor.cli.main import COMMANDS, main
 from nccl_doctor.cli.shown import colored
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.errors import UsageProblem
+from nccl_doctor.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo.log"
@@ -301,6 +304,12 @@ def test_sql_and_facts_show_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"process  {processes}" in " ".join(capsys.readouterr().out.split()).replace(
         f"process {processes}", f"process  {processes}"
     )
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
+def test_the_meaning_of_a_column_stands_on_its_line(table: type) -> None:
+    """`facts` reads it from there; a formatter moves one that is too long."""
+    assert [] == re.findall(r"^    (\w+): \($", inspect.getsource(table), re.MULTILINE)
 
 
 def test_facts_without_a_path_describes_the_tables(capsys: pytest.CaptureFixture[str]) -> None:

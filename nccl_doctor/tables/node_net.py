@@ -62,17 +62,19 @@ class RdmaGid(NamedTuple):
 
 
 class RoceQos(NamedTuple):
-    """How an Ethernet port marks RDMA traffic and slows it down in congestion, where the driver shows it (MLNX_OFED, DOCA)."""
+    """How an Ethernet port marks RDMA traffic and slows it down in congestion, where the driver shows it (MLNX_OFED, DOCA).
+
+    Of priorities an empty text means that none is switched on.
+    """
 
     host: str | None
     device: str
     interface: str
-    notified: (
-        str | None
-    )  # priorities at which marked packets are reported to the sender (roce_np), such as `3`; empty = none
+    notified: str | None  # priorities, such as `3`, at which marked packets are reported to the sender (roce_np)
     reacting: str | None  # priorities at which the sender then slows down (roce_rp)
     trust: str | None  # what gives a packet its priority: dscp or pcp
     traffic_class: int | None  # of all RDMA traffic of the device, whatever programs ask for; None where none is set
+    marks: str  # all of this in words, the same for ports that are set up alike
     ref: int
 
 
@@ -132,9 +134,7 @@ class PluginFile(NamedTuple):
 
     host: str | None
     path: str
-    found_by: (
-        str | None
-    )  # LD_LIBRARY_PATH, ld.so.conf, default folder; None where the task's loader does not look there
+    found_by: str | None  # LD_LIBRARY_PATH, ld.so.conf, default folder; None where the loader does not look there
     problem: str  # empty, empty-file, not-elf, wrong-architecture, libfabric-missing
     oldest: int | None  # interface that it offers (N of ncclNetPlugin_vN), the oldest
     newest: int | None  # and the newest; None where the file does not tell

@@ -112,10 +112,8 @@ class Launch(NamedTuple):
     port: int | None
     address: str | None  # what `master` resolves to
     loopback: int | None  # 1 where that is 127.* or ::1
-    answer: (
-        str | None
-    )  # accepted, refused, timeout, unresolved, unreachable; taken (this node is to hold the rendezvous,
-    # and another user's program listens there), taken-own (one of the same user does); None where nobody asked
+    # taken: this node is to hold the rendezvous, and another user's program listens there; taken-own: one of the same user.
+    answer: str | None  # accepted, refused, timeout, unresolved, unreachable, taken, taken-own; None where nobody asked
     ref: int
 
 

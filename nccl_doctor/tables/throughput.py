@@ -158,9 +158,7 @@ class Scaling(NamedTuple):
     ideal: float  # GPUs over those of the smallest
     efficiency: float  # speedup / ideal; of the work in floating point operations where the model differs
     basis: str  # rate, or work where the models differ in size
-    serial: (
-        float | None
-    )  # share that does not run in parallel, fitted over all runs (Amdahl); None with less than 3 or if work
+    serial: float | None  # share that does not run in parallel, fitted over 3 runs or more (Amdahl), not by work
     model: str | None
     ref: int
 

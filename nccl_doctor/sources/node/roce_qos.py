@@ -27,11 +27,13 @@ def read(root: Root, device: str, interfaces: Sequence[str]) -> Iterator[RoceQos
         trust = root.value(f"{settings}/qos/trust")
         if (notified, reacting, trust, traffic_class) == (None, None, None, None):
             continue
-        text = f"roce_np at priority {_told(notified)}, roce_rp at {_told(reacting)}, trust {trust or '?'}"
-        if traffic_class:
-            text += f", traffic class {traffic_class}"
+        marks = (
+            f"roce_np at priority {_told(notified)}, roce_rp at {_told(reacting)}, trust {trust or '?'}"
+            f", traffic class {traffic_class or 'not set'}"
+        )
         yield RoceQos(
-            None, device, interface, notified, reacting, trust, traffic_class, Seen(f"{settings}/ecn", f"{interface}: {text}")  # type: ignore[arg-type]
+            None, device, interface, notified, reacting, trust, traffic_class, marks,
+            Seen(f"{settings}/ecn", f"{interface}: {marks}"),  # type: ignore[arg-type]
         )  # fmt: skip
 
 
