@@ -100,7 +100,7 @@ def test_a_user_who_stops_the_reading_of_a_large_log_sees_no_traceback(tmp_path:
     path = tmp_path / "job.log"
     lines = "".join(f"node01:10:11 [0] NCCL INFO Using network {n % 7}IB\n" for n in range(50_000))
     with path.open("w") as file:
-        while file.tell() < 2 * stretches.PARALLEL:
+        while file.tell() < 5 * stretches.PARALLEL:
             file.write(lines)
     command = [sys.executable, "-m", "nccl_doctor", "analyze", str(path), "--fail-on", "never"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
