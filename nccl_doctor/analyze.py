@@ -18,7 +18,7 @@ from nccl_doctor.sources.node import expectations, tree
 from nccl_doctor.sources.node.collect import collect
 from nccl_doctor.sources.node.root import Root
 from nccl_doctor.sources.partial import Partial
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.tables import Input
 
 READABLE = ("nccl-log", "job-log", "text", "json")
@@ -53,7 +53,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     problems: list[str] = []
     sources: list[inputs.Source] = []
     trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
-    for found in inputs.expand([path for path in paths if path not in trees]):
+    for found in inputs.expand([path for path in paths if path not in trees], formats.is_known):
         if isinstance(found, inputs.InputProblem):
             problems.append(str(found))
         else:

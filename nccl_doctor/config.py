@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_doctor.errors import UsageProblem
-from nccl_doctor.report import SEVERITIES
+from nccl_doctor.levels import SEVERITIES
 from nccl_doctor.rules import Rule
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from nccl_doctor.levels import CONFIDENCES, SEVERITIES
 from nccl_doctor.moments import Moment
-from nccl_doctor.report import CONFIDENCES, SEVERITIES, Finding
+from nccl_doctor.report import Finding
 from nccl_doctor.rules import Rule
 
 _ROLES = {"cause": 0, "context": 1, "symptom": 2}

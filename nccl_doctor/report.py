@@ -4,10 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = "nccl-doctor/report/1"
-SEVERITIES = ("error", "warning", "note")
-ROLES = ("cause", "symptom", "context")
-CONFIDENCES = ("certain", "likely", "possible")
-ACTIONS = ("warn", "drain", "job")
 VERDICTS = ("healthy", "note", "warning", "error", "inconclusive")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_doctor.compiled import remembered
-from nccl_doctor.report import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
+from nccl_doctor.levels import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
 
 if TYPE_CHECKING:
     from nccl_doctor.facts import Facts

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from nccl_doctor.errors import UsageProblem
-from nccl_doctor.report import SEVERITIES
+from nccl_doctor.levels import SEVERITIES
 from nccl_doctor.reporters import Options
 
 PROGRESS_FROM = 50_000_000  # bytes of input

@@ -5,7 +5,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from nccl_doctor.report import SEVERITIES, Finding, Report
+from nccl_doctor.levels import SEVERITIES
+from nccl_doctor.report import Finding, Report
 
 HEADLINES = {
     "error": "ERROR",

@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.tables.captures import KubePod, KubeResource
 
 _MAX_BYTES = 4 << 20

@@ -11,7 +11,7 @@ from typing import Any
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.prefixes import Label
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import plain_lines
 from nccl_doctor.tables.captures import FabricEvent, GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
 

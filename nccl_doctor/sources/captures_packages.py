@@ -4,7 +4,7 @@ import re
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import lines
 from nccl_doctor.tables.captures import Package
 

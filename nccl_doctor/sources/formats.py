@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import capture_heads
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 
 
 class Reading(NamedTuple):
@@ -102,6 +102,11 @@ FORMATS: tuple[Format, ...] = (
 def recognise(head: bytes) -> Format | None:
     """The format of a file that starts with these bytes; None for a log."""
     return next((f for f in FORMATS if f.head is not None and f.head.search(head)), None)
+
+
+def is_known(head: bytes) -> bool:
+    """Whether some reader other than that of logs takes a file that starts with these bytes."""
+    return recognise(head) is not None
 
 
 def within(seen: Iterable[bytes]) -> list[Format]:

@@ -16,7 +16,7 @@ from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.gpu_columns import canonical
 from nccl_doctor.sources.gpu_csv import seconds
 from nccl_doctor.sources.gpu_stats import Batch, Gpu, Place, Samples
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import lines
 from nccl_doctor.tables.gpu import GpuProcess, GpuUse
 

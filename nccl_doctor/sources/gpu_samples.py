@@ -9,7 +9,7 @@ from nccl_doctor.sources import gpu_json, gpu_text
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.gpu_csv import BARE, HEADER, Table
 from nccl_doctor.sources.gpu_stats import Samples
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import Joined, plain_lines
 
 _BLOCK = 8 << 20

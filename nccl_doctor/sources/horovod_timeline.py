@@ -11,7 +11,7 @@ from nccl_doctor.facts import Facts
 from nccl_doctor.sources import horovod_events
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.horovod_stats import WINDOWS, Activity, Run, tensors
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.tables import (
     Timeline,
     TimelineActivity,

@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -57,29 +57,29 @@ _NEVER = {
 }
 
 
-def _kind(head: bytes, name: str) -> str:
+Known = Callable[[bytes], bool]
+
+
+def _kind(head: bytes, name: str, known: Known) -> str:
     """The kind of a file; a known format with zero bytes in it, as after the crash of a node, is not binary."""
     kind = sniff(head, name)
-    if kind == "binary":
-        from nccl_doctor.sources import formats
-
-        return "text" if formats.recognise(head) is not None else kind
-    return kind
+    return "text" if kind == "binary" and known(head) else kind
 
 
-def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
+def expand(paths: Sequence[str], known: Known = lambda head: False) -> Iterator[Source | InputProblem]:
     """The sources behind what was named, in that order, folders sorted; a problem where something cannot be read.
 
     `-` is standard input. A file that is reached twice is given once. In folders and archives, files that are no logs by
     their names, or empty, are passed over; in folders the first one that is none by its content is named. Symbolic links in
-    folders are not followed, pipes, sockets and devices not opened.
+    folders are not followed, pipes, sockets and devices not opened. `known` tells whether a reader exists for a file that
+    begins with these bytes, although it looks like binary data.
     """
     seen: set[tuple[int, int]] = set()
     piped = False
     for text in paths:
         if text == "-":
             if not piped:
-                yield from _standard_input()
+                yield from _standard_input(known)
             piped = True
             continue
         try:
@@ -88,16 +88,16 @@ def expand(paths: Sequence[str]) -> Iterator[Source | InputProblem]:
             yield InputProblem(one_line(text), why(error))
             continue
         if stat.S_ISDIR(found.st_mode):
-            yield from _folder(text, seen)
+            yield from _folder(text, seen, known)
         elif stat.S_ISREG(found.st_mode):
-            yield from _once(_file(text, found, asked=True), found, seen)
+            yield from _once(_file(text, found, known, asked=True), found, seen)
         elif stat.S_ISFIFO(found.st_mode) and (number := re.fullmatch(r"/dev/fd/(\d{1,6})|/dev/std(in)", text)):
             yield Source(text, None, None, False, partial(_descriptor, int(number[1] or 0)))
         else:
             yield InputProblem(one_line(text), f"is a {_node(found.st_mode)}, not a file; pipe it in and name `-`")
 
 
-def _standard_input() -> Iterator[Source | InputProblem]:
+def _standard_input(known: Known) -> Iterator[Source | InputProblem]:
     if sys.stdin is None or sys.stdin.closed:
         yield InputProblem("-", "standard input is closed")
         return
@@ -120,7 +120,7 @@ def _standard_input() -> Iterator[Source | InputProblem]:
     except OSError as error:
         yield InputProblem("-", f"is an archive, which has to be kept in {tempfile.gettempdir()}: {why(error)}")
         return
-    yield from _archive(kind, "-", path, asked=True)
+    yield from _archive(kind, "-", path, known, asked=True)
 
 
 class _Stdin:
@@ -172,7 +172,7 @@ def _once(
 
 
 def _file(
-    text: str, found: os.stat_result, *, asked: bool, passed: list[tuple[str, str]] | None = None
+    text: str, found: os.stat_result, known: Known, *, asked: bool, passed: list[tuple[str, str]] | None = None
 ) -> Iterator[Source | InputProblem]:
     """One regular file: itself, the members of an archive, or a problem. What is no log and was not asked for is `passed`."""
     name = one_line(text)
@@ -182,7 +182,7 @@ def _file(
             first = raw.read(8)
             raw.seek(0)
             with Stream(name, raw) as stream:
-                kind = _kind(stream.read(HEAD), name)
+                kind = _kind(stream.read(HEAD), name, known)
     except InputProblem as problem:
         yield problem
         return
@@ -191,7 +191,7 @@ def _file(
         return
     packed = compression(first) is not None
     if kind == "tar" or (kind == "zip" and not packed):
-        yield from _archive(kind, name, path, asked=asked)
+        yield from _archive(kind, name, path, known, asked=asked)
         return
     if kind in _NEVER:
         if asked:
@@ -204,7 +204,7 @@ def _file(
     yield Source(name, path, found.st_size, plain, partial(open_regular, path))
 
 
-def _archive(kind: str, name: str, path: Path, *, asked: bool) -> Iterator[Source | InputProblem]:
+def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> Iterator[Source | InputProblem]:
     looked = given = 0
     for member in members(kind, name, path):
         if isinstance(member, InputProblem):
@@ -217,7 +217,7 @@ def _archive(kind: str, name: str, path: Path, *, asked: bool) -> Iterator[Sourc
             continue
         try:
             with open_stream(member) as stream:
-                found = _kind(stream.read(HEAD), member.name)
+                found = _kind(stream.read(HEAD), member.name, known)
         except InputProblem as problem:
             given += 1
             yield problem
@@ -232,7 +232,7 @@ def _archive(kind: str, name: str, path: Path, *, asked: bool) -> Iterator[Sourc
         yield InputProblem(name, f"holds no log; looked at {looked} members")
 
 
-def _folder(root: str, seen: set[tuple[int, int]]) -> Iterator[Source | InputProblem]:
+def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Source | InputProblem]:
     looked = links = 0
     given = False
     passed: list[tuple[str, str]] = []
@@ -265,7 +265,7 @@ def _folder(root: str, seen: set[tuple[int, int]]) -> Iterator[Source | InputPro
                     return
                 if _NO_LOG.search(entry.name):
                     continue
-                for source in _once(_file(entry.path, found, asked=False, passed=passed), found, seen):
+                for source in _once(_file(entry.path, found, known, asked=False, passed=passed), found, seen):
                     given = True
                     yield source
         waiting += reversed(below)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import plain_lines
 from nccl_doctor.tables import ProfileShare, ProfileSum
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import Joined, lines
 from nccl_doctor.tables.topology import RasComm, RasRank
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import gpu_json
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import Joined, lines
 from nccl_doctor.tables import Env, ProcessEnd
 from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun

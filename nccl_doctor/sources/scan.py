@@ -8,7 +8,7 @@ of NCCL lines are read line by line, others only where something stands.
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_doctor.sources import continued, heads, prefixes
 from nccl_doctor.sources.continued import After
@@ -17,6 +17,7 @@ from nccl_doctor.sources.gate import gate
 from nccl_doctor.sources.partial import Partial, Span
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 from nccl_doctor.sources.records import LONG, Records
+from nccl_doctor.sources.streams import Readable
 
 if TYPE_CHECKING:
     from nccl_doctor.sources.alike import Tally
@@ -31,12 +32,6 @@ KNOWN = 1 << 20  # texts of lines that are counted together
 LARGE = 1 << 20  # bytes read line by line that are worth it to load numpy
 _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
-
-
-class Readable(Protocol):
-    """Anything that gives bytes; at the end it gives none."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 class Counting(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.node import nvml_smi
-from nccl_doctor.sources.scan import Readable
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.tables import GpuHealth, NodeDriver, NodeGpu
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB

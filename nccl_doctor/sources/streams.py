@@ -65,6 +65,12 @@ BREAKS = (
 """What reading a damaged input raises."""
 
 
+class Readable(Protocol):
+    """Anything that gives bytes; at the end it gives none."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Raw(Protocol):
     """The bytes of a file, pipe or archive member."""
 

@@ -17,8 +17,8 @@ from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.loss_scale import Losses
 from nccl_doctor.sources.run_settings import LITERALS, Settings
-from nccl_doctor.sources.scan import Readable
 from nccl_doctor.sources.series import BULK, Line, Series, stamp_of, stamp_span
+from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.throughput_lines import TOOLS, Point, Tool, read_bar, stamps
 from nccl_doctor.tables import Step, ThroughputRun, TrainingEvent
 
