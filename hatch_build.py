@@ -10,10 +10,10 @@ MAKE = "from nccl_doctor import rules; from nccl_doctor.sources import patterns;
 
 
 class CompiledData(BuildHookInterface[Any]):
-    """Loads rules and patterns once, which writes `nccl_doctor/compiled`, and names that folder."""
+    """Loads rules and patterns once, which writes `nccl_doctor/common/compiled`, and names that folder."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """A checkout does this when it is first used, so an editable installation needs nothing."""
         if version == "standard":
             subprocess.run([sys.executable, "-c", MAKE], cwd=self.root, check=True)
-            build_data["artifacts"].append("/nccl_doctor/compiled/*.json")
+            build_data["artifacts"].append("/nccl_doctor/common/compiled/*.json")

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nccl_doctor import diagnose, rules
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.config import Config
 from nccl_doctor.derive import derive
 from nccl_doctor.derive_hosts import fold_hosts
 from nccl_doctor.derive_node import derive_node
 from nccl_doctor.derive_nodes import derive_nodes
-from nccl_doctor.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.sources import formats, inputs, nccl_log, stretches

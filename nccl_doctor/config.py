@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nccl_doctor.errors import UsageProblem
-from nccl_doctor.levels import SEVERITIES
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.rules import Rule
 
 

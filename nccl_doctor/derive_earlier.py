@@ -6,8 +6,8 @@ before it may well be one. Lines that carry seconds since boot have no wall time
 
 from collections.abc import Iterator
 
+from nccl_doctor.common.timestamps import Moment, moment, year_of
 from nccl_doctor.facts import Facts
-from nccl_doctor.moments import Moment, moment, year_of
 from nccl_doctor.tables.hang import Earlier
 
 KERNEL = (

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive_earlier import job_year
 from nccl_doctor.derive_hosts import bus_id
 from nccl_doctor.facts import Facts
-from nccl_doctor.moments import Moment, moment
 from nccl_doctor.order import Found, order, span
 from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.rules import Answer, Row, words

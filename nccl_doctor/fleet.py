@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nccl_doctor import exchange
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.tables import Collection
 

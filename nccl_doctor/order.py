@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from nccl_doctor.levels import CONFIDENCES, SEVERITIES
-from nccl_doctor.moments import Moment
+from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
+from nccl_doctor.common.timestamps import Moment
 from nccl_doctor.report import Finding
 from nccl_doctor.rules import Rule
 

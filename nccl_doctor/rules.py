@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_doctor.compiled import remembered
-from nccl_doctor.levels import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
+from nccl_doctor.common.levels import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
+from nccl_doctor.common.parse_cache import remembered
 
 if TYPE_CHECKING:
     from nccl_doctor.facts import Facts

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nccl_doctor import analyze
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats, smi_query
 from nccl_doctor.sources.formats import Reading

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor import analyze, rules
-from nccl_doctor.compiled import remembered
+from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.config import Config
 from nccl_doctor.diagnose import diagnose
 from nccl_doctor.facts import Facts

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.sources import formats, stretches
 from nccl_doctor.sources.patterns import load

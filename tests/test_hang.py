@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze, tables
+from nccl_doctor.common.timestamps import Moment, moment, year_of
 from nccl_doctor.derive_hosts import bus_id, fold_hosts
 from nccl_doctor.facts import Facts
-from nccl_doctor.moments import Moment, moment, year_of
 from nccl_doctor.report import Report
 from nccl_doctor.tables import Hang, HorovodStall, OpCensus
 

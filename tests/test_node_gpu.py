@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight, rules
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts import Facts
 from nccl_doctor.knowledge import entries, machines
 from nccl_doctor.report import Report

@@ -18,7 +18,7 @@ import pytest
 from conftest import NvmlStub, runs
 
 from nccl_doctor.cli.main import main
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.watch import export, feed, once, ras
 from nccl_doctor.watch.demo import Demo
 from nccl_doctor.watch.feed import Nodes, Replay

@@ -8,7 +8,7 @@ from nccl_doctor.cli import engine
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
 from nccl_doctor.cli.shown import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.site import site_rules
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
 
 SQLITE = b"SQLite format 3\0"

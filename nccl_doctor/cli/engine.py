@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_doctor.cli.output import complain
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.comparison import Comparison

@@ -5,7 +5,7 @@ import sys
 import click
 
 from nccl_doctor.cli.output import emit
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 ASK = "the id or name of a rule, a whole line of a log, a variable, `Xid N`, `status=N`, `-> N` or a transport"
 

@@ -4,7 +4,7 @@ import click
 
 from nccl_doctor.cli import engine, grid
 from nccl_doctor.cli.output import emit
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 
 @click.command("facts")

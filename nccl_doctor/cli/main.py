@@ -9,7 +9,7 @@ import click
 
 from nccl_doctor import __version__
 from nccl_doctor.cli.output import complain, silence_stdout
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 # name -> one line for the overview, so that `--help` imports no command
 COMMANDS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 
 def emit(text: str) -> None:

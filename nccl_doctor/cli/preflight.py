@@ -13,7 +13,7 @@ import click
 from nccl_doctor.cli import prologue, slurm
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.cli.site import site_rules
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.report import Report

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from nccl_doctor.cli.output import complain
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 DEFAULT = "nccl-doctor-runs"
 FORWARDS_ONLY_NAMED = (

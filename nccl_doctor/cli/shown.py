@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from nccl_doctor.errors import UsageProblem
-from nccl_doctor.levels import SEVERITIES
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.reporters import Options
 
 PROGRESS_FROM = 50_000_000  # bytes of input

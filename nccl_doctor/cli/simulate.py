@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from nccl_doctor.cli import grid
 from nccl_doctor.cli.output import complain, emit, write_file
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.simulate import Spec

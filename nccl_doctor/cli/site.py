@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nccl_doctor.cli.output import complain
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 SYSTEM = Path("/etc/nccl-doctor/rules")
 

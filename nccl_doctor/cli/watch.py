@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_doctor.cli.output import complain, emit
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.report import Finding

@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Span, Text
 
-from nccl_doctor.levels import SEVERITIES
+from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.report import Finding, Place, Report
 from nccl_doctor.reporters import Options, words
 from nccl_doctor.reporters.words import clean, clean_block

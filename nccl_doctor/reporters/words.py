@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from nccl_doctor.levels import SEVERITIES
+from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.report import Finding, Report
 
 HEADLINES = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
-from nccl_doctor.compiled import remembered
+from nccl_doctor.common.parse_cache import remembered
 
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones

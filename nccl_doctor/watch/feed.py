@@ -15,7 +15,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Any
 
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.fleet import VIAS
 from nccl_doctor.watch.state import moment
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, cast
 
-from nccl_doctor.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.sources.node.root import EXTRA
 
 MAX_BYTES = 256 << 20  # of an unpacked tree

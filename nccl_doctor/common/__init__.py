@@ -1,0 +1,1 @@
+"""What every other package may use: errors, levels, time stamps and the cache of parsed data files."""
