@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import gpu_samples
 
 HEADER = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W], clocks.current.sm [MHz], temperature.gpu\n"

@@ -11,7 +11,8 @@ from nccl_doctor.derive import derive
 from nccl_doctor.derive_hosts import fold_hosts
 from nccl_doctor.derive_node import derive_node
 from nccl_doctor.derive_nodes import derive_nodes
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Input
 from nccl_doctor.report import Report
 from nccl_doctor.sources import formats, inputs, nccl_log, stretches
 from nccl_doctor.sources.node import expectations, tree
@@ -19,7 +20,6 @@ from nccl_doctor.sources.node.collect import collect
 from nccl_doctor.sources.node.root import Root
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.streams import Readable
-from nccl_doctor.tables import Input
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node

@@ -11,7 +11,7 @@ from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.comparison import Change, Comparison, Side
 from nccl_doctor.config import Config
 from nccl_doctor.diagnose import fold_hosts
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.report import Finding, Place, Report
 
 TOLERANCE = 0.05  # of a speed; runs of the same job differ by some per cent

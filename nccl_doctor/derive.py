@@ -13,18 +13,9 @@ from nccl_doctor.derive_throughput import derive_throughput
 from nccl_doctor.derive_together import derive_together
 from nccl_doctor.derive_topology import derive_topology
 from nccl_doctor.derive_torch import derive_torch
-from nccl_doctor.facts import Facts, version_number
+from nccl_doctor.facts.store import Facts, version_number
+from nccl_doctor.facts.tables import Communicator, EnvDifference, EnvLint, Host, Interface, Job, Link, Rank
 from nccl_doctor.knowledge import env_lint
-from nccl_doctor.tables import (
-    Communicator,
-    EnvDifference,
-    EnvLint,
-    Host,
-    Interface,
-    Job,
-    Link,
-    Rank,
-)
 
 
 def derive(facts: Facts) -> None:

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort, TopoNet
 from nccl_doctor.knowledge import bandwidth
-from nccl_doctor.tables import BenchLimit, BenchRow, BenchRun, IbPort, TopoNet
 
 LARGE = 32 << 20  # bytes from which bandwidth, not latency, decides
 SMALL = 4 << 10  # bytes up to which latency decides

@@ -7,8 +7,8 @@ before it may well be one. Lines that carry seconds since boot have no wall time
 from collections.abc import Iterator
 
 from nccl_doctor.common.timestamps import Moment, moment, year_of
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables.hang import Earlier
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.hang import Earlier
 
 KERNEL = (
     "mmu-fault", "gpu-off-bus", "gpu-off-bus-block", "gpu-requires-reset", "gpu-init-failed", "aer-error", "pcie-bus-error",

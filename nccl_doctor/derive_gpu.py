@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables.gpu import GpuPeer, GpuUse
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.gpu import GpuPeer, GpuUse
 
 _TABLES = ("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "gpu_process")
 _SAMPLES = 20  # fewer prove nothing about a GPU

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from nccl_doctor.derive_stacks import WAITING
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import Hang, HorovodStall, OpCensus, Progress, RankDoing, RasRank, RecorderMismatch
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Hang, HorovodStall, OpCensus, Progress, RankDoing, RasRank, RecorderMismatch
 
 _SHARE = 0.25  # of the ranks: more that are behind are the rule and no exception
 _SHOWN = 4  # places that a row shows

@@ -8,7 +8,7 @@ import json
 import re
 from collections import defaultdict
 
-from nccl_doctor.facts import Facts, by_name, column_types
+from nccl_doctor.facts.store import Facts, by_name, column_types
 
 _COLUMNS = ("host", "src_host", "dst_host")
 _KERNEL = ("xid", "message")

@@ -1,7 +1,7 @@
 """Libraries that could not be loaded, and whether the program could do without them."""
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import LoadFailure
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import LoadFailure
 
 KINDS = ("symbol-version-missing", "undefined-symbol", "shared-library-missing", "static-tls-exhausted")
 NEAR_END = 400  # lines of the log

@@ -1,7 +1,7 @@
 """Tables made from what was read of a node."""
 
-from nccl_doctor.facts import Facts, version_number
-from nccl_doctor.tables import EnvLint
+from nccl_doctor.facts.store import Facts, version_number
+from nccl_doctor.facts.tables import EnvLint
 
 
 def derive_node(facts: Facts) -> None:

@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import NodeOdd
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import NodeOdd
 
 # subject -> query for (host, name, value, ref); the values of one host and name are joined.
 TRAITS = {

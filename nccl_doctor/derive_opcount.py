@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import Collective, OpCensus
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collective, OpCensus
 
 _LARGEST = 1 << 40  # no job enqueues more; uninitialised counters are larger
 _JUMP = 1000  # a counter that runs so many times faster than lines are printed is none

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import RecorderCall, RecorderGroup, RecorderMismatch
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import RecorderCall, RecorderGroup, RecorderMismatch
 
 _SAME_SIZE = {
     "all_reduce", "allreduce", "broadcast", "reduce", "_all_gather_base", "_allgather_base", "all_gather_into_tensor",

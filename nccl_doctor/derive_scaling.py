@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import InputShare, Scaling, Steady, ThroughputRun
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import InputShare, Scaling, Steady, ThroughputRun
 
 # Where one log shows several series the first of these speaks for it. DeepSpeed's own count of samples is off by the
 # gradient accumulation in some versions; a progress bar shows no batch.

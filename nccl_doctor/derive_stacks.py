@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables.stacks import RankDoing, Stack
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.stacks import RankDoing, Stack
 
 WAITING = ("collective", "backward", "cuda-sync")
 

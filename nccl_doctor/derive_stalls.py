@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import HorovodStall
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import HorovodStall
 
 _KINDS = ("horovod-stall-ready", "horovod-stall-missing", "horovod-stall-rank")
 _MOST = 200_000  # rows; a list of all tensors for ten thousand ranks says nothing more

@@ -9,8 +9,8 @@ from typing import Any
 
 from nccl_doctor.change_points import change_points, drift, period
 from nccl_doctor.derive_scaling import derive_scaling
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun
 
 WARM = 0.1  # a leading step that is slower than the later ones by this share belongs to the warm-up …
 WARM_MADS = 5.0  # … if it is also so many median deviations away

@@ -5,7 +5,7 @@ from nccl_doctor.derive_hang import derive_hang
 from nccl_doctor.derive_hosts import locate
 from nccl_doctor.derive_opcount import derive_opcount
 from nccl_doctor.derive_stalls import derive_stalls
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 
 
 def derive_together(facts: Facts) -> None:

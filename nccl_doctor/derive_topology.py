@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables.topology import TopoDifference
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.topology import TopoDifference
 
 _LISTS = (
     ("names of the network devices", "topo_net", "name", "dev, name"),

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import TraceArrival, TraceCall
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import TraceArrival, TraceCall
 
 _CLEAR = 1.5  # times the shortest, from which the others have waited …
 _LEAST = 0.5  # … and ms

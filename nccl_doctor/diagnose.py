@@ -7,11 +7,11 @@ from typing import Any
 from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive_earlier import job_year
 from nccl_doctor.derive_hosts import bus_id
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Input
 from nccl_doctor.order import Found, order, span
 from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.rules import Answer, Row, words
-from nccl_doctor.tables import Input
 
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.

@@ -5,7 +5,7 @@ from typing import Any
 
 from nccl_doctor import analyze, rules
 from nccl_doctor.derive import derive
-from nccl_doctor.facts import Facts, by_name, column_types
+from nccl_doctor.facts.store import Facts, by_name, column_types
 
 
 def problems(rule: rules.Rule) -> Iterator[str]:

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_doctor import exchange
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts import Facts
-from nccl_doctor.tables import Collection
+from nccl_doctor.facts import wire
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collection
 
 VIAS = {
     "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=5 -n %host --",
@@ -86,7 +86,7 @@ def collect(nodes: Sequence[str], via: str, command: Sequence[str], seconds: flo
     program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
     answers = ask(nodes, via, [*program, *command], seconds)
     for node, (status, output) in answers.items():
-        if exchange.take(facts, output.splitlines(), node):
+        if wire.take(facts, output.splitlines(), node):
             continue
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
         why = "no answer within the time limit" if status is None else f"exit status {status}: {last[:200]}"

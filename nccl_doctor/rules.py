@@ -19,7 +19,7 @@ from nccl_doctor.common.levels import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
 from nccl_doctor.common.parse_cache import remembered
 
 if TYPE_CHECKING:
-    from nccl_doctor.facts import Facts
+    from nccl_doctor.facts.store import Facts
 
 GROUPS = (
     "resource", "node-host", "hardware", "node-gpu", "cuda", "node-software", "version", "desync", "network",
@@ -142,7 +142,7 @@ def _rule(data: dict[str, Any], path: Path) -> Rule:
 
 
 def _check(rule: Rule) -> None:
-    from nccl_doctor.facts import by_name  # slow to import, and not needed for rules that are kept
+    from nccl_doctor.facts.store import by_name  # slow to import, and not needed for rules that are kept
 
     problems = []
     if not _ID.fullmatch(rule.id):
@@ -299,7 +299,7 @@ def _format(value: Any, spec: str | None) -> str:
 
 def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: float = 10.0) -> Answer:
     """Ask one rule."""
-    from nccl_doctor.facts import QueryProblem
+    from nccl_doctor.facts.store import QueryProblem
 
     lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.looked())]
     if lacking:

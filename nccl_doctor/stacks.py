@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collection
+from nccl_doctor.facts.tables.stacks import RankDoing, Stack
 from nccl_doctor.sources import pyspy
 from nccl_doctor.sources.processes import RankProcess
-from nccl_doctor.tables import Collection
-from nccl_doctor.tables.stacks import RankDoing, Stack
 
 AT_ONCE = 8
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")

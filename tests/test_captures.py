@@ -11,11 +11,11 @@ import yaml
 
 from nccl_doctor import analyze
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
+from nccl_doctor.facts.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
 from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats, smi_query
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.tables import GpuHealth, NodeDriver, NodeGpu
-from nccl_doctor.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 SHARED = Path(__file__).parent.parent.parent / "shared"

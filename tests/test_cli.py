@@ -22,7 +22,7 @@ from nccl_doctor.cli.main import COMMANDS, main
 from nccl_doctor.cli.shown import colored
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.tables import TABLES
+from nccl_doctor.facts.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo.log"

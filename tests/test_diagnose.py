@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze, diagnose, rules
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.report import Finding
 
 

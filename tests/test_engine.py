@@ -12,7 +12,7 @@ from nccl_doctor import analyze, rules
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.config import Config
 from nccl_doctor.diagnose import diagnose
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
 
 VALUES = st.one_of(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze, rules
-from nccl_doctor.facts import describe
+from nccl_doctor.facts.store import describe
 from nccl_doctor.sources.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent

@@ -12,10 +12,10 @@ import pytest
 
 from nccl_doctor import analyze
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Message, Process
 from nccl_doctor.sources import formats, stretches
 from nccl_doctor.sources.patterns import load
-from nccl_doctor.tables import Message, Process
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HUGE = {"30 digits": "9" * 30, "4,400 digits": "9" * 4_400}

@@ -11,10 +11,10 @@ import pandas
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.gpu import GpuProcess, GpuSample, GpuThrottle, GpuUse
 from nccl_doctor.sources import formats, gpu_samples
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.tables.gpu import GpuProcess, GpuSample, GpuThrottle, GpuUse
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "gpu"
 SHARED = Path(__file__).parent.parent.parent / "shared"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall, TraceOp
 from nccl_doctor.sources import formats, kineto, nesting
-from nccl_doctor.tables import Trace, TraceArrival, TraceCall, TraceOp
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real" / "facebookresearch__HolisticTraceAnalysis"

@@ -281,7 +281,7 @@ def test_settings_of_different_ranks_are_not_combined() -> None:
 
 
 def test_row_has_the_columns_of_its_table() -> None:
-    from nccl_doctor.tables import EnvLint
+    from nccl_doctor.facts.tables import EnvLint
 
     assert EnvLint._fields == Verdict._fields
 

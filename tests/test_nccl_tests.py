@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from nccl_doctor import analyze
 from nccl_doctor.derive import derive
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort
 from nccl_doctor.knowledge import bandwidth
 from nccl_doctor.sources import formats, nccl_tests
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.tables import BenchLimit, BenchRow, BenchRun, IbPort
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "nccl_tests"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real"

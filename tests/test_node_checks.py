@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import exchange, preflight, rules
-from nccl_doctor.facts import Facts
+from nccl_doctor import preflight, rules
+from nccl_doctor.facts import wire
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collection
 from nccl_doctor.simulate import node
 from nccl_doctor.sources.node import elf, environment, expectations, firewall, launch, stuck
 from nccl_doctor.sources.node.root import Absent, Root
-from nccl_doctor.tables import Collection
 
 PAGE = Path(__file__).parent.parent / "docs" / "checks.md"
 
@@ -145,7 +146,7 @@ def test_evidence_of_several_nodes_is_kept_apart() -> None:
     one, two, both = Facts(), Facts(), Facts()
     for facts, text in ((one, "up"), (two, "down")):
         facts.add([Collection(text, "pci", "ok", 0.1, None, facts.evidence("/sys/x", 1, text))])
-        assert exchange.take(both, exchange.dump(facts).splitlines(), f"node-{text}")
+        assert wire.take(both, wire.dump(facts).splitlines(), f"node-{text}")
     rows = both.rows(Collection)
     shown = [(row.host, both.places([row.ref])[0]) for row in rows]
     assert [("up", "node-up:/sys/x", "up"), ("down", "node-down:/sys/x", "down")] == [

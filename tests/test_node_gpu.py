@@ -8,14 +8,14 @@ import pytest
 
 from nccl_doctor import preflight, rules
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
 from nccl_doctor.knowledge import entries, machines
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import bus
 from nccl_doctor.sources.node import expectations, gpu, nvml_smi, pci
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
 
 OURS = ("gpu", "pci")
 FAULTS = [name for name, fault in node.FAULTS.items() if fault.change.__module__.endswith("gpu_faults")]

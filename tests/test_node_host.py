@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from nccl_doctor import preflight, tables
-from nccl_doctor.facts import Facts
+from nccl_doctor import preflight
+from nccl_doctor.facts import tables
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.sources.node import (

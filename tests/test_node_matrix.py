@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collection, Input
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.software import variables
 from nccl_doctor.sources.node import collect, expectations
 from nccl_doctor.sources.node.root import Root
-from nccl_doctor.tables import Collection, Input
 
 MEMORY = Path("/dev/shm")
 PLANTED = [

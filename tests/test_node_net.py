@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight, rules
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import RdmaDevice
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.sources.node import (
@@ -23,7 +24,6 @@ from nccl_doctor.sources.node import (
 )
 from nccl_doctor.sources.node.pci_path import Place
 from nccl_doctor.sources.node.root import Absent, Output, Root, Seen
-from nccl_doctor.tables import RdmaDevice
 
 OURS = ("pci", "infiniband", "ethernet", "efa", "selinux")
 FAULTS = [name for name, fault in node.FAULTS.items() if fault.change.__module__.endswith("network_faults")]

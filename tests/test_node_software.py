@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import NcclLibrary, SettingTarget, SoftwareVersion
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import software as made
 from nccl_doctor.sources.node import elf, environment, nccl_conf, python_env, software, variables
 from nccl_doctor.sources.node.root import Absent, Root
-from nccl_doctor.tables import NcclLibrary, SettingTarget, SoftwareVersion
 
 COLLECTORS = ("software", "scheduler", "environment")
 JOB = {

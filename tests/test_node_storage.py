@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from conftest import runs
 
-from nccl_doctor import preflight, tables
+from nccl_doctor import preflight
+from nccl_doctor.facts import tables
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.storage import probe

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor import exchange, preflight
+from nccl_doctor import preflight
 from nccl_doctor.derive_nodes import odd
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts import wire
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import Tree
@@ -22,7 +23,7 @@ def asked(folder: Path, changes: dict[str, Callable[[Tree], None]], machine: str
         tree = node.build(machine, host=host)
         change(tree)
         tree.write(folder / host)
-        assert exchange.take(facts, exchange.dump(preflight.look(Root(folder / host))).splitlines())
+        assert wire.take(facts, wire.dump(preflight.look(Root(folder / host))).splitlines())
     return preflight.report_of(facts)
 
 

@@ -14,17 +14,18 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nccl_doctor import exchange, preflight
+from nccl_doctor import preflight
 from nccl_doctor.cli import prologue, slurm
 from nccl_doctor.cli.main import main
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts import wire
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collection
 from nccl_doctor.report import Finding, Report
 from nccl_doctor.reporters.json_report import schema
 from nccl_doctor.simulate import node
 from nccl_doctor.sources.node import collect, redact, state, tree
 from nccl_doctor.sources.node.recording import Recorder
 from nccl_doctor.sources.node.root import Root
-from nccl_doctor.tables import Collection
 
 MACHINE = "dgx-h100"
 
@@ -329,7 +330,7 @@ def test_redaction_hides_addresses_users_and_secrets_alike() -> None:
 
 
 def test_counters_are_compared_within_one_boot(tmp_path: Path) -> None:
-    from nccl_doctor.facts import by_name
+    from nccl_doctor.facts.store import by_name
 
     counter = by_name()["node_counter"]
     file = tmp_path / "state.json"
@@ -350,10 +351,10 @@ def test_counters_are_compared_within_one_boot(tmp_path: Path) -> None:
 def test_facts_travel_between_nodes(broken: Path) -> None:
     there = preflight.look(Root(broken))
     here = Facts()
-    assert exchange.take(here, ["banner of ssh", *exchange.dump(there).splitlines()])
+    assert wire.take(here, ["banner of ssh", *wire.dump(there).splitlines()])
     assert [f.name for f in preflight.report_of(there).findings] == [f.name for f in preflight.report_of(here).findings]
-    assert not exchange.take(Facts(), exchange.dump(there).splitlines()[:-1])
-    assert not exchange.take(Facts(), ['["evidence", [1]]', "[]", "1", '["no_table", []]', '{"a": 1}'])
+    assert not wire.take(Facts(), wire.dump(there).splitlines()[:-1])
+    assert not wire.take(Facts(), ['["evidence", [1]]', "[]", "1", '["no_table", []]', '{"a": 1}'])
 
 
 def test_nodes_are_asked_and_silent_ones_named(healthy: Path, broken: Path, capfd: pytest.CaptureFixture[str]) -> None:

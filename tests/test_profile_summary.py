@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ProfileShare, ProfileSum
 from nccl_doctor.sources import formats, profile_summary
-from nccl_doctor.tables import ProfileShare, ProfileSum
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 OLD_NSYS = """"Time(%)","Total Time (ns)","Instances","Average","Minimum","Maximum","Name"

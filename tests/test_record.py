@@ -14,7 +14,7 @@ import pytest
 
 from nccl_doctor import analyze, record
 from nccl_doctor.cli.main import main
-from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
+from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 
 COMMAND = [sys.executable, "-m", "nccl_doctor", "record"]
 

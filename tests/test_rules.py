@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import examples, rules, tables
-from nccl_doctor.facts import Facts
+from nccl_doctor import examples, rules
+from nccl_doctor.facts import tables
+from nccl_doctor.facts.store import Facts
 
 FILES = sorted(rules.shipped().rglob("*.toml"))
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor import analyze
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import partial, scan, stretches
 from nccl_doctor.sources.alike import Lines, Tally
 from nccl_doctor.sources.gate import Gate

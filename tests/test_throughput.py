@@ -17,10 +17,8 @@ from nccl_doctor import analyze
 from nccl_doctor.change_points import change_points, drift, period
 from nccl_doctor.derive import derive
 from nccl_doctor.derive_scaling import amdahl
-from nccl_doctor.facts import Facts
-from nccl_doctor.sources import formats, throughput
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.tables import (
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import (
     CommOp,
     DipPeriod,
     LossScale,
@@ -32,6 +30,8 @@ from nccl_doctor.tables import (
     ThroughputRun,
     TrainingEvent,
 )
+from nccl_doctor.sources import formats, throughput
+from nccl_doctor.sources.formats import Reading
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "throughput"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real"

@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import (
+    Timeline,
+    TimelineActivity,
+    TimelineGap,
+    TimelineRank,
+    TimelineTensor,
+    TimelineWindow,
+)
 from nccl_doctor.sources import formats, horovod_timeline
-from nccl_doctor.tables import Timeline, TimelineActivity, TimelineGap, TimelineRank, TimelineTensor, TimelineWindow
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "timeline"
 RECORDED = Path(__file__).parent.parent.parent / "shared" / "artifacts" / "horovod"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.topology import RasRank, TopoGpu, TopoNet
 from nccl_doctor.sources import formats, inspector, ras, topology
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.tables.topology import RasRank, TopoGpu, TopoNet
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "topology"
 SHARED = Path(__file__).parent.parent.parent / "shared"

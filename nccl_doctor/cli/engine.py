@@ -10,7 +10,7 @@ from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.comparison import Comparison
-    from nccl_doctor.facts import Facts
+    from nccl_doctor.facts.store import Facts
     from nccl_doctor.report import Report
     from nccl_doctor.rules import Rule
 
@@ -81,7 +81,7 @@ def rule_of(file: Path) -> "Rule":
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    from nccl_doctor.facts import QueryProblem
+    from nccl_doctor.facts.store import QueryProblem
     from nccl_doctor.rules import RuleProblem
 
     try:

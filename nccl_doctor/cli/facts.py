@@ -17,7 +17,7 @@ def command(paths: tuple[str, ...], table: str | None, live: bool, form: str) ->
 
     Without PATH: which tables there are. With PATH: how many rows each of them got.
     """
-    from nccl_doctor.facts import describe
+    from nccl_doctor.facts.store import describe
 
     tables = {name: (meaning, columns) for name, meaning, columns in describe()}
     if table is not None and table not in tables:

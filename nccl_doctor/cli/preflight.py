@@ -70,8 +70,9 @@ def command(
     not look). Exit status 0 fit, 1 drain or job, 2 wrong usage, 3 unknown or our own failure; --for changes it to what
     that caller expects.
     """
-    from nccl_doctor import exchange, preflight, rules
+    from nccl_doctor import preflight, rules
     from nccl_doctor.config import Config
+    from nccl_doctor.facts import wire
     from nccl_doctor.sources.node import expectations
     from nccl_doctor.sources.node import state as remembered
 
@@ -90,7 +91,7 @@ def command(
     if learn is not None:
         write_file(learn, expectations.learn(facts).encode())
     if form == "facts":
-        return _put(exchange.dump(facts), output)
+        return _put(wire.dump(facts), output)
     if nodes is None and root is None and str(state) != "-":
         problem = remembered.remember(facts, state or remembered.place(os.environ), preflight.boot_id())
         if problem and state is not None:

@@ -16,7 +16,7 @@ def command(paths: tuple[str, ...], query: str, form: str) -> None:
 
     QUERY is one SELECT. `nccl-doctor facts` lists the tables, `nccl-doctor facts --table NAME` their columns.
     """
-    from nccl_doctor.facts import QueryProblem
+    from nccl_doctor.facts.store import QueryProblem
 
     facts = engine.facts_of(paths)
     try:

@@ -10,7 +10,7 @@ from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from nccl_doctor.facts import Facts
+    from nccl_doctor.facts.store import Facts
     from nccl_doctor.report import Report
 
 WORDS = {
@@ -56,9 +56,9 @@ def command(
 
     Each process is stopped for some milliseconds. Exit status 1 where a rank keeps the others waiting.
     """
-    from nccl_doctor import exchange
     from nccl_doctor.derive_stacks import derive_stacks
-    from nccl_doctor.facts import Facts
+    from nccl_doctor.facts import wire
+    from nccl_doctor.facts.store import Facts
 
     problems: list[str] = []
     asked, via = _way(nodes, job if form != "facts" and not pids else None, via)
@@ -72,7 +72,7 @@ def command(
         facts = Facts()
         problems = _dump(facts, pids, job, native, timeout)
     if form == "facts":
-        emit(exchange.dump(facts))
+        emit(wire.dump(facts))
         return 0
     derive_stacks(facts)
     report = _judged(facts)

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources.bench_run import Bench
 from nccl_doctor.sources.formats import Reading
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import BenchRow, BenchRun
 from nccl_doctor.sources import prefixes
-from nccl_doctor.tables import BenchRow, BenchRun
 
 Numbers = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.captures import KubePod, KubeResource
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.streams import Readable
-from nccl_doctor.tables.captures import KubePod, KubeResource
 
 _MAX_BYTES = 4 << 20
 _DEPTH = 60

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Progress
 from nccl_doctor.sources import heads, prefixes
 from nccl_doctor.sources.heads import Head
 from nccl_doctor.sources.ranks import Ranks
-from nccl_doctor.tables import Progress
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")

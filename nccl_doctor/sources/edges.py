@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import heads, prefixes
 from nccl_doctor.sources.nccl_rows import edge
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import ijson
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.inputs import ForeignInput, InputProblem
 from nccl_doctor.sources.nesting import Shallow, TooDeep
 from nccl_doctor.sources.streams import Readable
-from nccl_doctor.tables import Recorder, RecorderCall, RecorderGroup
 
 try:
     import resource

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import capture_heads
 from nccl_doctor.sources.streams import Readable
 

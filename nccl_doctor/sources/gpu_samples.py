@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import gpu_json, gpu_text
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.gpu_csv import BARE, HEADER, Table

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.gpu import GpuProcess
 from nccl_doctor.sources.gpu_csv import seconds
 from nccl_doctor.sources.gpu_stats import Batch, Gpu, Place, Samples
-from nccl_doctor.tables.gpu import GpuProcess
 
 _DMON = {
     "sm": "util", "pwr": "power", "gtemp": "temperature", "temp": "temperature", "pclk": "clock", "fb": "memory",

@@ -7,12 +7,8 @@ the first step. The evidence line is the number of the event in the file, since 
 import re
 from collections.abc import Iterator
 
-from nccl_doctor.facts import Facts
-from nccl_doctor.sources import horovod_events
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.horovod_stats import WINDOWS, Activity, Run, tensors
-from nccl_doctor.sources.streams import Readable
-from nccl_doctor.tables import (
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import (
     Timeline,
     TimelineActivity,
     TimelineGap,
@@ -20,6 +16,10 @@ from nccl_doctor.tables import (
     TimelineTensor,
     TimelineWindow,
 )
+from nccl_doctor.sources import horovod_events
+from nccl_doctor.sources.formats import Reading
+from nccl_doctor.sources.horovod_stats import WINDOWS, Activity, Run, tensors
+from nccl_doctor.sources.streams import Readable
 
 _SECOND = 1_000_000  # µs
 _EPOCH = re.compile(rb'"start_time_since_epoch_in_micros":\s*(\d{1,18})')

@@ -4,11 +4,11 @@ import json
 import statistics
 from typing import Any, NamedTuple
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.topology import InspectorColl
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import lines
-from nccl_doctor.tables.topology import InspectorColl
 
 _KEPT = 2000  # values of one series that a median is taken of; then every second one is dropped
 _SERIES = 20_000

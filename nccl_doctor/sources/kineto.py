@@ -17,11 +17,11 @@ import ijson
 import numpy as np
 import numpy.typing as npt
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Trace, TraceCall, TraceOp
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.nesting import Shallow, TooDeep
 from nccl_doctor.sources.streams import Readable
-from nccl_doctor.tables import Trace, TraceCall, TraceOp
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_doctor import tables
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts import tables
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import census, edges, heads, prefixes
 from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.edges import Who

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from nccl_doctor import tables
-from nccl_doctor.facts import by_name, column_types
+from nccl_doctor.facts import tables
+from nccl_doctor.facts.store import by_name, column_types
 from nccl_doctor.sources import heads
 from nccl_doctor.sources.patterns import Pattern
 

@@ -7,7 +7,7 @@ behind a few thousand other lines. Columns are recognised by their number, not b
 import re
 from collections.abc import Iterator
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.sources import bench_json
 from nccl_doctor.sources.bench_run import Bench
 from nccl_doctor.sources.blocks import blocks

@@ -107,7 +107,7 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
         raise PatternProblem(f"{file}: pattern {name}: neither regex nor starts")
     if not pattern.sample:
         raise PatternProblem(f"{file}: pattern {name}: no sample")
-    from nccl_doctor.facts import by_name
+    from nccl_doctor.facts.store import by_name
 
     table = by_name().get(pattern.table)
     if table is None:
@@ -123,7 +123,7 @@ def check_columns(pattern: Pattern) -> None:
     """Raise PatternProblem where a group or constant is no column of the pattern's table."""
     if pattern.table == "message" or pattern.reader:
         return
-    from nccl_doctor.facts import by_name, column_types
+    from nccl_doctor.facts.store import by_name, column_types
 
     columns = set(column_types(by_name()[pattern.table]))
     wrong = (set(pattern.compiled.groupindex) | set(pattern.set)) - columns

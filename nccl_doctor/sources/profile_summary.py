@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ProfileShare, ProfileSum
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import plain_lines
-from nccl_doctor.tables import ProfileShare, ProfileSum
 
 _MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 1e-6}
 _TITLE = re.compile(r'^ *"?Time ?\(%\)"?(?:,| {2,})"?(?:Total )?Time\b')

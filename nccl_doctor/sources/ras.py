@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.topology import RasComm, RasRank
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import Joined, lines
-from nccl_doctor.tables.topology import RasComm, RasRank
 
 _MAX_BYTES = 256 << 20  # some 300,000 ranks
 _BLOCK = 1 << 20

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Protocol
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Env, ProcessEnd
+from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 from nccl_doctor.sources import gpu_json
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.text_lines import Joined, lines
-from nccl_doctor.tables import Env, ProcessEnd
-from nccl_doctor.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 
 GIGABIT = 1e9 / 8  # bytes
 _LONGEST = 1 << 20  # bytes of run.json and end.json

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Step, ThroughputRun, TrainingEvent
 from nccl_doctor.sources import prefixes
 from nccl_doctor.sources.blocks import Cursor, blocks
 from nccl_doctor.sources.comm_ops import CommOps
@@ -20,7 +21,6 @@ from nccl_doctor.sources.run_settings import LITERALS, Settings
 from nccl_doctor.sources.series import BULK, Line, Series, stamp_of, stamp_span
 from nccl_doctor.sources.streams import Readable
 from nccl_doctor.sources.throughput_lines import TOOLS, Point, Tool, read_bar, stamps
-from nccl_doctor.tables import Step, ThroughputRun, TrainingEvent
 
 _EVENTS = (
     (b"aving checkpoint", "checkpoint"),

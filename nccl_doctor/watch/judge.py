@@ -8,11 +8,11 @@ from typing import Any
 
 from nccl_doctor import diagnose, rules
 from nccl_doctor.derive import derive
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Input
+from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.report import Finding
 from nccl_doctor.sources import recording_files
-from nccl_doctor.tables import Input
-from nccl_doctor.tables.recorded import Spinning
 from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 
 WINDOW = 180.0  # seconds of records that are judged together

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.facts.tables import CgroupEvent, CgroupLimit
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import CgroupEvent, CgroupLimit
 
 BASE = "/sys/fs/cgroup"
 _UNLIMITED = 1 << 60  # version 1 writes a number near 2^63 for "no limit"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import NodeClock
 from nccl_doctor.sources.node.root import Root, Seen, fields
-from nccl_doctor.tables import NodeClock
 
 _UNSYNCHRONISED = 0x0040  # STA_UNSYNC
 _NANOSECONDS = 0x2000  # STA_NANO: the offset is in ns, else in µs

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from nccl_doctor.facts import Facts, by_name, column_types, table_name
+from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
+from nccl_doctor.facts.tables import Collection
 from nccl_doctor.sources.node.recording import Recorder
 from nccl_doctor.sources.node.root import Absent, Root, Seen
-from nccl_doctor.tables import Collection
 
 COLLECTORS = (
     "gpu", "pci", "infiniband", "ethernet", "efa", "selinux", "host", "kernel_log", "storage", "software", "scheduler",

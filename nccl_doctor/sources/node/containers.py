@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.facts.tables import ContainerFact
 from nccl_doctor.sources.node.environment import device_files
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import ContainerFact
 
 _SPECS = ("/etc/cdi", "/var/run/cdi")
 _DOCKER, _CONTAINERD, _CRIO = "/etc/docker/daemon.json", "/etc/containerd/config.toml", "/etc/crio/crio.conf"

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import EfaNode, OfiDomain, PluginFile
 from nccl_doctor.sources.node import elf, pci_path
 from nccl_doctor.sources.node.root import Absent, Output, Root, Seen
 from nccl_doctor.sources.node.variables import folders, variables
-from nccl_doctor.tables import EfaNode, OfiDomain, PluginFile
 
 TABLES = (EfaNode, OfiDomain, PluginFile)
 AMAZON = "0x1d0f"

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.facts.tables import Env, SettingTarget, TaskFolder
 from nccl_doctor.sources.node import nccl_conf
 from nccl_doctor.sources.node.root import Absent, Root, Seen
 from nccl_doctor.sources.node.variables import variables
-from nccl_doctor.tables import Env, SettingTarget, TaskFolder
 
 TABLES = (Env, SettingTarget, TaskFolder)
 _SETTINGS = re.compile(

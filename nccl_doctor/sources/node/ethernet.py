@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from nccl_doctor.facts.tables import BondMember, NetLink, NodeCounter, TaskSetting
 from nccl_doctor.sources.node import net_counters
 from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
 from nccl_doctor.sources.node.variables import variables
-from nccl_doctor.tables import BondMember, NetLink, NodeCounter, TaskSetting
 
 TABLES = (NetLink, BondMember, NodeCounter, TaskSetting)
 BASE = "/sys/class/net"

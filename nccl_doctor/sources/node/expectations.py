@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Expected
 from nccl_doctor.knowledge import machines
-from nccl_doctor.tables import Expected
 
 KNOWN: dict[str, dict[str, str]] = {
     "gpu": {

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from nccl_doctor.facts.tables import Firewall
 from nccl_doctor.sources.node.root import Absent, Root, Seen
-from nccl_doctor.tables import Firewall
 
 _SECONDS = 0.5
 _ANY = re.compile(r"(?:counter (?:packets \d+ bytes \d+ )?)?(?:drop|reject(?: with .*)?)(?: comment .*)?")

@@ -5,11 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-from nccl_doctor.sources.node import pci
-from nccl_doctor.sources.node.nvml import CODES
-from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
-from nccl_doctor.sources.node.variables import variables
-from nccl_doctor.tables import (
+from nccl_doctor.facts.tables import (
     GpuHealth,
     GpuHolder,
     GpuLink,
@@ -19,6 +15,10 @@ from nccl_doctor.tables import (
     NodeGpu,
     NodeGpuError,
 )
+from nccl_doctor.sources.node import pci
+from nccl_doctor.sources.node.nvml import CODES
+from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
+from nccl_doctor.sources.node.variables import variables
 
 TABLES = (NodeDriver, NodeGpu, GpuHealth, GpuLink, GpuPair, GpuHolder, NodeGpuError, NodeCounter)
 MOST = 64  # GPUs of a node that are believed

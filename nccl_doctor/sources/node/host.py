@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from nccl_doctor.sources.node import cgroup, clock, firewall, memory, places, routes, stuck, task
-from nccl_doctor.sources.node.root import Absent, Root, Seen
-from nccl_doctor.tables import (
+from nccl_doctor.facts.tables import (
     CgroupEvent,
     CgroupLimit,
     CpuGovernor,
@@ -29,6 +27,8 @@ from nccl_doctor.tables import (
     SharedMemory,
     TaskLimit,
 )
+from nccl_doctor.sources.node import cgroup, clock, firewall, memory, places, routes, stuck, task
+from nccl_doctor.sources.node.root import Absent, Root, Seen
 
 TABLES = (
     CgroupEvent, CgroupLimit, CpuGovernor, GpuPlace, HostLoad, HostMachine, HostMemory, HostName, HostTask, HugePages,

@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import IbPort, NodeCounter, RdmaDevice, RdmaGid, RdmaStack, RoceQos
 from nccl_doctor.sources.node import net_counters, pci_path, rdma_ports, roce_qos
 from nccl_doctor.sources.node.pci_path import Card, Place
 from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
-from nccl_doctor.tables import IbPort, NodeCounter, RdmaDevice, RdmaGid, RdmaStack, RoceQos
 
 TABLES = (RdmaStack, RdmaDevice, IbPort, RdmaGid, RoceQos, NodeCounter)
 BASE = rdma_ports.BASE

@@ -12,10 +12,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import KernelLog, Message, StuckTask, Xid
 from nccl_doctor.sources import patterns
 from nccl_doctor.sources.node import clock
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import KernelLog, Message, StuckTask, Xid
 
 TABLES = (KernelLog, Message, StuckTask, Xid)
 KINDS = frozenset((

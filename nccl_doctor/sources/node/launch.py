@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nccl_doctor.facts.tables import Launch
 from nccl_doctor.sources.node import task
 from nccl_doctor.sources.node.environment import gpus
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import Launch
 
 _OPTIONS = ("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "standalone")
 _ANCESTORS = 8

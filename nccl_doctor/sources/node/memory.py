@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.tables import HostMemory, HugePages, NodeCounter, SharedMemory
 from nccl_doctor.sources.node.root import Root, Seen, fields
-from nccl_doctor.tables import HostMemory, HugePages, NodeCounter, SharedMemory
 
 SHM = "/dev/shm"
 _HUGE = "/sys/kernel/mm/hugepages"

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from nccl_doctor.facts.tables import NcclSettingLine
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import NcclSettingLine
 
 _LONGEST = 1023  # characters of a value that NCCL keeps
 SYSTEM = "/etc/nccl.conf"

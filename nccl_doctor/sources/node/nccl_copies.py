@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nccl_doctor.facts.tables import NcclLibrary
 from nccl_doctor.sources.node import elf
 from nccl_doctor.sources.node.python_env import Python
 from nccl_doctor.sources.node.root import Root, Seen
 from nccl_doctor.sources.node.variables import folders
-from nccl_doctor.tables import NcclLibrary
 
 SONAME = "libnccl.so.2"
 DEFAULT = (

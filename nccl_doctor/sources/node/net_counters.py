@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from nccl_doctor.facts.tables import NodeCounter
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import NodeCounter
 
 # Bits of the counters of the InfiniBand specification: they stay at their maximum, and a value there is no measure.
 WIDTHS = {

@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import GpuFile, NodeCounter, NodeDriver, NodeMachine, PciDevice
 from nccl_doctor.knowledge import machines
 from nccl_doctor.sources.node.root import Absent, Root, Seen, fields
-from nccl_doctor.tables import GpuFile, NodeCounter, NodeDriver, NodeMachine, PciDevice
 
 TABLES = (NodeMachine, PciDevice, GpuFile, NodeDriver, NodeCounter)
 BUS = "/sys/bus/pci/devices"

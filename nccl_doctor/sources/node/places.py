@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.facts.tables import GpuPlace
 from nccl_doctor.sources.node import task
 from nccl_doctor.sources.node.root import Root, Seen, fields
-from nccl_doctor.tables import GpuPlace
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.facts.tables import IbPort, NodeCounter, RdmaGid
 from nccl_doctor.sources.node import net_counters
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import IbPort, NodeCounter, RdmaGid
 
 BASE = "/sys/class/infiniband"
 _STATES = {"INIT": "Initializing", "ACTIVE_DEFER": "Active_defer"}

@@ -8,9 +8,9 @@ Drivers of the kernel itself have none of these files.
 import re
 from collections.abc import Iterator, Sequence
 
+from nccl_doctor.facts.tables import RoceQos
 from nccl_doctor.sources.node.rdma_ports import BASE
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import RoceQos
 
 PRIORITIES = range(8)
 _TRAFFIC_CLASS = re.compile(r"tclass\s*=\s*(\d{1,3})$")

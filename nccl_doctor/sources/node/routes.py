@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import HostName, NodeInterface, NodeRoute
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import HostName, NodeInterface, NodeRoute
 
 MOST = 64  # interfaces; a node full of pods has hundreds of veth
 _VIRTUAL = re.compile(

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.facts.tables import Allocation, ContainerFact, Launch
 from nccl_doctor.sources.node import containers, launch
 from nccl_doctor.sources.node.environment import device_files, gpus
 from nccl_doctor.sources.node.root import Absent, Root, Seen
 from nccl_doctor.sources.node.variables import variables
-from nccl_doctor.tables import Allocation, ContainerFact, Launch
 
 TABLES = (Allocation, Launch, ContainerFact)
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.facts.tables import DeviceAccess, SecurityBoolean, SecurityLabel, SecurityMode
 from nccl_doctor.sources.node.root import Absent, Root, Seen
-from nccl_doctor.tables import DeviceAccess, SecurityBoolean, SecurityLabel, SecurityMode
 
 TABLES = (SecurityMode, SecurityLabel, SecurityBoolean, DeviceAccess)
 SELINUX = "/sys/fs/selinux"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.facts.tables import CondaChange, NcclLibrary, NcclSettingLine, SearchPath, SoftwareVersion
 from nccl_doctor.sources.node import elf, nccl_conf, nccl_copies, python_env
 from nccl_doctor.sources.node.python_env import Packaged, Python
 from nccl_doctor.sources.node.root import Root, Seen
 from nccl_doctor.sources.node.variables import folders, variables
-from nccl_doctor.tables import CondaChange, NcclLibrary, NcclSettingLine, SearchPath, SoftwareVersion
 
 TABLES = (SoftwareVersion, NcclLibrary, SearchPath, CondaChange, NcclSettingLine)
 _NETWORK = ("nfs", "nfs4", "lustre", "cifs", "smb3", "gpfs", "beegfs", "wekafs", "ceph", "fuse.sshfs", "afs", "panfs")

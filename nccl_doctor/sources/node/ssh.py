@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from nccl_doctor.facts.tables import SshLogin, SshSetting
 from nccl_doctor.sources.node.root import Absent, Output, Root, Seen
 from nccl_doctor.sources.node.variables import variables
-from nccl_doctor.tables import SshLogin, SshSetting
 
 TABLES = (SshLogin, SshSetting)
 MARK = "nccl-doctor"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nccl_doctor.facts import Facts
+from nccl_doctor.facts.store import Facts
 
 SYSTEM = Path("/var/lib/nccl-doctor/state.json")
 MOST = 4 << 20  # bytes of a state file

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.tables import LustreTarget, Mount, MountProbe, MountWanted, NfsMount
 from nccl_doctor.sources.node import clock, mounts, probes, task
 from nccl_doctor.sources.node.root import Root, Seen, fields
-from nccl_doctor.tables import LustreTarget, Mount, MountProbe, MountWanted, NfsMount
 
 TABLES = (LustreTarget, Mount, MountProbe, MountWanted, NfsMount)
 INFO = "/proc/self/mountinfo"

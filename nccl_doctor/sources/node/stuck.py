@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.tables import HostProcess
 from nccl_doctor.sources.node.root import Root, Seen
-from nccl_doctor.tables import HostProcess
 
 MOST = 200  # rows
 _SECONDS = 0.25  # for going through /proc

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.tables import HostTask, TaskLimit
 from nccl_doctor.sources.node.root import Root, Seen, fields
-from nccl_doctor.tables import HostTask, TaskLimit
 
 IPC_LOCK = 14  # bit of CAP_IPC_LOCK
 TRIAL = 64 << 20  # bytes that the trial of mlock locks

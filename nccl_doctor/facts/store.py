@@ -17,7 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from nccl_doctor.tables import TABLES, Evidence
+from nccl_doctor.facts.tables import TABLES, Evidence
 
 if TYPE_CHECKING:
     import pandas

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from nccl_doctor.facts import Facts, by_name, column_types, table_name
-from nccl_doctor.tables import Evidence
+from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
+from nccl_doctor.facts.tables import Evidence
 
 
 def dump(facts: Facts) -> str:

@@ -1,0 +1,1 @@
+"""The fact base: tables, the SQLite store, and facts on their way between nodes."""

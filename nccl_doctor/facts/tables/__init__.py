@@ -1,0 +1,41 @@
+"""The fact tables: one NamedTuple class a table.
+
+A class docstring says what one row means. The comment beside a column gives its meaning and unit. ``None`` is "not known",
+never zero. ``host`` is the host name as the program printed it, ``rank`` the rank in the job (the world communicator or the
+launcher's label), ``pid`` the process id inside its own namespace, ``stamp`` seconds since the epoch where the line carried a
+time, ``n`` how often the same row was seen, ``ref`` the number of the `Evidence` row that shows it.
+"""
+
+import sys
+
+from nccl_doctor.facts.tables.base import *
+from nccl_doctor.facts.tables.captures import *
+from nccl_doctor.facts.tables.derived import *
+from nccl_doctor.facts.tables.errors import *
+from nccl_doctor.facts.tables.gpu import *
+from nccl_doctor.facts.tables.hang import *
+from nccl_doctor.facts.tables.log import *
+from nccl_doctor.facts.tables.node.collection import *
+from nccl_doctor.facts.tables.node.gpu import *
+from nccl_doctor.facts.tables.node.host import *
+from nccl_doctor.facts.tables.node.network import *
+from nccl_doctor.facts.tables.node.software import *
+from nccl_doctor.facts.tables.node.storage import *
+from nccl_doctor.facts.tables.recorded import *
+from nccl_doctor.facts.tables.stacks import *
+from nccl_doctor.facts.tables.throughput import *
+from nccl_doctor.facts.tables.timeline import *
+from nccl_doctor.facts.tables.topology import *
+from nccl_doctor.facts.tables.torch import *
+
+_MODULES = """
+    base log errors timeline torch gpu throughput topology captures derived hang
+    node.collection node.gpu node.software stacks node.network node.host node.storage recorded
+"""
+
+TABLES: tuple[type, ...] = tuple(
+    table
+    for name in _MODULES.split()
+    for table in vars(sys.modules[f"{__name__}.{name}"]).values()
+    if isinstance(table, type) and table.__module__ == f"{__name__}.{name}"
+)

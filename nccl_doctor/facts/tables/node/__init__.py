@@ -1,0 +1,1 @@
+"""Tables about a node: what collectors read and what is expected of it."""
