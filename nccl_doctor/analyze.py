@@ -13,13 +13,14 @@ from nccl_doctor.derive_node import derive_node
 from nccl_doctor.derive_nodes import derive_nodes
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
+from nccl_doctor.inputs import sources
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.report import Report
-from nccl_doctor.sources import formats, inputs, nccl_log, stretches
+from nccl_doctor.sources import formats, nccl_log, stretches
 from nccl_doctor.sources.node import expectations, tree
 from nccl_doctor.sources.node.collect import collect
 from nccl_doctor.sources.node.root import Root
 from nccl_doctor.sources.partial import Partial
-from nccl_doctor.sources.streams import Readable
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
@@ -51,10 +52,10 @@ def analyze(
 def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> tuple[Facts, list[str]]:
     """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
     problems: list[str] = []
-    sources: list[inputs.Source] = []
+    to_read: list[sources.Source] = []
     trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
-    for found in inputs.expand([path for path in paths if path not in trees], formats.is_known):
-        if isinstance(found, inputs.InputProblem):
+    for found in sources.expand([path for path in paths if path not in trees], formats.is_known):
+        if isinstance(found, sources.InputProblem):
             problems.append(str(found))
         else:
             sources.append(found)
@@ -62,24 +63,24 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     for path in trees:
         _look(facts, path)
     parts: list[nccl_log.Part] = []
-    meter = _Meter(progress, sum(source.size or 0 for source in sources))
-    asked = {inputs.one_line(path) for path in paths}
+    meter = _Meter(progress, sum(source.size or 0 for source in to_read))
+    asked = {sources.one_line(path) for path in paths}
     foreign: set[str] = set()  # names in folders and archives of what nothing here reads
-    ahead = stretches.Ahead((source.path, source.size or 0) for source in sources if source.plain and source.path)
-    for source in sources:
+    ahead = stretches.Ahead((source.path, source.size or 0) for source in to_read if source.plain and source.path)
+    for source in to_read:
         meter.begin(source)
         try:
-            with inputs.open_stream(meter.told(source)) as stream:
+            with sources.open_stream(meter.told(source)) as stream:
                 head = stream.read(stretches.HEAD)
-                kind = inputs.sniff(head, source.name)
+                kind = sources.sniff(head, source.name)
                 known = formats.recognise(head)
                 if known is not None:
                     problems += _read_format(facts, known, source, _Joined(head, stream))
                     continue
-                if kind == "sqlite" and len(sources) == 1 and source.path is not None:
+                if kind == "sqlite" and len(to_read) == 1 and source.path is not None:
                     return Facts.open(source.path), problems
                 if kind not in READABLE:
-                    raise inputs.ForeignInput(source.name, _unfit(kind))
+                    raise sources.ForeignInput(source.name, _unfit(kind))
                 note = None
                 if source.plain and source.path is not None:
                     meter.begin(source)
@@ -90,8 +91,8 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                     note = joined.problem
                     if note:
                         problems.append(note)
-        except inputs.InputProblem as problem:
-            if isinstance(problem, inputs.ForeignInput) and source.name not in asked:
+        except sources.InputProblem as problem:
+            if isinstance(problem, sources.ForeignInput) and source.name not in asked:
                 foreign.add(source.name)
             else:
                 problems.append(str(problem))
@@ -100,11 +101,11 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             meter.end(source)
         inside = []
         for known in formats.within(partial.marks):
-            with inputs.open_stream(source) as again:
+            with sources.open_stream(source) as again:
                 inside.append((known, formats.read(known, again, source.name, facts)))
         read_as = _log_input(source.name, partial, inside, note)
         useless = not read_as.understood and not tail.seen and source.name in asked - {"-"}
-        if useless and (reason := inputs.no_log(head)):
+        if useless and (reason := sources.no_log(head)):
             problems.append(f"{source.name}: {reason}")
             continue
         parts.append((source.name, partial, tail))
@@ -116,7 +117,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         more = f" and {len(foreign) - 1} others" if len(foreign) > 1 else ""
         problems.append(f"{min(foreign)}{more}: no log and nothing else that is known, not read")
     told = [name for name, rows in facts.counts().items() if rows and name not in ("input", "evidence")]
-    if not parts and not trees and not told and (problems or not sources):
+    if not parts and not trees and not told and (problems or not to_read):
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
     nccl_log.add(facts, parts)
     fold_hosts(facts)
@@ -150,7 +151,7 @@ def _look(facts: Facts, path: str) -> None:
     facts.add([Input(path, "node", 0, 0, 0, 0, None)])
 
 
-def _read_format(facts: Facts, known: formats.Format, source: inputs.Source, stream: "_Joined") -> list[str]:
+def _read_format(facts: Facts, known: formats.Format, source: sources.Source, stream: "_Joined") -> list[str]:
     """Read a file that is no log; returns what the user should know about it."""
     reading = formats.read(known, stream, source.name, facts)
     note = reading.note or stream.problem
@@ -203,10 +204,10 @@ class _Meter:
         self._total = total
         self._done = self._here = self._size = 0
 
-    def begin(self, source: inputs.Source) -> None:
+    def begin(self, source: sources.Source) -> None:
         self._here, self._size = 0, source.size or 0
 
-    def told(self, source: inputs.Source) -> inputs.Source:
+    def told(self, source: sources.Source) -> sources.Source:
         """The same source; reading it is noticed."""
         return source._replace(opener=lambda: stretches.Told(source.opener(), self.tell))
 
@@ -215,7 +216,7 @@ class _Meter:
         if self._progress is not None:
             self._progress(self._done + self._here, self._total)
 
-    def end(self, source: inputs.Source) -> None:
+    def end(self, source: sources.Source) -> None:
         """Also where a reader stopped early."""
         self._done += self._size
         self._here = self._size = 0
@@ -250,6 +251,6 @@ class _Joined:
             data = self._stream.read(size) or b""
             self.bytes += len(data)
             return data
-        except inputs.InputProblem as problem:
+        except sources.InputProblem as problem:
             self.problem = str(problem)
             return b""

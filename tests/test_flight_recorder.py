@@ -14,8 +14,8 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup, RecorderMismatch
+from nccl_doctor.inputs.sources import InputProblem
 from nccl_doctor.sources import flight_recorder, formats
-from nccl_doctor.sources.inputs import InputProblem
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 RECORDED = Path(__file__).parent.parent.parent / "shared" / "artifacts" / "torch" / "flight_recorder"

@@ -21,9 +21,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor.sources import kinds, streams
-from nccl_doctor.sources.archives import member_name
-from nccl_doctor.sources.inputs import InputProblem, Source, expand, open_stream, sniff
+from nccl_doctor.inputs import detect, streams
+from nccl_doctor.inputs.archives import member_name
+from nccl_doctor.inputs.sources import InputProblem, Source, expand, open_stream, sniff
 
 LINE = b"node01:101:140 [0] NCCL INFO Using network IB\n"
 LOG = b"".join(b"node01:101:140 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM\n" % n for n in range(3000))
@@ -576,7 +576,7 @@ def test_zip_with_a_damaged_member(tmp_path: Path) -> None:
 
 
 def test_zip_bomb_and_encrypted_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nccl_doctor.sources.archives.RATIO_FROM", 1 << 20)
+    monkeypatch.setattr("nccl_doctor.inputs.archives.RATIO_FROM", 1 << 20)
     path = tmp_path / "job.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb.log", b"a" * (10 << 20))
@@ -690,6 +690,6 @@ def test_sniff_takes_the_name_only_for_plain_text() -> None:
 def test_a_hole_of_zero_bytes_makes_no_binary_file_of_a_log() -> None:
     text = b"rank0: step 1 loss 2.3\n" * 40
     for head in (text + bytes(3_000) + text, bytes(3_000) + text, text + bytes(3_000)):
-        assert "binary" != kinds.sniff(head, "job.out")
+        assert "binary" != detect.sniff(head, "job.out")
     for head in (bytes(range(256)) * 50, b"\x01\x00\x02\x00" * 100, text + b"\x00" + text):
-        assert "binary" == kinds.sniff(head, "job.out")
+        assert "binary" == detect.sniff(head, "job.out")

@@ -12,7 +12,8 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall, TraceOp
-from nccl_doctor.sources import formats, kineto, nesting
+from nccl_doctor.inputs import json_depth
+from nccl_doctor.sources import formats, kineto
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real" / "facebookresearch__HolisticTraceAnalysis"
@@ -145,13 +146,13 @@ def test_brackets_in_strings_are_not_nesting() -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_nesting_is_counted_over_any_pieces(size: int) -> None:
     text = json.dumps({"a\\": ['"[', {"b": '\\"]'}]}).encode()
-    for levels, deep in ((nesting.DEEPEST - 1, False), (nesting.DEEPEST + 1, True)):
-        guard = nesting.Shallow(io.BytesIO(text * 3 + b"[" * levels))
+    for levels, deep in ((json_depth.DEEPEST - 1, False), (json_depth.DEEPEST + 1, True)):
+        guard = json_depth.Shallow(io.BytesIO(text * 3 + b"[" * levels))
         try:
             while guard.read(size):
                 pass
             assert not deep
-        except nesting.TooDeep:
+        except json_depth.TooDeep:
             assert deep
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccl_doctor.inputs.prefix_rules import RULES, Rule
+from nccl_doctor.inputs.prefixes import NOTHING, Label, clean, split
 from nccl_doctor.sources import heads
-from nccl_doctor.sources.prefix_rules import RULES, Rule
-from nccl_doctor.sources.prefixes import NOTHING, Label, clean, split
 
 LINE = "node01:101:140 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.inputs.prefilter import Gate
 from nccl_doctor.sources import partial, scan, stretches
 from nccl_doctor.sources.alike import Lines, Tally
-from nccl_doctor.sources.gate import Gate
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchRow, BenchRun
-from nccl_doctor.sources import prefixes
+from nccl_doctor.inputs import prefixes
 
 Numbers = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Progress
-from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.sources import heads
 from nccl_doctor.sources.heads import Head
 from nccl_doctor.sources.ranks import Ranks
 

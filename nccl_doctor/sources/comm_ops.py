@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import CommOp
-from nccl_doctor.sources import prefixes
+from nccl_doctor.inputs import prefixes
 
 _LINE = re.compile(
     rb"rank: (\d+) \| comm op: (\w+)[^|]*\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"

@@ -6,9 +6,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefixes import NOTHING, Label
+from nccl_doctor.sources import heads
 from nccl_doctor.sources.patterns import Pattern
-from nccl_doctor.sources.prefixes import NOTHING, Label
 
 After = Callable[[int], list[str]]  # gives up to so many of the lines that follow
 Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local rank, host, process

@@ -5,7 +5,8 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.sources import heads, prefixes
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.sources import heads
 from nccl_doctor.sources.nccl_rows import edge
 
 _MASKS = 50_000  # texts of channels remembered

@@ -17,10 +17,10 @@ import ijson
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup
+from nccl_doctor.inputs.json_depth import Shallow, TooDeep
+from nccl_doctor.inputs.sources import ForeignInput, InputProblem
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.inputs import ForeignInput, InputProblem
-from nccl_doctor.sources.nesting import Shallow, TooDeep
-from nccl_doctor.sources.streams import Readable
 
 try:
     import resource

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.sources import capture_heads
-from nccl_doctor.sources.streams import Readable
 
 
 class Reading(NamedTuple):

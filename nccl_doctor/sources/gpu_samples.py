@@ -5,12 +5,12 @@ import re
 import numpy as np
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, plain_lines
 from nccl_doctor.sources import gpu_json, gpu_text
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.gpu_csv import BARE, HEADER, Table
 from nccl_doctor.sources.gpu_stats import Samples
-from nccl_doctor.sources.streams import Readable
-from nccl_doctor.sources.text_lines import Joined, plain_lines
 
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage

@@ -7,7 +7,7 @@ others name a file; pasted logs lose the host. The text is read from the right, 
 import re
 from typing import NamedTuple
 
-from nccl_doctor.sources import prefixes
+from nccl_doctor.inputs import prefixes
 
 TOKEN = "NCCL "
 LEVELS = ("INFO", "WARN", "ATTN", "DIAG", "TRACE", "CALL", "ABORT", "VERSION")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nccl_doctor.sources.streams import Readable
+from nccl_doctor.inputs.streams import Readable
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -16,10 +16,10 @@ from nccl_doctor.facts.tables import (
     TimelineTensor,
     TimelineWindow,
 )
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.sources import horovod_events
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.horovod_stats import WINDOWS, Activity, Run, tensors
-from nccl_doctor.sources.streams import Readable
 
 _SECOND = 1_000_000  # µs
 _EPOCH = re.compile(rb'"start_time_since_epoch_in_micros":\s*(\d{1,18})')

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LossScale
-from nccl_doctor.sources import prefixes
+from nccl_doctor.inputs import prefixes
 
 _OVERFLOW = re.compile(
     rb"reducing (?:loss scale )?to +([\d.e+-]+)|Reducing dynamic loss scale from [\d.e+-]+ to ([\d.e+-]+)"

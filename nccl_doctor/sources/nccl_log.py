@@ -10,7 +10,8 @@ from typing import Any
 
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.sources import census, edges, heads, prefixes
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.sources import census, edges, heads
 from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.edges import Who
 from nccl_doctor.sources.nccl_rows import COMMUNICATOR, Context, communicator, rows

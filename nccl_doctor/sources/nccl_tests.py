@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.inputs.blocks import blocks
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.sources import bench_json
 from nccl_doctor.sources.bench_run import Bench
-from nccl_doctor.sources.blocks import blocks
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.streams import Readable
 
 _TYPE = rb"(?:u?int(?:8|32|64)|half|float|double|bfloat16|bf16|fp8_\w+|f8e\dm\d|float8_\w+|float16|float32|float64)"
 _REDOP = rb"(?:sum|prod|max|min|avg|mulsum|none)"

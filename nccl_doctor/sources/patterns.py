@@ -276,7 +276,8 @@ def grammar() -> Grammar:
 
 def classify(line: str) -> list[Match]:
     """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
-    from nccl_doctor.sources import heads, prefixes
+    from nccl_doctor.inputs import prefixes
+    from nccl_doctor.sources import heads
 
     text = prefixes.clean(line)
     record = heads.record(text)

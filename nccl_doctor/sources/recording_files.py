@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env, ProcessEnd
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, lines
 from nccl_doctor.sources import gpu_json
 from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.streams import Readable
-from nccl_doctor.sources.text_lines import Joined, lines
 
 GIGABIT = 1e9 / 8  # bytes
 _LONGEST = 1 << 20  # bytes of run.json and end.json

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_doctor.sources import continued, heads, prefixes
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.sources import continued, heads
 from nccl_doctor.sources.continued import After
 from nccl_doctor.sources.edges import Edges, Masks
 from nccl_doctor.sources.heads import Head

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_doctor.sources import continued, heads, prefixes
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefilter import gate
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.sources import continued, heads
 from nccl_doctor.sources.continued import After
 from nccl_doctor.sources.edges import Edges
-from nccl_doctor.sources.gate import gate
 from nccl_doctor.sources.partial import Partial, Span
 from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
 from nccl_doctor.sources.records import LONG, Records
-from nccl_doctor.sources.streams import Readable
 
 if TYPE_CHECKING:
     from nccl_doctor.sources.alike import Tally

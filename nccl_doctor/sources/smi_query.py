@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.sources.formats import Reading
 from nccl_doctor.sources.node import nvml_smi
-from nccl_doctor.sources.streams import Readable
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
 _GPUS = 64

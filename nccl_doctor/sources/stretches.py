@@ -12,11 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.sources import census, formats
 from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
-from nccl_doctor.sources.streams import Readable
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection

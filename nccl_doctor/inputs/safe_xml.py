@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from xml.parsers import expat
 
-from nccl_doctor.sources.streams import Readable
+from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 16
 _MAX_BYTES = 64 << 20

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
-from nccl_doctor.sources.streams import (
+from nccl_doctor.inputs.streams import (
     BREAKS,
     RATIO,
     RATIO_FROM,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from html import unescape
 from typing import NamedTuple
 
-from nccl_doctor.sources.prefix_rules import HEAD, RULES, Rule
+from nccl_doctor.inputs.prefix_rules import HEAD, RULES, Rule
 
 
 class Label(NamedTuple):

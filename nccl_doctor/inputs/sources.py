@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from nccl_doctor.sources.archives import members
-from nccl_doctor.sources.kinds import ARCHIVES, no_log, sniff
-from nccl_doctor.sources.streams import (
+from nccl_doctor.inputs.archives import members
+from nccl_doctor.inputs.detect import ARCHIVES, no_log, sniff
+from nccl_doctor.inputs.streams import (
     BREAKS,
     MAX_BYTES,
     ForeignInput,

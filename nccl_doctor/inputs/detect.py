@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_doctor.sources.streams import compression, encoding
+from nccl_doctor.inputs.streams import compression, encoding
 
 NCCL = re.compile(
     rb"NCCL (?:INFO|WARN|ATTN|TRACE|CALL|DIAG) |\bR?CCL version \d|\bNCCL version \d|:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?(?:INFO|WARN) "

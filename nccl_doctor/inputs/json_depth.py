@@ -3,7 +3,7 @@
 import re
 from itertools import accumulate
 
-from nccl_doctor.sources.streams import Readable
+from nccl_doctor.inputs.streams import Readable
 
 DEEPEST = 500  # levels; traces have some ten
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)

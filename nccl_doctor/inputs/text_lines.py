@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_doctor.sources import prefixes
-from nccl_doctor.sources.prefixes import Label
-from nccl_doctor.sources.streams import Readable
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefixes import Label
+from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 20
 LONGEST = 1 << 16  # bytes of a line that are given; what follows in it is dropped

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_doctor.sources.streams import Readable
+from nccl_doctor.inputs.streams import Readable
 
 BLOCK = 8 << 20
 LONGEST = 4 << 20  # bytes of a line that are kept together
