@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.sources import gpu_samples
+from nccl_doctor.formats.gpu import samples
 
 HEADER = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W], clocks.current.sm [MHz], temperature.gpu\n"
 
@@ -46,7 +46,7 @@ def main() -> None:
         facts = Facts()
         start, busy = time.perf_counter(), time.process_time()
         with path.open("rb") as stream:
-            reading = gpu_samples.read(stream, path.name, facts)
+            reading = samples.read(stream, path.name, facts)
         took, busy = time.perf_counter() - start, time.process_time() - busy
         size = path.stat().st_size
     assert reading.understood == lines + 1, reading

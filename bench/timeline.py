@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures" / "make"))
 import timeline
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.sources import horovod_timeline
+from nccl_doctor.formats.horovod import timeline as horovod_timeline
 
 
 def write(path: Path, size: int) -> None:

@@ -13,10 +13,11 @@ from nccl_doctor.derive_node import derive_node
 from nccl_doctor.derive_nodes import derive_nodes
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
+from nccl_doctor.formats import registry
 from nccl_doctor.inputs import sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.report import Report
-from nccl_doctor.sources import formats, nccl_log, stretches
+from nccl_doctor.sources import nccl_log, stretches
 from nccl_doctor.sources.node import expectations, tree
 from nccl_doctor.sources.node.collect import collect
 from nccl_doctor.sources.node.root import Root
@@ -54,11 +55,11 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     problems: list[str] = []
     to_read: list[sources.Source] = []
     trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
-    for found in sources.expand([path for path in paths if path not in trees], formats.is_known):
+    for found in sources.expand([path for path in paths if path not in trees], registry.is_known):
         if isinstance(found, sources.InputProblem):
             problems.append(str(found))
         else:
-            sources.append(found)
+            to_read.append(found)
     facts = Facts()
     for path in trees:
         _look(facts, path)
@@ -73,7 +74,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
             with sources.open_stream(meter.told(source)) as stream:
                 head = stream.read(stretches.HEAD)
                 kind = sources.sniff(head, source.name)
-                known = formats.recognise(head)
+                known = registry.recognise(head)
                 if known is not None:
                     problems += _read_format(facts, known, source, _Joined(head, stream))
                     continue
@@ -100,9 +101,9 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
         finally:
             meter.end(source)
         inside = []
-        for known in formats.within(partial.marks):
+        for known in registry.within(partial.marks):
             with sources.open_stream(source) as again:
-                inside.append((known, formats.read(known, again, source.name, facts)))
+                inside.append((known, registry.read(known, again, source.name, facts)))
         read_as = _log_input(source.name, partial, inside, note)
         useless = not read_as.understood and not tail.seen and source.name in asked - {"-"}
         if useless and (reason := sources.no_log(head)):
@@ -129,7 +130,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
 
 
 def _log_input(
-    name: str, partial: Partial, inside: Sequence[tuple[formats.Format, formats.Reading]], note: str | None
+    name: str, partial: Partial, inside: Sequence[tuple[registry.Format, registry.Reading]], note: str | None
 ) -> Input:
     """What a log turned out to be: without NCCL lines it is named after what a reader of something inside it could use."""
     used = [(known, reading) for known, reading in inside if reading.understood]
@@ -151,9 +152,9 @@ def _look(facts: Facts, path: str) -> None:
     facts.add([Input(path, "node", 0, 0, 0, 0, None)])
 
 
-def _read_format(facts: Facts, known: formats.Format, source: sources.Source, stream: "_Joined") -> list[str]:
+def _read_format(facts: Facts, known: registry.Format, source: sources.Source, stream: "_Joined") -> list[str]:
     """Read a file that is no log; returns what the user should know about it."""
-    reading = formats.read(known, stream, source.name, facts)
+    reading = registry.read(known, stream, source.name, facts)
     note = reading.note or stream.problem
     facts.add([Input(source.name, known.kind, stream.bytes, reading.lines, 0, reading.understood, note)])
     return [f"{source.name}: {note}"] if note else []
@@ -164,8 +165,8 @@ def read_text(text: str, name: str = "log") -> Facts:
     facts = Facts()
     data = text.encode("utf-8", "surrogateescape")
     partial, tail = stretches.scan(io.BytesIO(data))
-    within = formats.within(partial.marks)
-    inside = [(known, formats.read(known, io.BytesIO(data), name, facts)) for known in within]
+    within = registry.within(partial.marks)
+    inside = [(known, registry.read(known, io.BytesIO(data), name, facts)) for known in within]
     facts.add([_log_input(name, partial, inside, None)])
     nccl_log.add(facts, [(name, partial, tail)])
     fold_hosts(facts)

@@ -177,7 +177,7 @@ def _verdict(findings: list[Finding], facts: Facts, inputs: list[Input]) -> str:
 
 def _unread(kind: str) -> bool:
     """Whether inputs of this kind say nothing where nothing of them was understood."""
-    from nccl_doctor.sources.formats import FORMATS  # slow to import, and `preflight` reads no file
+    from nccl_doctor.formats.registry import FORMATS  # slow to import, and `preflight` reads no file
 
     return kind in {"text", "empty", "binary"} or any(known.kind == kind for known in FORMATS)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.facts.tables.stacks import RankDoing, Stack
-from nccl_doctor.sources import pyspy
+from nccl_doctor.formats.profiles import pyspy
 from nccl_doctor.sources.processes import RankProcess
 
 AT_ONCE = 8

@@ -14,8 +14,10 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
 from nccl_doctor.facts.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
-from nccl_doctor.sources import capture_heads, captures_kube, captures_node, captures_packages, formats, smi_query
-from nccl_doctor.sources.formats import Reading
+from nccl_doctor.formats import registry, signatures
+from nccl_doctor.formats.captures import kubernetes, node_commands, packages
+from nccl_doctor.formats.gpu import smi_query
+from nccl_doctor.formats.registry import Reading
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 SHARED = Path(__file__).parent.parent.parent / "shared"
@@ -23,13 +25,13 @@ SHARED = Path(__file__).parent.parent.parent / "shared"
 
 def node(data: bytes) -> Facts:
     facts = Facts()
-    captures_node.read(io.BytesIO(data), "capture.txt", facts)
+    node_commands.read(io.BytesIO(data), "capture.txt", facts)
     return facts
 
 
 def kube(data: bytes) -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, captures_kube.read(io.BytesIO(data), "job.yaml", facts)
+    return facts, kubernetes.read(io.BytesIO(data), "job.yaml", facts)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +153,12 @@ def test_errors_of_the_fabric_manager_are_counted() -> None:
 
 def test_packages_by_source() -> None:
     facts = Facts()
-    captures_packages.read(io.BytesIO((FIXTURES / "conda_list.txt").read_bytes()), "conda.txt", facts)
+    packages.read(io.BytesIO((FIXTURES / "conda_list.txt").read_bytes()), "conda.txt", facts)
     assert {"cudatoolkit": "conda", "nccl": "conda", "nvidia-nccl-cu12": "pip", "pytorch": "conda"} == {
         row.name: row.source for row in facts.rows(Package)
     }
     facts = Facts()
-    captures_packages.read(io.BytesIO((FIXTURES / "efa_installed_packages").read_bytes()), "efa", facts)
+    packages.read(io.BytesIO((FIXTURES / "efa_installed_packages").read_bytes()), "efa", facts)
     assert {"efa-installer": "1.30.0", "efa-config": "1.15_all"}.items() <= {
         row.name: row.version for row in facts.rows(Package)
     }.items()
@@ -196,7 +198,7 @@ def test_pods_agree_with_yaml(name: str) -> None:
     ],
 )
 def test_hostile_and_broken_yaml(data: bytes, note: str | None) -> None:
-    assert "kubernetes" == getattr(formats.recognise(data), "kind", None)
+    assert "kubernetes" == getattr(registry.recognise(data), "kind", None)
     _, reading = kube(data)
     assert (note in (reading.note or "")) if note else reading.note is None
 
@@ -207,7 +209,7 @@ def test_a_capture_that_is_cut_or_holds_rubbish_is_survived(name: str, tmp_path:
     for number, broken in enumerate(
         (data[: len(data) // 2], data[:-7], data.replace(b"0", b"\xff"), b"\x00".join(data.split(b" ")), data * 3)
     ):
-        for module in (captures_node, captures_packages, captures_kube):
+        for module in (node_commands, packages, kubernetes):
             module.read(io.BytesIO(broken), f"{name}{number}", Facts())
 
 
@@ -223,7 +225,7 @@ def test_ordinary_logs_are_not_taken_for_them() -> None:
         path.name
         for path in paths
         if path.is_file()
-        and (known := formats.recognise(path.read_bytes()[: 1 << 16])) is not None
+        and (known := registry.recognise(path.read_bytes()[: 1 << 16])) is not None
         and known.kind in ("kubernetes", "packages")
     ]
     assert [] == taken
@@ -237,7 +239,7 @@ def test_ordinary_logs_are_not_taken_for_them() -> None:
     ],
 )  # fmt: skip
 def test_recognition_is_quick_whatever_comes(piece: bytes) -> None:
-    heads = [value for value in vars(capture_heads).values() if isinstance(value, re.Pattern)]
+    heads = [value for value in vars(signatures).values() if isinstance(value, re.Pattern)]
     starts = (
         b"",
         b"<!--",
@@ -289,14 +291,14 @@ def test_the_xml_of_nvidia_smi_is_read_and_its_entities_are_not() -> None:
     gpu = '<gpu id="00000000:18:00.0"><product_name>NVIDIA H100</product_name><utilization><gpu_util>{} %</gpu_util></utilization></gpu>'
     xml = '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n<nvidia_smi_log>\n'
     whole = f"{xml}<attached_gpus>1</attached_gpus>\n{gpu.format(97)}\n</nvidia_smi_log>\n".encode()
-    assert getattr(formats.recognise(whole), "kind", None) == "nvidia-smi-q"
+    assert getattr(registry.recognise(whole), "kind", None) == "nvidia-smi-q"
     facts = Facts()
     assert smi_query.read(io.BytesIO(whole), "smi.xml", facts).note is None
     assert [97] == [row.util for row in facts.rows(NodeGpu)]
     bomb = whole.replace(b' SYSTEM "nvsmi_device_v12.dtd">', b' [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>').replace(
         b"97 %", b"&b;"
     )
-    assert getattr(formats.recognise(bomb), "kind", None) == "nvidia-smi-q"
+    assert getattr(registry.recognise(bomb), "kind", None) == "nvidia-smi-q"
     facts = Facts()
     assert "entit" in (smi_query.read(io.BytesIO(bomb), "smi.xml", facts).note or "")
     assert [] == facts.rows(NodeGpu)

@@ -14,8 +14,9 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup, RecorderMismatch
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.torch import flight_recorder
 from nccl_doctor.inputs.sources import InputProblem
-from nccl_doctor.sources import flight_recorder, formats
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 RECORDED = Path(__file__).parent.parent.parent / "shared" / "artifacts" / "torch" / "flight_recorder"
@@ -24,7 +25,7 @@ sys.path.insert(0, str(FOLDER.parent / "make"))
 import pytorch as make  # noqa: E402 - the script beside the fixtures
 
 
-def read(data: bytes, name: str = "nccl_trace_rank_0") -> tuple[Facts, formats.Reading]:
+def read(data: bytes, name: str = "nccl_trace_rank_0") -> tuple[Facts, registry.Reading]:
     facts = Facts()
     return facts, flight_recorder.read(io.BytesIO(data), name, facts)
 
@@ -219,7 +220,7 @@ def test_a_cut_json_dump_is_read_up_to_the_cut() -> None:
 
 def test_recognised_by_content() -> None:
     for path in (p for p in FOLDER.glob("fr_*/*") if p.is_file()):
-        known = formats.recognise(path.read_bytes()[: 1 << 16])
+        known = registry.recognise(path.read_bytes()[: 1 << 16])
         assert known is not None
         assert "flight-recorder" == known.kind
 

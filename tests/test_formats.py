@@ -7,7 +7,7 @@ import pytest
 
 from nccl_doctor import analyze, rules
 from nccl_doctor.facts.store import describe
-from nccl_doctor.sources.formats import FORMATS
+from nccl_doctor.formats.registry import FORMATS
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"

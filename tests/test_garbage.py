@@ -14,7 +14,8 @@ from nccl_doctor import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, Process
-from nccl_doctor.sources import formats, stretches
+from nccl_doctor.formats import registry
+from nccl_doctor.sources import stretches
 from nccl_doctor.sources.patterns import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -71,10 +72,10 @@ def test_a_value_that_a_reader_cannot_use_ends_its_file_only(tmp_path: Path) -> 
 
     class Broken:
         @staticmethod
-        def read(*_: object) -> formats.Reading:
+        def read(*_: object) -> registry.Reading:
             raise ValueError("Exceeds the limit")
 
-    with mock.patch.object(formats.importlib, "import_module", return_value=Broken):
+    with mock.patch.object(registry.importlib, "import_module", return_value=Broken):
         facts, problems = analyze.read([str(tmp_path)])
     assert 1 == len([row for row in facts.rows(Message) if "out of memory" in row.text])
     assert [problem for problem in problems if "gpu.csv" in problem and "ValueError: Exceeds the limit" in problem]

@@ -13,8 +13,9 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuSample, GpuThrottle, GpuUse
-from nccl_doctor.sources import formats, gpu_samples
-from nccl_doctor.sources.formats import Reading
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.gpu import samples as gpu_samples
+from nccl_doctor.formats.registry import Reading
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "gpu"
 SHARED = Path(__file__).parent.parent.parent / "shared"
@@ -118,7 +119,7 @@ def test_a_genuine_monitor_file() -> None:
     assert (len(records), None) == (reading.understood, reading.note)
     for use in facts.rows(GpuUse):
         assert statistics.mean(record[f"gpu_usage:{use.gpu}"] for record in records) == pytest.approx(use.util_mean)
-    assert "gpu-samples" == getattr(formats.recognise(path.read_bytes()[: 1 << 16]), "kind", None)
+    assert "gpu-samples" == getattr(registry.recognise(path.read_bytes()[: 1 << 16]), "kind", None)
 
 
 def test_tables_of_columns_agree_with_the_csv_of_the_same_run() -> None:
@@ -162,7 +163,7 @@ def test_without_header_the_units_tell() -> None:
         f"2024/09/08 13:{n // 60:02d}:{n % 60:02d}.000, {n % 2}, 93 %, 40320 MiB, 81559 MiB, 312.45 W"
         for n in range(80)
     )
-    assert formats.recognise(data.encode()) is not None
+    assert registry.recognise(data.encode()) is not None
     facts, reading = read(data)
     assert 80 == reading.understood
     assert [(0, 40, 1.0, 40320.0, 81559.0, 312.0)] == facts.own(
@@ -286,7 +287,9 @@ def test_ordinary_logs_are_not_taken_for_samples() -> None:
     taken = {
         path.name
         for path in paths
-        if path.is_file() and (known := formats.recognise(path.read_bytes()[: 1 << 16])) and known.kind == "gpu-samples"
+        if path.is_file()
+        and (known := registry.recognise(path.read_bytes()[: 1 << 16]))
+        and known.kind == "gpu-samples"
     }
     assert {path.name for path in paths if path.name.endswith("monitor.jsonl")} == taken
 

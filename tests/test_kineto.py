@@ -12,8 +12,9 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall, TraceOp
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.torch import kineto
 from nccl_doctor.inputs import json_depth
-from nccl_doctor.sources import formats, kineto
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real" / "facebookresearch__HolisticTraceAnalysis"
@@ -23,7 +24,7 @@ sys.path.insert(0, str(FOLDER.parent / "make"))
 import pytorch as make  # noqa: E402 - the script beside the fixtures
 
 
-def read(data: bytes, name: str = "rank0.json") -> tuple[Facts, formats.Reading]:
+def read(data: bytes, name: str = "rank0.json") -> tuple[Facts, registry.Reading]:
     facts = Facts()
     return facts, kineto.read(io.BytesIO(data), name, facts)
 
@@ -158,9 +159,9 @@ def test_nesting_is_counted_over_any_pieces(size: int) -> None:
 
 def test_recognised_by_content() -> None:
     for path in TRACES:
-        known = formats.recognise(gzip.decompress(path.read_bytes())[: 1 << 16])
+        known = registry.recognise(gzip.decompress(path.read_bytes())[: 1 << 16])
         assert known is not None
         assert "kineto-trace" == known.kind
-    assert formats.recognise(json.dumps(make.dump(make.healthy(0), 2)).encode()) != formats.recognise(
+    assert registry.recognise(json.dumps(make.dump(make.healthy(0), 2)).encode()) != registry.recognise(
         b'{"traceEvents": []}'
     )

@@ -15,9 +15,10 @@ from nccl_doctor import analyze
 from nccl_doctor.derive import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.nccl import nccl_tests
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.knowledge import bandwidth
-from nccl_doctor.sources import formats, nccl_tests
-from nccl_doctor.sources.formats import Reading
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "nccl_tests"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real"
@@ -166,7 +167,7 @@ def test_json_is_read_and_a_broken_one_as_far_as_it_goes() -> None:
     assert 0 < len(facts.rows(BenchRow)) < 8
     assert 0 == facts.rows(BenchRun)[0].finished
     assert "breaks off in line" in (reading.note or "")
-    known = formats.recognise((FIXTURES / "two.json").read_bytes())
+    known = registry.recognise((FIXTURES / "two.json").read_bytes())
     assert known is not None
     assert "nccl_tests" == known.module
 

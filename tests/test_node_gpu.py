@@ -10,11 +10,12 @@ from nccl_doctor import preflight, rules
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
+from nccl_doctor.formats.gpu import smi_xml
 from nccl_doctor.knowledge import entries, machines
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import bus
-from nccl_doctor.sources.node import expectations, gpu, nvml_smi, pci
+from nccl_doctor.sources.node import expectations, gpu, pci
 from nccl_doctor.sources.node.root import Root, Seen
 
 OURS = ("gpu", "pci")
@@ -389,7 +390,7 @@ XML = """<?xml version="1.0" ?>
 
 
 def test_the_command_says_the_same_as_the_library() -> None:
-    found = nvml_smi.parse(XML)
+    found = smi_xml.parse(XML)
     assert {"driver": "550.54.15", "cuda": 12040} == found["system"]
     first, second = found["gpus"]
     expected = {
@@ -410,7 +411,7 @@ def test_the_command_says_the_same_as_the_library() -> None:
 
 @pytest.mark.parametrize("cut", [0, 40, 200, 1200, 2500])
 def test_a_torn_document_gives_what_stood_before(cut: int) -> None:
-    found = nvml_smi.parse(XML[:cut])
+    found = smi_xml.parse(XML[:cut])
     assert len(found["gpus"]) <= 1
     assert found["errors"] == []
 
@@ -418,7 +419,7 @@ def test_a_torn_document_gives_what_stood_before(cut: int) -> None:
 def test_entities_are_refused() -> None:
     head = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;">]>'
     bomb = f"{head}<nvidia_smi_log><driver_version>&b;</driver_version></nvidia_smi_log>"
-    assert {} == nvml_smi.parse(bomb)["system"]
+    assert {} == smi_xml.parse(bomb)["system"]
 
 
 def test_the_command_stands_in_for_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProfileShare, ProfileSum
-from nccl_doctor.sources import formats, profile_summary
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.profiles import profile_summary
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "torch"
 OLD_NSYS = """"Time(%)","Total Time (ns)","Instances","Average","Minimum","Maximum","Name"
@@ -99,7 +100,7 @@ def test_inside_a_job_log() -> None:
     """The log stays a log, behind a launcher's prefix too."""
     summary = (FOLDER / "nvprof.txt").read_text()
     log = "".join(f"[1,0]<stdout>:{line}\n" for line in summary.splitlines())
-    assert formats.recognise(log.encode()) is None
+    assert registry.recognise(log.encode()) is None
     assert 4 == len(read(log)[0])
 
 
@@ -129,7 +130,7 @@ def test_many_rows_keep_the_sums_and_the_longest() -> None:
 
 def test_recognised_by_content() -> None:
     for text in (OLD_NSYS, (FOLDER / "nsys.csv").read_text()):
-        known = formats.recognise(text.encode())
+        known = registry.recognise(text.encode())
         assert known is not None
         assert "profile-summary" == known.kind
-    assert formats.recognise(b"step 1\n" + COLUMNS.encode()) is None
+    assert registry.recognise(b"step 1\n" + COLUMNS.encode()) is None

@@ -18,7 +18,8 @@ from nccl_doctor import analyze, stacks
 from nccl_doctor.cli.main import main
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import RankDoing, Stack
-from nccl_doctor.sources import processes, pyspy
+from nccl_doctor.formats.profiles import pyspy
+from nccl_doctor.sources import processes
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "stacks"
 PROGRAM = """

@@ -30,8 +30,9 @@ from nccl_doctor.facts.tables import (
     ThroughputRun,
     TrainingEvent,
 )
-from nccl_doctor.sources import formats, throughput
-from nccl_doctor.sources.formats import Reading
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.training import step_lines
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "throughput"
 REAL = Path(__file__).parent.parent.parent / "shared" / "real"
@@ -41,7 +42,7 @@ DLPERF = REAL / "Oneflow-Inc__DLPerf"
 
 def read(data: bytes | str, name: str = "train.log") -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, throughput.read(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
+    return facts, step_lines.read(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
 
 
 def derived(data: bytes | str) -> Facts:
@@ -199,7 +200,7 @@ def scaling(paths: Iterable[Path]) -> Facts:
     facts = Facts()
     for path in paths:
         with path.open("rb", buffering=0) as stream:
-            throughput.read(stream, str(path), facts)
+            step_lines.read(stream, str(path), facts)
     derive(facts)
     return facts
 
@@ -365,13 +366,13 @@ def test_pieces_of_a_stream_make_no_difference(size: int) -> None:
             return data[self.at - size : self.at]
 
     facts = Facts()
-    throughput.read(Pieces(), "train.log", facts)
+    step_lines.read(Pieces(), "train.log", facts)
     whole, _ = read(data)
     assert whole.rows(Step) == facts.rows(Step)
 
 
 def test_literals_betray_every_program() -> None:
-    inside = next(known.inside for known in formats.FORMATS if known.module == "throughput")
+    inside = next(known.inside for known in registry.FORMATS if known.module == "throughput")
     for path in FIXTURES.glob("*.log"):
         assert any(literal in path.read_bytes() for literal in inside), path.name
 

@@ -20,17 +20,18 @@ from nccl_doctor.facts.tables import (
     TimelineTensor,
     TimelineWindow,
 )
-from nccl_doctor.sources import formats, horovod_timeline
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.horovod import timeline
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "timeline"
 RECORDED = Path(__file__).parent.parent.parent / "shared" / "artifacts" / "horovod"
 WHOLE = ["healthy_4r", "slow_rank2_4r", "slow_rank2_4r_nocache", "gpu_healthy", "unfused", "long_cycle", "input_gaps"]
 
 
-def read(path: Path) -> tuple[Facts, formats.Reading]:
+def read(path: Path) -> tuple[Facts, registry.Reading]:
     facts = Facts()
     with path.open("rb") as stream:
-        return facts, horovod_timeline.read(stream, path.name, facts)
+        return facts, timeline.read(stream, path.name, facts)
 
 
 def intervals(events: list[dict[str, Any]]) -> dict[str, list[tuple[int, int, int]]]:
@@ -112,7 +113,7 @@ def test_ranks_agree_with_the_ticks() -> None:
 def test_pieces_change_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     path = FOLDER / "slow_rank2_4r_nocache.json"
     whole, _ = read(path)
-    monkeypatch.setattr("nccl_doctor.sources.horovod_events.CHUNK", size)
+    monkeypatch.setattr("nccl_doctor.formats.horovod.trace_events.CHUNK", size)
     parts, _ = read(path)
     for table in (TimelineRank, TimelineActivity, TimelineGap):
         assert sorted(row[1:-1] for row in whole.rows(table)) == sorted(row[1:-1] for row in parts.rows(table))
@@ -161,7 +162,7 @@ def test_text_in_the_middle_is_passed_over_and_told() -> None:
     half = data.index(b'"ts"', len(data) // 2)
     facts = Facts()
     mixed = data[:half] + b"\nTraceback (most recent call last):\n" + data[half:]
-    note = horovod_timeline.read(io.BytesIO(mixed), "timeline.json", facts).note
+    note = timeline.read(io.BytesIO(mixed), "timeline.json", facts).note
     before = len(re.findall(rb'"ph": "[BEXi]"', data[:half])) - 1
     assert f"has torn events or other text in 1 places, first behind event {before}; all other events were read" == note
 
@@ -190,7 +191,7 @@ def test_a_file_that_another_program_wrote_anew(indent: int | None) -> None:
     for wrapped in (events, {"traceEvents": events}):
         data = json.dumps(wrapped, indent=indent, separators=separators, sort_keys=True).encode()
         facts = Facts()
-        reading = horovod_timeline.read(io.BytesIO(data), "x", facts)
+        reading = timeline.read(io.BytesIO(data), "x", facts)
         assert reading.understood == expected.rows(Timeline)[0].events
         assert expected.rows(Timeline)[0][2:-1] == facts.rows(Timeline)[0][2:-1]
 
@@ -211,18 +212,18 @@ def test_a_file_that_another_program_wrote_anew(indent: int | None) -> None:
 )
 def test_broken_input_is_survived(data: bytes) -> None:
     facts = Facts()
-    reading = horovod_timeline.read(io.BytesIO(data), "x", facts)
+    reading = timeline.read(io.BytesIO(data), "x", facts)
     assert reading.lines >= reading.understood
 
 
 def test_recognised_by_content() -> None:
     for path in FOLDER.glob("*.json"):
-        known = formats.recognise(path.read_bytes()[: 1 << 16])
+        known = registry.recognise(path.read_bytes()[: 1 << 16])
         assert known is not None
         assert "horovod-timeline" == known.kind
-    other = formats.recognise(b'{"schemaVersion": 1, "traceEvents": [{"ph": "M", "name": "process_name"}]}')
+    other = registry.recognise(b'{"schemaVersion": 1, "traceEvents": [{"ph": "M", "name": "process_name"}]}')
     assert other is None or "horovod-timeline" != other.kind
-    assert formats.recognise(b"[1,0]<stdout>: NEGOTIATE_ALLREDUCE took long\n") is None
+    assert registry.recognise(b"[1,0]<stdout>: NEGOTIATE_ALLREDUCE took long\n") is None
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="recorded timelines are not here")

@@ -12,8 +12,9 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import RasRank, TopoGpu, TopoNet
-from nccl_doctor.sources import formats, inspector, ras, topology
-from nccl_doctor.sources.formats import Reading
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.nccl import inspector, ras, topology
+from nccl_doctor.formats.registry import Reading
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "topology"
 SHARED = Path(__file__).parent.parent.parent / "shared"
@@ -73,7 +74,7 @@ def test_two_hosts_are_compared() -> None:
 )
 def test_numbers_agree_with_another_reader(path: Path) -> None:
     data = path.read_bytes()
-    assert "nccl-topology" == getattr(formats.recognise(data[: 1 << 16]), "kind", None)
+    assert "nccl-topology" == getattr(registry.recognise(data[: 1 << 16]), "kind", None)
     root = ElementTree.fromstring(data)
     facts, reading = read(data)
     assert reading.note is None
@@ -126,7 +127,7 @@ def test_healthy_genuine_files() -> None:
     ],
 )
 def test_hostile_and_broken_xml(data: bytes, note: str | None) -> None:
-    assert formats.recognise(data[: 1 << 16]) is not None
+    assert registry.recognise(data[: 1 << 16]) is not None
     _, reading = read(data)
     assert (reading.note or "").startswith(note) if note else reading.note is None
 
@@ -182,7 +183,7 @@ def test_ordinary_logs_are_not_taken_for_them() -> None:
         path
         for path in paths
         if path.is_file()
-        and (known := formats.recognise(path.read_bytes()[: 1 << 16])) is not None
+        and (known := registry.recognise(path.read_bytes()[: 1 << 16])) is not None
         and known.kind in kinds
     ]
     assert GENUINE == sorted(taken)

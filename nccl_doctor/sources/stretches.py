@@ -12,8 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+from nccl_doctor.formats import registry
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources import census, formats
+from nccl_doctor.sources import census
 from nccl_doctor.sources.census import Census
 from nccl_doctor.sources.partial import Partial
 from nccl_doctor.sources.scan import Scanner
@@ -121,7 +122,7 @@ def _logs(paths: list[Path]) -> list[bytes | None]:
 def _log(path: Path) -> bytes | None:
     try:
         with path.open("rb", buffering=0) as file:
-            if formats.recognise(file.read(HEAD)) is not None:
+            if registry.recognise(file.read(HEAD)) is not None:
                 return None
             file.seek(0)
             partial, end = scan(file)
@@ -168,7 +169,7 @@ def _packed(path: Path, start: int, length: int) -> bytes:
 
 
 def _scanner() -> Scanner:
-    return Scanner(marks=[literal for known in formats.FORMATS for literal in known.inside])
+    return Scanner(marks=[literal for known in registry.FORMATS for literal in known.inside])
 
 
 class Told:

@@ -11,8 +11,8 @@ from nccl_doctor.derive import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
+from nccl_doctor.formats import recording
 from nccl_doctor.report import Finding
-from nccl_doctor.sources import recording_files
 from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 
 WINDOW = 180.0  # seconds of records that are judged together
@@ -71,7 +71,7 @@ class Judge:
             lines = self._lines(kind)
             if lines:
                 stream = io.BytesIO(("\n".join(lines) + "\n").encode())
-                reading = recording_files.read(stream, f"live {kind}", facts)
+                reading = recording.read(stream, f"live {kind}", facts)
                 facts.add([Input(f"live {kind}", "recording", 0, reading.lines, 0, reading.understood, None)])
         facts.look("spinning")
         for name, count, gpus, share in spins:

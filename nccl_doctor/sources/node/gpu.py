@@ -57,13 +57,13 @@ def ask(switches: bool) -> dict[str, Any]:
 
 
 def _by_command(root: Root) -> dict[str, Any] | None:
-    from nccl_doctor.sources.node import nvml_smi
+    from nccl_doctor.formats.gpu import smi_xml
 
     started = time.monotonic()
-    output = root.run(*nvml_smi.COMMAND, seconds=4.0)
+    output = root.run(*smi_xml.COMMAND, seconds=4.0)
     if output is None or "<nvidia_smi_log>" not in output.text:
         return None
-    return {**nvml_smi.parse(output.text), "seconds": round(time.monotonic() - started, 4)}
+    return {**smi_xml.parse(output.text), "seconds": round(time.monotonic() - started, 4)}
 
 
 def rows(root: Root, data: dict[str, Any]) -> Iterator[Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import KubePod, KubeResource
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources.formats import Reading
 
 _MAX_BYTES = 4 << 20
 _DEPTH = 60

@@ -7,8 +7,8 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
-from nccl_doctor.sources.gpu_csv import seconds
-from nccl_doctor.sources.gpu_stats import Batch, Gpu, Place, Samples
+from nccl_doctor.formats.gpu.sample_statistics import Batch, Gpu, Place, Samples
+from nccl_doctor.formats.gpu.smi_csv import seconds
 
 _DMON = {
     "sm": "util", "pwr": "power", "gtemp": "temperature", "temp": "temperature", "pclk": "clock", "fb": "memory",

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuCounter, GpuSample, GpuThrottle, GpuUse
-from nccl_doctor.sources.gpu_columns import REASON_NAMES, limit_of
+from nccl_doctor.formats.gpu.columns import REASON_NAMES, limit_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

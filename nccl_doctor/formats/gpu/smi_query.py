@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
+from nccl_doctor.formats.gpu import smi_xml
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.node import nvml_smi
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
 _GPUS = 64
@@ -105,7 +105,7 @@ def _row(table: type[NodeGpu] | type[GpuHealth], gpu: _Gpu, ref: int) -> NodeGpu
 
 
 def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
-    found = nvml_smi.parse(text)
+    found = smi_xml.parse(text)
     heads = [(number, line.strip()) for number, line in enumerate(lines, 1) if _XML_GPU.match(line)]
     gpus = [
         _Gpu(values, facts.evidence(name, *(heads[i] if i < len(heads) else (1, ""))), {})
@@ -150,12 +150,12 @@ def _take(gpu: _Gpu, place: str, value: str, line: tuple[int, str]) -> None:
     if reason is not None:
         name = {"idle": "gpu_idle"}.get(reason[2], reason[2])
         group = reason[1]
-        nvml_smi.take(gpu.values, f"{group}/{group[:-1]}_{name}", value)
+        smi_xml.take(gpu.values, f"{group}/{group[:-1]}_{name}", value)
     elif _BANKS.match(place):
-        count = nvml_smi.number(value)
+        count = smi_xml.number(value)
         gpu.values["remap_banks_none"] = int(count) if count is not None else None
     else:
-        nvml_smi.take(gpu.values, _PLACES.get(place.removeprefix("pci/"), place), value)
+        smi_xml.take(gpu.values, _PLACES.get(place.removeprefix("pci/"), place), value)
     for column, now in gpu.values.items():
         if before.get(column) != now:
             gpu.proof[column] = line

@@ -4,9 +4,9 @@ import re
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import Package
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
-from nccl_doctor.sources.formats import Reading
 
 _KEPT = re.compile(
     r"(?:torch|torchvision|pytorch|tensorflow(?:-gpu|-cpu)?|horovod|deepspeed|lightning|pytorch-lightning|megatron-core|accelerate|transformer-engine"

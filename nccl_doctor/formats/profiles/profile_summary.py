@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProfileShare, ProfileSum
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
-from nccl_doctor.sources.formats import Reading
 
 _MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 1e-6}
 _TITLE = re.compile(r'^ *"?Time ?\(%\)"?(?:,| {2,})"?(?:Total )?Time\b')

@@ -5,12 +5,12 @@ import re
 import numpy as np
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.gpu import dmon, monitor_json
+from nccl_doctor.formats.gpu.sample_statistics import Samples
+from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_lines
-from nccl_doctor.sources import gpu_json, gpu_text
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.gpu_csv import BARE, HEADER, Table
-from nccl_doctor.sources.gpu_stats import Samples
 
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
@@ -27,7 +27,7 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
         samples.write(facts, name, "nvidia-smi")
         return reading
     if body.lstrip()[:1] in (b"{", b"["):
-        return gpu_json.read(Joined(head, stream), name, facts)
+        return monitor_json.read(Joined(head, stream), name, facts)
     return _mixed(Joined(head, stream), name, facts)
 
 
@@ -112,7 +112,7 @@ def _headers(block: bytes) -> list[int]:
 def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
     """Tables inside a log: each line without its launcher prefix is offered to the table that its host has open."""
     lines = used = 0
-    text = gpu_text.Tables(name)
+    text = dmon.Tables(name)
     tables: dict[str | None, Table | None] = {}
     waiting: dict[str | None, list[tuple[int, bytes]]] = {}
     csv = Samples()

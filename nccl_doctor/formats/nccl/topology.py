@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import TopoFile, TopoGpu, TopoGraph, TopoNet
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs import safe_xml
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources.formats import Reading
 
 _MOST = 256  # devices of the other kind that a distance is sought to; no machine has more
 _ORDER = ("PIX", "PXB", "PHB", "SYS")  # from near to far

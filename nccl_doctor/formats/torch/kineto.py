@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceCall, TraceOp
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources.formats import Reading
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,10 +17,10 @@ import ijson
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.sources import ForeignInput, InputProblem
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources.formats import Reading
 
 try:
     import resource

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import Stack
+from nccl_doctor.formats.profiles.stack_frames import kind_of
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_lines
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.stack_kinds import kind_of
 
 
 class Frame(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats import signatures
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources import capture_heads
 
 
 class Reading(NamedTuple):
@@ -70,32 +70,32 @@ _PROFILE = re.compile(
 _RECORDING = re.compile(rb'\A\{"kind":"(?:gpu|port|host|process)","hostname":|\A\s*\{\s*"schema": "nccl-doctor/run/1"')
 
 FORMATS: tuple[Format, ...] = (
-    Format("recording", "recording_files", _RECORDING),
+    Format("recording", "recording", _RECORDING),
     Format(
         "profile-summary",
-        "profile_summary",
+        "profiles.profile_summary",
         _PROFILE,
         (b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
     ),
-    Format("kineto-trace", "kineto", _KINETO),
-    Format("flight-recorder", "flight_recorder", _RECORDER),
-    Format("horovod-timeline", "horovod_timeline", _HOROVOD),
-    Format("gpu-samples", "gpu_samples", capture_heads.GPU_SAMPLES, capture_heads.GPU_SAMPLES_INSIDE),
-    Format("nvidia-smi-q", "smi_query", capture_heads.SMI_QUERY),
-    Format("nccl-topology", "topology", capture_heads.TOPOLOGY),
-    Format("nccl-ras", "ras", capture_heads.RAS),
-    Format("nccl-inspector", "inspector", capture_heads.INSPECTOR),
-    Format("kubernetes", "captures_kube", capture_heads.KUBERNETES),
-    Format("packages", "captures_packages", capture_heads.PACKAGES),
-    Format("node-capture", "captures_node", inside=capture_heads.NODE_INSIDE),
+    Format("kineto-trace", "torch.kineto", _KINETO),
+    Format("flight-recorder", "torch.flight_recorder", _RECORDER),
+    Format("horovod-timeline", "horovod.timeline", _HOROVOD),
+    Format("gpu-samples", "gpu.samples", signatures.GPU_SAMPLES, signatures.GPU_SAMPLES_INSIDE),
+    Format("nvidia-smi-q", "gpu.smi_query", signatures.SMI_QUERY),
+    Format("nccl-topology", "nccl.topology", signatures.TOPOLOGY),
+    Format("nccl-ras", "nccl.ras", signatures.RAS),
+    Format("nccl-inspector", "nccl.inspector", signatures.INSPECTOR),
+    Format("kubernetes", "captures.kubernetes", signatures.KUBERNETES),
+    Format("packages", "captures.packages", signatures.PACKAGES),
+    Format("node-capture", "captures.node_commands", inside=signatures.NODE_INSIDE),
     Format(
         "nccl-tests",
-        "nccl_tests",
+        "nccl.nccl_tests",
         _NCCL_TESTS,
         (b"Avg bus bandwidth", b"Out of bounds values", b"algbw   busbw", b"# nThread "),
     ),
-    Format("stacks", "pyspy", _STACKS, (b' (idle): "', b' (active): "', b" (active+gil)")),
-    Format("training-steps", "throughput", None, _STEPS),
+    Format("stacks", "profiles.pyspy", _STACKS, (b' (idle): "', b' (active): "', b" (active+gil)")),
+    Format("training-steps", "training.step_lines", None, _STEPS),
 )
 
 
@@ -120,7 +120,7 @@ def read(format_: Format, stream: Readable, name: str, facts: Facts) -> Reading:
 
     A value that its reader cannot use, such as a number of thousands of digits, ends this file, not the analysis: the note says so.
     """
-    module: _Reader = importlib.import_module(f"nccl_doctor.sources.{format_.module}")
+    module: _Reader = importlib.import_module(f"nccl_doctor.formats.{format_.module}")
     try:
         return module.read(stream, name, facts)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:

@@ -4,8 +4,8 @@ import re
 import statistics
 from datetime import UTC, datetime
 
-from nccl_doctor.sources.loss_scale import Losses
-from nccl_doctor.sources.throughput_lines import Point, Tool
+from nccl_doctor.formats.training.loss_scale import Losses
+from nccl_doctor.formats.training.step_formats import Point, Tool
 
 KEEP = 1_024  # rows that a long series keeps at least
 BULK = 8  # lines that become one row from which on they need not be read each

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import InspectorColl
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
-from nccl_doctor.sources.formats import Reading
 
 _KEPT = 2000  # values of one series that a median is taken of; then every second one is dropped
 _SERIES = 20_000

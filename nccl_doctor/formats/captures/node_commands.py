@@ -10,10 +10,10 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import FabricEvent, GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
-from nccl_doctor.sources.formats import Reading
 
 _DEVICE = r"(?:GPU\d{1,3}|NIC\d{1,3}|mlx\d_\w{1,20}|bnxt_re\w{0,16}|rdmap\w{1,16})"
 _TOPO_HEAD = re.compile(rf"\s+({_DEVICE}(?:\s+{_DEVICE})*)\s*(?:CPU Affinity.*)?$")

@@ -11,16 +11,16 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun, TrainingEvent
+from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.training.deepspeed_comms import CommOps
+from nccl_doctor.formats.training.loss_scale import Losses
+from nccl_doctor.formats.training.run_settings import LITERALS, Settings
+from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, read_bar, stamps
+from nccl_doctor.formats.training.step_series import BULK, Line, Series, stamp_of, stamp_span
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import Cursor, blocks
 from nccl_doctor.inputs.prefilter import Gate
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources.comm_ops import CommOps
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.loss_scale import Losses
-from nccl_doctor.sources.run_settings import LITERALS, Settings
-from nccl_doctor.sources.series import BULK, Line, Series, stamp_of, stamp_span
-from nccl_doctor.sources.throughput_lines import TOOLS, Point, Tool, read_bar, stamps
 
 _EVENTS = (
     (b"aving checkpoint", "checkpoint"),

@@ -12,9 +12,9 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import RasComm, RasRank
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines
-from nccl_doctor.sources.formats import Reading
 
 _MAX_BYTES = 256 << 20  # some 300,000 ranks
 _BLOCK = 1 << 20

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nccl_doctor.sources.gpu_columns import canonical
-from nccl_doctor.sources.gpu_stats import Batch, Floats, Gpu, Ints, Place, Samples
+from nccl_doctor.formats.gpu.columns import canonical
+from nccl_doctor.formats.gpu.sample_statistics import Batch, Floats, Gpu, Ints, Place, Samples
 
 _CELL = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
 _KNOWN = (

@@ -13,12 +13,12 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
+from nccl_doctor.formats.gpu.columns import canonical
+from nccl_doctor.formats.gpu.sample_statistics import Batch, Gpu, Place, Samples
+from nccl_doctor.formats.gpu.smi_csv import seconds
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.gpu_columns import canonical
-from nccl_doctor.sources.gpu_csv import seconds
-from nccl_doctor.sources.gpu_stats import Batch, Gpu, Place, Samples
 
 _INDEXED = re.compile(r"gpu_(\w+):(\d{1,3})$")
 _SUPERBENCH = {

@@ -16,10 +16,10 @@ from nccl_doctor.facts.tables import (
     TimelineTensor,
     TimelineWindow,
 )
+from nccl_doctor.formats.horovod import trace_events
+from nccl_doctor.formats.horovod.statistics import WINDOWS, Activity, Run, tensors
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources import horovod_events
-from nccl_doctor.sources.formats import Reading
-from nccl_doctor.sources.horovod_stats import WINDOWS, Activity, Run, tensors
 
 _SECOND = 1_000_000  # µs
 _EPOCH = re.compile(rb'"start_time_since_epoch_in_micros":\s*(\d{1,18})')
@@ -34,7 +34,7 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
     segment = _Segment(name, 0, 0)
     tail = b""
     torn, damaged = 0, list[int]()
-    for text in horovod_events.texts(stream):
+    for text in trace_events.texts(stream):
         at = 0
         for boundary in _boundaries(text):
             segment.add(text[at:boundary])
@@ -81,7 +81,7 @@ class _Segment:
         self.file = file
         self.index = index
         self.started: float | None = None
-        self.parser = horovod_events.Parser(number)
+        self.parser = trace_events.Parser(number)
         self.run = Run(self.parser.names, self.parser.bytes)
 
     def add(self, text: bytes) -> None:
@@ -123,7 +123,7 @@ class _Segment:
             batch_tensors=run.batch_tensors.quantile(),
             batch_bytes=run.batch_bytes.quantile(),
             split_batches=run.split,
-            open=int((run.open.phase == horovod_events.BEGIN).sum()),
+            open=int((run.open.phase == trace_events.BEGIN).sum()),
             pending=len(run.pending()),
             ready=", ".join(str(rank) for rank in run.ready()) or None,
             device=int(any(text.startswith(_ON_DEVICE) for text in named.values())) or None,
@@ -192,7 +192,7 @@ class _Segment:
         text = self.parser.tensors.get(pid)
         if text is not None:
             return text
-        return "all further tensors" if pid >= horovod_events.MOST - 1 else f"tensor {pid}"
+        return "all further tensors" if pid >= trace_events.MOST - 1 else f"tensor {pid}"
 
 
 def _kind(activity: str) -> str:

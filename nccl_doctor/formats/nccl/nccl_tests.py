@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.nccl import nccl_tests_json
+from nccl_doctor.formats.nccl.nccl_tests_run import Bench
+from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources import bench_json
-from nccl_doctor.sources.bench_run import Bench
-from nccl_doctor.sources.formats import Reading
 
 _TYPE = rb"(?:u?int(?:8|32|64)|half|float|double|bfloat16|bf16|fp8_\w+|f8e\dm\d|float8_\w+|float16|float32|float64)"
 _REDOP = rb"(?:sum|prod|max|min|avg|mulsum|none)"
@@ -46,9 +46,9 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
     reader = _Reader(name)
     lines, start = 0, True
     for block in blocks(stream):
-        if start and bench_json.RECOGNISED.search(block.data[:65_536]):
+        if start and nccl_tests_json.RECOGNISED.search(block.data[:65_536]):
             rest = b"".join([block.data, *(more.data for more in blocks(stream))][:64])
-            return bench_json.read(rest, name, facts, first)
+            return nccl_tests_json.read(rest, name, facts, first)
         start = False
         reader.block(block.data, block.first)
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from nccl_doctor.sources.horovod_events import BEGIN, END, MARK, MOST, NAMES, NONE, TICK, Events, Ints
+from nccl_doctor.formats.horovod.trace_events import BEGIN, END, MARK, MOST, NAMES, NONE, TICK, Events, Ints
 
 Floats = npt.NDArray[np.float64]
 

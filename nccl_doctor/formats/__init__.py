@@ -1,0 +1,1 @@
+"""Readers of files other than logs, one folder a family."""

@@ -1,0 +1,1 @@
+"""Output of node commands, Kubernetes objects and package lists."""

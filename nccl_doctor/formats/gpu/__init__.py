@@ -1,0 +1,1 @@
+"""Samples and reports of GPUs: nvidia-smi, dcgmi, JSON monitors."""

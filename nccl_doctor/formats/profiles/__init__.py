@@ -1,0 +1,1 @@
+"""Stacks of py-spy and summaries of profilers."""

@@ -1,0 +1,1 @@
+"""Formats of PyTorch: flight recorder dumps and Kineto traces."""

@@ -1,0 +1,1 @@
+"""Step lines of training programs."""
