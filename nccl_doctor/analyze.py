@@ -16,12 +16,12 @@ from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs import sources
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.log import job_log, parallel
+from nccl_doctor.log.counts import Partial
 from nccl_doctor.report import Report
-from nccl_doctor.sources import nccl_log, stretches
 from nccl_doctor.sources.node import expectations, tree
 from nccl_doctor.sources.node.collect import collect
 from nccl_doctor.sources.node.root import Root
-from nccl_doctor.sources.partial import Partial
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
@@ -49,7 +49,7 @@ def analyze(
     return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
 
 
-@stretches.uncollected()
+@parallel.uncollected()
 def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> tuple[Facts, list[str]]:
     """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
     problems: list[str] = []
@@ -63,16 +63,16 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     facts = Facts()
     for path in trees:
         _look(facts, path)
-    parts: list[nccl_log.Part] = []
+    parts: list[job_log.Part] = []
     meter = _Meter(progress, sum(source.size or 0 for source in to_read))
     asked = {sources.one_line(path) for path in paths}
     foreign: set[str] = set()  # names in folders and archives of what nothing here reads
-    ahead = stretches.Ahead((source.path, source.size or 0) for source in to_read if source.plain and source.path)
+    ahead = parallel.Ahead((source.path, source.size or 0) for source in to_read if source.plain and source.path)
     for source in to_read:
         meter.begin(source)
         try:
             with sources.open_stream(meter.told(source)) as stream:
-                head = stream.read(stretches.HEAD)
+                head = stream.read(parallel.HEAD)
                 kind = sources.sniff(head, source.name)
                 known = registry.recognise(head)
                 if known is not None:
@@ -88,7 +88,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
                     partial, tail = ahead.scan_file(source.path, meter.tell)
                 else:
                     joined = _Joined(head, stream)
-                    partial, tail = stretches.scan(joined)
+                    partial, tail = parallel.scan(joined)
                     note = joined.problem
                     if note:
                         problems.append(note)
@@ -120,7 +120,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     told = [name for name, rows in facts.counts().items() if rows and name not in ("input", "evidence")]
     if not parts and not trees and not told and (problems or not to_read):
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
-    nccl_log.add(facts, parts)
+    job_log.add(facts, parts)
     fold_hosts(facts)
     derive(facts)
     if trees:
@@ -164,11 +164,11 @@ def read_text(text: str, name: str = "log") -> Facts:
     """The fact base of a log given as text, as the examples of rules do it."""
     facts = Facts()
     data = text.encode("utf-8", "surrogateescape")
-    partial, tail = stretches.scan(io.BytesIO(data))
+    partial, tail = parallel.scan(io.BytesIO(data))
     within = registry.within(partial.marks)
     inside = [(known, registry.read(known, io.BytesIO(data), name, facts)) for known in within]
     facts.add([_log_input(name, partial, inside, None)])
-    nccl_log.add(facts, [(name, partial, tail)])
+    job_log.add(facts, [(name, partial, tail)])
     fold_hosts(facts)
     derive(facts)
     return facts
@@ -210,7 +210,7 @@ class _Meter:
 
     def told(self, source: sources.Source) -> sources.Source:
         """The same source; reading it is noticed."""
-        return source._replace(opener=lambda: stretches.Told(source.opener(), self.tell))
+        return source._replace(opener=lambda: parallel.Told(source.opener(), self.tell))
 
     def tell(self, size: int) -> None:
         self._here = min(self._here + size, self._size)

@@ -166,10 +166,10 @@ def _log(text: str) -> str | None:
 
 
 def _line(line: str) -> str | None:
-    from nccl_doctor.sources import patterns
+    from nccl_doctor.log import line_patterns
 
     paragraphs: list[str] = []
-    for match in patterns.classify(line)[:3]:
+    for match in line_patterns.classify(line)[:3]:
         pattern = match.pattern
         if pattern.means and not any(pattern.means in done for done in paragraphs):
             paragraphs.append(f"{pattern.means}{_printed(pattern)}")

@@ -15,8 +15,8 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, Process
 from nccl_doctor.formats import registry
-from nccl_doctor.sources import stretches
-from nccl_doctor.sources.patterns import load
+from nccl_doctor.log import parallel
+from nccl_doctor.log.line_patterns import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HUGE = {"30 digits": "9" * 30, "4,400 digits": "9" * 4_400}
@@ -89,11 +89,11 @@ def test_the_stretch_of_a_process_that_is_killed_is_read_all_the_same(tmp_path: 
     path = tmp_path / "job.log"
     path.write_text("".join(f"node{n:02d}:10:11 [0] NCCL INFO Using network IB\n" for n in range(50)))
     with (
-        mock.patch.object(stretches, "PARALLEL", 100),
-        mock.patch.object(stretches, "processors", return_value=3),
-        mock.patch.object(stretches, "_packed", _dies),
+        mock.patch.object(parallel, "PARALLEL", 100),
+        mock.patch.object(parallel, "processors", return_value=3),
+        mock.patch.object(parallel, "_packed", _dies),
     ):
-        partial, _ = stretches.scan_file(path)
+        partial, _ = parallel.scan_file(path)
     assert (50, 50) == (partial.lines, len(partial.heads))
 
 
@@ -101,7 +101,7 @@ def test_a_user_who_stops_the_reading_of_a_large_log_sees_no_traceback(tmp_path:
     path = tmp_path / "job.log"
     lines = "".join(f"node01:10:11 [0] NCCL INFO Using network {n % 7}IB\n" for n in range(50_000))
     with path.open("w") as file:
-        while file.tell() < 5 * stretches.PARALLEL:
+        while file.tell() < 5 * parallel.PARALLEL:
             file.write(lines)
     command = [sys.executable, "-m", "nccl_doctor", "analyze", str(path), "--fail-on", "never"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:

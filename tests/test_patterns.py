@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import analyze
-from nccl_doctor.sources import patterns
-from nccl_doctor.sources.patterns import FOLDER, Grammar, Pattern, PatternProblem
+from nccl_doctor.log import line_patterns
+from nccl_doctor.log.line_patterns import FOLDER, Grammar, Pattern, PatternProblem
 
-PATTERNS = patterns.load()
+PATTERNS = line_patterns.load()
 IDS = [f"{p.file}:{p.name}" for p in PATTERNS]
 
 
@@ -31,7 +31,7 @@ def test_samples_match_and_misses_do_not(pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=IDS)
 def test_groups_are_columns(pattern: Pattern) -> None:
-    patterns.check_columns(pattern)
+    line_patterns.check_columns(pattern)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_wrong_pattern_file_is_refused(tmp_path: Path, text: str, word: str) -
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(PatternProblem, match=word):
-        patterns.read(path)
+        line_patterns.read(path)
 
 
 def test_every_file_is_loaded_and_core_comes_last() -> None:

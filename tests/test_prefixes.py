@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.inputs.prefix_rules import RULES, Rule
 from nccl_doctor.inputs.prefixes import NOTHING, Label, clean, split
-from nccl_doctor.sources import heads
+from nccl_doctor.log import nccl_header
 
 LINE = "node01:101:140 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
 
@@ -330,13 +330,13 @@ def test_clean(raw: str, tidy: str) -> None:
     ],
 )
 def test_a_function_or_a_file_is_no_host(left: str, device: int | None, source: str | None, line: int | None) -> None:
-    head = heads.parse(left)
+    head = nccl_header.parse(left)
     assert (None, None, device, source, line) == (head.host, head.pid, head.dev, head.source, head.line)
 
 
 @pytest.mark.parametrize("host", ["node01", "nccl-node1", "nccl", "gpu_a.example.org", "10.1.0.4"])
 def test_a_host_and_a_process_are_a_head(host: str) -> None:
-    head = heads.parse(f"{host}:101 ")
+    head = nccl_header.parse(f"{host}:101 ")
     assert (host, 101) == (head.host, head.pid)
 
 

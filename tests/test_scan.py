@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from nccl_doctor import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs.prefilter import Gate
-from nccl_doctor.sources import partial, scan, stretches
-from nccl_doctor.sources.alike import Lines, Tally
-from nccl_doctor.sources.partial import Partial
-from nccl_doctor.sources.scan import Scanner
+from nccl_doctor.log import counts, parallel, scanner
+from nccl_doctor.log.counts import Partial
+from nccl_doctor.log.line_groups import Lines, Tally
+from nccl_doctor.log.scanner import Scanner
 
 LIFE = "ncclCommInitRank comm 0x55aa{rank} rank {rank} nranks {of} cudaDev {dev} nvmlDev {dev} busId {dev}b000 commId 0xc0ffee"
 
@@ -51,11 +51,11 @@ def plain(part: Partial) -> dict[str, Any]:
     }
 
 
-def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = scan.DENSE) -> Partial:
+def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = scanner.DENSE) -> Partial:
     with (
-        mock.patch.object(scan, "BLOCK", block),
-        mock.patch.object(scan, "AHEAD", ahead),
-        mock.patch.object(scan, "DENSE", dense),
+        mock.patch.object(scanner, "BLOCK", block),
+        mock.patch.object(scanner, "AHEAD", ahead),
+        mock.patch.object(scanner, "DENSE", dense),
     ):
         return Scanner().read(io.BytesIO(data))
 
@@ -261,7 +261,7 @@ def test_bytes_that_are_no_text_disturb_only_themselves() -> None:
 
 
 def test_a_line_without_end_is_read_in_pieces() -> None:
-    with mock.patch.object(scan, "LONGEST", 4_000):
+    with mock.patch.object(scanner, "LONGEST", 4_000):
         part = read(b"x" * 50_000 + b"\n" + life(0, 1).encode(), block=1_000, ahead=100)
     assert 1 == part.nccl_lines
 
@@ -470,7 +470,7 @@ def test_collectives_are_counted_by_kind() -> None:
 def test_a_flood_of_different_warnings_is_bounded_and_counted() -> None:
     line = "node01:{pid}:150 [0] NCCL WARN odd thing number {n}\n"
     data = "".join(line.format(pid=100 + n % 2, n=n) for n in range(1_000)).encode()
-    with mock.patch.object(partial, "KINDS", 100):
+    with mock.patch.object(counts, "KINDS", 100):
         part = read(data)
     assert 100 == len(part.events)
     assert 1_000 == sum(event.n for event in part.events.values())
@@ -570,7 +570,7 @@ CHANNEL_LINES = st.builds(
 @contextmanager
 def line_by_line() -> Iterator[None]:
     """Nothing is counted by numpy, as in small logs."""
-    with mock.patch.object(scan, "LARGE", 1 << 40), mock.patch.dict("sys.modules"):
+    with mock.patch.object(scanner, "LARGE", 1 << 40), mock.patch.dict("sys.modules"):
         del sys.modules["numpy"]
         yield
 
@@ -583,7 +583,7 @@ def line_by_line() -> Iterator[None]:
 )
 def test_lines_counted_together_give_what_single_ones_give(lines: list[str], again: list[int], block: int) -> None:
     data = "\n".join([*lines, *(lines[n % len(lines)] for n in again if lines)]).encode("utf-8", "surrogatepass")
-    with mock.patch.object(scan, "LARGE", 0), mock.patch.object(scan, "KNOWN", len(again)):
+    with mock.patch.object(scanner, "LARGE", 0), mock.patch.object(scanner, "KNOWN", len(again)):
         together = plain(read(data, block=block, dense=1 << 40))
     with line_by_line():
         assert plain(read(data, block=block, dense=1 << 40)) == together
@@ -604,7 +604,7 @@ TIMED_LINES = st.builds(
 @given(st.lists(TIMED_LINES, max_size=60), st.integers(1, 8_000))
 def test_lines_counted_together_keep_their_times(lines: list[str], block: int) -> None:
     data = "\n".join([*lines, "end"]).encode()
-    with mock.patch.object(scan, "LARGE", 0):
+    with mock.patch.object(scanner, "LARGE", 0):
         together = plain(read(data, block=block, dense=1 << 40))
     with line_by_line():
         assert plain(read(data, block=block, dense=1 << 40)) == together
@@ -691,7 +691,7 @@ def test_several_processes_give_the_facts_of_one(tmp_path: Path) -> None:
         "\n".join(PIECES[n * 7 % len(PIECES)].replace("node01", f"node{n % 9:02d}") for n in range(3_000)) + "\n"
     )
     one = _facts(path)
-    with mock.patch.object(stretches, "PARALLEL", 1_000), mock.patch.object(stretches, "processors", return_value=3):
+    with mock.patch.object(parallel, "PARALLEL", 1_000), mock.patch.object(parallel, "processors", return_value=3):
         two = _facts(path)
     for name in one:
         if name != "evidence":
@@ -713,9 +713,9 @@ def test_a_folder_of_many_logs_read_by_several_processes_gives_the_facts_of_one(
     (tmp_path / "gpu.csv").write_text("timestamp, index, utilization.gpu [%]\n2026/05/07 12:00:00.000, 0, 97 %\n")
     one = _facts(tmp_path)
     with (
-        mock.patch.object(stretches, "PARALLEL", 10_000),
-        mock.patch.object(stretches, "GROUP", 5_000),
-        mock.patch.object(stretches, "processors", return_value=3),
+        mock.patch.object(parallel, "PARALLEL", 10_000),
+        mock.patch.object(parallel, "GROUP", 5_000),
+        mock.patch.object(parallel, "processors", return_value=3),
     ):
         several = _facts(tmp_path)
     assert one["process"]

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.tables import KernelLog, Message, StuckTask, Xid
-from nccl_doctor.sources import patterns
+from nccl_doctor.log import line_patterns
 from nccl_doctor.sources.node import clock
 from nccl_doctor.sources.node.root import Root, Seen
 
@@ -139,12 +139,12 @@ def _stamp(match: re.Match[str], boot: float | None) -> float | None:
     return None
 
 
-def grammar() -> list[patterns.Pattern]:
+def grammar() -> list[line_patterns.Pattern]:
     """The patterns of lines that a kernel prints."""
     return [
         pattern
         for name in FILES
-        for pattern in patterns.read(patterns.FOLDER / f"{name}.toml")
+        for pattern in line_patterns.read(line_patterns.FOLDER / f"{name}.toml")
         if pattern.name in KINDS
     ]
 
@@ -161,7 +161,7 @@ def fold(found: Iterable[Line], source: str) -> Iterator[Xid | Message]:
     ]
     if not asked:
         return
-    kept: dict[tuple[Any, ...], tuple[int, Line, patterns.Pattern, dict[str, Any]]] = {}
+    kept: dict[tuple[Any, ...], tuple[int, Line, line_patterns.Pattern, dict[str, Any]]] = {}
     for line in found:
         for pattern, present in asked:
             if not any(word in line.text for word in present) or (fields := pattern.match(line.text)) is None:
@@ -174,14 +174,14 @@ def fold(found: Iterable[Line], source: str) -> Iterator[Xid | Message]:
         yield _row(pattern, fields, n, line, Seen(source, line.whole[:500], line.number))
 
 
-def _key(pattern: patterns.Pattern, fields: dict[str, Any]) -> tuple[Any, ...]:
+def _key(pattern: line_patterns.Pattern, fields: dict[str, Any]) -> tuple[Any, ...]:
     if pattern.table == "xid":
         recovery = fields.get("text") if fields["code"] == "154" else None  # its text is the event
         return "xid", fields["kind"], fields["code"], fields.get("pci"), fields.get("fatal"), recovery
     return pattern.name, *sorted((name, value) for name, value in fields.items() if value is not None)
 
 
-def _row(pattern: patterns.Pattern, fields: dict[str, Any], n: int, line: Line, seen: Seen) -> Xid | Message:
+def _row(pattern: line_patterns.Pattern, fields: dict[str, Any], n: int, line: Line, seen: Seen) -> Xid | Message:
     if pattern.table == "xid":
         return Xid(
             None, fields["kind"], fields.get("pci"), int(fields["code"]), _int(fields.get("pid")), fields.get("process"),

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefilter import gate
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources import continued, heads
-from nccl_doctor.sources.continued import After
-from nccl_doctor.sources.edges import Edges
-from nccl_doctor.sources.partial import Partial, Span
-from nccl_doctor.sources.patterns import Grammar, Pattern, grammar
-from nccl_doctor.sources.records import LONG, Records
+from nccl_doctor.log import multiline, nccl_header
+from nccl_doctor.log.channel_counts import Edges
+from nccl_doctor.log.classifier import LONG, Records
+from nccl_doctor.log.counts import Partial, Span
+from nccl_doctor.log.line_patterns import Grammar, Pattern, grammar
+from nccl_doctor.log.multiline import After
 
 if TYPE_CHECKING:
-    from nccl_doctor.sources.alike import Tally
+    from nccl_doctor.log.line_groups import Tally
 
 BLOCK = 1 << 18  # small enough for the cache of a core
 DENSE_BLOCK = 1 << 20  # large enough that lines which are alike stand together
 LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
-TOKEN = heads.TOKEN.encode()
+TOKEN = nccl_header.TOKEN.encode()
 KNOWN = 1 << 20  # texts of lines that are counted together
 LARGE = 1 << 20  # bytes read line by line that are worth it to load numpy
 _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
@@ -82,14 +82,14 @@ class Scanner(Records):
             self.partial.bytes += len(data)
             block = rest + data
             if self._width is None:
-                self._width = continued.width(block)
+                self._width = multiline.width(block)
             if not data:
                 following = stream.read(AHEAD) if limit is not None else b""
                 self._block(block + following, len(block))
                 return
             cut = block.rfind(b"\n", 0, max(len(block) - AHEAD, 0)) + 1
             if self._width:
-                cut = continued.cut_between(block, cut, self._width)
+                cut = multiline.cut_between(block, cut, self._width)
             if not cut and len(block) > LONGEST:  # a line without end
                 cut = len(block)
             if cut:
@@ -103,7 +103,7 @@ class Scanner(Records):
         if not end:
             return
         if self._width:
-            whole = continued.unwrapped(block[:end], self._width)
+            whole = multiline.unwrapped(block[:end], self._width)
             block, end = whole + block[end:], len(whole)
         first = self.partial.lines
         dense = self._was_dense and _is_dense(block, end)
@@ -140,7 +140,7 @@ class Scanner(Records):
             stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
             self._others(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
             return len(lines)
-        from nccl_doctor.sources.alike import Lines, Tally
+        from nccl_doctor.log.line_groups import Lines, Tally
 
         if self._tally is None or len(self._tally) > KNOWN:
             self._add_up()
@@ -163,7 +163,7 @@ class Scanner(Records):
             return None
         writer = self._writers.get(left)
         if writer is None:
-            if heads.TOKEN in left or left.startswith("{") or not heads.begins(left):
+            if nccl_header.TOKEN in left or left.startswith("{") or not nccl_header.begins(left):
                 return None
             writer = self._writer(left)
         if writer.stamp is not None and not self._timeless:
@@ -197,7 +197,7 @@ class Scanner(Records):
         whole = b"\r" not in apart
         skipped, writers, spans, understood = self._skipped, self._writers, self.partial.spans, 0
         for number, line, stop in zip(numbers, lines, stops, strict=False):
-            left, found, rest = line.partition(heads.TOKEN)
+            left, found, rest = line.partition(nccl_header.TOKEN)
             if not found:
                 continue
             writer = writers.get(left)
@@ -209,8 +209,8 @@ class Scanner(Records):
                 level, _, body = rest.partition(" ")
                 if (
                     whole
-                    and level in heads.LEVELS
-                    and heads.TOKEN not in rest
+                    and level in nccl_header.LEVELS
+                    and nccl_header.TOKEN not in rest
                     and line[0] != "{"
                     and len(line) < LONG
                     and not rest.endswith(prefixes.CLOSING)

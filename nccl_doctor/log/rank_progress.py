@@ -10,9 +10,9 @@ from typing import NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Progress
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.sources import heads
-from nccl_doctor.sources.heads import Head
-from nccl_doctor.sources.ranks import Ranks
+from nccl_doctor.log import nccl_header
+from nccl_doctor.log.nccl_header import Head
+from nccl_doctor.log.rank_map import Ranks
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
@@ -48,7 +48,7 @@ def collect(tail: bytes) -> Census:
     seen: dict[tuple[str, str], Seen] = {}
     per_label: dict[str, int] = {}
     for number, raw in enumerate(tail.decode("utf-8", "replace").split("\n"), 1):
-        if not raw or heads.TOKEN in raw:
+        if not raw or nccl_header.TOKEN in raw:
             continue
         if "\r" in raw:
             raw = raw.strip("\r") if raw.endswith("\r") else raw.rpartition("\r")[2]
@@ -85,7 +85,7 @@ def rows(facts: Facts, file: str, counted: Census, lines: int, ranks: Ranks) -> 
     for (name, shape), entry in counted.seen.items():
         rank, place = entry.rank, ranks.host(entry.host)
         if place is None and rank is not None:
-            place = ranks.place(Head(None, None, None, None, None, heads.NO_LABEL._replace(rank=rank), True))
+            place = ranks.place(Head(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True))
         ref = facts.evidence(file, before + entry.last, prefixes.clean(entry.raw))
         values = " ".join(_NUMBER.findall(entry.text)) or None
         yield Progress(name, rank, place, shape, entry.n, values, before + entry.last, ref)

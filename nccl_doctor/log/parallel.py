@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.sources import census
-from nccl_doctor.sources.census import Census
-from nccl_doctor.sources.partial import Partial
-from nccl_doctor.sources.scan import Scanner
+from nccl_doctor.log import rank_progress
+from nccl_doctor.log.counts import Partial
+from nccl_doctor.log.rank_progress import Census
+from nccl_doctor.log.scanner import Scanner
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
@@ -47,7 +47,7 @@ def scan(stream: Readable) -> tuple[Partial, Census]:
     """Read a whole stream. Returns what was counted and what the end of it shows."""
     tail = _Tail(stream)
     with uncollected():
-        return _scanner().read(tail), census.collect(bytes(tail.kept))
+        return _scanner().read(tail), rank_progress.collect(bytes(tail.kept))
 
 
 def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
@@ -159,8 +159,8 @@ def _stretch(path: Path, start: int, length: int, tell: Tell | None = None) -> P
 
 def _end(path: Path, size: int) -> Census:
     with path.open("rb") as file:
-        file.seek(max(size - census.TAIL, 0))
-        return census.collect(file.read())
+        file.seek(max(size - rank_progress.TAIL, 0))
+        return rank_progress.collect(file.read())
 
 
 def _packed(path: Path, start: int, length: int) -> bytes:
@@ -199,6 +199,6 @@ class _Tail:
     def read(self, size: int) -> bytes:
         data = self._stream.read(size) or b""
         self.kept += data
-        if len(self.kept) > 4 * census.TAIL:
-            del self.kept[: -census.TAIL]
+        if len(self.kept) > 4 * rank_progress.TAIL:
+            del self.kept[: -rank_progress.TAIL]
         return data

@@ -11,14 +11,14 @@ from typing import Any
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.sources import census, edges, heads
-from nccl_doctor.sources.census import Census
-from nccl_doctor.sources.edges import Who
-from nccl_doctor.sources.nccl_rows import COMMUNICATOR, Context, communicator, rows
-from nccl_doctor.sources.partial import Calls, Partial
-from nccl_doctor.sources.patterns import Pattern, load
-from nccl_doctor.sources.ranks import Membership, Ranks
-from nccl_doctor.sources.stretches import uncollected
+from nccl_doctor.log import channel_counts, nccl_header, rank_progress
+from nccl_doctor.log.channel_counts import Who
+from nccl_doctor.log.counts import Calls, Partial
+from nccl_doctor.log.line_patterns import Pattern, load
+from nccl_doctor.log.parallel import uncollected
+from nccl_doctor.log.rank_map import Membership, Ranks
+from nccl_doctor.log.rank_progress import Census
+from nccl_doctor.log.rows import COMMUNICATOR, Context, communicator, rows
 
 Part = tuple[str, Partial, Census]  # a log: its name, what was counted, and what its end shows
 Lives = list[re.Match[str] | None]  # of each event: what it says where it names a rank of a communicator
@@ -39,10 +39,10 @@ _WITH_NCCL = (*_OF_CARDS, "socket_error", "trail")
 _WITH_INFO = ("communicator", "network", "interface", "net_device", "plugin", "env", "library", "gdr")
 
 
-def head_of(line: str) -> heads.Record | None:
+def head_of(line: str) -> nccl_header.Record | None:
     """An NCCL line taken apart, or None for any other line."""
-    found = heads.record(line)
-    return heads.Record(heads.parse(found[0]), *found[1:]) if found else None
+    found = nccl_header.record(line)
+    return nccl_header.Record(nccl_header.parse(found[0]), *found[1:]) if found else None
 
 
 def add(facts: Facts, parts: list[Part]) -> None:
@@ -72,10 +72,10 @@ def _add(facts: Facts, parts: list[Part]) -> None:
         log = _Log(facts, file, partial, ranks, lived)
         facts.add(log.events())
         found = [(log.who[number], partial.edges[number]) for number in partial.in_order()]
-        facts.fill(tables.Connection, edges.rows(facts, file, found))
+        facts.fill(tables.Connection, channel_counts.rows(facts, file, found))
         facts.add(log.processes())
     for file, partial, end in parts:
-        facts.add(census.rows(facts, file, end, partial.lines, ranks))
+        facts.add(rank_progress.rows(facts, file, end, partial.lines, ranks))
     facts.look(*_ALWAYS)
     if has_nccl:
         facts.look(*_WITH_NCCL)
@@ -135,13 +135,13 @@ class _Log:
             event = events.pop(key)
             pattern = patterns[key.pattern] if key.pattern >= 0 else None
             text = event.text if isinstance(event, Calls) else key.body
-            token = f"{heads.TOKEN}{key.level} " if key.level else ""
+            token = f"{nccl_header.TOKEN}{key.level} " if key.level else ""
             ref = self._facts.evidence(self._file, event.first, f"{self._clean(event.left)}{token}{text}")
             who = self.who[key.head]
             if life is not None and pattern is not None and pattern.reader == COMMUNICATOR:
                 said = {**life.groupdict(), **pattern.set} if pattern.set else life.groupdict()
                 yield communicator(*who[:4], said, event.n, event.stamp, ref)
-                if key.level not in heads.SHOWN:
+                if key.level not in nccl_header.SHOWN:
                     continue
             fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}
             left = self._clean(event.left)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.sources import heads
-from nccl_doctor.sources.nccl_rows import edge
+from nccl_doctor.log import nccl_header
+from nccl_doctor.log.rows import edge
 
 _MASKS = 50_000  # texts of channels remembered
 
@@ -104,7 +104,7 @@ def rows(facts: Facts, file: str, processes: Iterable[tuple[Who, ByText]]) -> It
             if parsed is not None:
                 left = cleaned.get(entry.left)
                 if left is None:
-                    left = cleaned[entry.left] = f"{prefixes.clean(entry.left)}{heads.TOKEN}INFO Channel "
+                    left = cleaned[entry.left] = f"{prefixes.clean(entry.left)}{nccl_header.TOKEN}INFO Channel "
                 ref = facts.evidence(file, entry.first, f"{left}{entry.channel} : {text}")
                 yield host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref
         one.clear()

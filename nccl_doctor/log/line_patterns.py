@@ -277,10 +277,10 @@ def grammar() -> Grammar:
 def classify(line: str) -> list[Match]:
     """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
     from nccl_doctor.inputs import prefixes
-    from nccl_doctor.sources import heads
+    from nccl_doctor.log import nccl_header
 
     text = prefixes.clean(line)
-    record = heads.record(text)
+    record = nccl_header.record(text)
     if record is not None:
         _, level, text = record
         matches = _nccl(text.strip(), level)

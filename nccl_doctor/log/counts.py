@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from nccl_doctor.sources import edges
-from nccl_doctor.sources.heads import Head
+from nccl_doctor.log import channel_counts
+from nccl_doctor.log.nccl_header import Head
 
 KINDS = (
     100_000  # different texts kept of one pattern, INFO lines apart: a flood of one warning must not fill the memory
@@ -85,7 +85,7 @@ class Partial:
         self.heads: list[Head] = []
         self.head_ids: dict[Head, int] = {}
         self.spans: list[Span] = []  # per head
-        self.edges: list[edges.ByText] = []  # per head: `0[0] -> 1[1] via …`
+        self.edges: list[channel_counts.ByText] = []  # per head: `0[0] -> 1[1] via …`
         self.events: dict[Key, Event] = {}
         self.lines = 0
         self.bytes = 0
@@ -169,7 +169,7 @@ class Partial:
         return Packed(
             [(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.heads, self.spans, strict=True)],
             list(zip(*every, strict=True)), calls,
-            edges.pack(self.edges), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
+            channel_counts.pack(self.edges), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
         )  # fmt: skip
 
     def merge(self, other: "Packed") -> None:
@@ -196,7 +196,7 @@ class Partial:
                     low, high, _ = other.calls[at]
                     event.low = min(event.low, low)
                     event.high = max(event.high, high)
-        edges.append(self.edges, ids, edges.unpack(other.edges), offset)
+        channel_counts.append(self.edges, ids, channel_counts.unpack(other.edges), offset)
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -212,7 +212,7 @@ class Packed(NamedTuple):
     heads: list[tuple[Any, ...]]  # Head and Span of each
     events: list[tuple[Any, ...]]  # columns: the fields of Key, then of Event
     calls: dict[int, tuple[int, int, str]]  # number of an event -> what Calls adds to it
-    edges: edges.Packed  # of the heads
+    edges: channel_counts.Packed  # of the heads
     lines: int
     size: int  # bytes
     nccl_lines: int

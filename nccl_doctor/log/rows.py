@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import by_name, column_types
-from nccl_doctor.sources import heads
-from nccl_doctor.sources.patterns import Pattern
+from nccl_doctor.log import nccl_header
+from nccl_doctor.log.line_patterns import Pattern
 
 _EDGE = re.compile(
     r"(?P<src>\d{1,9})(?:\[[0-9a-f]+\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
@@ -256,7 +256,7 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
             given = _convert(fields.get(name), type_)
             values.append(given if given is not None else shared.get(name))
         yield table(*values)
-    if pattern is None or context.level in heads.SHOWN or (pattern.table == "message" and not pattern.reader):
+    if pattern is None or context.level in nccl_header.SHOWN or (pattern.table == "message" and not pattern.reader):
         given_rank = _convert(fields.get("rank"), int)
         yield tables.Message(
             pattern.name if pattern else "warn", context.level or None, fields.get("host") or context.host,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefixes import NOTHING, Label
-from nccl_doctor.sources import heads
-from nccl_doctor.sources.patterns import Pattern
+from nccl_doctor.log import nccl_header
+from nccl_doctor.log.line_patterns import Pattern
 
 After = Callable[[int], list[str]]  # gives up to so many of the lines that follow
 Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local rank, host, process
@@ -60,7 +60,7 @@ def following(after: After, count: int, label: Label) -> list[Row]:
                 if passed > _PASSED:
                     break
                 continue
-        if heads.TOKEN in line and heads.record(line) is not None:
+        if nccl_header.TOKEN in line and nccl_header.record(line) is not None:
             break
         rows.append(Row(text, distance))
         if len(rows) == count:
@@ -117,7 +117,7 @@ def _torn(pattern: Pattern, text: str, after: After, label: Label) -> Joined | N
 
 def width(block: bytes) -> int:
     """At how many characters the beginning of a log is wrapped; 0 where it is not."""
-    if heads.TOKEN.encode() not in block[:_SAMPLE]:
+    if nccl_header.TOKEN.encode() not in block[:_SAMPLE]:
         return 0
     rows = [row.rstrip("\r") for row in block[:_SAMPLE].decode("utf-8", "replace").split("\n")[:-1]]
     columns = max(map(len, rows), default=0)
@@ -125,7 +125,7 @@ def width(block: bytes) -> int:
         return 0
     starts = _starts(rows, columns)
     cut = [(row, next_) for row, next_ in pairwise(rows) if len(row) == columns and next_.strip()]
-    torn = {_VALUE.sub("#", row) for row, next_ in cut if _start(next_) not in starts and heads.record(row)}
+    torn = {_VALUE.sub("#", row) for row, next_ in cut if _start(next_) not in starts and nccl_header.record(row)}
     whole = sum(_start(next_) in starts for _, next_ in cut)
     return columns if len(torn) >= _TORN and 4 * whole <= len(cut) else 0
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nccl_doctor.sources.heads import Head
+from nccl_doctor.log.nccl_header import Head
 
 
 class Membership(NamedTuple):

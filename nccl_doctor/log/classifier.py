@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.sources import continued, heads
-from nccl_doctor.sources.continued import After
-from nccl_doctor.sources.edges import Edges, Masks
-from nccl_doctor.sources.heads import Head
-from nccl_doctor.sources.partial import Key, Partial
-from nccl_doctor.sources.patterns import Grammar, Pattern
+from nccl_doctor.log import multiline, nccl_header
+from nccl_doctor.log.channel_counts import Edges, Masks
+from nccl_doctor.log.counts import Key, Partial
+from nccl_doctor.log.line_patterns import Grammar, Pattern
+from nccl_doctor.log.multiline import After
+from nccl_doctor.log.nccl_header import Head
 
 LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
@@ -45,7 +45,7 @@ class Records:
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
         self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self._masks = Masks()
-        self._taken: dict[tuple[int, continued.Writer | None], int] = {}  # pattern and writer -> last line of a record
+        self._taken: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> last line of a record
         self._present: frozenset[str] = frozenset()  # of the grammar's rare literals near these lines
 
     def _writer(self, left: str) -> Writer:
@@ -58,7 +58,7 @@ class Records:
         if parts in self._dated:  # time stamps differ from line to line: only what stands around them is parsed once
             number, which = self._dated[parts]
             return Writer(number, prefixes.epoch(dates[which]), left)
-        head = heads.parse(prefixes.clean(left))
+        head = nccl_header.parse(prefixes.clean(left))
         stamp = head.label.stamp
         number = self.partial.head(head._replace(label=head.label._replace(stamp=None)))
         writer = Writer(number, stamp, left)
@@ -78,13 +78,15 @@ class Records:
             line = prefixes.opened(line)
         line = _bounded(line)
         for piece in line.split("\r") if "\r" in line else (line,):
-            left, found, rest = piece.partition(heads.TOKEN)
+            left, found, rest = piece.partition(nccl_header.TOKEN)
             while found:
-                if heads.TOKEN in rest and (inner := heads.GLUED.search(rest)):
+                if nccl_header.TOKEN in rest and (inner := nccl_header.GLUED.search(rest)):
                     self._record(left, rest[: inner.start()], number, _nothing)
-                    left, found, rest = rest[inner.start() :].partition(heads.TOKEN)
+                    left, found, rest = rest[inner.start() :].partition(nccl_header.TOKEN)
                 else:
-                    if heads.TOKEN in rest and (whole := heads.record(left + heads.TOKEN + rest)):  # prose names NCCL
+                    if nccl_header.TOKEN in rest and (
+                        whole := nccl_header.record(left + nccl_header.TOKEN + rest)
+                    ):  # prose names NCCL
                         left, level, body = whole
                         rest = f"{level} {body}"
                     self._record(left, rest, number, after)
@@ -95,7 +97,7 @@ class Records:
         if rest.endswith(prefixes.CLOSING):
             rest = prefixes.closed(rest)
         level, _, body = rest.partition(" ")
-        if level in heads.LEVELS and heads.begins(left):
+        if level in nccl_header.LEVELS and nccl_header.begins(left):
             self._said(self._writer(left), rest, level, body, number, after)
 
     def _said(self, writer: Writer, rest: str, level: str, body: str, number: int, after: After) -> None:
@@ -116,7 +118,7 @@ class Records:
         if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
             text = prefixes.clean(body).strip()
             pattern = self.grammar.nccl(text, level, self._present)
-        if pattern is not None and pattern.reader == SKIP and level not in heads.SHOWN:
+        if pattern is not None and pattern.reader == SKIP and level not in nccl_header.SHOWN:
             if len(rest) < _MEMO_LENGTH:
                 if len(self._skipped) > _MEMO:
                     self._skipped.clear()
@@ -128,7 +130,7 @@ class Records:
         if pattern is None:
             if text and len(partial.unknown) < _UNKNOWN:
                 partial.unknown[body] = partial.unknown.get(body, 0) + 1
-            if text and level not in heads.SHOWN:
+            if text and level not in nccl_header.SHOWN:
                 return
         partial.understood += 1
         if pattern is not None and pattern.reader == "collective":
@@ -182,10 +184,10 @@ class Records:
     ) -> tuple[Pattern | None, str]:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
-            rows = continued.following(after, pattern.lines, label)
+            rows = multiline.following(after, pattern.lines, label)
             whole = _bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
-        for row in continued.following(after, 1, label):
+        for row in multiline.following(after, 1, label):
             text = _bounded(row.text)
             for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
                 pattern = self.grammar.nccl(whole, level, self._present)
@@ -197,20 +199,20 @@ class Records:
         """The line with number `numbers[at]`."""
         number = numbers[at]
         line = _bounded(prefixes.clean(prefixes.opened(line)))
-        record = heads.record(line)
+        record = nccl_header.record(line)
         if record is not None:
             patterns = [pattern for pattern in patterns if pattern.nccl_too]
             if not patterns:
                 return
             left, _, text = record
-            label = heads.parse(left).label
+            label = nccl_header.parse(left).label
         else:
             label, text = prefixes.split(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
-        for pattern, whole in continued.matches(patterns, text, after, label):
+        for pattern, whole in multiline.matches(patterns, text, after, label):
             end = at + whole.distance
             last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
-            place = (pattern.order, continued.who(label))
+            place = (pattern.order, multiline.who(label))
             if last <= self._taken.get(place, 0):  # part of the record before it
                 continue
             if whole.distance:
