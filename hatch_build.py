@@ -6,7 +6,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MAKE = "from nccl_doctor import rules; from nccl_doctor.sources import patterns; rules.load(); patterns.load()"
+MAKE = "from nccl_doctor import rules; from nccl_doctor.log import line_patterns as patterns; rules.load(); patterns.load()"
 
 
 class CompiledData(BuildHookInterface[Any]):

@@ -18,10 +18,10 @@ from nccl_doctor.inputs import sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import Partial
+from nccl_doctor.node.runtime import expectations, tree
+from nccl_doctor.node.runtime.collect import collect
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Report
-from nccl_doctor.sources.node import expectations, tree
-from nccl_doctor.sources.node.collect import collect
-from nccl_doctor.sources.node.root import Root
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node

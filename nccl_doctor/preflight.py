@@ -12,10 +12,10 @@ from nccl_doctor.derive_node import derive_node
 from nccl_doctor.derive_nodes import derive_nodes
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection, Input
+from nccl_doctor.node.runtime import expectations
+from nccl_doctor.node.runtime.collect import COLLECTORS, collect
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Report
-from nccl_doctor.sources.node import expectations
-from nccl_doctor.sources.node.collect import COLLECTORS, collect
-from nccl_doctor.sources.node.root import Root
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
 VERDICT = 0.3  # seconds of it that are kept for asking the rules and writing the report

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.sources.node.redact import KEPT, SECRET
+from nccl_doctor.node.runtime.redact import KEPT, SECRET
 
 SCHEMA = "nccl-doctor/run/1"
 RUN = "run-"  # what folders of runs begin with
@@ -116,7 +116,7 @@ class Recorder:
 
     def attach(self, seconds: float | None = None) -> None:
         """Sample the node until no rank of a job runs any more, the time is over, or we are stopped."""
-        from nccl_doctor.sources import processes
+        from nccl_doctor.node.host import job_processes
 
         self._note([], {})
         signals = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
@@ -127,7 +127,7 @@ class Recorder:
             self.sample()
             while got is None and (end is None or time.monotonic() < end):
                 got = signal.sigtimedwait(signals, 2.0 if end is None else max(min(2.0, end - time.monotonic()), 0.01))
-                if end is None and not processes.find().ranks:
+                if end is None and not job_processes.find().ranks:
                     break
         finally:
             self.stop()

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from nccl_doctor.sources import processes
+from nccl_doctor.node.host import job_processes
 
 MIB = 1 << 20
 RETRY = 15.0  # seconds until NVML is tried again where it could not be had
@@ -48,7 +48,7 @@ class Gpus:
         self._names: dict[int, tuple[str | None, str | None, str | None]] = {}
 
     def read(self) -> dict[str, Any]:
-        from nccl_doctor.sources.node.nvml import Nvml, NvmlFailure
+        from nccl_doctor.node.gpu.nvml import Nvml, NvmlFailure
 
         if self._failed is not None and time.monotonic() - self._failed[0] < RETRY:
             return {"gpus": [], "error": self._failed[1]}
@@ -66,7 +66,7 @@ class Gpus:
 
     def _named(self, gpu: int) -> tuple[str | None, str | None, str | None]:
         """Name, UUID and the processors of the GPU's NUMA node; none of them where the GPU is lost."""
-        from nccl_doctor.sources.node.nvml import NvmlFailure
+        from nccl_doctor.node.gpu.nvml import NvmlFailure
 
         try:
             handle = self._nvml.handle(gpu)
@@ -198,18 +198,18 @@ class Ranks:
 
         self._psutil = psutil
         self._known: dict[int, Any] = {}
-        self._ranks: list[processes.RankProcess] = []
+        self._ranks: list[job_processes.RankProcess] = []
         self._next = 0.0
 
     def read(self) -> dict[str, Any]:
         if time.monotonic() >= self._next:
             before = time.thread_time()
-            self._ranks = processes.find().ranks
+            self._ranks = job_processes.find().ranks
             self._next = time.monotonic() + max(RANKS_EVERY, RANKS_SHARE * (time.thread_time() - before))
         found = [record for one in self._ranks if (record := self._record(one)) is not None]
         return {"processes": found}
 
-    def _record(self, one: processes.RankProcess) -> dict[str, Any] | None:
+    def _record(self, one: job_processes.RankProcess) -> dict[str, Any] | None:
         try:
             process = self._known.get(one.pid) or self._known.setdefault(one.pid, self._psutil.Process(one.pid))
             with process.oneshot():

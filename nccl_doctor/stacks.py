@@ -14,7 +14,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.facts.tables.stacks import RankDoing, Stack
 from nccl_doctor.formats.profiles import pyspy
-from nccl_doctor.sources.processes import RankProcess
+from nccl_doctor.node.host.job_processes import RankProcess
 
 AT_ONCE = 8
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")

@@ -140,5 +140,13 @@ def test_settings_and_codes_load_no_rules_and_no_patterns() -> None:
         "print(sorted(m for m in sys.modules if m.startswith('nccl_doctor.') or m in ('pandas', 'rich', 'sqlite3')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for absent in ("nccl_doctor.rules", "nccl_doctor.sources", "pandas", "rich", "sqlite3"):
+    for absent in (
+        "nccl_doctor.rules.engine",
+        "nccl_doctor.log",
+        "nccl_doctor.formats",
+        "nccl_doctor.node",
+        "pandas",
+        "rich",
+        "sqlite3",
+    ):
         assert f"'{absent}" not in done.stdout

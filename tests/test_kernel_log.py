@@ -10,11 +10,11 @@ import pytest
 
 from nccl_doctor import preflight
 from nccl_doctor.facts import tables
+from nccl_doctor.node.host import clock, kernel_log
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.kernel_log import HOUR, print_line
-from nccl_doctor.sources.node import clock, kernel_log
-from nccl_doctor.sources.node.root import Root
 
 OURS = ("host", "kernel_log", "storage")
 DRAINED = {

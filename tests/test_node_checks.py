@@ -10,9 +10,13 @@ from nccl_doctor import preflight, rules
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
+from nccl_doctor.node.gpu import stuck_processes
+from nccl_doctor.node.network import firewall
+from nccl_doctor.node.runtime import expectations
+from nccl_doctor.node.runtime.root import Absent, Root
+from nccl_doctor.node.scheduler import launch
+from nccl_doctor.node.software import elf, environment
 from nccl_doctor.simulate import node
-from nccl_doctor.sources.node import elf, environment, expectations, firewall, launch, stuck
-from nccl_doctor.sources.node.root import Absent, Root
 
 PAGE = Path(__file__).parent.parent / "docs" / "checks.md"
 
@@ -28,22 +32,22 @@ def test_every_rule_about_nodes_stands_in_the_list_of_checks() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"4321 (nvidia-smi) D 1 {'0 ' * 15}1 0 345600 0", stuck.Process(4321, "nvidia-smi", "D", 1, 345600)),
-        (f"7 (a) b (c)) Z 1 {'0 ' * 15}3 0 12 0", stuck.Process(7, "a) b (c)", "Z", 3, 12)),
+        (f"4321 (nvidia-smi) D 1 {'0 ' * 15}1 0 345600 0", stuck_processes.Process(4321, "nvidia-smi", "D", 1, 345600)),
+        (f"7 (a) b (c)) Z 1 {'0 ' * 15}3 0 12 0", stuck_processes.Process(7, "a) b (c)", "Z", 3, 12)),
         ("4321 (nvidia-smi) D 1", None),
         ("", None),
         ("\x00\xff (x) y", None),
     ],
 )
-def test_a_process_is_read_whatever_its_name(text: str, expected: stuck.Process | None) -> None:
-    assert expected == stuck.parse(text)
+def test_a_process_is_read_whatever_its_name(text: str, expected: stuck_processes.Process | None) -> None:
+    assert expected == stuck_processes.parse(text)
 
 
 def test_only_tools_that_wait_and_zombies_matter() -> None:
-    assert stuck.matters(stuck.Process(1, "nvidia-smi", "D", 1, 1))
-    assert not stuck.matters(stuck.Process(1, "nvidia-smi", "S", 1, 1))
-    assert not stuck.matters(stuck.Process(1, "cp", "D", 1, 1))
-    assert stuck.matters(stuck.Process(1, "cp", "Z", 1, 1))
+    assert stuck_processes.matters(stuck_processes.Process(1, "nvidia-smi", "D", 1, 1))
+    assert not stuck_processes.matters(stuck_processes.Process(1, "nvidia-smi", "S", 1, 1))
+    assert not stuck_processes.matters(stuck_processes.Process(1, "cp", "D", 1, 1))
+    assert stuck_processes.matters(stuck_processes.Process(1, "cp", "Z", 1, 1))
 
 
 NFT = """table inet filter {

@@ -12,11 +12,12 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
 from nccl_doctor.formats.gpu import smi_xml
 from nccl_doctor.knowledge import entries, machines
+from nccl_doctor.node.gpu import devices, pci
+from nccl_doctor.node.runtime import expectations
+from nccl_doctor.node.runtime.root import Root, Seen
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import bus
-from nccl_doctor.sources.node import expectations, gpu, pci
-from nccl_doctor.sources.node.root import Root, Seen
 
 OURS = ("gpu", "pci")
 FAULTS = [name for name, fault in node.FAULTS.items() if fault.change.__module__.endswith("gpu_faults")]
@@ -162,7 +163,7 @@ def test_processes_have_owners_and_jobs(tmp_path: Path) -> None:
     ],
 )
 def test_jobs_of_control_groups(cgroup: str, job: str | None) -> None:
-    assert job == gpu._job(cgroup)
+    assert job == devices._job(cgroup)
 
 
 @pytest.mark.parametrize(
@@ -514,7 +515,7 @@ def test_rows_of_an_answer() -> None:
         "gpus": [{"gpu": 0, "pci": "0000:10:00.0", "model": "X", "ecc": 1, "tasks": [{"pid": 1, "kind": "C", "memory": None}]}],
         "errors": [{"gpu": 1, "pci": None, "call": "c", "code": 15, "text": "t"}],
     }  # fmt: skip
-    rows = list(gpu.rows(Root("/nonexistent"), json.loads(json.dumps(answer))))
+    rows = list(devices.rows(Root("/nonexistent"), json.loads(json.dumps(answer))))
     kinds = {type(row): row for row in rows}
     assert ("X", None, None) == (kinds[NodeGpu].model, kinds[NodeGpu].power, kinds[NodeGpu].granted)
     assert (1, None) == (kinds[GpuHealth].ecc, kinds[GpuHealth].uncorrected)

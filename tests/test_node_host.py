@@ -11,21 +11,14 @@ import pytest
 from nccl_doctor import preflight
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.node.gpu import locality
+from nccl_doctor.node.host import cgroup, clock, host, kernel_log, memory, task
+from nccl_doctor.node.network import routes
+from nccl_doctor.node.runtime import expectations
+from nccl_doctor.node.runtime.root import Root
+from nccl_doctor.node.storage import file_systems
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
-from nccl_doctor.sources.node import (
-    cgroup,
-    clock,
-    expectations,
-    host,
-    kernel_log,
-    memory,
-    places,
-    routes,
-    storage,
-    task,
-)
-from nccl_doctor.sources.node.root import Root
 
 OURS = ("host", "kernel_log", "storage")
 NEEDED = (*OURS, "infiniband", "pci")
@@ -297,7 +290,7 @@ def test_which_gpus_the_task_is_given(environ: dict[str, str], granted: list[int
     tree.extra["task"] = {"environ": environ}
     tree.put("/proc/driver/nvidia/gpus/0000:3b:00.0/information", "Model: \t A100\nGPU UUID: \t GPU-bbbb-cccc\n")
     tree.write(tmp_path)
-    found = list(places.read(Root(tmp_path)))
+    found = list(locality.read(Root(tmp_path)))
     assert granted == [row.granted for row in found]
     assert [21, 21, 10, 10] == [row.distance for row in found]
 
@@ -345,7 +338,7 @@ def test_an_empty_tree_breaks_nothing(tmp_path: Path) -> None:
 
 def live(uid: int) -> dict[str, Any]:
     """What a look at this machine gives, as another user."""
-    for module in (host, kernel_log, storage, memory):
+    for module in (host, kernel_log, file_systems, memory):
         assert module.__file__  # imported here: the other user may not read our interpreter
     reading, writing = os.pipe()
     pid = os.fork()

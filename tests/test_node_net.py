@@ -9,21 +9,14 @@ import pytest
 from nccl_doctor import preflight, rules
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RdmaDevice
+from nccl_doctor.node.gpu import pci_path
+from nccl_doctor.node.gpu.pci_path import Place
+from nccl_doctor.node.network import counters, ethernet
+from nccl_doctor.node.rdma import efa, infiniband, rdma_ports, roce_qos
+from nccl_doctor.node.runtime import expectations, state
+from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
-from nccl_doctor.sources.node import (
-    efa,
-    ethernet,
-    expectations,
-    infiniband,
-    net_counters,
-    pci_path,
-    rdma_ports,
-    roce_qos,
-    state,
-)
-from nccl_doctor.sources.node.pci_path import Place
-from nccl_doctor.sources.node.root import Absent, Output, Root, Seen
 
 OURS = ("pci", "infiniband", "ethernet", "efa", "selinux")
 FAULTS = [name for name, fault in node.FAULTS.items() if fault.change.__module__.endswith("network_faults")]
@@ -159,7 +152,7 @@ def test_gids() -> None:
     ],
 )
 def test_a_counter_at_its_maximum_is_no_measure(name: str, text: str | None, expected: int | None) -> None:
-    assert expected == net_counters.parse(name, text)
+    assert expected == counters.parse(name, text)
 
 
 def test_distance_on_the_bus() -> None:

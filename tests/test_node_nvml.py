@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import SOURCE, NvmlStub
 
-from nccl_doctor.sources.node import nvml, nvml_ask
+from nccl_doctor.node.gpu import nvml, nvml_inventory
 
 STATE: dict[str, object] = {
     "count": 2, "driver": "550.54.15", "nvml": "12.550.54.15", "cuda": 12040, "confidential": 0,
@@ -43,7 +43,7 @@ EXPECTED = {
     "links_active": 17, "fabric_state": "completed", "fabric_status": 0, "clique": 3,
     "fabric_health": "degraded bandwidth, wrong system GUID",
 }  # fmt: skip
-ASK = "from nccl_doctor.sources.node import nvml_ask; answer = nvml_ask.ask()"
+ASK = "from nccl_doctor.node.gpu import nvml_inventory as nvml_ask; answer = nvml_ask.ask()"
 
 
 def run(stub: NvmlStub, state: Mapping[str, object], code: str, folder: Path) -> Any:
@@ -167,8 +167,8 @@ def test_a_driver_that_hangs_costs_the_time_limit_and_no_more(
 ) -> None:
     code = """
 from nccl_doctor import preflight
-from nccl_doctor.sources.node import expectations
-from nccl_doctor.sources.node.root import Root
+from nccl_doctor.node.runtime import expectations
+from nccl_doctor.node.runtime.root import Root
 facts = preflight.look(Root(), ["gpu", "pci"], 1.0)
 expectations.add(facts, {})
 report = preflight.report_of(facts)
@@ -192,7 +192,7 @@ def test_the_command_gives_up_in_time(nvml_stub: NvmlStub, tmp_path: Path) -> No
 
 
 SAMPLE = """
-from nccl_doctor.sources.node.nvml import Nvml
+from nccl_doctor.node.gpu.nvml import Nvml
 nvml = Nvml()
 sample = nvml.sample()
 calls = nvml.calls
@@ -216,9 +216,9 @@ def test_samples_are_cheap(nvml_stub: NvmlStub, tmp_path: Path) -> None:
 
 KEEP = """
 import pathlib, tempfile
-from nccl_doctor.sources.node import gpu
-from nccl_doctor.sources.node.recording import Recorder
-from nccl_doctor.sources.node.root import Root
+from nccl_doctor.node.gpu import devices as gpu
+from nccl_doctor.node.runtime.recording import Recorder
+from nccl_doctor.node.runtime.root import Root
 with tempfile.TemporaryDirectory() as folder:
     live = list(gpu.read(Recorder(pathlib.Path(folder))))
     kept = list(gpu.read(Root(folder)))
@@ -241,7 +241,7 @@ def test_eight_gpus_are_one_quick_session(nvml_stub: NvmlStub, tmp_path: Path) -
 
 RATES = """
 import os, pathlib, time
-from nccl_doctor.sources.node.nvml import Nvml
+from nccl_doctor.node.gpu.nvml import Nvml
 file = pathlib.Path(os.environ["NVML_STUB_FILE"])
 base = file.read_text()
 def put(n):
@@ -262,7 +262,7 @@ def test_rates_come_from_counters(nvml_stub: NvmlStub, tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu_does_not_end_the_samples(nvml_stub: NvmlStub, tmp_path: Path) -> None:
-    code = "from nccl_doctor.sources.node.nvml import Nvml\nanswer = [one._asdict() for one in Nvml().sample()]"
+    code = "from nccl_doctor.node.gpu.nvml import Nvml\nanswer = [one._asdict() for one in Nvml().sample()]"
     found = run(nvml_stub, {**STATE, "0.nvmlDeviceGetPowerUsage.rc": 15}, code, tmp_path)
     assert ["gpu-lost", None] == [one["error"] for one in found]
     assert [None, 97] == [one["util"] for one in found]
@@ -270,7 +270,7 @@ def test_a_lost_gpu_does_not_end_the_samples(nvml_stub: NvmlStub, tmp_path: Path
 
 def test_the_stub_has_every_function_that_we_call() -> None:
     text = SOURCE.read_text()
-    used = {name for path in (nvml.__file__, nvml_ask.__file__) for name in _names(Path(path).read_text())}
+    used = {name for path in (nvml.__file__, nvml_inventory.__file__) for name in _names(Path(path).read_text())}
     renamed = {"nvmlInit": "nvmlInitWithFlags", "nvmlDeviceGetCount": "nvmlDeviceGetCount_v2"}
     missing = [name for name in used if renamed.get(name, name) not in text]
     assert [] == missing
@@ -282,6 +282,6 @@ def _names(text: str) -> set[str]:
 
 
 def test_health_mask_of_the_fabric() -> None:
-    assert [] == nvml_ask.complaints(0)
-    assert [] == nvml_ask.complaints(0b10_10_10_10 | 1 << 8)
-    assert ["route unhealthy", "no partition"] == nvml_ask.complaints(0b01 << 4 | 4 << 8)
+    assert [] == nvml_inventory.complaints(0)
+    assert [] == nvml_inventory.complaints(0b10_10_10_10 | 1 << 8)
+    assert ["route unhealthy", "no partition"] == nvml_inventory.complaints(0b01 << 4 | 4 << 8)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from nccl_doctor.node.runtime.root import Absent, Root
+from nccl_doctor.node.scheduler import grants, launch
+from nccl_doctor.node.software import containers
 from nccl_doctor.simulate import node
-from nccl_doctor.sources.node import containers, launch, scheduler
-from nccl_doctor.sources.node.root import Absent, Root
 
 
 def tree_of(
@@ -29,7 +30,7 @@ def tree_of(
 
 
 def granted(root: Root, environ: dict[str, str]) -> dict[str, tuple[int | None, int | None, str]]:
-    return {row.resource: (row.granted, row.found, row.setting) for row in scheduler.allocations(root, environ)}
+    return {row.resource: (row.granted, row.found, row.setting) for row in grants.allocations(root, environ)}
 
 
 def test_slurm_before_a_task_starts(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_kubernetes(tmp_path: Path) -> None:
 def test_no_scheduler_at_all(tmp_path: Path) -> None:
     root, _ = tree_of(tmp_path, gpus=0)
     with pytest.raises(Absent):
-        list(scheduler.read(root))
+        list(grants.read(root))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_connections_are_tried_with_a_deadline() -> None:
 def test_a_torchrun_above_this_process_is_found(tmp_path: Path) -> None:
     program = tmp_path / "torchrun"
     program.write_text(
-        "import subprocess, sys\ncode = 'from nccl_doctor.sources.node import launch; print(launch._above())'\n"
+        "import subprocess, sys\ncode = 'from nccl_doctor.node.scheduler import launch; print(launch._above())'\n"
         "sys.exit(subprocess.run([sys.executable, '-c', code]).returncode)\n"
     )
     command = [sys.executable, str(program), "--nproc_per_node=3", "train.py", "--password=x"]

@@ -7,11 +7,11 @@ import pytest
 
 from nccl_doctor import preflight
 from nccl_doctor.facts.tables import DeviceAccess, SecurityLabel, SecurityMode
+from nccl_doctor.node.host import selinux
+from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import security
-from nccl_doctor.sources.node import selinux
-from nccl_doctor.sources.node.root import Absent, Root
 
 FAULTS = [name for name, fault in node.FAULTS.items() if fault.change.__module__.endswith("security")]
 

@@ -43,9 +43,9 @@ def assert_sensible(status: int, report: dict[str, Any], stderr: str) -> None:
 AS_NOBODY = f"""
 import importlib, os, sys
 from nccl_doctor.cli.main import main
-from nccl_doctor.sources.node.collect import COLLECTORS
+from nccl_doctor.node.runtime.collect import COLLECTORS, MODULES
 for name in COLLECTORS:
-    importlib.import_module(f"nccl_doctor.sources.node.{{name}}")
+    importlib.import_module(f"nccl_doctor.node.{{MODULES[name]}}")
 sys.stdout = open(os.devnull, "w")
 main(["preflight", "--state=-", "--format=json"])  # Python itself may lie where nobody may read it
 sys.stdout = sys.__stdout__

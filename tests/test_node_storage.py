@@ -13,11 +13,11 @@ from conftest import runs
 
 from nccl_doctor import preflight
 from nccl_doctor.facts import tables
+from nccl_doctor.node.runtime.root import Root
+from nccl_doctor.node.storage import file_systems, mounts, probes
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.storage import probe
-from nccl_doctor.sources.node import mounts, probes, storage
-from nccl_doctor.sources.node.root import Root
 
 OURS = ("host", "kernel_log", "storage")
 FITNESS = {"inodes-used-up": "fit", "mount-not-writable": "job", "nfs-slow": "fit", "slow-mount": "fit"}
@@ -114,13 +114,13 @@ def test_counters_of_nfs() -> None:
     ],
 )
 def test_states_of_lustre(text: str, expected: str | None) -> None:
-    assert expected == storage.state_of(text)
+    assert expected == file_systems.state_of(text)
 
 
 def test_the_age_of_a_lustre_state_counts_from_its_last_change(tmp_path: Path) -> None:
     tree = node.build("dgx-h100", "lustre-disconnected")
     tree.write(tmp_path)
-    found = {row.name: (row.state, row.age) for row in storage._lustre(Root(tmp_path)) if row.kind == "osc"}
+    found = {row.name: (row.state, row.age) for row in file_systems._lustre(Root(tmp_path)) if row.kind == "osc"}
     assert ("DISCONN", 840.0) == found["fs0-OST0002-osc-ffff9a0012345678"]
     assert 4 == len(found)
 
@@ -142,7 +142,7 @@ def test_a_folder_that_only_is_automounted_is_not_touched(tmp_path: Path, monkey
     root = Root(tmp_path)
     monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
     monkeypatch.setattr(probes, "run", lambda trials, seconds: asked.extend(t.path for t in trials) or {})
-    list(storage.read(root))
+    list(file_systems.read(root))
     assert {"/", "/local", "/home", "/data"} == set(asked)
 
 
@@ -163,7 +163,7 @@ def test_only_what_the_site_names_is_written_unless_asked(
     root = Root(tmp_path, deep=deep, expect={"mount": wanted})
     monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
     monkeypatch.setattr(probes, "run", lambda trials, seconds: written.update(t.path for t in trials if t.write) or {})
-    list(storage.read(root))
+    list(file_systems.read(root))
     assert expected == written
 
 

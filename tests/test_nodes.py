@@ -11,10 +11,10 @@ from nccl_doctor import preflight
 from nccl_doctor.derive_nodes import odd
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import Tree
-from nccl_doctor.sources.node.root import Root
 
 
 def asked(folder: Path, changes: dict[str, Callable[[Tree], None]], machine: str = "dgx-h100") -> Report:

@@ -71,7 +71,7 @@ def test_the_wheel_brings_its_rules_and_patterns_parsed(wheel: Path, tmp_path: P
         archive.extractall(tmp_path)
     code = (
         "import tomllib; tomllib.loads = None; from pathlib import Path; from nccl_doctor import compiled, rules;"
-        "from nccl_doctor.sources import patterns; print(compiled.FOLDER, len(rules.load()), len(patterns.load()))"
+        "from nccl_doctor.log import line_patterns as patterns; print(compiled.FOLDER, len(rules.load()), len(patterns.load()))"
     )
     done = run(sys.executable, "-P", "-c", code, PYTHONPATH=str(tmp_path))
     assert done.stdout.startswith(str(tmp_path)), done.stderr

@@ -20,12 +20,12 @@ from nccl_doctor.cli.main import main
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
+from nccl_doctor.node.runtime import collect, redact, state, tree
+from nccl_doctor.node.runtime.recording import Recorder
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Finding, Report
 from nccl_doctor.reporters.json_report import schema
 from nccl_doctor.simulate import node
-from nccl_doctor.sources.node import collect, redact, state, tree
-from nccl_doctor.sources.node.recording import Recorder
-from nccl_doctor.sources.node.root import Root
 
 MACHINE = "dgx-h100"
 
@@ -254,7 +254,8 @@ def test_whatever_a_collector_does_the_verdict_comes_in_time(
 ) -> None:
     names = ("one", "two", "three")
     for name in names:
-        monkeypatch.setitem(sys.modules, f"nccl_doctor.sources.node.{name}", Stuck(how))
+        monkeypatch.setitem(collect.MODULES, name, name)
+        monkeypatch.setitem(sys.modules, f"nccl_doctor.node.{name}", Stuck(how))
     facts = Facts()
     started = time.monotonic()
     collect.collect(facts, Root(), "node01", names=names, seconds=1.0)

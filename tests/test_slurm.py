@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from slurm_cluster import Cluster, cluster, missing
 
+from nccl_doctor.node.host import job_processes
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.preflight import preflight
 from nccl_doctor.simulate import node
-from nccl_doctor.sources import processes
-from nccl_doctor.sources.node.root import Root
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 DRAINS = "gpu-off-the-bus"
@@ -100,7 +100,7 @@ def job(slurm: Cluster) -> Iterator[str]:
     slurm.idle()
     wait = f"srun --ntasks=2 {sys.executable} -c 'import time; time.sleep(300)'"
     number = slurm.run("sbatch", "--parsable", "-N2", "-n2", "-o", "/dev/null", "--wrap", wait).stdout.strip()
-    slurm.wait(lambda: 2 == len(processes.find(job=number).ranks))
+    slurm.wait(lambda: 2 == len(job_processes.find(job=number).ranks))
     yield number
     slurm.run("scancel", number)
     slurm.idle()

@@ -14,9 +14,9 @@ import pytest
 
 from nccl_doctor import preflight
 from nccl_doctor.facts.tables import SshLogin
+from nccl_doctor.node.network import ssh
+from nccl_doctor.node.runtime.root import Output, Root
 from nccl_doctor.simulate import node
-from nccl_doctor.sources.node import ssh
-from nccl_doctor.sources.node.root import Output, Root
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 real = pytest.mark.skipif(

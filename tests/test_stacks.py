@@ -19,7 +19,7 @@ from nccl_doctor.cli.main import main
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import RankDoing, Stack
 from nccl_doctor.formats.profiles import pyspy
-from nccl_doctor.sources import processes
+from nccl_doctor.node.host import job_processes
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "stacks"
 PROGRAM = """
@@ -150,18 +150,18 @@ def test_launchers_and_loader_workers_are_no_ranks(tmp_path: Path) -> None:
         fake(tmp_path, 30 + local, 20 + local, "/usr/bin/python3 -u train.py", **ranked)
     fake(tmp_path, 40, 1, "python3 jupyter.py")
     (tmp_path / "50").mkdir()
-    found = processes.find(tmp_path)
+    found = job_processes.find(tmp_path)
     assert [(20, 2, 0, 4, "77"), (21, 3, 1, 4, "77")] == [
         (r.pid, r.rank, r.local_rank, r.world, r.job) for r in found.ranks
     ]
-    assert [] == processes.find(tmp_path, job="78").ranks
+    assert [] == job_processes.find(tmp_path, job="78").ranks
 
 
 def test_plain_srun_ranks_are_found(tmp_path: Path) -> None:
     fake(tmp_path, 10, 1, "bash run.sh", SLURM_PROCID="3")
     fake(tmp_path, 11, 10, "/usr/bin/python3 train.py", SLURM_PROCID="3", SLURM_NTASKS="8")
     fake(tmp_path, 12, 11, "/usr/bin/python3 train.py", SLURM_PROCID="3", SLURM_NTASKS="8")
-    assert [(11, 3, 8)] == [(one.pid, one.rank, one.world) for one in processes.find(tmp_path).ranks]
+    assert [(11, 3, 8)] == [(one.pid, one.rank, one.world) for one in job_processes.find(tmp_path).ranks]
 
 
 @pytest.fixture
@@ -235,4 +235,4 @@ def test_a_collector_beside_the_ranks_is_none(tmp_path: Path, command: str, is_r
     (process / "environ").write_bytes(b"SLURM_PROCID=0\0SLURM_JOB_ID=9\0")
     (process / "cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
     (process / "stat").write_text("71 (python) S 1 71 71 0")
-    assert ([71] if is_rank else []) == [one.pid for one in processes.find(tmp_path, job="9").ranks]
+    assert ([71] if is_rank else []) == [one.pid for one in job_processes.find(tmp_path, job="9").ranks]

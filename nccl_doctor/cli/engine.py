@@ -56,7 +56,7 @@ def facts_of(paths: Sequence[str]) -> "Facts":
 def facts_of_node() -> "Facts":
     """The facts of the node that this runs on."""
     from nccl_doctor import preflight
-    from nccl_doctor.sources.node.root import Root
+    from nccl_doctor.node.runtime.root import Root
 
     return preflight.preflight(Root())[1]
 

@@ -16,8 +16,8 @@ from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from nccl_doctor.node.runtime.root import Root
     from nccl_doctor.report import Report
-    from nccl_doctor.sources.node.root import Root
 
 STATUS = {"fit": 0, "drain": 1, "job": 1, "unknown": 3}
 FORMATS = ("text", "json", "prometheus", "facts")
@@ -73,8 +73,8 @@ def command(
     from nccl_doctor import preflight, rules
     from nccl_doctor.config import Config
     from nccl_doctor.facts import wire
-    from nccl_doctor.sources.node import expectations
-    from nccl_doctor.sources.node import state as remembered
+    from nccl_doctor.node.runtime import expectations
+    from nccl_doctor.node.runtime import state as remembered
 
     settings = Config.read(config) if config is not None else None
     names = _collectors(only)
@@ -121,7 +121,7 @@ def _tell_slurm(report: "Report", resume: bool) -> None:
 
 
 def _collectors(only: str | None) -> list[str]:
-    from nccl_doctor.sources.node.collect import COLLECTORS
+    from nccl_doctor.node.runtime.collect import COLLECTORS
 
     names = [name for name in (only or "").replace("-", "_").split(",") if name] or list(COLLECTORS)
     if unknown := set(names) - {*COLLECTORS, "ssh"}:
@@ -150,10 +150,10 @@ def _command(timeout: float, only: str | None, deep: bool) -> list[str]:
 
 
 def _root(stack: ExitStack, root: Path | None, save: Path | None, redact: bool, options: dict[str, Any]) -> "Root":
-    from nccl_doctor.sources.node import tree
-    from nccl_doctor.sources.node.recording import Recorder
-    from nccl_doctor.sources.node.redact import redactor
-    from nccl_doctor.sources.node.root import Root
+    from nccl_doctor.node.runtime import tree
+    from nccl_doctor.node.runtime.recording import Recorder
+    from nccl_doctor.node.runtime.redact import redactor
+    from nccl_doctor.node.runtime.root import Root
 
     if root is not None:
         if save is not None:

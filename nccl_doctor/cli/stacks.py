@@ -98,14 +98,14 @@ def _way(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
 
 def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, timeout: float) -> list[str]:
     from nccl_doctor import stacks
-    from nccl_doctor.sources import processes
+    from nccl_doctor.node.host import job_processes
 
-    found = processes.find(job=job)
+    found = job_processes.find(job=job)
     ranks = found.ranks
     if pids:
         known = {one.pid: one for one in ranks}
         ranks = [
-            known.get(pid) or processes.RankProcess(pid, number, None, None, 0, None, "")
+            known.get(pid) or job_processes.RankProcess(pid, number, None, None, 0, None, "")
             for number, pid in enumerate(pids)
         ]
     if not ranks:

@@ -1,0 +1,1 @@
+"""GPUs of a node: NVML, PCI, NUMA and processes that hang in the driver."""

@@ -1,0 +1,85 @@
+"""Processes of the NVIDIA driver's tools that hang in the kernel, and processes that nobody waited for."""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from nccl_doctor.facts.tables import HostProcess
+from nccl_doctor.node.runtime.root import Root, Seen
+
+MOST = 200  # rows
+_SECONDS = 0.25  # for going through /proc
+_PAUSE = 0.2
+_TOOLS = re.compile(r"nvidia|nv-|nvsm|dcgm|mlnx|mst|ibv?_|fi_")
+
+
+class Process(NamedTuple):
+    """One line of /proc/PID/stat, as far as it is needed."""
+
+    pid: int
+    name: str
+    state: str
+    threads: int
+    started: int  # clock ticks after boot
+
+
+def parse(text: str) -> Process | None:
+    """A name may hold blanks and brackets, so the last bracket ends it."""
+    head, _, rest = text.rpartition(")")
+    pid, _, name = head.partition(" (")
+    words = rest.split()
+    if len(words) < 20 or not pid.isdecimal():
+        return None
+    try:
+        return Process(int(pid[:9]), name, words[0], int(words[17]), int(words[19]))
+    except ValueError:
+        return None
+
+
+def matters(found: Process) -> bool:
+    """A zombie, or one of the tools of GPUs and network cards that waits for the kernel."""
+    return found.state == "Z" or (found.state == "D" and _TOOLS.match(found.name) is not None)
+
+
+def _ask() -> dict[str, Any]:
+    """Nothing is kept of processes that do not matter."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    until = time.monotonic() + _SECONDS
+    rows: list[list[Any]] = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        if len(rows) >= MOST or time.monotonic() > until:
+            break
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            found = parse(file.read(4096).decode("utf-8", "replace"))
+            if found is not None and matters(found):
+                rows.append([found.pid, found.name, found.state, round(now - found.started / ticks, 1), found.threads])
+    if any(state == "D" for _, _, state, _, _ in rows):
+        time.sleep(_PAUSE)
+    return {"rows": [row for row in rows if row[2] != "D" or _still(row[0])]}
+
+
+def _still(pid: int) -> bool:
+    """Whether a process waits for the kernel after a while too; for a moment every process does."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            found = parse(file.read(4096).decode("utf-8", "replace"))
+    except OSError:
+        return False
+    return found is not None and found.state == "D"
+
+
+def read(root: Root) -> Iterator[HostProcess]:
+    told = root.asked("processes", _ask) or {}
+    rows = told.get("rows")
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, list) or list(map(type, row)) != [int, str, str, float, int]:
+            continue
+        pid, name, state, age, threads = row
+        seen = Seen(f"/proc/{pid}/stat", f"{pid} ({name}) {state}, {threads} threads, {age:.0f} s old")
+        yield HostProcess(None, pid, name, state, age, threads, seen)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""The host itself: limits, memory, clock, kernel log, SELinux, processes of the job."""

@@ -1,0 +1,121 @@
+"""The processes of a job on this node: who is which rank, and what each started (/proc, proc_pid_environ(5))."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "HOROVOD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
+STEP = "SLURM_PROCID"  # also a launcher that starts the ranks of a node has one
+# A collector of ours that a launcher started beside the ranks has their variables too.
+_OURS = re.compile(r"\S+(?: -\S+)* (?:\S*/nccl-doctor|-m nccl_doctor)(?: |$)")
+JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+
+
+class RankProcess(NamedTuple):
+    """A process that is a rank of a job."""
+
+    pid: int
+    rank: int
+    local_rank: int | None
+    world: int | None  # number of ranks
+    user: int  # uid
+    job: str | None
+    command: str
+
+
+class Found(NamedTuple):
+    """The ranks of this node, and how many processes of others could not be looked into."""
+
+    ranks: list[RankProcess]
+    hidden: int
+
+
+def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
+    """All ranks that run on this node, or those of one job."""
+    told: dict[int, tuple[int, Mapping[str, str], str, int]] = {}
+    hidden = 0
+    for pid in _pids(proc):
+        try:
+            environ = _environ((proc / str(pid) / "environ").read_bytes())
+            command = (proc / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            parent = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+            user = (proc / str(pid)).stat().st_uid
+        except PermissionError:
+            hidden += 1
+            continue
+        except (OSError, ValueError, IndexError):
+            continue  # it ended meanwhile
+        if command and not _OURS.match(command):
+            told[pid] = (parent, environ, command, user)
+    ranks = {
+        pid: found for pid, (_, environ, command, user) in told.items() if (found := _rank(pid, environ, command, user))
+    }
+    if job is not None:
+        ranks = {pid: one for pid, one in ranks.items() if one.job == job}
+    tops = [one for pid, one in ranks.items() if _is_top(pid, ranks, told)]
+    return Found(sorted(tops, key=lambda one: one.rank), hidden)
+
+
+def _is_top(
+    pid: int, ranks: Mapping[int, RankProcess], told: Mapping[int, tuple[int, Mapping[str, str], str, int]]
+) -> bool:
+    """Not what a rank started, and no launcher of ranks."""
+    mine = ranks[pid]
+    parent = told[pid][0]
+    while parent in told:
+        above = ranks.get(parent)
+        if above is not None and above.rank == mine.rank and _explicit(told[parent][1]) == _explicit(told[pid][1]):
+            return False
+        parent = told[parent][0]
+    if _explicit(told[pid][1]):
+        return True
+    return not any(_descends(other, pid, told) for other in ranks if other != pid and _explicit(told[other][1]))
+
+
+def _descends(pid: int, above: int, told: Mapping[int, tuple[int, Mapping[str, str], str, int]]) -> bool:
+    seen = 0
+    while pid in told and seen < 64:
+        pid, seen = told[pid][0], seen + 1
+        if pid == above:
+            return True
+    return False
+
+
+def _explicit(environ: Mapping[str, str]) -> bool:
+    return any(name in environ for name in RANKS)
+
+
+def _pids(proc: Path) -> Iterator[int]:
+    own = os.getpid()
+    for entry in os.listdir(proc):
+        if entry.isdigit() and int(entry) != own:
+            yield int(entry)
+
+
+def _environ(data: bytes) -> dict[str, str]:
+    pairs = (one.partition(b"=") for one in data.split(b"\0"))
+    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, mark, value in pairs if mark}
+
+
+def _rank(pid: int, environ: Mapping[str, str], command: str, user: int) -> RankProcess | None:
+    if "python" not in os.path.basename(command.split(" ")[0]):
+        return None
+    rank = next((environ[name] for name in (*RANKS, STEP) if environ.get(name, "").isdecimal()), None)
+    if rank is None:
+        return None
+    local = next(
+        (environ[n] for n in ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID") if n in environ), ""
+    )
+    world = next((environ[n] for n in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS") if n in environ), "")
+    job = next((environ[name] for name in JOBS if environ.get(name)), None)
+    return RankProcess(
+        pid,
+        int(rank),
+        int(local) if local.isdecimal() else None,
+        int(world) if world.isdecimal() else None,
+        user,
+        job,
+        command,
+    )

@@ -1,0 +1,1 @@
+"""Network interfaces, routes, packet filters and ssh of a node."""

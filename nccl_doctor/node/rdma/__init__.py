@@ -1,0 +1,1 @@
+"""InfiniBand, RoCE and EFA devices of a node."""

@@ -1,0 +1,1 @@
+"""How collectors run: root folder, child processes with a deadline, kept trees, state between runs."""

@@ -1,0 +1,208 @@
+"""Runs collectors, each in a child with a deadline, and puts their rows into the fact base.
+
+A child that blocks in the kernel cannot be killed; it is left behind and the parent goes on. Children talk JSON, so that
+nothing they read can run code in the parent, which may be root's prolog.
+"""
+
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
+from nccl_doctor.facts.tables import Collection
+from nccl_doctor.node.runtime.recording import Recorder
+from nccl_doctor.node.runtime.root import Absent, Root, Seen
+
+MODULES = {
+    "gpu": "gpu.devices",
+    "pci": "gpu.pci",
+    "infiniband": "rdma.infiniband",
+    "ethernet": "network.ethernet",
+    "efa": "rdma.efa",
+    "selinux": "host.selinux",
+    "host": "host.host",
+    "kernel_log": "host.kernel_log",
+    "storage": "storage.file_systems",
+    "software": "software.installed",
+    "scheduler": "scheduler.grants",
+    "environment": "software.environment",
+    "ssh": "network.ssh",
+}
+COLLECTORS = tuple(name for name in MODULES if name != "ssh")  # logins to other nodes are tried only on demand
+_LINE = 1 << 22  # bytes of one row at most
+_HUNG = {"outcome": "hung", "note": "no answer within the time limit", "looked": []}
+_SILENT = {"outcome": "failed", "note": "ended without a word", "looked": []}
+
+
+class Collector(Protocol):
+    """A module of this package."""
+
+    TABLES: Sequence[type]
+    """The tables that it fills; those that stay empty mean that nothing is there."""
+
+    def read(self, root: Root) -> Iterable[Any]:
+        """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem."""
+        ...
+
+
+class _Child(NamedTuple):
+    name: str
+    pid: int
+    pipe: int
+    started: float
+    buffer: bytearray
+
+
+def collect(
+    facts: Facts,
+    root: Root,
+    host: str | None,
+    *,
+    names: Sequence[str] = COLLECTORS,
+    seconds: float = 5.0,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Ask these collectors at once and fill the fact base until all have answered or the time is over."""
+    started = now()
+    children = [_start(name, root) for name in names]
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    ended: dict[str, dict[str, Any]] = {}
+    with selectors.DefaultSelector() as selector:
+        for child in children:
+            selector.register(child.pipe, selectors.EVENT_READ, child)
+        while selector.get_map() and (left := started + seconds - now()) > 0:
+            for key, _ in selector.select(left):
+                child = key.data
+                piece = os.read(child.pipe, 1 << 16)
+                child.buffer.extend(piece)
+                for line in _lines(child.buffer):
+                    _take(line, rows[child.name], ended, child.name)
+                if not piece or len(child.buffer) > _LINE:
+                    selector.unregister(child.pipe)
+                    ended.setdefault(child.name, _SILENT)
+    for child in children:
+        os.close(child.pipe)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(child.pid, os.WNOHANG)
+        enter(facts, host, child.name, rows[child.name], {"seconds": now() - started, **ended.get(child.name, _HUNG)})
+
+
+def _lines(buffer: bytearray) -> Iterator[bytes]:
+    while (end := buffer.find(b"\n")) >= 0:
+        yield bytes(buffer[:end])
+        del buffer[: end + 1]
+
+
+def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: str) -> None:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return
+    if isinstance(said, dict):
+        ended[name] = said
+    else:
+        rows.append(said)
+
+
+def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict[str, Any]) -> None:
+    """Put what a collector said of a node into the fact base."""
+    made = []
+    for table, values, (path, text, line) in rows:
+        class_ = by_name()[table]
+        row = dict(zip(column_types(class_), values, strict=True))
+        row["ref"] = facts.place(path, text, line)
+        if row.get("host", host) is None:
+            row["host"] = host
+        made.append(class_(**row))
+    facts.add(made)
+    facts.look(*said["looked"])
+    note = said["note"]
+    ref = facts.evidence(f"collector {name}", 1, f"{name}: {said['outcome']}{': ' if note else ''}{note}")
+    facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])
+
+
+def _start(name: str, root: Root) -> _Child:
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    started = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        gc.disable()  # a short life: collecting would only copy pages that are shared with the parent
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            os.close(reading)
+            _quiet()
+            _work(name, root, writing)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    return _Child(name, pid, reading, started, bytearray())
+
+
+def _quiet() -> None:
+    """A library that prints must not reach the report."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    sys.stdout = sys.stderr = open(null, "w", closefd=False)  # noqa: SIM115  (for the life of the child)
+
+
+def _work(name: str, root: Root, pipe: int) -> None:
+    with os.fdopen(pipe, "w", encoding="utf-8") as out:
+        for said in answer(name, root):
+            json.dump(said, out)
+            out.write("\n")
+            out.flush()
+
+
+def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
+    """What a collector says, fit for JSON: its rows as lists, at the end how it fared. Raises nothing."""
+    started = time.monotonic()
+    outcome, note, looked = "ok", "", []
+    try:
+        module: Collector = importlib.import_module(f"nccl_doctor.node.{MODULES[name]}")
+        for row in module.read(root):
+            *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
+            kept = [_kept(value) for value in values]
+            yield [table_name(type(row)), [*kept, None], [_kept(seen.path), _kept(seen.text[:2000]), seen.line]]
+        looked = [table_name(table) for table in module.TABLES]
+    except Absent as error:
+        outcome, note = "absent", _words(error)
+        looked = [table_name(table) for table in module.TABLES]
+    except TimeoutError as error:
+        outcome, note = "hung", _words(error)
+    except Exception as error:  # a bug of ours or a node that nobody foresaw: the rest goes on
+        outcome, note = "failed", f"{type(error).__name__}: {_words(error)}"
+    if outcome == "ok" and root.denied:
+        outcome, note = "partial", "no permission for " + ", ".join(dict.fromkeys(root.denied[:5]))
+    if isinstance(root, Recorder):
+        root.finish()
+    yield {"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}
+
+
+def _kept(value: Any) -> Any:
+    """A value as the fact base can hold it; what a node says may be anything."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return None
+    return value
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error.args[0] if error.args else error).split())[:300]

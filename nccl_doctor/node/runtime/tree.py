@@ -1,0 +1,108 @@
+"""A node tree as one file: packed by `preflight --save`, unpacked to be read again."""
+
+import importlib
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import IO, cast
+
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.node.runtime.root import EXTRA
+
+MAX_BYTES = 256 << 20  # of an unpacked tree
+MAX_FILES = 100_000
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Write a folder as .tar, .tar.gz, .tar.xz or .tar.zst. Raises UsageProblem where that cannot be done."""
+    try:
+        if target.suffix == ".zst":
+            zstandard = _zstandard()
+            with target.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as packed:
+                _add(folder, packed, "w|")
+        else:
+            with target.open("wb") as file:
+                mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz"}.get(target.suffix, "w:")
+                _add(folder, file, mode)
+    except OSError as error:
+        raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
+
+
+def _add(folder: Path, file: object, mode: str) -> None:
+    with tarfile.open(fileobj=cast(IO[bytes], file), mode=mode) as tar:  # type: ignore[call-overload]
+        # First what tells that it is a tree, so that a reader knows at once.
+        tar.add(folder / EXTRA, arcname=f"./{EXTRA}")
+        tar.add(folder, arcname=".", filter=lambda member: None if member.name.startswith(f"./{EXTRA}") else member)
+
+
+def is_tree(path: Path) -> bool:
+    """Whether a folder or an archive is the tree of a node."""
+    try:
+        if path.is_dir():
+            return (path / EXTRA).is_dir()
+        if not path.name.endswith(SUFFIXES) or not path.is_file():
+            return False
+        with _tar(path) as tar:
+            first = tar.next()
+            return first is not None and first.name.removeprefix("./") == EXTRA
+    except (OSError, EOFError, tarfile.TarError, ValueError):
+        return False
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Path]:
+    """The folder of a tree: the path itself, or a temporary copy of a packed one that is removed afterwards.
+
+    Raises UsageProblem where it is no tree of a node.
+    """
+    if path.is_dir():
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="nccl-doctor-") as folder:
+        try:
+            with _tar(path) as tar:
+                _extract(tar, Path(folder))
+        except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+            raise UsageProblem(f"{path} cannot be unpacked: {' '.join(str(error).split()) or 'damaged'}") from None
+        if not (Path(folder) / EXTRA).is_dir() and not (Path(folder) / "proc").is_dir():
+            raise UsageProblem(f"{path} holds no tree of a node")
+        yield Path(folder)
+
+
+@contextmanager
+def _tar(path: Path) -> Iterator[tarfile.TarFile]:
+    with path.open("rb") as file:
+        if file.peek(4)[:4] != b"\x28\xb5\x2f\xfd":
+            with tarfile.open(fileobj=file) as tar:
+                yield tar
+            return
+        zstandard = _zstandard()
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(file) as plain:
+                content = io.BytesIO(plain.read(MAX_BYTES + 1))
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from None
+        with tarfile.open(fileobj=content) as tar:
+            yield tar
+
+
+def _zstandard() -> ModuleType:
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        raise UsageProblem("the package zstandard is not installed: name the file .tar.gz or .tar.xz") from None
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    size = 0
+    for count, member in enumerate(tar):
+        size += member.size
+        if size > MAX_BYTES or count > MAX_FILES:
+            raise ValueError("it is larger than the tree of a node")
+        if member.isreg() or member.isdir() or member.issym():
+            tar.extract(member, folder, filter="data")

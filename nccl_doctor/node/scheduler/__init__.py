@@ -1,0 +1,1 @@
+"""What a scheduler granted and how the job is launched."""

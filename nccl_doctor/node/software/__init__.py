@@ -1,0 +1,1 @@
+"""Installed software of a node and the settings of the task."""

@@ -1,0 +1,1 @@
+"""Mounts and file systems of a node."""
