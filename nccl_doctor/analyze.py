@@ -7,10 +7,10 @@ from pathlib import Path
 from nccl_doctor import diagnose, rules
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.config import Config
-from nccl_doctor.derive import derive
-from nccl_doctor.derive_hosts import fold_hosts
-from nccl_doctor.derive_node import derive_node
-from nccl_doctor.derive_nodes import derive_nodes
+from nccl_doctor.derive.hosts import fold_hosts
+from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.node import derive_node
+from nccl_doctor.derive.node_differences import derive_nodes
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry

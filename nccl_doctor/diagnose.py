@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nccl_doctor.common.timestamps import Moment, moment
-from nccl_doctor.derive_earlier import job_year
-from nccl_doctor.derive_hosts import bus_id
+from nccl_doctor.derive.hosts import bus_id
+from nccl_doctor.derive.prejob_kernel_events import job_year
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.order import Found, order, span

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor import analyze, rules
-from nccl_doctor.derive import derive
+from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts, by_name, column_types
 
 

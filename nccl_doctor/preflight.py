@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nccl_doctor import diagnose, rules
 from nccl_doctor.config import Config
-from nccl_doctor.derive_node import derive_node
-from nccl_doctor.derive_nodes import derive_nodes
+from nccl_doctor.derive.node import derive_node
+from nccl_doctor.derive.node_differences import derive_nodes
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection, Input
 from nccl_doctor.node.runtime import expectations

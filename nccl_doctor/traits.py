@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nccl_doctor.derive_nodes import TRAITS
+from nccl_doctor.derive.node_differences import TRAITS
 
 
 class Words(NamedTuple):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor import analyze
-from nccl_doctor.derive import derive
+from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort
 from nccl_doctor.formats import registry

@@ -400,7 +400,8 @@ def test_nothing_at_all_is_absent(tmp_path: Path) -> None:
 
 def test_no_framework_is_imported_and_this_machine_can_be_read() -> None:
     code = (
-        "import sys; from nccl_doctor.node.software import installed as software, environment; from nccl_doctor.node.scheduler import grants; from nccl_doctor.node.network import ssh\n"
+        "import sys; from nccl_doctor.node.software import environment, installed as software\n"
+        "from nccl_doctor.node.scheduler import grants; from nccl_doctor.node.network import ssh\n"
         "from nccl_doctor.node.runtime.root import Root\nlist(software.read(Root()))\n"
         "print([name for name in ('torch', 'tensorflow', 'pandas', 'yaml', 'ClusterShell') if name in sys.modules])"
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor import preflight
-from nccl_doctor.derive_nodes import odd
+from nccl_doctor.derive.node_differences import odd
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.node.runtime.root import Root

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor import analyze
-from nccl_doctor.change_points import change_points, drift, period
-from nccl_doctor.derive import derive
-from nccl_doctor.derive_scaling import amdahl
+from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.speed.change_points import change_points, drift, period
+from nccl_doctor.derive.speed.scaling import amdahl
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     CommOp,

@@ -56,7 +56,7 @@ def command(
 
     Each process is stopped for some milliseconds. Exit status 1 where a rank keeps the others waiting.
     """
-    from nccl_doctor.derive_stacks import derive_stacks
+    from nccl_doctor.derive.hang.stacks import derive_stacks
     from nccl_doctor.facts import wire
     from nccl_doctor.facts.store import Facts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nccl_doctor import diagnose, rules
-from nccl_doctor.derive import derive
+from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning

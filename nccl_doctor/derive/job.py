@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nccl_doctor.derive_bench import derive_bench
-from nccl_doctor.derive_gpu import derive_gpu
-from nccl_doctor.derive_load import derive_load
-from nccl_doctor.derive_recorder import derive_recorder
-from nccl_doctor.derive_stacks import derive_stacks
-from nccl_doctor.derive_throughput import derive_throughput
-from nccl_doctor.derive_together import derive_together
-from nccl_doctor.derive_topology import derive_topology
-from nccl_doctor.derive_torch import derive_torch
+from nccl_doctor.derive.correlate import derive_together
+from nccl_doctor.derive.hang.flight_recorder import derive_recorder
+from nccl_doctor.derive.hang.stacks import derive_stacks
+from nccl_doctor.derive.library_load import derive_load
+from nccl_doctor.derive.speed.gpus import derive_gpu
+from nccl_doctor.derive.speed.nccl_tests import derive_bench
+from nccl_doctor.derive.speed.throughput import derive_throughput
+from nccl_doctor.derive.speed.torch_traces import derive_torch
+from nccl_doctor.derive.topology import derive_topology
 from nccl_doctor.facts.store import Facts, version_number
 from nccl_doctor.facts.tables import Communicator, EnvDifference, EnvLint, Host, Interface, Job, Link, Rank
 from nccl_doctor.knowledge import env_lint

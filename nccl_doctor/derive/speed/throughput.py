@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nccl_doctor.change_points import change_points, drift, period
-from nccl_doctor.derive_scaling import derive_scaling
+from nccl_doctor.derive.speed.change_points import change_points, drift, period
+from nccl_doctor.derive.speed.scaling import derive_scaling
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun
 

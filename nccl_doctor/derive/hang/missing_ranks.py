@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from nccl_doctor.derive_stacks import WAITING
+from nccl_doctor.derive.hang.stacks import WAITING
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Hang, HorovodStall, OpCensus, Progress, RankDoing, RasRank, RecorderMismatch
 

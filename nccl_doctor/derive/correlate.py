@@ -1,10 +1,10 @@
 """Tables that need several sources at once: hosts of kernel lines, what happened before the job, who holds up a hang."""
 
-from nccl_doctor.derive_earlier import derive_earlier
-from nccl_doctor.derive_hang import derive_hang
-from nccl_doctor.derive_hosts import locate
-from nccl_doctor.derive_opcount import derive_opcount
-from nccl_doctor.derive_stalls import derive_stalls
+from nccl_doctor.derive.hang.horovod_stalls import derive_stalls
+from nccl_doctor.derive.hang.missing_ranks import derive_hang
+from nccl_doctor.derive.hang.opcount import derive_opcount
+from nccl_doctor.derive.hosts import locate
+from nccl_doctor.derive.prejob_kernel_events import derive_earlier
 from nccl_doctor.facts.store import Facts
 
 

@@ -1,0 +1,1 @@
+"""Derived tables about hangs: who is missing, behind, or only waiting."""

@@ -1,0 +1,1 @@
+"""Derived tables about speed: nccl-tests, step times, scaling, traces, GPU samples."""
