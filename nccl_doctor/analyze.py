@@ -4,9 +4,8 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nccl_doctor import diagnose, rules
+from nccl_doctor import diagnose
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.config import Config
 from nccl_doctor.derive.hosts import fold_hosts
 from nccl_doctor.derive.job import derive
 from nccl_doctor.derive.node import derive_node
@@ -22,6 +21,8 @@ from nccl_doctor.node.runtime import expectations, tree
 from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Report
+from nccl_doctor.rules import engine
+from nccl_doctor.rules.site_config import Config
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
@@ -176,19 +177,19 @@ def read_text(text: str, name: str = "log") -> Facts:
 
 def left_out(rules_dirs: Sequence[Path]) -> list[str]:
     """One sentence for each rule file of these folders that cannot be used."""
-    return [f"rule left out: {problem}" for problem in rules.usable(tuple(rules_dirs)).problems]
+    return [f"rule left out: {problem}" for problem in engine.usable(tuple(rules_dirs)).problems]
 
 
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
-    chosen = (config or Config()).apply(rules.usable(tuple(rules_dirs)).rules)
+    chosen = (config or Config()).apply(engine.usable(tuple(rules_dirs)).rules)
     kinds = {row.kind for row in facts.rows(Input)}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
-        chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(rules.NODE)]
+        chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(engine.NODE)]
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
-        chosen = [rule for rule in chosen if rule.group.startswith(rules.NODE)]
-    answers = rules.ask_all(chosen, facts)
+        chosen = [rule for rule in chosen if rule.group.startswith(engine.NODE)]
+    answers = engine.ask_all(chosen, facts)
     missing = []
     has_nccl, has_info = facts.own("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]
     if not has_info and kinds != {"node"}:

@@ -11,7 +11,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.order import Found, order, span
 from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
-from nccl_doctor.rules import Answer, Row, words
+from nccl_doctor.rules.engine import Answer, Row, words
 
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.

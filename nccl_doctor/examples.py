@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_doctor import analyze, rules
+from nccl_doctor import analyze
 from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.rules import engine
 
 
-def problems(rule: rules.Rule) -> Iterator[str]:
+def problems(rule: engine.Rule) -> Iterator[str]:
     """One sentence for each example that the rule does not answer as it says."""
     for example in rule.examples:
         try:
@@ -16,7 +17,7 @@ def problems(rule: rules.Rule) -> Iterator[str]:
         except (KeyError, ValueError) as error:
             yield f"example {example.name!r}: {error}"
             continue
-        answer = rules.ask(rule, facts)
+        answer = engine.ask(rule, facts)
         if answer.outcome == "broken":
             yield f"example {example.name!r}: {answer.reason}"
             continue
@@ -27,7 +28,7 @@ def problems(rule: rules.Rule) -> Iterator[str]:
             yield from (f"example {example.name!r}: the message keeps a placeholder: {text}" for text in unfilled)
 
 
-def facts_of(example: rules.Example) -> Facts:
+def facts_of(example: engine.Example) -> Facts:
     """The fact base of an example. Raises ValueError where its rows name a table or column that does not exist."""
     if example.log:
         return analyze.read_text(example.log)

@@ -37,11 +37,11 @@ def explain(text: str) -> str | None:
 def _rule(text: str) -> str | None:
     if not (_RULE_ID.fullmatch(text) or _RULE_NAME.fullmatch(text)):
         return None
-    from nccl_doctor import rules
+    from nccl_doctor.rules import engine
 
     try:
-        rule = rules.find(text)
-    except rules.RuleProblem:
+        rule = engine.find(text)
+    except engine.RuleProblem:
         return None
     if rule is None:
         return None

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nccl_doctor import diagnose, rules
-from nccl_doctor.config import Config
+from nccl_doctor import diagnose
 from nccl_doctor.derive.node import derive_node
 from nccl_doctor.derive.node_differences import derive_nodes
 from nccl_doctor.facts.store import Facts
@@ -16,6 +15,8 @@ from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.collect import COLLECTORS, collect
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.report import Report
+from nccl_doctor.rules import engine
+from nccl_doctor.rules.site_config import Config
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
 VERDICT = 0.3  # seconds of it that are kept for asking the rules and writing the report
@@ -35,8 +36,8 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     """The report about the nodes of a fact base."""
     derive_node(facts)
     derive_nodes(facts)
-    chosen = (config or Config()).apply(rules.usable(tuple(rules_dirs), rules.NODE).rules)
-    report = diagnose.diagnose(facts, rules.ask_all(chosen, facts))
+    chosen = (config or Config()).apply(engine.usable(tuple(rules_dirs), engine.NODE).rules)
+    report = diagnose.diagnose(facts, engine.ask_all(chosen, facts))
     collected = facts.rows(Collection)
     report.fitness = fitness(report, collected)
     report.job["host_names"] = diagnose.fold_hosts({one.host for one in collected})

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze, diagnose, rules
+from nccl_doctor import analyze, diagnose
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.report import Finding
+from nccl_doctor.rules import engine
 
 
 def finding(
@@ -16,21 +17,21 @@ def finding(
     severity: str = "error",
     role: str = "cause",
     confidence: str = "likely",
-) -> rules.Answer:
+) -> engine.Answer:
     """The answer of an invented rule that found one thing."""
-    rule = rules.Rule(
+    rule = engine.Rule(
         id=f"ZZZ{len(name):03}{name}", name=name, title=name, severity=severity, role=role, confidence=confidence,
         since="0.1", needs=[], query="SELECT 1 AS ref", message=name, why="", fix="", explains=list(explains),
         group=group, path=Path(name),
     )  # fmt: skip
-    return rules.ask(rule, Facts())
+    return engine.ask(rule, Facts())
 
 
-def told(*answers: rules.Answer) -> list[Finding]:
+def told(*answers: engine.Answer) -> list[Finding]:
     return diagnose.diagnose(Facts(), answers).findings
 
 
-def names(*answers: rules.Answer) -> list[str]:
+def names(*answers: engine.Answer) -> list[str]:
     return [f.name for f in told(*answers)]
 
 
@@ -54,7 +55,7 @@ def test_a_cause_stands_before_what_it_explains_though_its_class_comes_later() -
         finding("loader", "input", "waits", severity="warning"),
     ],
 )
-def test_a_weak_finding_does_not_stand_before_a_stronger_one(loader: rules.Answer) -> None:
+def test_a_weak_finding_does_not_stand_before_a_stronger_one(loader: engine.Answer) -> None:
     assert ["waits", "loader"] == names(finding("waits", "desync"), loader)
 
 

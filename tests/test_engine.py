@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze, rules
+from nccl_doctor import analyze
 from nccl_doctor.common.parse_cache import remembered
-from nccl_doctor.config import Config
 from nccl_doctor.diagnose import diagnose
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
+from nccl_doctor.rules import engine
+from nccl_doctor.rules.site_config import Config
 
 VALUES = st.one_of(
     st.none(), st.integers(-(1 << 63), (1 << 63) - 1), st.floats(), st.text(max_size=20), st.binary(max_size=5),
@@ -24,12 +25,12 @@ ROWS = st.dictionaries(
 )  # fmt: skip
 
 
-def rule(query: str, **changes: Any) -> rules.Rule:
+def rule(query: str, **changes: Any) -> engine.Rule:
     given = {
         "id": "TST001", "name": "test", "title": "A test", "severity": "warning", "role": "cause", "confidence": "likely", "since": "0.1",
         "needs": [], "query": query, "message": "{host} has {share:.1f} of {n:d}, {absent}", "why": "Why", "fix": "Fix {rank}",
     }  # fmt: skip
-    return rules.Rule(**{**given, **changes}, group="network", path=Path("test.toml"))
+    return engine.Rule(**{**given, **changes}, group="network", path=Path("test.toml"))
 
 
 def literal(value: Any) -> str:
@@ -51,7 +52,7 @@ def test_no_row_makes_the_engine_or_a_reporter_raise(rows: list[dict[str, Any]])
     )
     facts = Facts()
     facts.evidence("log", 1, "a line")
-    answer = rules.ask(rule(query), facts)
+    answer = engine.ask(rule(query), facts)
     assert answer.outcome in ("found", "broken")
     assert bool(answer.reason) == (answer.outcome == "broken")
     report = diagnose(facts, [answer])
@@ -70,7 +71,7 @@ def test_no_row_makes_the_engine_or_a_reporter_raise(rows: list[dict[str, Any]])
     ],
 )
 def test_evidence_is_a_number_or_several(columns: str, refs: list[int]) -> None:
-    answer = rules.ask(rule(f"SELECT {columns}"), Facts())
+    answer = engine.ask(rule(f"SELECT {columns}"), Facts())
     assert [refs] == [row.refs for row in answer.rows]
 
 
@@ -90,20 +91,20 @@ def test_evidence_is_a_number_or_several(columns: str, refs: list[int]) -> None:
     ],
 )
 def test_a_row_that_cannot_be_shown_breaks_its_rule(columns: str, reason: str) -> None:
-    answer = rules.ask(rule(f"SELECT {columns}"), Facts())
+    answer = engine.ask(rule(f"SELECT {columns}"), Facts())
     assert "broken" == answer.outcome
     assert answer.reason.startswith(reason)
 
 
 def test_a_parameter_that_sqlite_cannot_take_breaks_its_rule() -> None:
-    assert "broken" == rules.ask(rule("SELECT :big AS ref", params={"big": 1 << 70}), Facts()).outcome
+    assert "broken" == engine.ask(rule("SELECT :big AS ref", params={"big": 1 << 70}), Facts()).outcome
 
 
 def test_the_configuration_decides_the_severity_whatever_the_row_says() -> None:
     (changed,) = Config(severity={"TST001": "note"}).apply([rule("SELECT 1 AS ref, 'error' AS severity")])
-    assert ["note"] == [row.severity for row in rules.ask(changed, Facts()).rows]
+    assert ["note"] == [row.severity for row in engine.ask(changed, Facts()).rows]
     (same,) = Config().apply([rule("SELECT 1 AS ref, 'error' AS severity")])
-    assert ["error"] == [row.severity for row in rules.ask(same, Facts()).rows]
+    assert ["error"] == [row.severity for row in engine.ask(same, Facts()).rows]
 
 
 def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Path) -> None:
@@ -125,8 +126,8 @@ def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Pa
 
 
 def test_kept_rules_are_those_in_the_files() -> None:
-    shipped = [rules.read(path) for path in rules.shipped().rglob("*.toml")]
-    assert sorted(shipped, key=lambda r: r.id) == sorted(rules.load(), key=lambda r: r.id)
+    shipped = [engine.read(path) for path in engine.shipped().rglob("*.toml")]
+    assert sorted(shipped, key=lambda r: r.id) == sorted(engine.load(), key=lambda r: r.id)
     assert json.loads(json.dumps([r.params for r in shipped])) == [r.params for r in shipped]
 
 

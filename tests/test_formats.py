@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze, rules
+from nccl_doctor import analyze
 from nccl_doctor.facts.store import describe
 from nccl_doctor.formats.registry import FORMATS
+from nccl_doctor.rules import engine
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -52,7 +53,7 @@ def test_tables_and_rules_of_a_row_exist(kind: str) -> None:
     assert tables
     assert judged
     assert set() == set(tables) - {name for name, _, _ in describe()}
-    assert set() == set(judged) - {rule.name for rule in rules.load()} - set(ROWS)
+    assert set() == set(judged) - {rule.name for rule in engine.load()} - set(ROWS)
 
 
 @pytest.mark.parametrize("kind", SAMPLES)

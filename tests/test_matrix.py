@@ -10,8 +10,9 @@ from itertools import combinations, product
 
 import pytest
 
-from nccl_doctor import analyze, rules
+from nccl_doctor import analyze
 from nccl_doctor.report import Report
+from nccl_doctor.rules import engine
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_log
 
 SIZES = {2: 2, 16: 2, 128: 1}  # nodes: GPUs in each
@@ -62,7 +63,7 @@ def test_a_fault_is_found_first(fault: str, nodes: int) -> None:
 
 
 def test_every_fault_bears_the_name_of_a_rule() -> None:
-    assert set() == set(FAULTS) - {rule.name for rule in rules.load()}
+    assert set() == set(FAULTS) - {rule.name for rule in engine.load()}
 
 
 def test_every_prefix_meets_many_faults() -> None:

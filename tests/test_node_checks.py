@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import preflight, rules
+from nccl_doctor import preflight
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
@@ -16,6 +16,7 @@ from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.node.scheduler import launch
 from nccl_doctor.node.software import elf, environment
+from nccl_doctor.rules import engine
 from nccl_doctor.simulate import node
 
 PAGE = Path(__file__).parent.parent / "docs" / "checks.md"
@@ -25,7 +26,7 @@ def test_every_rule_about_nodes_stands_in_the_list_of_checks() -> None:
     rows = re.findall(r"^\| ([A-Z0-9_]+) \|.*?\| (.*?) \| (.*)\|$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 150
     named = {name for _, cell, _ in rows for name in re.findall(r"`([\w-]+)`", cell)}
-    assert {rule.name for rule in rules.load((), rules.NODE)} == named
+    assert {rule.name for rule in engine.load((), engine.NODE)} == named
     assert [] == [check for check, cell, remark in rows if cell == "–" and not remark.strip()]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nccl_doctor import preflight, rules
+from nccl_doctor import preflight
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RdmaDevice
 from nccl_doctor.node.gpu import pci_path
@@ -16,6 +16,7 @@ from nccl_doctor.node.rdma import efa, infiniband, rdma_ports, roce_qos
 from nccl_doctor.node.runtime import expectations, state
 from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
 from nccl_doctor.report import Report
+from nccl_doctor.rules import engine
 from nccl_doctor.simulate import node
 
 OURS = ("pci", "infiniband", "ethernet", "efa", "selinux")
@@ -55,7 +56,7 @@ def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) ->
 
 def test_there_are_enough_faults() -> None:
     assert len(FAULTS) >= 18
-    assert {rule.name for rule in rules.load((), rules.NODE)} >= set(FAULTS)
+    assert {rule.name for rule in engine.load((), engine.NODE)} >= set(FAULTS)
 
 
 @pytest.mark.parametrize("machine", list(node.MACHINES))

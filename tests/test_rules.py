@@ -4,23 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import examples, rules
+from nccl_doctor import examples
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.rules import engine
 
-FILES = sorted(rules.shipped().rglob("*.toml"))
+FILES = sorted(engine.shipped().rglob("*.toml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_rule_loads_and_is_complete(path: Path) -> None:
-    rule = rules.read(path)
-    assert rule.group in rules.GROUPS
-    assert [] == list(rules.lint(rule))
+    rule = engine.read(path)
+    assert rule.group in engine.GROUPS
+    assert [] == list(engine.lint(rule))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_rule_says_what_its_examples_expect(path: Path) -> None:
-    assert [] == list(examples.problems(rules.read(path)))
+    assert [] == list(examples.problems(engine.read(path)))
 
 
 EXAMPLE = """
@@ -41,12 +42,12 @@ expect = {expect}
     ],
 )
 def test_an_example_that_fails_says_why(tmp_path: Path, expect: str, message: str, said: list[str]) -> None:
-    rule = rules.read(write(tmp_path, message=message, more=EXAMPLE.format(expect=expect)))
+    rule = engine.read(write(tmp_path, message=message, more=EXAMPLE.format(expect=expect)))
     assert [f"example 'x': {text}" for text in said] == list(examples.problems(rule))
 
 
 def test_ids_and_names_are_used_once_and_explains_names_rules() -> None:
-    loaded = rules.load()
+    loaded = engine.load()
     names = {rule.name for rule in loaded} | {alias for rule in loaded for alias in rule.aliases}
     for rule in loaded:
         assert set(rule.explains) <= names, f"{rule.path.name} explains {set(rule.explains) - names}"
@@ -89,8 +90,8 @@ def write(folder: Path, query: str = "SELECT 1 AS ref", message: str = "m", more
     ],
 )
 def test_a_wrong_rule_file_is_refused_with_its_name(tmp_path: Path, change: dict[str, str], word: str) -> None:
-    with pytest.raises(rules.RuleProblem, match=word):
-        rules.read(write(tmp_path, **change))
+    with pytest.raises(engine.RuleProblem, match=word):
+        engine.read(write(tmp_path, **change))
 
 
 @pytest.mark.parametrize(
@@ -106,39 +107,39 @@ def test_a_wrong_rule_file_is_refused_with_its_name(tmp_path: Path, change: dict
 )
 def test_a_query_that_oversteps_breaks_its_rule_and_nothing_else(tmp_path: Path, query: str) -> None:
     facts = Facts()
-    rule = rules.read(write(tmp_path, query))
-    answer = rules.ask(rule, facts, seconds=0.3)
+    rule = engine.read(write(tmp_path, query))
+    answer = engine.ask(rule, facts, seconds=0.3)
     assert ("broken", []) == (answer.outcome, answer.rows)
     assert answer.reason
-    assert ["clear"] == [rules.ask(rules.read(write(tmp_path, "SELECT 1 AS ref WHERE 0")), facts).outcome]
+    assert ["clear"] == [engine.ask(engine.read(write(tmp_path, "SELECT 1 AS ref WHERE 0")), facts).outcome]
 
 
 def test_a_rule_cannot_write(tmp_path: Path) -> None:
     facts = Facts()
     facts.add([tables.Input("a", "nccl-log", 1, 1, 1, 1, None)])
-    rule = rules.read(write(tmp_path, "WITH x AS (SELECT 1 AS ref) SELECT ref FROM x"))
+    rule = engine.read(write(tmp_path, "WITH x AS (SELECT 1 AS ref) SELECT ref FROM x"))
     rule.query = "WITH x AS (SELECT 1) DELETE FROM input"
-    assert "broken" == rules.ask(rule, facts).outcome
+    assert "broken" == engine.ask(rule, facts).outcome
     assert 1 == facts.counts()["input"]
 
 
 def test_a_rule_without_its_table_is_skipped_and_says_which(tmp_path: Path) -> None:
-    rule = rules.read(write(tmp_path))
+    rule = engine.read(write(tmp_path))
     rule.needs = ["gdr"]
-    assert ("skipped", "no facts in table gdr") == rules.ask(rule, Facts())[1::2]
+    assert ("skipped", "no facts in table gdr") == engine.ask(rule, Facts())[1::2]
 
 
 def test_values_in_messages_lose_control_characters() -> None:
-    assert "a b [31m" == rules.words("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
+    assert "a b [31m" == engine.words("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
 
 
 def test_yaml_in_the_text_of_a_rule_is_no_placeholder() -> None:
     template = "{name}: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, {seconds:.1f} s, {other}"
-    filled = rules.words(template, {"name": "train", "seconds": 2.04})
+    filled = engine.words(template, {"name": "train", "seconds": 2.04})
     assert "train: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, 2.0 s, {other}" == filled
 
 
 def test_a_rank_that_nobody_numbers_is_a_rank() -> None:
-    assert "a kernel of a rank, ?, rank 3" == rules.words(
+    assert "a kernel of a rank, ?, rank 3" == engine.words(
         "a kernel of rank {rank}, {host}, rank {other}", {"rank": None, "host": None, "other": 3}
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nccl_doctor.comparison import Comparison
     from nccl_doctor.facts.store import Facts
     from nccl_doctor.report import Report
-    from nccl_doctor.rules import Rule
+    from nccl_doctor.rules.engine import Rule
 
 Progress = Callable[[int, int], None] | None
 
@@ -22,7 +22,7 @@ def analyzed(
 ) -> "tuple[Report, Facts, list[str]]":
     """The report and facts of these inputs, and what could not be read."""
     from nccl_doctor import analyze
-    from nccl_doctor.config import Config
+    from nccl_doctor.rules.site_config import Config
 
     with _one_line():
         settings = Config.read(config) if config is not None else None
@@ -34,7 +34,7 @@ def compared(
 ) -> "tuple[Comparison, list[str]]":
     """What changed from the first of two runs to the second, and what could not be read."""
     from nccl_doctor import compare
-    from nccl_doctor.config import Config
+    from nccl_doctor.rules.site_config import Config
 
     with _one_line():
         settings = Config.read(config) if config is not None else None
@@ -63,9 +63,9 @@ def facts_of_node() -> "Facts":
 
 def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
     """The shipped rules and those of these folders; a file that cannot be used is told on stderr."""
-    from nccl_doctor import rules
+    from nccl_doctor.rules import engine
 
-    found = rules.usable(folders)
+    found = engine.usable(folders)
     for problem in found.problems:
         complain(f"rule left out: {problem}")
     return found.rules
@@ -73,16 +73,16 @@ def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
 
 def rule_of(file: Path) -> "Rule":
     """The rule in this file."""
-    from nccl_doctor import rules
+    from nccl_doctor.rules import engine
 
     with _one_line():
-        return rules.read(file)
+        return engine.read(file)
 
 
 @contextmanager
 def _one_line() -> Iterator[None]:
     from nccl_doctor.facts.store import QueryProblem
-    from nccl_doctor.rules import RuleProblem
+    from nccl_doctor.rules.engine import RuleProblem
 
     try:
         yield

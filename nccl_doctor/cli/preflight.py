@@ -70,11 +70,12 @@ def command(
     not look). Exit status 0 fit, 1 drain or job, 2 wrong usage, 3 unknown or our own failure; --for changes it to what
     that caller expects.
     """
-    from nccl_doctor import preflight, rules
-    from nccl_doctor.config import Config
+    from nccl_doctor import preflight
     from nccl_doctor.facts import wire
     from nccl_doctor.node.runtime import expectations
     from nccl_doctor.node.runtime import state as remembered
+    from nccl_doctor.rules import engine
+    from nccl_doctor.rules.site_config import Config
 
     settings = Config.read(config) if config is not None else None
     names = _collectors(only)
@@ -97,7 +98,7 @@ def command(
         if problem and state is not None:
             complain(problem)
     folders = site_rules(rules_dirs)
-    for problem in rules.usable(folders, rules.NODE).problems:
+    for problem in engine.usable(folders, engine.NODE).problems:
         complain(f"rule left out: {problem}")
     report = preflight.report_of(facts, rules_dirs=folders, config=settings)
     if caller is None:

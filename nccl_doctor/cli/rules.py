@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.cli import engine, grid
+from nccl_doctor.cli import engine as backend
+from nccl_doctor.cli import grid
 from nccl_doctor.cli.output import emit
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
@@ -27,7 +28,7 @@ def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str =
     """All rules, or those whose id, name, title or group contains WORD."""
     rows = [
         (rule.id, rule.name, rule.severity, rule.role, rule.confidence, rule.group, rule.title)
-        for rule in sorted(engine.rules_of(site_rules(rules_dirs)), key=lambda rule: (rule.order, rule.id))
+        for rule in sorted(backend.rules_of(site_rules(rules_dirs)), key=lambda rule: (rule.order, rule.id))
         if word is None or word.lower() in f"{rule.id} {rule.name} {rule.title} {rule.group}".lower()
     ]
     emit(grid.render(("id", "name", "severity", "role", "confidence", "group", "title"), rows, form))
@@ -38,9 +39,9 @@ def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str =
 @click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
 def show(name: str, rules_dirs: tuple[str, ...]) -> None:
     """The file of a rule, named by id or name: its query, words and examples."""
-    from nccl_doctor import rules
+    from nccl_doctor.rules import engine
 
-    rule = rules.find(name, site_rules(rules_dirs))
+    rule = engine.find(name, site_rules(rules_dirs))
     if rule is None:
         raise UsageProblem(f"no rule has the id or name {name} (see nccl-doctor rules list)")
     emit(rule.path.read_text("utf-8"))
@@ -50,7 +51,8 @@ def show(name: str, rules_dirs: tuple[str, ...]) -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def check(folder: Path) -> int:
     """Load the rules of a folder, run their examples and say what they lack. Status 1 when something does."""
-    from nccl_doctor import examples, rules
+    from nccl_doctor import examples
+    from nccl_doctor.rules import engine
 
     files = sorted(folder.rglob("*.toml"))
     if not files:
@@ -58,15 +60,15 @@ def check(folder: Path) -> int:
     problems = []
     for path in files:
         try:
-            rule = rules.read(path)
-        except rules.RuleProblem as problem:
+            rule = engine.read(path)
+        except engine.RuleProblem as problem:
             problems.append(str(problem))
             continue
-        problems += [f"{path}: {text}" for text in (*rules.lint(rule), *examples.problems(rule))]
-    if not problems and not folder.resolve().is_relative_to(rules.shipped().resolve()):
+        problems += [f"{path}: {text}" for text in (*engine.lint(rule), *examples.problems(rule))]
+    if not problems and not folder.resolve().is_relative_to(engine.shipped().resolve()):
         try:
-            rules.load((folder,))
-        except rules.RuleProblem as problem:
+            engine.load((folder,))
+        except engine.RuleProblem as problem:
             problems.append(str(problem))
     for text in problems:
         emit(text + "\n")
@@ -79,11 +81,11 @@ def check(folder: Path) -> int:
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 def try_(file: Path, logs: tuple[str, ...]) -> int:
     """Ask one rule file about logs and print its rows. Status 1 when the rule breaks."""
-    from nccl_doctor import rules
+    from nccl_doctor.rules import engine
 
-    rule = engine.rule_of(file)
-    facts = engine.facts_of(logs)
-    answer = rules.ask(rule, facts)
+    rule = backend.rule_of(file)
+    facts = backend.facts_of(logs)
+    answer = engine.ask(rule, facts)
     emit(f"{answer.outcome}{': ' + answer.reason if answer.reason else ''}\n")
     for row in answer.rows:
         emit(f"\n{row.severity}, {row.role}, {row.confidence}: {row.message}\n")

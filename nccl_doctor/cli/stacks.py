@@ -122,10 +122,11 @@ def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, 
 
 def _judged(facts: "Facts") -> "Report":
     """What the rules about stacks say; no others are asked, because nothing else was looked at."""
-    from nccl_doctor import diagnose, rules
+    from nccl_doctor import diagnose
+    from nccl_doctor.rules import engine
 
-    wanted = [rule for rule in rules.load() if {"stack", "rank_doing"} & set(rule.needs)]
-    return diagnose.diagnose(facts, rules.ask_all(wanted, facts))
+    wanted = [rule for rule in engine.load() if {"stack", "rank_doing"} & set(rule.needs)]
+    return diagnose.diagnose(facts, engine.ask_all(wanted, facts))
 
 
 def _text(facts: "Facts", report: "Report", verbose: bool) -> str:

@@ -6,13 +6,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_doctor import diagnose, rules
+from nccl_doctor import diagnose
 from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.formats import recording
 from nccl_doctor.report import Finding
+from nccl_doctor.rules import engine
 from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 
 WINDOW = 180.0  # seconds of records that are judged together
@@ -78,8 +79,8 @@ class Judge:
             text = f"{count} of {gpus} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
             facts.add([Spinning(name, count, gpus, share, 60.0, facts.evidence(f"live {name}", 1, text))])
         derive(facts)
-        asked = [rule for rule in rules.load() if TABLES.intersection(rule.needs)]
-        findings = diagnose.diagnose(facts, rules.ask_all(asked, facts)).findings
+        asked = [rule for rule in engine.load() if TABLES.intersection(rule.needs)]
+        findings = diagnose.diagnose(facts, engine.ask_all(asked, facts)).findings
         self._remember(findings, now)
         return findings
 

@@ -26,7 +26,7 @@ GROUPS = (
     "node-network", "config", "input", "peer", "scheduler", "performance", "context",
 )  # fmt: skip
 NODE = "node-"  # groups of rules about a node itself; `preflight` reads no others
-_SHIPPED = Path(__file__).parent / "rules_data"
+_SHIPPED = Path(__file__).parent / "data"
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
@@ -106,7 +106,7 @@ class Answer(NamedTuple):
 
 def shipped() -> Path:
     """The folder of the rules that belong to the package."""
-    return _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parent.parent / "rules"
+    return _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parent.parent.parent / "rules"
 
 
 def read(path: Path) -> Rule:
