@@ -4,12 +4,13 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nccl_doctor import diagnose
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.derive.hosts import fold_hosts
 from nccl_doctor.derive.job import derive
 from nccl_doctor.derive.node import derive_node
 from nccl_doctor.derive.node_differences import derive_nodes
+from nccl_doctor.diagnosis import diagnose
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
@@ -20,7 +21,6 @@ from nccl_doctor.log.counts import Partial
 from nccl_doctor.node.runtime import expectations, tree
 from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.report import Report
 from nccl_doctor.rules import engine
 from nccl_doctor.rules.site_config import Config
 

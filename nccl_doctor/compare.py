@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from nccl_doctor import analyze, traits
 from nccl_doctor.common.levels import SEVERITIES
-from nccl_doctor.comparison import Change, Comparison, Side
-from nccl_doctor.diagnose import fold_hosts
+from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
+from nccl_doctor.diagnosis.diagnose import fold_hosts
+from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.report import Finding, Place, Report
 from nccl_doctor.rules.site_config import Config
 
 TOLERANCE = 0.05  # of a speed; runs of the same job differ by some per cent

@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nccl_doctor import diagnose
 from nccl_doctor.derive.node import derive_node
 from nccl_doctor.derive.node_differences import derive_nodes
+from nccl_doctor.diagnosis import diagnose
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection, Input
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.collect import COLLECTORS, collect
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.report import Report
 from nccl_doctor.rules import engine
 from nccl_doctor.rules.site_config import Config
 

@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 
 from nccl_doctor import compare, traits
 from nccl_doctor.cli.main import main
-from nccl_doctor.comparison import Comparison
+from nccl_doctor.diagnosis.comparison import Comparison
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import Options, comparison_json, comparison_markdown, comparison_terminal, json_report
 

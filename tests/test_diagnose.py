@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze, diagnose
+from nccl_doctor import analyze
+from nccl_doctor.diagnosis import diagnose
+from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.report import Finding
 from nccl_doctor.rules import engine
 
 

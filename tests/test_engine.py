@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor import analyze
 from nccl_doctor.common.parse_cache import remembered
-from nccl_doctor.diagnose import diagnose
+from nccl_doctor.diagnosis.diagnose import diagnose
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
 from nccl_doctor.rules import engine

@@ -7,10 +7,10 @@ import pytest
 from nccl_doctor import analyze
 from nccl_doctor.common.timestamps import Moment, moment, year_of
 from nccl_doctor.derive.hosts import bus_id, fold_hosts
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Hang, HorovodStall, OpCensus
-from nccl_doctor.report import Report
 
 ARTIFACTS = Path(__file__).parent.parent.parent / "shared" / "artifacts"
 TIMEOUT = (

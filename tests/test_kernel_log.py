@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.node.host import clock, kernel_log
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.kernel_log import HOUR, print_line
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.node.gpu import locality
@@ -17,7 +18,6 @@ from nccl_doctor.node.network import routes
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.storage import file_systems
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 
 OURS = ("host", "kernel_log", "storage")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection, Input
 from nccl_doctor.node.runtime import collect, expectations
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.software import variables
 

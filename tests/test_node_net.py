@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RdmaDevice
 from nccl_doctor.node.gpu import pci_path
@@ -15,7 +16,6 @@ from nccl_doctor.node.network import counters, ethernet
 from nccl_doctor.node.rdma import efa, infiniband, rdma_ports, roce_qos
 from nccl_doctor.node.runtime import expectations, state
 from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
-from nccl_doctor.report import Report
 from nccl_doctor.rules import engine
 from nccl_doctor.simulate import node
 

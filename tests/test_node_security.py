@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.tables import DeviceAccess, SecurityLabel, SecurityMode
 from nccl_doctor.node.host import selinux
 from nccl_doctor.node.runtime.root import Absent, Root
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import security
 

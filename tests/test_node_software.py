@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import NcclLibrary, SettingTarget, SoftwareVersion
 from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.node.software import elf, environment, installed, nccl_conf, python_env, variables
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import software as made
 

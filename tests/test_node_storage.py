@@ -12,10 +12,10 @@ import pytest
 from conftest import runs
 
 from nccl_doctor import preflight
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.storage import file_systems, mounts, probes
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.storage import probe
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from nccl_doctor import preflight
 from nccl_doctor.derive.node_differences import odd
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.report import Report
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import Tree
 

@@ -70,7 +70,8 @@ def test_the_wheel_brings_its_rules_and_patterns_parsed(wheel: Path, tmp_path: P
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     code = (
-        "import tomllib; tomllib.loads = None; from pathlib import Path; from nccl_doctor.common import parse_cache; from nccl_doctor.rules import engine;"
+        "import tomllib; tomllib.loads = None; from pathlib import Path; from nccl_doctor.common import parse_cache;"
+        "from nccl_doctor.rules import engine;"
         "from nccl_doctor.log import line_patterns; print(parse_cache.FOLDER, len(engine.load()), len(line_patterns.load()))"
     )
     done = run(sys.executable, "-P", "-c", code, PYTHONPATH=str(tmp_path))

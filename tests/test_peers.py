@@ -13,7 +13,7 @@ import pytest
 
 from nccl_doctor import analyze
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.report import Finding, Report
+from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.simulate import Spec, write_log
 
 HEALTHY = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4))) + "\n"

@@ -17,13 +17,13 @@ import pytest
 from nccl_doctor import preflight
 from nccl_doctor.cli import prologue, slurm
 from nccl_doctor.cli.main import main
+from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.node.runtime import collect, redact, state, tree
 from nccl_doctor.node.runtime.recording import Recorder
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.report import Finding, Report
 from nccl_doctor.reporters.json_report import schema
 from nccl_doctor.simulate import node
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from rich.cells import cell_len
 
-from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
+from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.reporters import FORMATS, Options, render
 from nccl_doctor.reporters.json_report import schema
 from nccl_doctor.reporters.words import clean, clean_block

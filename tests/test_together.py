@@ -7,8 +7,8 @@ import pytest
 
 from nccl_doctor import analyze
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.report import Finding, Report
 from nccl_doctor.simulate import FAULTS, Spec, fit, write_log
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -9,9 +9,9 @@ from nccl_doctor.cli.output import complain
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from nccl_doctor.comparison import Comparison
+    from nccl_doctor.diagnosis.comparison import Comparison
+    from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
-    from nccl_doctor.report import Report
     from nccl_doctor.rules.engine import Rule
 
 Progress = Callable[[int, int], None] | None

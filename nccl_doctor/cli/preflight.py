@@ -16,8 +16,8 @@ from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.node.runtime.root import Root
-    from nccl_doctor.report import Report
 
 STATUS = {"fit": 0, "drain": 1, "job": 1, "unknown": 3}
 FORMATS = ("text", "json", "prometheus", "facts")

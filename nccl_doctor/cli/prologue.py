@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from nccl_doctor.report import Report
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import node
 from nccl_doctor.reporters.words import clean
 

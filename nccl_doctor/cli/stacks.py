@@ -10,8 +10,8 @@ from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
-    from nccl_doctor.report import Report
 
 WORDS = {
     "collective": "in a collective",
@@ -122,7 +122,7 @@ def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, 
 
 def _judged(facts: "Facts") -> "Report":
     """What the rules about stacks say; no others are asked, because nothing else was looked at."""
-    from nccl_doctor import diagnose
+    from nccl_doctor.diagnosis import diagnose
     from nccl_doctor.rules import engine
 
     wanted = [rule for rule in engine.load() if {"stack", "rank_doing"} & set(rule.needs)]
@@ -131,7 +131,7 @@ def _judged(facts: "Facts") -> "Report":
 
 def _text(facts: "Facts", report: "Report", verbose: bool) -> str:
     from nccl_doctor import stacks
-    from nccl_doctor.diagnose import fold_hosts, fold_ranks
+    from nccl_doctor.diagnosis.diagnose import fold_hosts, fold_ranks
     from nccl_doctor.reporters.node import wrapped
 
     width = shutil.get_terminal_size((80, 24)).columns

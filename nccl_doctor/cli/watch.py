@@ -13,7 +13,7 @@ from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from nccl_doctor.report import Finding
+    from nccl_doctor.diagnosis.report import Finding
     from nccl_doctor.watch.state import State
 
 FIRST_ANSWER = 6.0  # seconds to wait for every node with --once

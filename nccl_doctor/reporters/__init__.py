@@ -4,7 +4,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from nccl_doctor.report import Report
+from nccl_doctor.diagnosis.report import Report
 
 # format -> module
 FORMATS = {

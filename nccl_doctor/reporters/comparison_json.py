@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 from nccl_doctor import __version__
-from nccl_doctor.comparison import SCHEMA, Comparison
+from nccl_doctor.diagnosis.comparison import SCHEMA, Comparison
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.json_report import cleaned
 

@@ -1,6 +1,6 @@
 """A comparison as Markdown, to paste into an issue or a ticket."""
 
-from nccl_doctor.comparison import Comparison
+from nccl_doctor.diagnosis.comparison import Comparison
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters import comparison_words as words
 from nccl_doctor.reporters.markdown import escaped

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nccl_doctor.comparison import Change, Comparison
-from nccl_doctor.report import Place
+from nccl_doctor.diagnosis.comparison import Change, Comparison
+from nccl_doctor.diagnosis.report import Place
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters import comparison_words as words
 from nccl_doctor.reporters.terminal import ASCII, LABEL, STYLES

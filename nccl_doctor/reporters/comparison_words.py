@@ -1,7 +1,7 @@
 """Words that the reporters of comparisons share."""
 
-from nccl_doctor.comparison import Change, Comparison, Side
-from nccl_doctor.report import Finding
+from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
+from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.reporters import words
 from nccl_doctor.reporters.words import HEADLINES, clean
 

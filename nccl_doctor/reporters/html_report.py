@@ -3,7 +3,7 @@
 from html import escape
 
 from nccl_doctor import __version__
-from nccl_doctor.report import Finding, Report
+from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options, words
 from nccl_doctor.reporters.words import clean, clean_block, scope
 

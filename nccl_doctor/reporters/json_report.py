@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from nccl_doctor import __version__
-from nccl_doctor.report import SCHEMA, Report
+from nccl_doctor.diagnosis.report import SCHEMA, Report
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.words import clean_block
 

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from nccl_doctor.report import Check, Finding, Report
+from nccl_doctor.diagnosis.report import Check, Finding, Report
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.words import clean, clean_block, scope
 

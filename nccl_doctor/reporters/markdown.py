@@ -3,7 +3,7 @@
 import re
 
 from nccl_doctor.common.levels import SEVERITIES
-from nccl_doctor.report import Finding, Report
+from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options, words
 from nccl_doctor.reporters.words import clean, clean_block, scope
 

@@ -1,6 +1,6 @@
 """A node in plain text: one line of verdict, then each finding with its evidence and what to type. Needs no library."""
 
-from nccl_doctor.report import Finding, Report
+from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.words import clean, clean_block
 

@@ -1,6 +1,6 @@
 """A node for Prometheus' textfile collector: the verdict, each finding, and how long the collectors took."""
 
-from nccl_doctor.report import Report
+from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.words import clean
 

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nccl_doctor import __version__
-from nccl_doctor.report import Finding, Place, Report
+from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.words import clean, clean_block, scope
 

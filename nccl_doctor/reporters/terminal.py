@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Span, Text
 
 from nccl_doctor.common.levels import SEVERITIES
-from nccl_doctor.report import Finding, Place, Report
+from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.reporters import Options, words
 from nccl_doctor.reporters.words import clean, clean_block
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nccl_doctor.common.levels import SEVERITIES
-from nccl_doctor.report import Finding, Report
+from nccl_doctor.diagnosis.report import Finding, Report
 
 HEADLINES = {
     "error": "ERROR",

@@ -6,13 +6,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_doctor import diagnose
 from nccl_doctor.derive.job import derive
+from nccl_doctor.diagnosis import diagnose
+from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.formats import recording
-from nccl_doctor.report import Finding
 from nccl_doctor.rules import engine
 from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from nccl_doctor.report import Finding
+from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.watch.cells import Cell, Column, Line, Look, choose, row_line
 from nccl_doctor.watch.overview import host_line
 from nccl_doctor.watch.panes import GPUS, PORTS, node_state

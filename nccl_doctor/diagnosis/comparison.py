@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_doctor.report import Finding, Place
+from nccl_doctor.diagnosis.report import Finding, Place
 
 SCHEMA = "nccl-doctor/comparison/1"
 EFFECTS = ("worse", "better", "other")

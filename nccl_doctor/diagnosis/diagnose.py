@@ -7,10 +7,10 @@ from typing import Any
 from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive.hosts import bus_id
 from nccl_doctor.derive.prejob_kernel_events import job_year
+from nccl_doctor.diagnosis.ranking import Found, order, span
+from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
-from nccl_doctor.order import Found, order, span
-from nccl_doctor.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.rules.engine import Answer, Row, words
 
 EVIDENCE = 12  # places kept per finding

@@ -1,0 +1,1 @@
+"""From the answers of the rules to one report: folding, ranking, verdict."""
