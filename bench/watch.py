@@ -91,7 +91,7 @@ def environment(folder: Path) -> dict[str, str]:
     (folder / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'sample' in sys.argv or 'sample' in getattr(sys, 'orig_argv', ()):\n"
-        f"    import pathlib, nccl_doctor.sampling as s\n    s.Ports.__init__.__defaults__ = (pathlib.Path({str(folder / 'sys')!r}),)\n"
+        f"    import pathlib, nccl_doctor.app.sample as s\n    s.Ports.__init__.__defaults__ = (pathlib.Path({str(folder / 'sys')!r}),)\n"
     )
     tree(folder / "sys")
     paths = [str(folder), str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]

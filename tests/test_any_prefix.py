@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.simulate import PREFIXES, Spec, fit, write_log
 from nccl_doctor.simulate.cluster import Host, Rank

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu

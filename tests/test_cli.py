@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.cli import grid
 from nccl_doctor.cli.main import COMMANDS, main
 from nccl_doctor.cli.shown import colored

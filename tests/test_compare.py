@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
-from nccl_doctor import compare, traits
+from nccl_doctor.app import compare, compare_queries
 from nccl_doctor.cli.main import main
 from nccl_doctor.diagnosis.comparison import Comparison
 from nccl_doctor.facts.store import Facts
@@ -198,11 +198,11 @@ def test_no_input_is_overwritten(simulated: Callable[..., str], capsys: pytest.C
 
 def test_every_question_can_be_put_to_any_facts() -> None:
     facts = Facts()
-    for trait in traits.RUNS:
+    for trait in compare_queries.RUNS:
         assert [] == [row for row in facts.own(trait.query) if row[1] is not None]
         assert set(trait.needs) <= facts.counts().keys()
 
 
 def test_what_belongs_to_one_topic_stands_together() -> None:
-    topics = [topic for topic, _ in groupby(trait.topic for trait in traits.RUNS)]
+    topics = [topic for topic, _ in groupby(trait.topic for trait in compare_queries.RUNS)]
     assert sorted(set(topics)) == sorted(topics)

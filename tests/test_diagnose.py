@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts

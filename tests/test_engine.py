@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.diagnosis.diagnose import diagnose
 from nccl_doctor.facts.store import Facts

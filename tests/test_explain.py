@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor.explain import explain
+from nccl_doctor.app.explain import explain
 from nccl_doctor.rules import engine
 
 ASKED = [
@@ -136,7 +136,7 @@ def test_a_long_text_is_answered_soon() -> None:
 
 def test_settings_and_codes_load_no_rules_and_no_patterns() -> None:
     code = (
-        "import sys; from nccl_doctor.explain import explain; assert explain('NCCL_IB_TIMEOUT') and explain('Xid 79');"
+        "import sys; from nccl_doctor.app.explain import explain; assert explain('NCCL_IB_TIMEOUT') and explain('Xid 79');"
         "print(sorted(m for m in sys.modules if m.startswith('nccl_doctor.') or m in ('pandas', 'rich', 'sqlite3')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import describe
 from nccl_doctor.formats.registry import FORMATS
 from nccl_doctor.rules import engine

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, Process

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuSample, GpuThrottle, GpuUse
 from nccl_doctor.formats import registry

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.common.timestamps import Moment, moment, year_of
 from nccl_doctor.derive.hosts import bus_id, fold_hosts
 from nccl_doctor.diagnosis.report import Report

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall, TraceOp
 from nccl_doctor.formats import registry

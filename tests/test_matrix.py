@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.rules import engine
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_log

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RdmaDevice

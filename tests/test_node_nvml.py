@@ -166,7 +166,7 @@ def test_a_driver_that_hangs_costs_the_time_limit_and_no_more(
     nvml_stub: NvmlStub, tmp_path: Path, function: str
 ) -> None:
     code = """
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Root
 facts = preflight.look(Root(), ["gpu", "pci"], 1.0)

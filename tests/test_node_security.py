@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.tables import DeviceAccess, SecurityLabel, SecurityMode
 from nccl_doctor.node.host import selinux

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import runs
 
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.node.runtime.root import Root

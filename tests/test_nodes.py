@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.derive.node_differences import odd
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import wire

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.log import line_patterns
 from nccl_doctor.log.line_patterns import FOLDER, Grammar, Pattern, PatternProblem
 

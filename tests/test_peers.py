@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.simulate import Spec, write_log
@@ -387,7 +387,7 @@ def test_no_port_of_another_exporter_is_taken() -> None:
 
 
 def test_a_counter_at_its_end_is_no_measure(tmp_path: Path) -> None:
-    from nccl_doctor.sampling import Ports
+    from nccl_doctor.app.sample import Ports
 
     port = tmp_path / "class/infiniband/mlx5_0/ports/1"
     (port / "counters").mkdir(parents=True)
@@ -397,7 +397,7 @@ def test_a_counter_at_its_end_is_no_measure(tmp_path: Path) -> None:
 
 
 def test_errors_since_the_boot_are_not_errors_of_the_job(tmp_path: Path) -> None:
-    from nccl_doctor.sampling import Ports
+    from nccl_doctor.app.sample import Ports
     from nccl_doctor.watch.state import State
 
     port = tmp_path / "class/infiniband/mlx5_0/ports/1"
@@ -411,7 +411,7 @@ def test_errors_since_the_boot_are_not_errors_of_the_job(tmp_path: Path) -> None
 
 
 def test_a_screen_without_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nccl_doctor.sampling import Gpus
+    from nccl_doctor.app.sample import Gpus
 
     monkeypatch.setitem(sys.modules, "pynvml", None)
     found = Gpus().read()

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.cli import prologue, slurm
 from nccl_doctor.cli.main import main
 from nccl_doctor.diagnosis.report import Finding, Report

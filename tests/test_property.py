@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, VERSIONS, Spec, fit, write_log
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 
 REAL = Path(__file__).parent.parent.parent / "shared" / "real"
 MANIFEST = REAL / "MANIFEST.jsonl"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nccl_doctor import analyze, record
+from nccl_doctor.app import analyze, record
 from nccl_doctor.cli.main import main
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import examples
+from nccl_doctor.app import rule_examples
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules import engine
@@ -21,7 +21,7 @@ def test_rule_loads_and_is_complete(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_rule_says_what_its_examples_expect(path: Path) -> None:
-    assert [] == list(examples.problems(engine.read(path)))
+    assert [] == list(rule_examples.problems(engine.read(path)))
 
 
 EXAMPLE = """
@@ -43,7 +43,7 @@ expect = {expect}
 )
 def test_an_example_that_fails_says_why(tmp_path: Path, expect: str, message: str, said: list[str]) -> None:
     rule = engine.read(write(tmp_path, message=message, more=EXAMPLE.format(expect=expect)))
-    assert [f"example 'x': {text}" for text in said] == list(examples.problems(rule))
+    assert [f"example 'x': {text}" for text in said] == list(rule_examples.problems(rule))
 
 
 def test_ids_and_names_are_used_once_and_explains_names_rules() -> None:

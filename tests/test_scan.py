@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs.prefilter import Gate
 from nccl_doctor.log import counts, parallel, scanner

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from slurm_cluster import Cluster, cluster, missing
 
+from nccl_doctor.app.preflight import preflight
 from nccl_doctor.node.host import job_processes
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.preflight import preflight
 from nccl_doctor.simulate import node
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")

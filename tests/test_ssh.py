@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nccl_doctor import preflight
+from nccl_doctor.app import preflight
 from nccl_doctor.facts.tables import SshLogin
 from nccl_doctor.node.network import ssh
 from nccl_doctor.node.runtime.root import Output, Root

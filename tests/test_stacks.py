@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze, stacks
+from nccl_doctor.app import analyze, stacks
 from nccl_doctor.cli.main import main
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import RankDoing, Stack

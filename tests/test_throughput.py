@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.derive.job import derive
 from nccl_doctor.derive.speed.change_points import change_points, drift, period
 from nccl_doctor.derive.speed.scaling import amdahl

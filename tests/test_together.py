@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.facts.store import Facts

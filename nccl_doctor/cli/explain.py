@@ -27,7 +27,7 @@ def command(text: tuple[str, ...]) -> None:
     TEXT is the id or name of a rule, a line of a log, a variable such as NCCL_IB_HCA, an Xid, a completion status or a
     result code; - reads it from standard input.
     """
-    from nccl_doctor.explain import explain
+    from nccl_doctor.app.explain import explain
 
     wanted = sys.stdin.read() if text == ("-",) else " ".join(text)
     answer = explain(wanted)

@@ -70,7 +70,7 @@ def command(
     not look). Exit status 0 fit, 1 drain or job, 2 wrong usage, 3 unknown or our own failure; --for changes it to what
     that caller expects.
     """
-    from nccl_doctor import preflight
+    from nccl_doctor.app import preflight
     from nccl_doctor.facts import wire
     from nccl_doctor.node.runtime import expectations
     from nccl_doctor.node.runtime import state as remembered
@@ -81,7 +81,7 @@ def command(
     names = _collectors(only)
     wanted = expectations.read(expect) if expect is not None else {}
     if nodes is not None:
-        from nccl_doctor import fleet
+        from nccl_doctor.app import fleet
 
         facts = fleet.collect(fleet.names(nodes), via, _command(timeout, only, deep), timeout)
     else:
@@ -133,7 +133,7 @@ def _collectors(only: str | None) -> list[str]:
 def _peers(text: str | None) -> list[str]:
     if text is None:
         return []
-    from nccl_doctor import fleet
+    from nccl_doctor.app import fleet
 
     return fleet.names(text)
 

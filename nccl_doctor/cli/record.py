@@ -39,7 +39,7 @@ def command(
     Exit status and output are those of CMD; signals are passed on; variables that you set stay as they are. Several nodes
     and ranks may record into one DIR. Without CMD the jobs that already run on this node are sampled until they end.
     """
-    from nccl_doctor import record
+    from nccl_doctor.app import record
 
     if job and duration is not None:
         raise UsageProblem("--duration is for a job that runs already; CMD ends by itself")

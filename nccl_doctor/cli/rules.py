@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.cli import engine as backend
+from nccl_doctor.cli import backend
 from nccl_doctor.cli import grid
 from nccl_doctor.cli.output import emit
 from nccl_doctor.cli.site import site_rules
@@ -51,7 +51,7 @@ def show(name: str, rules_dirs: tuple[str, ...]) -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def check(folder: Path) -> int:
     """Load the rules of a folder, run their examples and say what they lack. Status 1 when something does."""
-    from nccl_doctor import examples
+    from nccl_doctor.app import rule_examples
     from nccl_doctor.rules import engine
 
     files = sorted(folder.rglob("*.toml"))
@@ -64,7 +64,7 @@ def check(folder: Path) -> int:
         except engine.RuleProblem as problem:
             problems.append(str(problem))
             continue
-        problems += [f"{path}: {text}" for text in (*engine.lint(rule), *examples.problems(rule))]
+        problems += [f"{path}: {text}" for text in (*engine.lint(rule), *rule_examples.problems(rule))]
     if not problems and not folder.resolve().is_relative_to(engine.shipped().resolve()):
         try:
             engine.load((folder,))

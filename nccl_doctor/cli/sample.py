@@ -20,7 +20,7 @@ import click
 @click.option("--while-parent", is_flag=True, help="End when the process that started this one ends.")
 def command(interval: float, into: Path | None, only: str | None, while_parent: bool) -> None:
     """Sample this node until stopped: one JSON object a line."""
-    from nccl_doctor.sampling import FEEDS, Files, Sampler
+    from nccl_doctor.app.sample import FEEDS, Files, Sampler
 
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):

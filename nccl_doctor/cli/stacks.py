@@ -63,7 +63,7 @@ def command(
     problems: list[str] = []
     asked, via = _way(nodes, job if form != "facts" and not pids else None, via)
     if asked:
-        from nccl_doctor import fleet
+        from nccl_doctor.app import fleet
 
         options = [f"--timeout={timeout:g}", *(["--native"] if native else []), *([f"--job={job}"] if job else [])]
         facts = fleet.collect(asked, via, ["stacks", "--format", "facts", *options], timeout + 5)
@@ -84,7 +84,7 @@ def command(
 
 def _way(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
     """Which nodes to ask, none for this one alone, and the way to them."""
-    from nccl_doctor import fleet
+    from nccl_doctor.app import fleet
 
     if nodes is not None:
         return fleet.names(nodes), fleet.within(job) if job is not None and via == "srun" else via
@@ -97,7 +97,7 @@ def _way(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
 
 
 def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, timeout: float) -> list[str]:
-    from nccl_doctor import stacks
+    from nccl_doctor.app import stacks
     from nccl_doctor.node.host import job_processes
 
     found = job_processes.find(job=job)
@@ -130,7 +130,7 @@ def _judged(facts: "Facts") -> "Report":
 
 
 def _text(facts: "Facts", report: "Report", verbose: bool) -> str:
-    from nccl_doctor import stacks
+    from nccl_doctor.app import stacks
     from nccl_doctor.diagnosis.diagnose import fold_hosts, fold_ranks
     from nccl_doctor.reporters.node import wrapped
 
@@ -157,7 +157,7 @@ def _text(facts: "Facts", report: "Report", verbose: bool) -> str:
 
 
 def _json(facts: "Facts", report: "Report", problems: list[str]) -> str:
-    from nccl_doctor import stacks
+    from nccl_doctor.app import stacks
     from nccl_doctor.reporters.json_report import document
 
     content = document(report)

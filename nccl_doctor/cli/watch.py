@@ -63,7 +63,7 @@ def _plain_terminal() -> bool:
 
 
 def _names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
-    from nccl_doctor import fleet
+    from nccl_doctor.app import fleet
 
     if job is not None:
         return fleet.of_job(job)

@@ -15,8 +15,8 @@ from heapq import merge
 from pathlib import Path
 from typing import Any
 
+from nccl_doctor.app.fleet import VIAS
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.fleet import VIAS
 from nccl_doctor.watch.state import moment
 
 Put = Callable[[dict[str, Any]], None]

@@ -21,7 +21,7 @@ def analyzed(
     paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress
 ) -> "tuple[Report, Facts, list[str]]":
     """The report and facts of these inputs, and what could not be read."""
-    from nccl_doctor import analyze
+    from nccl_doctor.app import analyze
     from nccl_doctor.rules.site_config import Config
 
     with _one_line():
@@ -33,7 +33,7 @@ def compared(
     paths: tuple[str, str], rules_dirs: tuple[Path, ...], config: Path | None, tolerance: float, progress: Progress
 ) -> "tuple[Comparison, list[str]]":
     """What changed from the first of two runs to the second, and what could not be read."""
-    from nccl_doctor import compare
+    from nccl_doctor.app import compare
     from nccl_doctor.rules.site_config import Config
 
     with _one_line():
@@ -44,7 +44,7 @@ def compared(
 
 def facts_of(paths: Sequence[str]) -> "Facts":
     """The facts of these inputs; what could not be read is told on stderr."""
-    from nccl_doctor import analyze
+    from nccl_doctor.app import analyze
 
     with _one_line():
         facts, problems = analyze.read(paths)
@@ -55,7 +55,7 @@ def facts_of(paths: Sequence[str]) -> "Facts":
 
 def facts_of_node() -> "Facts":
     """The facts of the node that this runs on."""
-    from nccl_doctor import preflight
+    from nccl_doctor.app import preflight
     from nccl_doctor.node.runtime.root import Root
 
     return preflight.preflight(Root())[1]

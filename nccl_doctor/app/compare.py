@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nccl_doctor import analyze, traits
+from nccl_doctor.app import analyze, compare_queries
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
 from nccl_doctor.diagnosis.diagnose import fold_hosts
@@ -59,7 +59,7 @@ def compare(before: Run, after: Run, tolerance: float = TOLERANCE) -> Comparison
     """What changed from one run to the other. `tolerance` is the share by which a speed may differ."""
     changes: list[Change] = []
     same, only_before, only_after = [], [], []
-    for topic, group in groupby(traits.RUNS, key=lambda trait: trait.topic):
+    for topic, group in groupby(compare_queries.RUNS, key=lambda trait: trait.topic):
         answers = [_Answers(trait, before.facts, after.facts) for trait in group]
         found = [change for answer in answers for change in answer.changes(tolerance)]
         changes += found
@@ -109,10 +109,10 @@ def _unasked(findings: Iterable[Finding], report: Report) -> list[str]:
 class _Answers:
     """What two runs say to one question."""
 
-    def __init__(self, trait: traits.Words | traits.Number, *runs: Facts) -> None:
+    def __init__(self, trait: compare_queries.Words | compare_queries.Number, *runs: Facts) -> None:
         self._trait = trait
         self._runs = runs
-        ask = _figures if isinstance(trait, traits.Number) else _sayings
+        ask = _figures if isinstance(trait, compare_queries.Number) else _sayings
         # of a run that was not looked at for it: None
         self._told: list[Any] = [ask(run, trait.query) if run.looked() & set(trait.needs) else None for run in runs]
 
@@ -125,7 +125,7 @@ class _Answers:
         old, new = self._told
         if old is None or new is None:
             return []
-        if isinstance(self._trait, traits.Words) and self._trait.lacking:
+        if isinstance(self._trait, compare_queries.Words) and self._trait.lacking:
             return [*old, *(what for what in new if what not in old)] or [""]
         return [what for what in old if what in new]
 
@@ -133,14 +133,14 @@ class _Answers:
         """What they do not say alike."""
         trait = self._trait
         for what in self.shared():
-            if isinstance(trait, traits.Number):
+            if isinstance(trait, compare_queries.Number):
                 change = self._in_numbers(trait, what, tolerance)
             else:
                 change = self._in_words(trait, what)
             if change is not None:
                 yield change
 
-    def _in_numbers(self, trait: traits.Number, key: tuple[str, str], tolerance: float) -> Change | None:
+    def _in_numbers(self, trait: compare_queries.Number, key: tuple[str, str], tolerance: float) -> Change | None:
         a, b = (told[key] for told in self._told)
         share = max(tolerance if trait.share is None else trait.share, _NOISE * max(a.spread, b.spread))
         if abs(b.value - a.value) <= max(share * abs(a.value), trait.least):
@@ -154,7 +154,7 @@ class _Answers:
             [place for run, figure in zip(self._runs, (a, b), strict=True) for place in _places(run, figure.ref)],
         )  # fmt: skip
 
-    def _in_words(self, trait: traits.Words, what: str) -> Change | None:
+    def _in_words(self, trait: compare_queries.Words, what: str) -> Change | None:
         a, b = (told.get(what, {}) for told in self._told)
         names = trait.topic == "hosts"
         many = min(len(a), len(b)) > 1 and max(len(a), len(b)) > MANY and not names

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_doctor import analyze
+from nccl_doctor.app import analyze
 from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts, by_name, column_types
 from nccl_doctor.rules import engine
