@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor.app import analyze
-from nccl_doctor.cli import grid
+from nccl_doctor.cli import table
 from nccl_doctor.cli.main import COMMANDS, main
-from nccl_doctor.cli.shown import colored
+from nccl_doctor.cli.options import colored
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.tables import TABLES
@@ -528,11 +528,11 @@ def test_simulate_fits_defaults_to_the_fault_and_refuses_what_cannot_be(capsys: 
 
 
 def test_tables_fit_the_screen_and_name_what_they_cut() -> None:
-    wide = grid.render(["id", "text", "n"], [("a", "x" * 200, 1), ("b", "y", 22)], width=40)
+    wide = table.render(["id", "text", "n"], [("a", "x" * 200, 1), ("b", "y", 22)], width=40)
     assert all(len(line) <= 40 for line in wide.splitlines())
     assert wide.endswith("\n(cut: text; --format csv shows all)\n")
-    long = grid.render(["id", "words"], [("a", "word " * 30)], width=40)
+    long = table.render(["id", "words"], [("a", "word " * 30)], width=40)
     assert 40 >= max(map(len, long.splitlines()))
     assert 30 == len(long.split()) - len(["id", "words", "--", "-----", "a"])
-    many = grid.render([f"column{n}" for n in range(20)], [["x"] * 20], width=40)
+    many = table.render([f"column{n}" for n in range(20)], [["x"] * 20], width=40)
     assert "left out: column4" in many.replace("\n", " ")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.cli import engine
+from nccl_doctor.cli import backend
+from nccl_doctor.cli.options import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
-from nccl_doctor.cli.shown import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
@@ -44,7 +44,7 @@ def command(
     if save is not None:
         _keep_foreign(save)
     with progressing() as progress:
-        report, facts, problems = engine.analyzed(paths, site_rules(rules_dirs), config, progress)
+        report, facts, problems = backend.analyzed(paths, site_rules(rules_dirs), config, progress)
     for problem in problems:
         complain(problem)
     if save is not None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from nccl_doctor.cli import engine
+from nccl_doctor.cli import backend
+from nccl_doctor.cli.options import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
-from nccl_doctor.cli.shown import fails, judged, keep_inputs, progressing, screen, shown
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.reporters import Options
 
@@ -53,7 +53,7 @@ def command(
     if output is not None:
         keep_inputs(output, (before, after))
     with progressing() as progress:
-        comparison, problems = engine.compared(
+        comparison, problems = backend.compared(
             (before, after), site_rules(rules_dirs), config, tolerance / 100, progress
         )
     for problem in problems:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from nccl_doctor.cli import grid
+from nccl_doctor.cli import table
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.common.errors import UsageProblem
 
@@ -60,7 +60,9 @@ def command(
         ):
             emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
         _list_nodes()
-        emit("--fault:\n" + grid.render(("name", "what is wrong"), [(f.name, f.doc) for f in simulate.FAULTS.values()]))
+        emit(
+            "--fault:\n" + table.render(("name", "what is wrong"), [(f.name, f.doc) for f in simulate.FAULTS.values()])
+        )
         return
     if machine is not None:
         _node(machine, fault, output)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.cli import backend
-from nccl_doctor.cli import grid
+from nccl_doctor.cli import backend, table
 from nccl_doctor.cli.output import emit
 from nccl_doctor.cli.site import site_rules
 from nccl_doctor.common.errors import UsageProblem
@@ -23,7 +22,7 @@ def command(ctx: click.Context) -> None:
 @command.command("list")
 @click.argument("word", required=False)
 @click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
-@click.option("--format", "form", type=click.Choice(grid.FORMATS), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(table.FORMATS), default="table", show_default=True)
 def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str = "table") -> None:
     """All rules, or those whose id, name, title or group contains WORD."""
     rows = [
@@ -31,7 +30,7 @@ def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str =
         for rule in sorted(backend.rules_of(site_rules(rules_dirs)), key=lambda rule: (rule.order, rule.id))
         if word is None or word.lower() in f"{rule.id} {rule.name} {rule.title} {rule.group}".lower()
     ]
-    emit(grid.render(("id", "name", "severity", "role", "confidence", "group", "title"), rows, form))
+    emit(table.render(("id", "name", "severity", "role", "confidence", "group", "title"), rows, form))
 
 
 @command.command("show")

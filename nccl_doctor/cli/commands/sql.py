@@ -2,7 +2,7 @@
 
 import click
 
-from nccl_doctor.cli import engine, grid
+from nccl_doctor.cli import backend, table
 from nccl_doctor.cli.output import emit
 from nccl_doctor.common.errors import UsageProblem
 
@@ -10,7 +10,7 @@ from nccl_doctor.common.errors import UsageProblem
 @click.command("sql")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.argument("query")
-@click.option("--format", "form", type=click.Choice(grid.FORMATS), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(table.FORMATS), default="table", show_default=True)
 def command(paths: tuple[str, ...], query: str, form: str) -> None:
     """Ask the facts of a log with SQL.
 
@@ -18,9 +18,9 @@ def command(paths: tuple[str, ...], query: str, form: str) -> None:
     """
     from nccl_doctor.facts.store import QueryProblem
 
-    facts = engine.facts_of(paths)
+    facts = backend.facts_of(paths)
     try:
         columns, rows = facts.sql(query, seconds=60)
     except QueryProblem as problem:
         raise UsageProblem(f"the query failed: {problem}") from None
-    emit(grid.render(columns, rows, form))
+    emit(table.render(columns, rows, form))
