@@ -381,7 +381,7 @@ def test_a_gpu_that_stands_out_of_few_is_found_though_its_z_score_cannot_be_larg
 
 
 def test_no_port_of_another_exporter_is_taken() -> None:
-    from nccl_doctor.watch.export import PORT
+    from nccl_doctor.watch.exporter import PORT
 
     assert PORT not in {9090, 9091, 9093, 9100, 9115, 9232, 9315, 9400, 9401, 9445, 9500, 9683, 9835, 28028, 5555}
 

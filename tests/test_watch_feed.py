@@ -19,7 +19,7 @@ from conftest import NvmlStub, runs
 
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.watch import export, feed, once, ras
+from nccl_doctor.watch import exporter, feed, ras, snapshot
 from nccl_doctor.watch.demo import Demo
 from nccl_doctor.watch.feed import Nodes, Replay
 from nccl_doctor.watch.state import State
@@ -285,7 +285,7 @@ def test_metrics_in_a_file_that_is_never_half(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(20):
-        export.write(file, page)
+        exporter.write(file, page)
     over.set()
     reader.join()
     assert [] == torn
@@ -306,7 +306,7 @@ def test_metrics_in_a_file_of_a_running_watch(tmp_path: Path) -> None:
 def test_labels_cannot_break_the_page() -> None:
     state = State()
     state.take({"kind": "port", "hostname": 'a"\n\\', "ports": [{"name": "x", "rx": 1}]})
-    rows = [line for line in once.metrics(state, [], 0.0).splitlines() if "receive_bytes_total{" in line]
+    rows = [line for line in snapshot.metrics(state, [], 0.0).splitlines() if "receive_bytes_total{" in line]
     assert ['nccl_doctor_port_receive_bytes_total{node="a\\" \\\\",port="x"} 1'] == rows
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from nccl_doctor.watch import act
+from nccl_doctor.watch import actions
 from nccl_doctor.watch.app import TABS, Watch
-from nccl_doctor.watch.cells import Look
 from nccl_doctor.watch.demo import START, Demo
 from nccl_doctor.watch.feed import Replay
-from nccl_doctor.watch.screens import Ask, Chart, Filter, Page
 from nccl_doctor.watch.sources import Still
-from nccl_doctor.watch.widgets import Grid, Lines
+from nccl_doctor.watch.view.cells import Look
+from nccl_doctor.watch.view.screens import Ask, Chart, Filter, Page
+from nccl_doctor.watch.view.widgets import Grid, Lines
 
 SIZES = [(160, 50), (80, 24), (60, 24)]
 Play = Callable[[Pilot[None], Watch], Awaitable[None]]
@@ -355,9 +355,9 @@ def test_stacks_and_ras_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
             await pilot.press("escape")
         one = [f"--pid={os.getpid()}"]
         assert [[], one, one] == [command[4:] for command in asked[:3]]
-        assert act.RAS == asked[3]
+        assert actions.RAS == asked[3]
 
-    monkeypatch.setattr(act.subprocess, "run", answer)
+    monkeypatch.setattr(actions.subprocess, "run", answer)
     play(live(os.getpid()), steps)
 
 
@@ -375,7 +375,7 @@ def test_ras_says_that_nobody_answers() -> None:
 def test_stacks_of_another_node_go_the_way_it_is_watched() -> None:
     app = demo(2)
     row = app.tables["processes"].rows()[9]
-    assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == act.stacks(row, "here", "srun")[4:]
+    assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == actions.stacks(row, "here", "srun")[4:]
 
 
 def test_replay_seeks(tmp_path: Path) -> None:

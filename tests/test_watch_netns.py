@@ -14,8 +14,8 @@ import pytest
 
 from nccl_doctor.watch import feed
 from nccl_doctor.watch.feed import Nodes
-from nccl_doctor.watch.panes import node_state
 from nccl_doctor.watch.state import State
+from nccl_doctor.watch.view.panes import node_state
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 IP = shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nccl_doctor.watch import overview, panes
-from nccl_doctor.watch.cells import GAP, Look, choose
 from nccl_doctor.watch.demo import STOPS, Demo
-from nccl_doctor.watch.judge import Judge
-from nccl_doctor.watch.once import as_json, metrics
-from nccl_doctor.watch.once import text as page
-from nccl_doctor.watch.panes import cpu_set, node_state, worst_first
+from nccl_doctor.watch.live_diagnosis import Judge
+from nccl_doctor.watch.snapshot import as_json, metrics
+from nccl_doctor.watch.snapshot import text as page
 from nccl_doctor.watch.state import Node, State, moment, spinning, throttle
-from nccl_doctor.watch.widgets import wrapped
+from nccl_doctor.watch.view import overview, panes
+from nccl_doctor.watch.view.cells import GAP, Look, choose
+from nccl_doctor.watch.view.panes import cpu_set, node_state, worst_first
+from nccl_doctor.watch.view.widgets import wrapped
 
 
 def stamp(second: float) -> str:

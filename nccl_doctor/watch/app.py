@@ -12,14 +12,15 @@ from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.message import Message
 
-from nccl_doctor.watch import act, bars, overview, panes
-from nccl_doctor.watch.cells import Column, Look, choose, row_line, title_line
+from nccl_doctor.watch import actions
 from nccl_doctor.watch.cost import Cost
 from nccl_doctor.watch.feed import Replay
-from nccl_doctor.watch.judge import Judge
-from nccl_doctor.watch.screens import HELP, Chart, Filter, Page, about
+from nccl_doctor.watch.live_diagnosis import Judge
 from nccl_doctor.watch.state import Device, Node, State
-from nccl_doctor.watch.widgets import Grid, Lines
+from nccl_doctor.watch.view import bars, overview, panes
+from nccl_doctor.watch.view.cells import Column, Look, choose, row_line, title_line
+from nccl_doctor.watch.view.screens import HELP, Chart, Filter, Page, about
+from nccl_doctor.watch.view.widgets import Grid, Lines
 
 JUDGE_EVERY = 10.0  # seconds
 JUDGE_FIRST = 4.0
@@ -405,13 +406,13 @@ class Watch(App[None]):
             self.say("processes are left alone here (--readonly, replay or demo)")
             return
         row = self.selected() if self.active == "processes" else None
-        act.ask(self, self.look, "stacks", act.stacks(row, self._here, self._via))
+        actions.ask(self, self.look, "stacks", actions.stacks(row, self._here, self._via))
 
     def action_ras(self) -> None:
         if self._recorded:
             self.say("a replay or demo has no RAS to ask")
             return
-        act.ask(self, self.look, "RAS", act.RAS)
+        actions.ask(self, self.look, "RAS", actions.RAS)
 
     def action_kill(self) -> None:
         row = self.selected() if self.active == "processes" else None
@@ -422,7 +423,7 @@ class Watch(App[None]):
         elif row[0].name != self._here:
             self.say(f"{row[0].name} is another node: signals go to processes of this one only")
         else:
-            act.send(self, self.look, row[1], self.say)
+            actions.send(self, self.look, row[1], self.say)
 
 
 def _sortable(value: Any) -> tuple[bool, Any, str]:

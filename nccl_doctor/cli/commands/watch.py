@@ -51,8 +51,8 @@ def command(
     if len(chosen) > 1:
         raise UsageProblem(f"{' and '.join(chosen)} exclude each other")
     names, via = _names(nodes, job, via)
-    if once or export is not None:
-        return _plain(names, via, replay, demo, interval, form, export, ascii_only)
+    if snapshot or exporter is not None:
+        return _plain(names, via, replay, demo, interval, form, exporter, ascii_only)
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
     return _screen(names, via, replay, demo, interval, ascii_only or _plain_terminal(), readonly, not no_mouse)
@@ -75,9 +75,9 @@ def _screen(
     mouse: bool,
 ) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
-    from nccl_doctor.watch.cells import Look
     from nccl_doctor.watch.feed import Nodes, Replay
     from nccl_doctor.watch.sources import Played, Still
+    from nccl_doctor.watch.view.cells import Look
 
     app: Watch
     look = Look(ascii_only)
@@ -107,8 +107,8 @@ def _plain(
     export: str | None,
     ascii_only: bool,
 ) -> int:
-    from nccl_doctor.watch import once
-    from nccl_doctor.watch.judge import Judge
+    from nccl_doctor.watch import snapshot
+    from nccl_doctor.watch.live_diagnosis import Judge
     from nccl_doctor.watch.state import State
 
     state, judge = State(), Judge()
@@ -118,17 +118,19 @@ def _plain(
         judge.take(record)
 
     source = _collected(take, names, via, replay, demo, interval)
-    if export is None:
+    if exporter is None:
         findings = judge.ask(state)
         now = state.now if replay is not None or demo else time.time()
         width = shutil.get_terminal_size((80, 24)).columns
         emit(
-            once.as_json(state, findings, now) if form == "json" else once.text(state, findings, now, width, ascii_only)
+            snapshot.as_json(state, findings, now)
+            if form == "json"
+            else snapshot.text(state, findings, now, width, ascii_only)
         )
         if source is not None:
             source.stop()
         return int(any(finding.severity == "error" for finding in findings))
-    _export(export, state, lambda: judge.ask(state), interval)
+    _export(exporter, state, lambda: judge.ask(state), interval)
     return 0
 
 
@@ -169,14 +171,14 @@ def _collected(take: Any, names: list[str], via: str, replay: Path | None, demo:
 
 def _export(target: str, state: "State", ask: Any, interval: float) -> None:
     """Serve or write until stopped."""
-    from nccl_doctor.watch import export, once
+    from nccl_doctor.watch import exporter, snapshot
 
     findings: list[Finding] = []
     name, _, port = target.partition(":")
     server = None
     if name == "prometheus":
         try:
-            server = export.serve(("", int(port or HTTP)), lambda: once.metrics(state, findings, time.time()))
+            server = exporter.serve(("", int(port or HTTP)), lambda: snapshot.metrics(state, findings, time.time()))
         except (OSError, ValueError, OverflowError) as error:
             raise UsageProblem(
                 f"cannot listen on port {port or HTTP}: {getattr(error, 'strerror', None) or error}"
@@ -189,7 +191,7 @@ def _export(target: str, state: "State", ask: Any, interval: float) -> None:
             findings[:] = ask()
             if server is None:
                 try:
-                    export.write(Path(target), once.metrics(state, findings, time.time()))
+                    exporter.write(Path(target), snapshot.metrics(state, findings, time.time()))
                 except OSError as error:
                     raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
             time.sleep(max(interval, 5.0))

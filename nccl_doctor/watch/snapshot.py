@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from nccl_doctor.diagnosis.report import Finding
-from nccl_doctor.watch.cells import Cell, Column, Line, Look, choose, row_line
-from nccl_doctor.watch.overview import host_line
-from nccl_doctor.watch.panes import GPUS, PORTS, node_state
 from nccl_doctor.watch.state import Device, Node, State, number, throttle
+from nccl_doctor.watch.view.cells import Cell, Column, Line, Look, choose, row_line
+from nccl_doctor.watch.view.overview import host_line
+from nccl_doctor.watch.view.panes import GPUS, PORTS, node_state
 
 
 def text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:

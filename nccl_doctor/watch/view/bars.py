@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from nccl_doctor.watch.cells import Line, Look, Span
-from nccl_doctor.watch.panes import clock
+from nccl_doctor.watch.view.cells import Line, Look, Span
+from nccl_doctor.watch.view.panes import clock
 
 Hot = list[tuple[int, int, str]]
 KEYS = (

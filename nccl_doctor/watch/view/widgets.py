@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nccl_doctor.watch.cells import Line, Look
+from nccl_doctor.watch.view.cells import Line, Look
 
 
 @lru_cache(256)

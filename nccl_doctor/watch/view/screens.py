@@ -9,11 +9,11 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from nccl_doctor.watch.cells import Look
-from nccl_doctor.watch.judge import Episode
-from nccl_doctor.watch.panes import clock
+from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.state import Device, Node
-from nccl_doctor.watch.widgets import Lines, Pager
+from nccl_doctor.watch.view.cells import Look
+from nccl_doctor.watch.view.panes import clock
+from nccl_doctor.watch.view.widgets import Lines, Pager
 
 HELP = """\
 1-6, Tab   panes: overview, GPUs, network, processes, findings, nodes

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nccl_doctor.watch.cells import BAD, DIM, FAIR, GOOD, Cell, Column, Look, cell
-from nccl_doctor.watch.judge import Episode
+from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.state import KINDS, Device, Node, State, dicts, number, throttle
+from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, GOOD, Cell, Column, Look, cell
 
 
 def _grade(value: float | None, fair: float, bad: float) -> str:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from nccl_doctor.watch import panes
-from nccl_doctor.watch.cells import BAD, DIM, FAIR, Line, Look, Span
-from nccl_doctor.watch.judge import Episode
+from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.state import Device, Node, State, number
+from nccl_doctor.watch.view import panes
+from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Line, Look, Span
 
 RATES = 11  # cells of what a port receives and sends
 ERRORS = 11  # cells of its errors or of its state

@@ -9,9 +9,9 @@ from typing import Any
 import psutil
 from textual.app import App
 
-from nccl_doctor.watch.cells import Look
-from nccl_doctor.watch.screens import Ask, Page
 from nccl_doctor.watch.state import Node
+from nccl_doctor.watch.view.cells import Look
+from nccl_doctor.watch.view.screens import Ask, Page
 
 SECONDS = 60.0
 RAS = [sys.executable, "-m", "nccl_doctor.watch.ras"]

@@ -1,0 +1,1 @@
+"""The widgets and pages of the live screen."""
