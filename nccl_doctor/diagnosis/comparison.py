@@ -1,4 +1,4 @@
-"""What changed between two runs: what `compare` hands to its reporters. Its JSON form is `schema/comparison-1.json`."""
+"""What changed between two runs: what `compare` hands to its reporters. Its JSON form is `reporters/schema/comparison-1.json`."""
 
 from dataclasses import dataclass, field
 from typing import Any

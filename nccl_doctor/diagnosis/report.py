@@ -1,4 +1,4 @@
-"""The report: what `diagnose` hands to every reporter. Its JSON form is `schema/report-1.json`."""
+"""The report: what `diagnose` hands to every reporter. Its JSON form is `reporters/schema/report-1.json`."""
 
 from dataclasses import dataclass, field
 from typing import Any

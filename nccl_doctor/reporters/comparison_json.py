@@ -1,4 +1,4 @@
-"""A comparison as JSON, described by `schema/comparison-1.json`."""
+"""A comparison as JSON, described by `reporters/schema/comparison-1.json`."""
 
 import json
 from dataclasses import asdict
@@ -24,6 +24,6 @@ def document(comparison: Comparison) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of `document`."""
-    text = (resources.files("nccl_doctor") / "schema" / "comparison-1.json").read_text("utf-8")
+    text = (resources.files("nccl_doctor.reporters") / "schema" / "comparison-1.json").read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded

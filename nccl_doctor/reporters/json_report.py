@@ -1,4 +1,4 @@
-"""JSON as described by `schema/report-1.json`."""
+"""JSON as described by `reporters/schema/report-1.json`."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of `document`."""
-    text = (resources.files("nccl_doctor") / "schema" / "report-1.json").read_text("utf-8")
+    text = (resources.files("nccl_doctor.reporters") / "schema" / "report-1.json").read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 

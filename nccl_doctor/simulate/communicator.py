@@ -2,7 +2,7 @@
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.graph import Ring, Trees
-from nccl_doctor.simulate.voice import info
+from nccl_doctor.simulate.nccl_format import info
 
 
 def _call(v: tuple[int, int, int], framework: str) -> str:

@@ -2,7 +2,7 @@
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.graph import Ring, Trees, nic
-from nccl_doctor.simulate.voice import info
+from nccl_doctor.simulate.nccl_format import info
 
 
 def _label(rank: Rank, v: tuple[int, int, int]) -> str:

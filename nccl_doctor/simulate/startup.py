@@ -1,7 +1,7 @@
 """From the first NCCL line of a process to the network it uses."""
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
-from nccl_doctor.simulate.voice import info, warn
+from nccl_doctor.simulate.nccl_format import info, warn
 
 _NUMERIC = {
     "NCCL_IB_DISABLE",

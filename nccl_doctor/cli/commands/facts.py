@@ -2,8 +2,9 @@
 
 import click
 
-from nccl_doctor.cli import backend, table
+from nccl_doctor.cli import backend
 from nccl_doctor.cli.output import emit
+from nccl_doctor.cli.table import FORMATS, render
 from nccl_doctor.common.errors import UsageProblem
 
 
@@ -11,7 +12,7 @@ from nccl_doctor.common.errors import UsageProblem
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option("--table", metavar="NAME", help="Print the rows of this table; without PATH its columns.")
 @click.option("--live", is_flag=True, help="The facts of this node, as `preflight` collects them.")
-@click.option("--format", "form", type=click.Choice(table.FORMATS), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 def command(paths: tuple[str, ...], table: str | None, live: bool, form: str) -> None:
     """List the facts that were read from logs.
 
@@ -26,14 +27,14 @@ def command(paths: tuple[str, ...], table: str | None, live: bool, form: str) ->
         raise UsageProblem("--live reads this node; leave out the paths, or leave out --live")
     if not paths and not live:
         if table is None:
-            emit(table.render(("table", "a row is"), [(n, m.split(". ")[0]) for n, (m, _) in tables.items()], form))
+            emit(render(("table", "a row is"), [(n, m.split(". ")[0]) for n, (m, _) in tables.items()], form))
         else:
-            emit(table.render(("column", "type", "meaning"), tables[table][1], form))
+            emit(render(("column", "type", "meaning"), tables[table][1], form))
         return
-    facts = backend.facts_of_node() if live else engine.facts_of(paths)
+    facts = backend.facts_of_node() if live else backend.facts_of(paths)
     if table is not None:
         columns, rows = facts.sql(f"SELECT * FROM {table}")
-        emit(table.render(columns, rows, form))
+        emit(render(columns, rows, form))
     else:
         counted = [(name, number, tables[name][0].split(". ")[0]) for name, number in facts.counts().items() if number]
-        emit(table.render(("table", "rows", "a row is"), counted, form))
+        emit(render(("table", "rows", "a row is"), counted, form))

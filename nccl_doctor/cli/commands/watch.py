@@ -51,8 +51,8 @@ def command(
     if len(chosen) > 1:
         raise UsageProblem(f"{' and '.join(chosen)} exclude each other")
     names, via = _names(nodes, job, via)
-    if snapshot or exporter is not None:
-        return _plain(names, via, replay, demo, interval, form, exporter, ascii_only)
+    if once or export is not None:
+        return _plain(names, via, replay, demo, interval, form, export, ascii_only)
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
     return _screen(names, via, replay, demo, interval, ascii_only or _plain_terminal(), readonly, not no_mouse)
@@ -118,7 +118,7 @@ def _plain(
         judge.take(record)
 
     source = _collected(take, names, via, replay, demo, interval)
-    if exporter is None:
+    if export is None:
         findings = judge.ask(state)
         now = state.now if replay is not None or demo else time.time()
         width = shutil.get_terminal_size((80, 24)).columns
@@ -130,7 +130,7 @@ def _plain(
         if source is not None:
             source.stop()
         return int(any(finding.severity == "error" for finding in findings))
-    _export(exporter, state, lambda: judge.ask(state), interval)
+    _export(export, state, lambda: judge.ask(state), interval)
     return 0
 
 

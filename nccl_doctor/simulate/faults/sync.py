@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
-from nccl_doctor.simulate.echoes import dies, hang, torch_head, watchdog
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, job_end, python_error
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.phase import Phase
+from nccl_doctor.simulate.secondary_errors import dies, hang, torch_head, watchdog
 
 _TORCH = Needs(gpus=2, since="2.10.3", frameworks=("pytorch",))
 _SITE = "/opt/conda/lib/python3.10/site-packages"

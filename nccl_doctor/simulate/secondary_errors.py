@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.communicator import gone
 from nccl_doctor.simulate.failure import job_end, nccl_exception
+from nccl_doctor.simulate.nccl_format import info, init_trail, trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.voice import info, init_trail, trail, warn
 
 
 def remote_code(v: tuple[int, int, int]) -> int:

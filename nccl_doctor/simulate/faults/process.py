@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster
-from nccl_doctor.simulate.echoes import dies, peers_notice
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
-from nccl_doctor.simulate.fault_hardware import kernel
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.hardware import kernel
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.phase import Phase
+from nccl_doctor.simulate.secondary_errors import dies, peers_notice
 
 
 @fault(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
-from nccl_doctor.simulate.echoes import closed, dies, errors, remote_code
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import info, init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.voice import info, init_trail, warn
+from nccl_doctor.simulate.secondary_errors import closed, dies, errors, remote_code
 
 Told = dict[Rank, tuple[list[str], int, str]]
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
-from nccl_doctor.simulate.echoes import dies, errors
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, job_end, python_error
-from nccl_doctor.simulate.fault_cuda import cuda_warn
-from nccl_doctor.simulate.fault_memory import Told
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.cuda import cuda_warn
+from nccl_doctor.simulate.faults.memory import Told
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.voice import init_trail, warn
+from nccl_doctor.simulate.secondary_errors import dies, errors
 
 _HINT = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
-from nccl_doctor.simulate.echoes import completion, errors, gid, peers_notice, remote_code
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.voice import init_trail, warn
+from nccl_doctor.simulate.secondary_errors import completion, errors, gid, peers_notice, remote_code
 
 _IB = Needs(nodes=2, networks=("ib",))
 _ROCE = Needs(nodes=2, networks=("roce",))

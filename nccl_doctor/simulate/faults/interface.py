@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
-from nccl_doctor.simulate.echoes import errors, port, remote_code
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import info, init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.voice import info, init_trail, warn
+from nccl_doctor.simulate.secondary_errors import errors, port, remote_code
 
 _TWO = Needs(nodes=2)
 

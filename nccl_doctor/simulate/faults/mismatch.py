@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host
-from nccl_doctor.simulate.echoes import completion, errors, port, remote_code
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import info, init_trail, trail, warn
 from nccl_doctor.simulate.phase import Phase
+from nccl_doctor.simulate.secondary_errors import completion, errors, port, remote_code
 from nccl_doctor.simulate.spec import VERSIONS, version_tuple
-from nccl_doctor.simulate.voice import info, init_trail, trail, warn
 
 _RDMA = Needs(nodes=2, networks=("ib", "roce"))
 

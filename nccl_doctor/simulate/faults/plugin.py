@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host
-from nccl_doctor.simulate.echoes import errors, remote_code
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import trail, warn
 from nccl_doctor.simulate.phase import Phase
+from nccl_doctor.simulate.secondary_errors import errors, remote_code
 from nccl_doctor.simulate.startup import ofi
-from nccl_doctor.simulate.voice import trail, warn
 
 _RDMA = Needs(nodes=2, networks=("ib", "roce"))
 _EFA = Needs(nodes=2, networks=("efa",))

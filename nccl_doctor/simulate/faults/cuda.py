@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
-from nccl_doctor.simulate.echoes import dies, dies_early, errors
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
-from nccl_doctor.simulate.fault_memory import Told, with_victims
-from nccl_doctor.simulate.faults import Break, Needs, fault
+from nccl_doctor.simulate.faults.memory import Told, with_victims
+from nccl_doctor.simulate.faults.registry import Break, Needs, fault
+from nccl_doctor.simulate.nccl_format import info, init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.voice import info, init_trail, warn
+from nccl_doctor.simulate.secondary_errors import dies, dies_early, errors
 
 
 def cuda_warn(rank: Rank, where: str, code: int, text: str, func: str, thread: str = "init") -> str:

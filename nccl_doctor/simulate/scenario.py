@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.simulate import communicator, connect, startup, training
 from nccl_doctor.simulate.cluster import Cluster, Rank
-from nccl_doctor.simulate.faults import FAULTS, Break
+from nccl_doctor.simulate.faults.registry import FAULTS, Break
 from nccl_doctor.simulate.graph import Ring, Trees, channels
 from nccl_doctor.simulate.phase import Phase, fill_times, weave
 from nccl_doctor.simulate.prefixes import PREFIXES, Place, decorate

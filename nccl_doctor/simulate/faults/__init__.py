@@ -1,0 +1,1 @@
+"""Faults that `simulate` can plant into a log, one module a class."""
