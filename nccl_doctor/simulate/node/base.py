@@ -1,7 +1,7 @@
 """What every node has whatever its hardware."""
 
-from nccl_doctor.simulate.node import Tree, part
 from nccl_doctor.simulate.node.machines import Machine
+from nccl_doctor.simulate.node.tree import Tree, part
 
 
 @part

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from nccl_doctor.simulate.node import Tree, part
 from nccl_doctor.simulate.node.machines import Machine, Nic
+from nccl_doctor.simulate.node.tree import Tree, part
 
 BUS = "/sys/bus/pci/devices"
 _SPEEDS = {1: "2.5", 3: "8.0", 4: "16.0", 5: "32.0"}

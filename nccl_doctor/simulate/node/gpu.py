@@ -3,8 +3,9 @@
 from itertools import combinations
 from typing import Any
 
-from nccl_doctor.simulate.node import Tree, bus, part
+from nccl_doctor.simulate.node import bus
 from nccl_doctor.simulate.node.machines import Machine
+from nccl_doctor.simulate.node.tree import Tree, part
 
 DRIVER = "550.90.07"
 UVM_MAJOR = 511
@@ -127,6 +128,3 @@ def refuse(tree: Tree, code: int, text: str, call: str = "nvmlInit") -> None:
     whole.update(
         gpus=[], pairs=[], system={}, errors=[{"gpu": None, "pci": None, "call": call, "code": code, "text": text}]
     )
-
-
-from nccl_doctor.simulate.node import gpu_faults  # noqa: E402,F401  (faults register themselves)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from nccl_doctor.simulate.node import Tree, bus, fault
+from nccl_doctor.simulate.node import bus
 from nccl_doctor.simulate.node.gpu import device_file, refuse, told
 from nccl_doctor.simulate.node.machines import MACHINES, Machine
+from nccl_doctor.simulate.node.tree import Tree, fault
 
 SWITCHED = tuple(m.name for m in MACHINES.values() if m.nvswitches)
 LINKED = tuple(m.name for m in MACHINES.values() if m.nvlinks)

@@ -3,8 +3,8 @@
 import posixpath
 from typing import Any
 
-from nccl_doctor.simulate.node import Tree, fault, part
 from nccl_doctor.simulate.node.machines import Machine
+from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 NOW = 1_790_000_000.0  # seconds since the epoch at which invented nodes are looked at
 UPTIME = 345_600.12

@@ -1,9 +1,9 @@
 """The kernel's log of an invented node, and what it can report."""
 
-from nccl_doctor.simulate.node import Tree, fault, part
 from nccl_doctor.simulate.node.host import BARE, UPTIME
 from nccl_doctor.simulate.node.machines import Machine
 from nccl_doctor.simulate.node.storage import WITH_NFS
+from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 HOUR = 3600.0
 

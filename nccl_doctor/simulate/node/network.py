@@ -4,8 +4,9 @@ import json
 import posixpath
 from typing import NamedTuple
 
-from nccl_doctor.simulate.node import Tree, bus, part
+from nccl_doctor.simulate.node import bus
 from nccl_doctor.simulate.node.machines import Machine, Nic
+from nccl_doctor.simulate.node.tree import Tree, part
 
 IB = "/sys/class/infiniband"
 VERBS = "/sys/class/infiniband_verbs"

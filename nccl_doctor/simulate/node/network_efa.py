@@ -1,8 +1,8 @@
 """What Amazon's software for EFA adds to an invented node: installer, libfabric's answer, NCCL's plug-in."""
 
-from nccl_doctor.simulate.node import Tree, part
 from nccl_doctor.simulate.node.machines import Machine
 from nccl_doctor.simulate.node.network import Card, cards, load
+from nccl_doctor.simulate.node.tree import Tree, part
 
 COMMAND = "fi_info -p efa -t FI_EP_RDM"
 PLUGIN = "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu"

@@ -2,10 +2,11 @@
 
 import json
 
-from nccl_doctor.simulate.node import Tree, bus, fault
+from nccl_doctor.simulate.node import bus
 from nccl_doctor.simulate.node.machines import Machine
 from nccl_doctor.simulate.node.network import Card, cards, qos, unload
 from nccl_doctor.simulate.node.network_efa import COMMAND, PLUGIN, plugin, say
+from nccl_doctor.simulate.node.tree import Tree, fault
 
 IB = ("nd-a100-v4", "nd-h100-v5", "dgx-h100")
 ROCE = ("b200-roce", "l40s-pcie")

@@ -1,8 +1,8 @@
 """Faults of an invented job: what the scheduler granted, how it is launched, its settings and its logins."""
 
-from nccl_doctor.simulate.node import Tree, fault
 from nccl_doctor.simulate.node.machines import Machine
 from nccl_doctor.simulate.node.software import variables
+from nccl_doctor.simulate.node.tree import Tree, fault
 
 IB = ("nd-a100-v4", "nd-h100-v5", "dgx-h100")
 RDMA = (*IB, "b200-roce")

@@ -2,8 +2,8 @@
 
 import re
 
-from nccl_doctor.simulate.node import Tree, fault, part
 from nccl_doctor.simulate.node.machines import Machine
+from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 SELINUX = ("b200-roce", "l40s-pcie")  # the others run AppArmor, as Ubuntu does
 KUBELET = "/var/lib/kubelet/device-plugins"

@@ -3,8 +3,8 @@
 import re
 from typing import Any, NamedTuple
 
-from nccl_doctor.simulate.node import Tree, fault, part
 from nccl_doctor.simulate.node.machines import Machine
+from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 ENV = "/opt/conda/envs/train"
 SITE = f"{ENV}/lib/python3.11/site-packages"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from nccl_doctor.simulate.node import Tree, fault, part
 from nccl_doctor.simulate.node.host import NOW
 from nccl_doctor.simulate.node.machines import Machine
+from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 GIB = 1 << 30
 _LUSTRE = ("/scratch", "lustre", "10.1.8.1@o2ib:/scratch")

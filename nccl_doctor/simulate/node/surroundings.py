@@ -1,9 +1,9 @@
 """What else can be wrong with the task and the host of an invented node."""
 
-from nccl_doctor.simulate.node import Tree, fault, part
 from nccl_doctor.simulate.node.host import interface, say
 from nccl_doctor.simulate.node.machines import Machine
 from nccl_doctor.simulate.node.software import variables
+from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 EFA = ("p3dn", "p4d", "p5", "p5en")
 PLUGIN = "libnccl-net.so"
