@@ -10,7 +10,7 @@ from nccl_doctor.app import preflight
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
-from nccl_doctor.node.gpu import stuck_processes
+from nccl_doctor.node.host import stuck_processes
 from nccl_doctor.node.network import firewall
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Absent, Root

@@ -12,8 +12,7 @@ from nccl_doctor.app import preflight
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.node.gpu import locality
-from nccl_doctor.node.host import cgroup, clock, host, kernel_log, memory, task
+from nccl_doctor.node.host import cgroup, clock, gpu_locality, host, kernel_log, memory, task
 from nccl_doctor.node.network import routes
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Root
@@ -290,7 +289,7 @@ def test_which_gpus_the_task_is_given(environ: dict[str, str], granted: list[int
     tree.extra["task"] = {"environ": environ}
     tree.put("/proc/driver/nvidia/gpus/0000:3b:00.0/information", "Model: \t A100\nGPU UUID: \t GPU-bbbb-cccc\n")
     tree.write(tmp_path)
-    found = list(locality.read(Root(tmp_path)))
+    found = list(gpu_locality.read(Root(tmp_path)))
     assert granted == [row.granted for row in found]
     assert [21, 21, 10, 10] == [row.distance for row in found]
 

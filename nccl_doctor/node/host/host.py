@@ -27,8 +27,7 @@ from nccl_doctor.facts.tables import (
     SharedMemory,
     TaskLimit,
 )
-from nccl_doctor.node.gpu import locality, stuck_processes
-from nccl_doctor.node.host import cgroup, clock, memory, task
+from nccl_doctor.node.host import cgroup, clock, gpu_locality, memory, stuck_processes, task
 from nccl_doctor.node.network import firewall, routes
 from nccl_doctor.node.runtime.root import Absent, Root, Seen
 
@@ -67,7 +66,7 @@ def read(root: Root) -> Iterator[Any]:
     yield from governors(root)
     yield from load(root)
     yield drives(root)
-    yield from locality.read(root)
+    yield from gpu_locality.read(root)
     yield from routes.read(root)
     yield from clock.read(root)
     yield from stuck_processes.read(root)
