@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-STUB = Path(__file__).parent.parent / "tests" / "nvml_stub" / "nvml_stub.c"
+STUB = Path(__file__).parent.parent / "tests" / "helpers" / "nvml_stub" / "nvml_stub.c"
 GPUS, PORTS = 8, 9
 STATE = {
     "count": GPUS, "driver": "550.54.15", "nvml": "12.550.54.15", "cuda": 12040, "model": "NVIDIA H100 80GB HBM3",

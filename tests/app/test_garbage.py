@@ -1,0 +1,117 @@
+"""Numbers that no program prints: more digits than an integer of 64 bits has, than Python converts, infinite ones. Nothing stops."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Message, Process
+from nccl_doctor.formats import registry
+from nccl_doctor.log import parallel
+from nccl_doctor.log.line_patterns import load
+
+HUGE = {"30 digits": "9" * 30, "4,400 digits": "9" * 4_400}
+_NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?:\.\d+)?(?![A-Za-z0-9_])")
+SAMPLES = [
+    f"node01:10:11 [0] NCCL {pattern.level or 'INFO'} {sample}" if pattern.where == "nccl" else sample
+    for pattern in load()
+    for sample in pattern.sample
+]
+GROUP = 25  # samples read together
+FILES = sorted(
+    path
+    for path in FIXTURES.rglob("*")
+    if path.is_file() and path.stat().st_size < 100_000 and "make" not in path.relative_to(FIXTURES).parts
+)
+
+
+@pytest.mark.parametrize("digits", HUGE)
+@pytest.mark.parametrize("start", range(0, len(SAMPLES), GROUP))
+def test_a_line_with_absurd_numbers_stops_nothing(start: int, digits: str) -> None:
+    lines = [_NUMBER.sub(HUGE[digits], sample) for sample in SAMPLES[start : start + GROUP]]
+    facts = analyze.read_text("\n".join([*lines, "node01:10:11 [0] NCCL WARN Cuda failure 'out of memory'"]))
+    assert any("out of memory" in row.text for row in facts.rows(Message))
+
+
+@pytest.mark.parametrize("number", [*HUGE.values(), "1e400", "-1", ""], ids=[*HUGE, "infinite", "negative", "none"])
+def test_files_with_absurd_numbers_stop_nothing(number: str, tmp_path: Path) -> None:
+    for path in FILES:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        changed = tmp_path / path.name
+        changed.write_text(_NUMBER.sub(number, text))
+        try:
+            analyze.analyze([str(changed)])
+        except UsageProblem:  # nothing is left of it
+            continue
+        finally:
+            changed.unlink()
+
+
+def test_a_number_of_more_than_64_bits_is_no_number() -> None:
+    facts = Facts()
+    rows = [Process("node01", 1 << 70, 3, 8, 1, 1, 1, None, 1), Process("node01", 7, 4, 8, 1, 1, 1, None, 1)]
+    facts.add(rows)
+    assert [(None, 3), (7, 4)] == [(row.pid, row.rank) for row in facts.rows(Process)]
+
+
+def test_a_value_that_a_reader_cannot_use_ends_its_file_only(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_bytes((FIXTURES / "gpu" / "busy70.csv").read_bytes())
+    (tmp_path / "job.log").write_text("node01:10:11 [0] NCCL WARN Cuda failure 'out of memory'\n")
+
+    class Broken:
+        @staticmethod
+        def read(*_: object) -> registry.Reading:
+            raise ValueError("Exceeds the limit")
+
+    with mock.patch.object(registry.importlib, "import_module", return_value=Broken):
+        facts, problems = analyze.read([str(tmp_path)])
+    assert 1 == len([row for row in facts.rows(Message) if "out of memory" in row.text])
+    assert [problem for problem in problems if "gpu.csv" in problem and "ValueError: Exceeds the limit" in problem]
+
+
+def _dies(*_: object) -> bytes:
+    os._exit(9)
+
+
+def test_the_stretch_of_a_process_that_is_killed_is_read_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("".join(f"node{n:02d}:10:11 [0] NCCL INFO Using network IB\n" for n in range(50)))
+    with (
+        mock.patch.object(parallel, "PARALLEL", 100),
+        mock.patch.object(parallel, "processors", return_value=3),
+        mock.patch.object(parallel, "_packed", _dies),
+    ):
+        partial, _ = parallel.scan_file(path)
+    assert (50, 50) == (partial.lines, len(partial.heads))
+
+
+def test_a_user_who_stops_the_reading_of_a_large_log_sees_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    lines = "".join(f"node01:10:11 [0] NCCL INFO Using network {n % 7}IB\n" for n in range(50_000))
+    with path.open("w") as file:
+        while file.tell() < 5 * parallel.PARALLEL:
+            file.write(lines)
+    command = [sys.executable, "-m", "nccl_doctor", "analyze", str(path), "--fail-on", "never"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            process.communicate(timeout=0.6)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            pytest.skip("the log was read before it could be stopped")
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert 130 == process.returncode
+    assert b"Traceback" not in said

@@ -1,0 +1,538 @@
+"""The command line: what it loads, how it ends, what it says when something is wrong."""
+
+import gzip
+import inspect
+import io
+import json
+import os
+import pickle
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.places import ROOT
+
+from nccl_doctor.app import analyze
+from nccl_doctor.cli import table
+from nccl_doctor.cli.main import COMMANDS, main
+from nccl_doctor.cli.options import colored
+from nccl_doctor.cli.site import site_rules
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.facts.tables import TABLES
+
+DEMO = ROOT / "fixtures" / "demo.log"
+PASTED = "node01:101:140 [0] NCCL INFO Using network IB"
+HEAVY = ("pandas", "numpy", "textual", "rich", "hyperscan", "ClusterShell", "zstandard")
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("NCCL_DOCTOR_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    path = tmp_path / "healthy.log"
+    assert 0 == main(["simulate", "--gpus", "2", "-o", str(path)])
+    return path
+
+
+def run_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, cwd=ROOT, check=False,
+    )  # fmt: skip
+
+
+# what is loaded
+
+LOADED = """
+import sys
+from nccl_doctor.cli.main import main
+status = main(sys.argv[1:])
+print("LOADED", status, *sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["explain", "NCCL_IB_HCA"],
+        ["explain", "dev-shm-full"],
+        ["explain", PASTED],
+        ["analyze", "--help"],
+    ],
+)
+def test_help_and_explain_load_nothing_heavy(arguments: list[str]) -> None:
+    done = run_python(LOADED, *arguments)
+    _, status, *modules = done.stderr.splitlines()[-1].split()
+    assert "0" == status, done.stderr
+    assert [] == [name for name in HEAVY if name in modules]
+
+
+def test_json_needs_neither_pandas_nor_rich() -> None:
+    done = run_python(LOADED, "analyze", "--format", "json", str(DEMO))
+    modules = done.stderr.splitlines()[-1].split()
+    assert [] == [name for name in ("pandas", "textual", "rich") if name in modules]
+
+
+def test_every_command_has_its_module_and_a_help_page(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        assert 0 == main([name, "--help"])
+        assert f"Usage: nccl-doctor {name}" in capsys.readouterr().out
+
+
+# analyze
+
+
+def test_analyze_answers_with_the_fault_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == main(["analyze", str(DEMO)])
+    out, err = capsys.readouterr()
+    assert out.startswith("ERROR: ")
+    assert "" == err
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) < 24
+
+
+@pytest.mark.parametrize(("level", "status"), [("error", 1), ("warning", 1), ("note", 1), ("never", 0)])
+def test_fail_on(level: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status == main(["analyze", "--fail-on", level, "--format", "json", str(DEMO)])
+    assert "error" == json.loads(capsys.readouterr().out)["verdict"]
+
+
+def test_a_healthy_log_ends_with_0(healthy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["analyze", "--fail-on", "warning", str(healthy)])
+    assert capsys.readouterr().out.startswith(("HEALTHY", "NOTE"))
+
+
+def test_standard_input_is_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(DEMO.read_bytes())))
+    assert 1 == main(["analyze", "-", "--format", "json"])
+    piped = json.loads(capsys.readouterr().out)
+    main(["analyze", str(DEMO), "--format", "json"])
+    named = json.loads(capsys.readouterr().out)
+    assert [f["name"] for f in named["findings"]] == [f["name"] for f in piped["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("file", "start"),
+    [("r.json", "{"), ("r.sarif", "{"), ("r.md", "## ERROR"), ("r.html", "<!doctype html>"), ("r.xml", "<?xml"), ("r.txt", "ERROR: ")],
+)  # fmt: skip
+def test_output_takes_its_format_from_the_name(
+    file: str, start: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == main(["analyze", str(DEMO), "-o", str(tmp_path / file)])
+    assert (tmp_path / file).read_text("utf-8").startswith(start)
+    assert "" == capsys.readouterr().out
+
+
+def test_saved_facts_are_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "job.db"
+    main(["analyze", str(DEMO), "--save", str(saved), "--format", "json"])
+    first = json.loads(capsys.readouterr().out)
+    assert 1 == main(["analyze", str(saved), "--format", "json"])
+    assert first["findings"] == json.loads(capsys.readouterr().out)["findings"]
+    assert sqlite3.connect(saved).execute("SELECT count(*) FROM evidence").fetchone()[0] > 0
+
+
+def test_save_keeps_its_hands_off_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(DEMO.read_bytes())
+    for arguments in (["--save", str(log)], ["-o", str(log)]):
+        assert 2 == main(["analyze", str(log), *arguments])
+    assert 2 == main(["analyze", str(DEMO), "--save", str(log)])
+    assert DEMO.read_bytes() == log.read_bytes()
+    assert 3 == len(capsys.readouterr().err.splitlines())
+
+
+def test_one_bad_file_is_named_and_the_rest_analyzed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.bin").write_bytes(bytes(range(256)) * 64)
+    assert 1 == main(["analyze", str(DEMO), str(tmp_path / "bad.bin"), "--format", "json"])
+    out, err = capsys.readouterr()
+    assert 1 == len(err.splitlines())
+    assert "bad.bin" in err
+    assert json.loads(out)["findings"]
+
+
+def test_width_and_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["analyze", str(DEMO), "--width", "50"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 50
+    monkeypatch.setenv("COLUMNS", "60")
+    main(["analyze", str(DEMO)])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+
+
+def test_an_ascii_screen_gets_ascii() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nccl_doctor", "analyze", str(DEMO)],
+        capture_output=True, timeout=60, cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False,
+    )  # fmt: skip
+    assert 1 == done.returncode, done.stderr
+    assert done.stdout.isascii()
+    assert done.stdout.startswith(b"ERROR: ")
+
+
+@pytest.mark.parametrize(
+    ("choice", "terminal", "environment", "expected"),
+    [
+        ("auto", True, {}, True),
+        ("auto", False, {}, False),
+        ("auto", True, {"NO_COLOR": "1"}, False),
+        ("auto", True, {"NO_COLOR": ""}, True),
+        ("auto", False, {"FORCE_COLOR": "1"}, True),
+        ("auto", False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ("auto", True, {"TERM": "dumb"}, False),
+        ("always", False, {"NO_COLOR": "1"}, True),
+        ("never", True, {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colour(
+    choice: str, terminal: bool, environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert expected is colored(choice, terminal)
+
+
+# how it ends
+
+
+def _missing(folder: Path) -> list[str]:
+    return ["analyze", str(folder / "absent.log")]
+
+
+def _written(name: str, content: bytes) -> Callable[[Path], list[str]]:
+    def arguments(folder: Path) -> list[str]:
+        (folder / name).write_bytes(content)
+        return ["analyze", str(folder / name)]
+
+    return arguments
+
+
+WRONG: dict[str, Callable[[Path], list[str]]] = {
+    "missing file": _missing,
+    "empty file": _written("empty.log", b""),
+    "binary file": _written("core.1234", b"\x7fELF" + bytes(range(256)) * 100),
+    "broken archive": _written("job.tar.gz", b"\x1f\x8b\x08\x00broken"),
+    "broken database": _written("job.db", b"SQLite format 3\0" + b"x" * 200),
+    "folder without logs": lambda folder: ["analyze", str(folder)],
+    "unknown format": lambda folder: ["analyze", "--format", "pdf", str(DEMO)],
+    "unknown option": lambda folder: ["analyze", "--frobnicate", str(DEMO)],
+    "unknown command": lambda folder: ["frobnicate"],
+    "no path": lambda folder: ["analyze"],
+    "rules are no folder": lambda folder: ["analyze", "--rules", str(folder / "absent"), str(DEMO)],
+    "no configuration": lambda folder: ["analyze", "--config", str(folder / "absent.toml"), str(DEMO)],
+    "output in no folder": lambda folder: ["analyze", str(DEMO), "-o", str(folder / "absent" / "r.json")],
+    "save in no folder": lambda folder: ["analyze", str(DEMO), "--save", str(folder / "absent" / "r.db")],
+    "width of nothing": lambda folder: ["analyze", "--width", "1", str(DEMO)],
+    "unknown table": lambda folder: ["facts", "--table", "frobs"],
+    "no query": lambda folder: ["sql", str(DEMO), "DELETE FROM message"],
+    "wrong query": lambda folder: ["sql", str(DEMO), "SELECT frob FROM message"],
+    "unknown rule": lambda folder: ["rules", "show", "no-such-rule"],
+    "no rules": lambda folder: ["rules", "check", str(folder)],
+    "unknown fault": lambda folder: ["simulate", "--fault", "no-such-fault"],
+    "unknown word": lambda folder: ["explain", "zzzz qqqq"],
+    "nothing to explain": lambda folder: ["explain", " "],
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_the_user_got_wrong_is_one_line_and_status_2(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = WRONG[case](tmp_path)
+    assert 2 == main(arguments)
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert 1 == len(err.splitlines()), err
+    assert err.startswith("nccl-doctor: ")
+
+
+def test_a_control_character_in_a_name_stays_out_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["analyze", "no\x1b[31m\nfile"])
+    err = capsys.readouterr().err
+    assert 1 == len(err.splitlines())
+    assert "\x1b" not in err
+
+
+def test_our_own_failure_is_one_line_and_status_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(analyze, "analyze", fail)
+    assert 3 == main(["analyze", str(DEMO)])
+    assert (
+        "nccl-doctor: failed, ZeroDivisionError: by zero (NCCL_DOCTOR_DEBUG=1 shows the traceback)\n"
+        == capsys.readouterr().err
+    )
+    monkeypatch.setenv("NCCL_DOCTOR_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["analyze", str(DEMO)])
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m nccl_doctor simulate --gpus 8 | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    assert ("", 0) == (done.stderr, done.returncode)
+
+
+# the other commands
+
+
+def test_sql_and_facts_show_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["sql", str(DEMO), "SELECT count(*) AS n FROM process", "--format", "csv"])
+    processes = int(capsys.readouterr().out.split()[1])
+    assert processes > 0
+    main(["facts", str(DEMO), "--table", "process", "--format", "json"])
+    assert processes == len(json.loads(capsys.readouterr().out))
+    main(["facts", str(DEMO)])
+    assert f"process  {processes}" in " ".join(capsys.readouterr().out.split()).replace(
+        f"process {processes}", f"process  {processes}"
+    )
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
+def test_the_meaning_of_a_column_stands_on_its_line(table: type) -> None:
+    """`facts` reads it from there; a formatter moves one that is too long."""
+    assert [] == re.findall(r"^    (\w+): \($", inspect.getsource(table), re.MULTILINE)
+
+
+def test_facts_without_a_path_describes_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["facts"])
+    assert "net_device" in capsys.readouterr().out
+    main(["facts", "--table", "ib_error", "--format", "csv"])
+    assert "status,integer,ibv_wc_status" in capsys.readouterr().out
+
+
+def test_a_table_shows_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["sql", str(DEMO), "SELECT 'a' || char(27) || '[31mb' AS text, 1 AS one, NULL AS none"])
+    assert ["text  one  none", "----  ---  ----", "ab      1"] == capsys.readouterr().out.splitlines()
+
+
+def test_rules_are_listed_shown_and_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["rules", "--help"])
+    capsys.readouterr()
+    main(["rules", "list", "dev-shm-full", "--format", "json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert all("dev-shm-full" in row["name"] for row in rows)
+    row = next(row for row in rows if row["name"] == "dev-shm-full")
+    main(["rules", "show", row["id"]])
+    assert 'name = "dev-shm-full"' in capsys.readouterr().out
+
+
+RULE = '''
+id = "SITE001"
+name = "our-rule"
+title = "Something of ours"
+severity = "warning"
+role = "context"
+confidence = "certain"
+since = "0.1"
+needs = []
+query = "SELECT host, ref FROM process WHERE host = 'node01' LIMIT 1"
+message = "{host} is ours"
+why = "It is."
+fix = "Nothing."
+references = ["our wiki"]
+
+[[example]]
+name = "ours"
+log = """
+node01:101:140 [0] NCCL INFO NET/IB : No device found.
+"""
+expect = [{ host = "%s" }]
+
+[[example]]
+name = "not ours"
+log = """
+gpu-a:101:140 [0] NCCL INFO NET/IB : No device found.
+"""
+expect = []
+'''
+
+
+def site(folder: Path, host: str = "node01") -> Path:
+    (folder / "site").mkdir(parents=True, exist_ok=True)
+    path = folder / "site" / "our-rule.toml"
+    path.write_text(RULE % host)
+    return path
+
+
+def test_rules_check_runs_the_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = site(tmp_path)
+    assert 0 == main(["rules", "check", str(path.parent)]), capsys.readouterr().out
+    site(tmp_path, host="node02")
+    assert 1 == main(["rules", "check", str(path.parent)])
+    assert "example 'ours': no row like {'host': 'node02'}" in capsys.readouterr().out
+    path.write_text("= broken")
+    assert 1 == main(["rules", "check", str(path.parent)])
+
+
+def test_rules_try_shows_rows_with_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("node01:101:140 [0] NCCL INFO NET/IB : No device found.\n" * 3)
+    assert 0 == main(["rules", "try", str(site(tmp_path)), str(log)])
+    out = capsys.readouterr().out
+    assert out.startswith("found\n\nwarning, context, certain: node01 is ours\n")
+    assert "job.log:1: " in out
+
+
+def test_site_rules_take_part_and_configuration_silences_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("node01:101:140 [0] NCCL INFO NET/IB : No device found.\n" * 3)
+    rules = ["--rules", str(site(tmp_path).parent)]
+    main(["analyze", str(log), *rules, "--format", "json"])
+    assert "our-rule" in {f["name"] for f in json.loads(capsys.readouterr().out)["findings"]}
+    (tmp_path / "c.toml").write_text('off = ["SITE001"]')
+    main(["analyze", str(log), *rules, "--config", str(tmp_path / "c.toml"), "--format", "json"])
+    assert "our-rule" not in {f["name"] for f in json.loads(capsys.readouterr().out)["findings"]}
+
+
+def test_a_site_rule_that_cannot_be_used_is_told_and_the_rest_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("node01:101:140 [0] NCCL INFO NET/IB : No device found.\n" * 3)
+    ours = site(tmp_path)
+    ours.with_name("torn.toml").write_text('id = "SITE0')
+    ours.with_name("twice.toml").write_text(ours.read_text().replace("our-rule", "twice"))
+    ours.with_name("wrong.toml").write_text(
+        ours.read_text()
+        .replace("our-rule", "wrong")
+        .replace("SITE001", "SITE002")
+        .replace("FROM process", "FROM no_table")
+    )
+    main(["analyze", str(log), "--rules", str(ours.parent), "--format", "json"])
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert "our-rule" in {f["name"] for f in told["findings"]}
+    assert ["wrong"] == [check["name"] for check in told["checks"] if check["outcome"] == "broken"]
+    torn, twice = err.splitlines()
+    assert torn.startswith("nccl-doctor: rule left out: ")
+    assert "torn.toml: " in torn
+    assert "twice.toml: SITE001 is already used by " in twice
+    assert 0 == main(["rules", "list", "our", "--rules", str(ours.parent)])
+    assert "SITE001" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_one_may_not_enter_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    assert 2 == main(["analyze", str(closed)])
+    assert f"nccl-doctor: {closed}: you may not read it\n" == capsys.readouterr().err
+    main(["analyze", str(DEMO), "--rules", str(closed)])
+    assert f"nccl-doctor: rule left out: {closed}: permission denied\n" == capsys.readouterr().err
+
+
+def test_a_pasted_text_may_start_with_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["explain", "-> 3"])
+    assert capsys.readouterr().out.startswith("ncclInternalError = 3")
+    assert 0 == main(["explain", "- pod: node01:101:140 [0] NCCL INFO NET/IB : No device found."])
+    assert "The verbs library works" in capsys.readouterr().out
+
+
+def test_rules_that_others_can_write_are_not_for_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "config" / "nccl-doctor" / "rules"
+    mine.mkdir(parents=True)
+    (mine / "x.toml").write_text("")
+    (mine / "x.toml").chmod(0o666)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert () == site_rules(system=tmp_path / "absent")
+    assert "ignored" in capsys.readouterr().err
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert (mine,) == site_rules(system=tmp_path / "absent")
+
+
+def test_rules_in_the_current_folder_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert () == site_rules(system=tmp_path / "absent")
+    with pytest.raises(UsageProblem):
+        site_rules(["absent"], system=tmp_path / "absent")
+
+
+def test_equal_seeds_give_equal_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for seed in ("1", "1", "2"):
+        main(["simulate", "--gpus", "2", "--seed", seed])
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_explain_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", "dev-shm-full"])
+    named = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO("dev-shm-full\n"))
+    assert 0 == main(["explain", "-"])
+    assert named == capsys.readouterr().out
+
+
+# what is read, and how far
+
+
+def test_progress_moves_within_a_file_and_ends_at_the_total(tmp_path: Path) -> None:
+    line = "node01:101:140 [0] NCCL INFO Using network IB\n"
+    plain, packed = tmp_path / "a.log", tmp_path / "b.log.gz"
+    plain.write_text(line * 60_000)
+    packed.write_bytes(gzip.compress(random.Random(1).randbytes(400_000).hex().encode() + line.encode() * 9))
+    seen: list[tuple[int, int]] = []
+    analyze.read([str(plain), str(packed)], lambda done, total: seen.append((done, total)))
+    sizes = plain.stat().st_size, packed.stat().st_size
+    done = [done for done, _ in seen]
+    assert {sum(sizes)} == {total for _, total in seen}
+    assert sum(sizes) == done[-1] == max(done)
+    assert len({place for place in done if place < sizes[0]}) > 3
+    assert len({place for place in done if sizes[0] < place < sum(sizes)}) > 1
+
+
+def test_files_of_other_kinds_in_a_folder_are_told_in_one_line(tmp_path: Path, healthy: Path) -> None:
+    healthy.rename(tmp_path / "job.log")
+    for number in range(3):
+        (tmp_path / f"{number}.xml").write_text("<?xml version='1.0'?><config><a>1</a></config>")
+        (tmp_path / f"{number}.pkl").write_bytes(pickle.dumps({"model": [1, 2]}))
+    _, problems = analyze.read([str(tmp_path)])
+    assert [f"{tmp_path}/0.pkl and 5 others: no log and nothing else that is known, not read"] == problems
+    _, problems = analyze.read([str(tmp_path / "job.log"), str(tmp_path / "0.xml")])
+    assert [f"{tmp_path}/0.xml: looks like xml, not like the log of a job"] == problems
+
+
+def test_simulate_fits_defaults_to_the_fault_and_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["simulate", "--fault", "efa-device-missing"])
+    assert (
+        "nccl-doctor: --network is efa, because efa-device-missing does not show with ib\n" == capsys.readouterr().err
+    )
+    assert 2 == main(["simulate", "--fault", "efa-device-missing", "--network", "ib"])
+    assert "does not show with --network ib; it does with --network efa" in capsys.readouterr().err
+    assert 2 == main(["simulate", "--fault", "duplicate-gp"])
+    assert "no fault is called duplicate-gp; near are duplicate-gpu" in capsys.readouterr().err
+
+
+def test_tables_fit_the_screen_and_name_what_they_cut() -> None:
+    wide = table.render(["id", "text", "n"], [("a", "x" * 200, 1), ("b", "y", 22)], width=40)
+    assert all(len(line) <= 40 for line in wide.splitlines())
+    assert wide.endswith("\n(cut: text; --format csv shows all)\n")
+    long = table.render(["id", "words"], [("a", "word " * 30)], width=40)
+    assert 40 >= max(map(len, long.splitlines()))
+    assert 30 == len(long.split()) - len(["id", "words", "--", "-----", "a"])
+    many = table.render([f"column{n}" for n in range(20)], [["x"] * 20], width=40)
+    assert "left out: column4" in many.replace("\n", " ")

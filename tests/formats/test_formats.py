@@ -1,0 +1,68 @@
+"""docs/formats.md says of every format what the program does."""
+
+import re
+
+import pytest
+from helpers.places import ROOT
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import describe
+from nccl_doctor.formats.registry import FORMATS
+from nccl_doctor.rules import engine
+
+FIXTURES = ROOT / "fixtures"
+ROWS = {
+    cells[0].strip("` "): cells[1:]
+    for line in (ROOT / "docs" / "formats.md").read_text("utf-8").splitlines()
+    if line.startswith("| `") and (cells := line.strip("| ").split(" | "))
+}
+SAMPLES = {
+    "profile-summary": ["torch/nsys.csv", "torch/nvprof.txt"],
+    "kineto-trace": ["torch/gpu_slow1"],
+    "flight-recorder": ["torch/fr_desync_rank1"],
+    "horovod-timeline": ["timeline/slow_rank2_4r.json", "timeline/input_gaps.json"],
+    "gpu-samples": ["gpu/hot_gpu2.csv", "gpu/dmon.txt", "gpu/pmon_all_on_0.txt", "gpu/gpustat.json"],
+    "nvidia-smi-q": ["captures/smi_q_gpu3.txt"],
+    "nccl-topology": ["topology/node01.xml", "topology/node02.xml", "topology/graph_slow.xml"],
+    "nccl-ras": ["topology/ras_behind.json"],
+    "nccl-inspector": ["topology/inspector.log"],
+    "kubernetes": ["captures/mpijob_bad.yaml", "captures/describe_node.txt"],
+    "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],
+    "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],
+    "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
+    "stacks": ["stacks/stuck_rank0.txt"],
+    "training-steps": ["throughput/deepspeed.log", "throughput/checkpoints.log"],
+}
+# What every reading fills, whatever the format.
+GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"}
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([a-z0-9_-]+)`", cell)
+
+
+def test_every_format_has_a_row_and_no_other() -> None:
+    assert {known.kind for known in FORMATS} == set(ROWS)
+    assert {4} == {len(cells) for cells in ROWS.values()}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_tables_and_rules_of_a_row_exist(kind: str) -> None:
+    tables, judged = names(ROWS[kind][2]), names(ROWS[kind][3])
+    assert tables
+    assert judged
+    assert set() == set(tables) - {name for name, _, _ in describe()}
+    assert set() == set(judged) - {rule.name for rule in engine.load()} - set(ROWS)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_samples_are_of_that_kind_and_fill_its_tables_only(kind: str) -> None:
+    report, facts, _ = analyze.analyze([str(FIXTURES / name) for name in SAMPLES[kind]])
+    assert {kind} == {read.kind for read in report.inputs}
+    filled = {name for name, number in facts.counts().items() if number}
+    assert filled & set(names(ROWS[kind][2]))
+    assert set() == filled - set(names(ROWS[kind][2])) - GENERAL
+
+
+def test_every_format_but_our_own_has_a_sample() -> None:
+    assert {"recording"} == set(ROWS) - set(SAMPLES)

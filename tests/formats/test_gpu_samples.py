@@ -1,0 +1,320 @@
+"""Samples of GPUs: every shape read, numbers checked against pandas and json, damage reported, healthy is healthy."""
+
+import io
+import json
+import re
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas
+import pytest
+from helpers.places import FIXTURES, SHARED
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.gpu import GpuProcess, GpuSample, GpuThrottle, GpuUse
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.gpu import samples as gpu_samples
+from nccl_doctor.formats.registry import Reading
+
+FIXTURES = FIXTURES / "gpu"
+
+
+def read(data: bytes | str, name: str = "gpu.csv") -> tuple[Facts, Reading]:
+    facts = Facts()
+    return facts, gpu_samples.read(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
+
+
+def found(path: Path) -> set[tuple[str, str]]:
+    report, _, _ = analyze.analyze([str(path)])
+    return {(finding.name, finding.severity) for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "findings"),
+    [
+        ("busy70.csv", {("gpu-underused", "warning")}),
+        ("busy85.csv", set()),
+        ("rare_dips.csv", set()),
+        ("frequent_dips.csv", {("gpu-frequent-dips", "warning")}),
+        ("spinning.csv", {("gpu-spinning", "warning")}),
+        ("hot_gpu2.csv", {("gpu-thermal-throttle", "warning"), ("gpu-straggler", "warning")}),
+        ("restarted.csv", {("gpu-unreadable-during-samples", "error")}),
+        ("dmon.txt", {("gpu-underused", "warning")}),
+        ("pmon_all_on_0.txt", {("processes-share-gpu", "warning")}),
+        ("dcgmi_dmon.txt", {("gpu-thermal-throttle", "warning"), ("gpu-straggler", "warning")}),
+        ("gpustat.json", set()),
+        ("superbench.jsonl", set()),
+        (
+            "jobstats.json",
+            {("gpu-underused", "warning"), ("gpu-straggler", "warning"), ("gpu-memory-far-from-full", "note")},
+        ),
+    ],
+)
+def test_a_set_of_samples_gets_its_verdict(name: str, findings: set[tuple[str, str]]) -> None:
+    assert findings == found(FIXTURES / name)
+
+
+@pytest.mark.parametrize("name", ["busy70.csv", "busy85.csv", "rare_dips.csv", "spinning.csv", "hot_gpu2.csv"])
+def test_numbers_agree_with_pandas(name: str) -> None:
+    frame = pandas.read_csv(FIXTURES / name, skipinitialspace=True)
+    frame.columns = [re.sub(r" \[.*", "", column).strip() for column in frame.columns]
+    for column in ("utilization.gpu", "memory.used", "power.draw", "clocks.current.sm"):
+        frame[column] = frame[column].astype(str).str.extract(r"([\d.]+)")[0].astype(float)
+    facts, reading = read((FIXTURES / name).read_bytes())
+    assert Reading(len(frame) + 1, len(frame) + 1, None) == reading
+    uses = {use.gpu: use for use in facts.rows(GpuUse)}
+    for gpu, group in frame.groupby("index"):
+        use, util = uses[int(str(gpu))], group["utilization.gpu"]
+        assert len(group) == use.samples
+        assert (util >= 80).mean() == pytest.approx(use.busy_share)
+        assert util.mean() == pytest.approx(use.util_mean)
+        assert util.median() == use.util_median
+        assert util.between(10, 25).mean() == pytest.approx(use.dip_share)
+        assert int((util.between(10, 25) & ~util.between(10, 25).shift(fill_value=False)).sum()) == use.dips
+        assert group["memory.used"].max() == use.memory_max
+        assert group[util >= 80]["power.draw"].median() == pytest.approx(use.power_median, abs=1.01)
+        assert group[util >= 80]["clocks.current.sm"].median() == use.clock_median
+        times = pandas.to_datetime(frame["timestamp"])
+        assert (times.max() - times.min()).total_seconds() == pytest.approx(use.seconds)
+        assert times.min().timestamp() == pytest.approx(use.first)
+    for start, samples, busy in facts.own("SELECT start, sum(samples), avg(busy_share) FROM gpu_sample GROUP BY start"):
+        inside = frame[
+            (times >= pandas.to_datetime(start, unit="s")) & (times < pandas.to_datetime(start + 60, unit="s"))
+        ]
+        assert len(inside) == pytest.approx(samples, abs=1)
+        assert (inside["utilization.gpu"] >= 80).mean() == pytest.approx(busy, abs=0.02)
+
+
+def test_the_order_of_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (FIXTURES / "frequent_dips.csv").read_bytes()
+    whole, _ = read(data)
+    monkeypatch.setattr(gpu_samples, "_BLOCK", 997)
+    pieces, reading = read(data)
+    assert 801 == reading.understood
+    assert whole.rows(GpuUse) == pieces.rows(GpuUse)
+
+
+def test_json_agrees_with_json() -> None:
+    records = [json.loads(line) for line in (FIXTURES / "superbench.jsonl").read_text().splitlines()]
+    facts, reading = read((FIXTURES / "superbench.jsonl").read_bytes(), "monitor.jsonl")
+    assert len(records) == reading.understood
+    for use in facts.rows(GpuUse):
+        assert statistics.median(record[f"gpu_usage:{use.gpu}"] for record in records) == use.util_median
+        assert records[0][f"gpu_mem_used:{use.gpu}"] / 2**20 == use.memory_max
+    facts, reading = read((FIXTURES / "gpustat.json").read_bytes(), "gpustat.json")
+    assert 25 == reading.understood
+    assert [("node01", 0, 25), ("node01", 1, 25)] == facts.own(
+        "SELECT host, gpu, samples FROM gpu_use ORDER BY gpu LIMIT 2"
+    )
+    assert 4 == len(facts.rows(GpuProcess))
+
+
+@pytest.mark.skipif(not (SHARED / "real").is_dir(), reason="no folder of genuine files beside the repository")
+def test_a_genuine_monitor_file() -> None:
+    path = next((SHARED / "real").glob("*/*monitor.jsonl"))
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    facts, reading = read(path.read_bytes(), "monitor.jsonl")
+    assert (len(records), None) == (reading.understood, reading.note)
+    for use in facts.rows(GpuUse):
+        assert statistics.mean(record[f"gpu_usage:{use.gpu}"] for record in records) == pytest.approx(use.util_mean)
+    assert "gpu-samples" == getattr(registry.recognise(path.read_bytes()[: 1 << 16]), "kind", None)
+
+
+def test_tables_of_columns_agree_with_the_csv_of_the_same_run() -> None:
+    csv, _ = read((FIXTURES / "busy70.csv").read_bytes())
+    dmon, _ = read((FIXTURES / "dmon.txt").read_bytes(), "dmon.txt")
+    columns = "gpu, samples, busy_share, util_mean, util_median, dips, clock_median, memory_max"
+    assert csv.own(f"SELECT {columns} FROM gpu_use") == dmon.own(f"SELECT {columns} FROM gpu_use")
+    dcgm, _ = read((FIXTURES / "dcgmi_dmon.txt").read_bytes(), "dcgm.txt")
+    hot, _ = read((FIXTURES / "hot_gpu2.csv").read_bytes())
+    reasons = "SELECT gpu, reason, samples FROM gpu_throttle"
+    assert hot.own(reasons) == dcgm.own(reasons)
+
+
+def rows(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def test_values_that_are_not_there_and_tables_without_units() -> None:
+    facts, reading = read(
+        rows(
+            [
+                "index, uuid, utilization.gpu [%], power.draw [W], ecc.errors.uncorrected.volatile.total,"
+                " clocks_throttle_reasons.hw_slowdown",
+                *["0, GPU-1, 97, [N/A], 0, Not Active", "1, GPU-2, [Not Supported], 80.5, [N/A], Active"] * 30,
+                "1, GPU-2, [GPU requires reset], [Unknown Error], 2, Not Active",
+            ]
+        )
+    )
+    assert 62 == reading.understood
+    first, second = facts.rows(GpuUse)
+    assert (1.0, None, "GPU-1") == (first.busy_share, first.power_median, first.uuid)
+    assert (None, 80.0) == (second.busy_share, second.power_median)
+    assert [(1, "hw-slowdown", 30)] == [(row.gpu, row.reason, row.samples) for row in facts.rows(GpuThrottle)]
+    assert [(1, "ecc-uncorrected", 2.0, 62)] == facts.own(
+        "SELECT c.gpu, c.name, c.last, e.line FROM gpu_counter c JOIN evidence e ON e.id = c.ref WHERE c.last > 0 AND gpu IS NOT NULL"
+    )
+
+
+def test_without_header_the_units_tell() -> None:
+    data = rows(
+        f"2024/09/08 13:{n // 60:02d}:{n % 60:02d}.000, {n % 2}, 93 %, 40320 MiB, 81559 MiB, 312.45 W"
+        for n in range(80)
+    )
+    assert registry.recognise(data.encode()) is not None
+    facts, reading = read(data)
+    assert 80 == reading.understood
+    assert [(0, 40, 1.0, 40320.0, 81559.0, 312.0)] == facts.own(
+        "SELECT gpu, samples, busy_share, memory_max, memory_total, power_median FROM gpu_use WHERE gpu = 0"
+    )
+
+
+def test_time_before_and_after_the_job_does_not_count() -> None:
+    lines = ["timestamp, index, utilization.gpu [%], memory.used [MiB]"]
+    for number in range(300):
+        working = 100 <= number < 200
+        lines.append(
+            f"2024/09/08 13:{number // 60:02d}:{number % 60:02d}.000, 0, {95 if working else 0} %, {30000 if working else 3} MiB"
+        )
+    facts, _ = read(rows(lines))
+    assert [(100, 1.0, 99.0)] == facts.own("SELECT samples, busy_share, seconds FROM gpu_use")
+    hanging = [line.replace(", 3 MiB", ", 30000 MiB") if number > 200 else line for number, line in enumerate(lines)]
+    facts, _ = read(rows(hanging))
+    assert [(200, 0.5)] == facts.own("SELECT samples, busy_share FROM gpu_use"), "memory in use: the job is still there"
+
+
+def test_inside_the_log_of_several_hosts() -> None:
+    lines = [
+        "node01: timestamp, index, utilization.gpu [%]",
+        "node02: timestamp, index, utilization.gpu [%]",
+        "Epoch 1: loss 2.1",
+    ]
+    for number in range(40):
+        for host, util in (("node01", 98), ("node02", 40)):
+            lines.append(f"{host}: 2024/09/08 13:00:{number:02d}.000, 0, {util} %")
+        lines.append(f"step {number}, loss 1.5, 3")
+    facts, reading = read(rows(lines), "job.log")
+    assert 82 == reading.understood
+    assert [("node01", 40, 1.0), ("node02", 40, 0.0)] == facts.own(
+        "SELECT host, samples, busy_share FROM gpu_use ORDER BY host"
+    )
+
+
+def test_processes_of_compute_apps_and_pmon() -> None:
+    facts, _ = read(
+        "pid, process_name, used_gpu_memory [MiB], gpu_uuid\n4100, python, 30412 MiB, GPU-1\n4101, python, 30412 MiB, GPU-1\n"
+    )
+    assert [(4100, "GPU-1", 30412.0), (4101, "GPU-1", 30412.0)] == facts.own(
+        "SELECT pid, uuid, memory FROM gpu_process"
+    )
+    facts, _ = read((FIXTURES / "pmon_all_on_0.txt").read_bytes())
+    assert [(0, pid, "C", "python", 20) for pid in (4100, 4101, 4102, 4103)] == facts.own(
+        "SELECT gpu, pid, kind, name, n FROM gpu_process"
+    )
+
+
+def test_all_ranks_on_gpu_zero_needs_processes_and_samples(tmp_path: Path) -> None:
+    lines = ["timestamp, index, utilization.gpu [%], memory.used [MiB]"]
+    lines += [
+        f"2024/09/08 13:00:{n:02d}.000, {gpu}, {0 if gpu else 99} %, {3 if gpu else 70000} MiB"
+        for n in range(60)
+        for gpu in range(4)
+    ]
+    (tmp_path / "gpu.csv").write_text(rows(lines))
+    (tmp_path / "pmon.txt").write_bytes((FIXTURES / "pmon_all_on_0.txt").read_bytes())
+    assert ("all-ranks-on-gpu-zero", "warning") in found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        (b"timestamp, index, utilization.gpu [%]\n2024/09/08 13:00:00.000, 0, 9", None),
+        (b"timestamp, index, utilization.gpu [%]\n2024/09/08 13:00:00.000, 0", "ends in the middle of line 2"),
+        (
+            b"timestamp, index, utilization.gpu [%]\n" + b"x" * (2 << 20),
+            "line 2 is longer than 1,048,576 bytes; reading ended there",
+        ),
+        (
+            b"timestamp, index, utilization.gpu [%]\n\x00\xff,,,\n,,\n\n1,2,3,4,5,6\n2024/09/08 13:00:00.000, 0, 97 %\n",
+            None,
+        ),
+        (
+            b'{"time": "2021-12-06 04:19:35", "gpu_usage:0": 5}\n{"time": "2021',
+            "ends in the middle of the object that starts in line 2",
+        ),
+        (b"# gpu    pwr     sm\n# Idx      W      %\n    0    100     97\n    0    1", None),
+        (b"#Entity   GPUTL\nID\nGPU 0     97\nGPU", None),
+        (b'{"gpus": [[[[{"index": 0', "ends in the middle of the object that starts in line 1"),
+        (b"index, utilization.gpu [%]\n99999999999999999999, 5 %\n-1, 5 %\nnan, 5 %\n0.5, 5 %\n1e400, inf %\n", None),
+    ],
+)
+def test_damage_is_survived_and_named(data: bytes, note: str | None) -> None:
+    _, reading = read(data)
+    assert note == reading.note
+
+
+@pytest.mark.parametrize("damage", [b"\x00" * 4096, b"\x00\x01garbage,,,\n"])
+def test_zero_bytes_of_a_crashed_node_do_not_make_it_binary(damage: bytes, tmp_path: Path) -> None:
+    text = (FIXTURES / "busy70.csv").read_bytes()
+    half = text.index(b"\n", len(text) // 2) + 1
+    (tmp_path / "gpu.csv").write_bytes(text[:half] + damage + (b"" if len(damage) > 99 else text[half:]))
+    assert ("gpu-underused", "warning") in found(tmp_path / "gpu.csv")
+
+
+def test_a_file_that_names_too_many_gpus_stays_small() -> None:
+    lines = ["index, utilization.gpu [%]", *(f"{n % 1024}, 97 %" for n in range(5000))]
+    facts, _ = read(rows(lines))
+    assert 1024 == facts.counts()["gpu_use"]
+    lines = ["uuid, utilization.gpu [%]", *(f"GPU-{n}, 97 %" for n in range(9000))]
+    facts, reading = read(rows(lines))
+    assert 1024 == facts.counts()["gpu_use"]
+    assert "names more than 1,024 GPUs; the others were left out" == reading.note
+
+
+def test_windows_stay_few_for_a_long_file() -> None:
+    lines = ["timestamp, index, utilization.gpu [%]", *(f"{1725800000 + 600 * n}, 0, 97 %" for n in range(5000))]
+    facts, _ = read(rows(lines))
+    windows = facts.rows(GpuSample)
+    assert len(windows) <= 1000
+    assert 5000 == sum(window.samples for window in windows)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
+def test_ordinary_logs_are_not_taken_for_samples() -> None:
+    paths = [*SHARED.glob("cases/*/log.txt"), *SHARED.glob("real/*/*"), *SHARED.glob("artifacts/*/*.out")]
+    taken = {
+        path.name
+        for path in paths
+        if path.is_file()
+        and (known := registry.recognise(path.read_bytes()[: 1 << 16]))
+        and known.kind == "gpu-samples"
+    }
+    assert {path.name for path in paths if path.name.endswith("monitor.jsonl")} == taken
+
+
+@pytest.mark.parametrize(
+    ("samples", "names"),
+    [
+        ([97] * 70 + [40] * 30, {"gpu-underused"}),
+        ([97] * 79 + [40] * 21, {"gpu-underused"}),
+        ([97] * 80 + [40] * 20, set()),
+        ([97] * 85 + [40] * 15, set()),
+        ([80] * 100, set()),
+        ([79] * 100, {"gpu-underused"}),
+        ([18, *[97] * 24], set()),  # 4 % of the samples
+        ([18, *[97] * 19], {"gpu-frequent-dips"}),  # 5 %
+        ([*[25] * 4, *[97] * 96], set()),  # short stays, and seldom
+        ([26, *[97] * 9], set()),
+        ([9, *[97] * 9], set()),
+    ],
+)
+def test_the_boundaries_are_where_the_rules_say(samples: list[int], names: set[str], tmp_path: Path) -> None:
+    lines = ["timestamp, index, utilization.gpu [%], memory.used [MiB]"]
+    lines += [
+        f"2024/09/16 10:{second // 60:02d}:{second % 60:02d}.000, 0, {util} %, 60000 MiB"
+        for second, util in enumerate([*samples * 1000][:1200])
+    ]
+    (tmp_path / "gpu.csv").write_text("\n".join(lines) + "\n")
+    assert names == {name for name, _ in found(tmp_path / "gpu.csv")}

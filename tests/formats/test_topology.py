@@ -1,0 +1,189 @@
+"""Topology and graph XML, RAS and Inspector files: read, checked against another reading, hostile ones refused."""
+
+import io
+import json
+import statistics
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES, SHARED
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.topology import RasRank, TopoGpu, TopoNet
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.nccl import inspector, ras, topology
+from nccl_doctor.formats.registry import Reading
+
+FIXTURES = FIXTURES / "topology"
+GENUINE = sorted((SHARED / "real").glob("*/*.xml"))
+
+
+def read(data: bytes, name: str = "topo.xml") -> tuple[Facts, Reading]:
+    facts = Facts()
+    return facts, topology.read(io.BytesIO(data), name, facts)
+
+
+def found(*paths: Path) -> set[tuple[str, str]]:
+    report, _, _ = analyze.analyze([str(path) for path in paths])
+    return {(finding.name, finding.severity) for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("names", "findings"),
+    [
+        (["node01.xml"], set()),
+        (
+            ["node02.xml"],
+            {
+                ("topology-link-narrow", "warning"),
+                ("topology-nvlink-uneven", "warning"),
+                ("topology-nic-far", "warning"),
+            },
+        ),
+        (["virtual.xml"], {("topology-emulated-links", "warning"), ("topology-no-nvlink", "warning")}),
+        (["no_gdr.xml"], {("topology-gdr-off", "note")}),
+        (["graph_nvlink.xml"], set()),
+        (["graph_slow.xml"], {("graph-slow", "note")}),
+        (["graph_slow.xml", "node01.xml"], {("graph-slow", "warning")}),
+        (["ras_healthy.json"], set()),
+        (["ras_behind.json"], {("ras-ranks-apart", "warning")}),
+        (["ras_dead.json"], {("ras-ranks-missing", "error")}),
+        (["inspector.log"], set()),
+        (["inspector_late2.log"], {("inspector-late-rank", "warning")}),
+    ],
+)
+def test_files_get_their_verdict(names: list[str], findings: set[tuple[str, str]]) -> None:
+    assert findings == found(*(FIXTURES / name for name in names))
+
+
+def test_two_hosts_are_compared() -> None:
+    report, facts, _ = analyze.analyze([str(FIXTURES / "node01.xml"), str(FIXTURES / "node02.xml")])
+    assert "topology-differs-between-hosts" in {finding.name for finding in report.findings}
+    different = dict(facts.own("SELECT what, value || ' / ' || other_value FROM topo_difference"))
+    assert "7 / 8" == different["number of network devices"]
+    assert "18 18 18 18 18 13 18 18 / 18 18 18 18 18 18 18 18" == different["NVLinks of the GPUs"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [FIXTURES / "node01.xml", FIXTURES / "node02.xml", *GENUINE],
+    ids=lambda path: path.name,
+)
+def test_numbers_agree_with_another_reader(path: Path) -> None:
+    data = path.read_bytes()
+    assert "nccl-topology" == getattr(registry.recognise(data[: 1 << 16]), "kind", None)
+    root = ElementTree.fromstring(data)
+    facts, reading = read(data)
+    assert reading.note is None
+    assert len(root.findall(".//graph")) == facts.counts()["topo_graph"]
+    gpus = root.findall(".//gpu[@dev]") if root.tag == "system" else []
+    if gpus:
+        rows = {row.gpu: row for row in facts.rows(TopoGpu)}
+        for gpu in gpus:
+            row = rows[int(gpu.attrib["dev"])]
+            assert sum(int(link.attrib["count"]) for link in gpu.findall("nvlink")) == row.nvlinks
+            assert int(gpu.attrib["rank"]) == row.rank
+    nets = root.findall(".//net[@name]")
+    assert Counter(net.attrib["speed"] for net in nets) == Counter(
+        str(row.rate) for row in facts.rows(TopoNet) if row.name
+    )
+    widths = Counter(
+        pci.attrib["link_width"] for pci in root.findall(".//pci[@link_width]") if pci.find("gpu") is not None
+    )
+    assert widths == Counter(str(row.width) for row in facts.rows(TopoGpu) if row.gpu is not None)
+
+
+def test_distance_in_words_of_nccl() -> None:
+    facts, _ = read((FIXTURES / "node02.xml").read_bytes())
+    assert [(0, "PIX"), (7, "PHB")] == facts.own("SELECT gpu, nearest FROM topo_gpu WHERE gpu IN (0, 7)")
+    text = (FIXTURES / "node01.xml").read_bytes()
+    assert b'numaid="1"' in text
+    assert [("PIX", 8)] == facts.own("SELECT 'PIX', count(*) + 1 FROM topo_net WHERE nearest = 'PIX'")
+
+
+def test_healthy_genuine_files() -> None:
+    for path in GENUINE:
+        assert set() == {pair for pair in found(path) if pair[1] != "note"}, path.name
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        (
+            (FIXTURES / "hostile.xml").read_bytes(),
+            "declares a document type or entities, which are not expanded; line 2",
+        ),
+        ((FIXTURES / "node01.xml").read_bytes()[:3000], "ends in the middle of the document in line"),
+        (b'<system version="1">' + b"<pci>" * 100, "nests elements more than 64 deep; line 1"),
+        (b'<system version="1"><cpu numaid="x"></system>', "is not well-formed (mismatched tag) in line 1"),
+        (b'<system version="1">' + b'<pci busid="a"/>' * 60_000, "holds more than 50,000 elements; line 1"),
+        (
+            b'<system version="1"><cpu numaid="9999999999999999999999"><pci link_width="-1"><gpu/></pci></cpu></system>',
+            None,
+        ),
+    ],
+)
+def test_hostile_and_broken_xml(data: bytes, note: str | None) -> None:
+    assert registry.recognise(data[: 1 << 16]) is not None
+    _, reading = read(data)
+    assert (reading.note or "").startswith(note) if note else reading.note is None
+
+
+def test_a_cut_file_still_shows_what_came_before() -> None:
+    facts, _ = read((FIXTURES / "node01.xml").read_bytes()[:3000])
+    assert 2 <= facts.counts()["topo_gpu"] < 8
+
+
+def test_ras_names_who_is_behind() -> None:
+    data = (FIXTURES / "ras_behind.json").read_bytes()
+    counts = {
+        rank["rank"]: rank["collective_counts"]["AllReduce"] for rank in json.loads(data)["communicators"][0]["ranks"]
+    }
+    facts = Facts()
+    assert Reading(data.count(b"\n"), 1, None) == ras.read(io.BytesIO(data), "ras.json", facts)
+    (row,) = facts.rows(RasRank)
+    assert (5, "behind", "AllReduce", counts[5], statistics.mode(counts.values())) == (
+        row.rank,
+        row.state,
+        row.op,
+        row.calls,
+        row.majority,
+    )
+    facts = Facts()
+    twice = ras.read(io.BytesIO(data + data[:500]), "ras.json", facts)
+    assert (1, f"ends in the middle of the report that starts in line {data.count(chr(10).encode()) + 1}") == (
+        twice.understood,
+        twice.note,
+    )
+
+
+def test_inspector_agrees_with_json() -> None:
+    data = (FIXTURES / "inspector_late2.log").read_bytes()
+    records = [json.loads(line) for line in data.splitlines()]
+    facts = Facts()
+    assert Reading(240, 240, None) == inspector.read(io.BytesIO(data), "i.log", facts)
+    for rank, n, median in facts.own("SELECT rank, n, time_median FROM inspector_coll"):
+        times = [record["coll_perf"]["coll_exec_time_us"] for record in records if record["header"]["rank"] == rank]
+        assert (len(times), statistics.median(times)) == (n, median)
+    facts = Facts()
+    assert (
+        "ends in the middle of line 3"
+        == inspector.read(io.BytesIO(b"\n".join(data.split(b"\n")[:2]) + b'\n{"header"'), "i", facts).note
+    )
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
+def test_ordinary_logs_are_not_taken_for_them() -> None:
+    paths = [*SHARED.glob("cases/*/log.txt"), *SHARED.glob("real/*/*"), *SHARED.glob("artifacts/*/*.*")]
+    kinds = ("nccl-topology", "nccl-ras", "nccl-inspector")
+    taken = [
+        path
+        for path in paths
+        if path.is_file()
+        and (known := registry.recognise(path.read_bytes()[: 1 << 16])) is not None
+        and known.kind in kinds
+    ]
+    assert GENUINE == sorted(taken)

@@ -1,0 +1,114 @@
+"""The wheel holds all that the commands need, and the make targets say what is missing."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from helpers.places import ROOT
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
+        cwd=ROOT, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    done = run(
+        sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, ROOT
+    )
+    assert 0 == done.returncode, done.stderr
+    (built,) = folder.glob("nccl_doctor-*.whl")
+    return built
+
+
+def test_the_wheel_holds_rules_patterns_knowledge_and_schema(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    source = ROOT / "nccl_doctor"
+    expected = {
+        f"nccl_doctor/{p.relative_to(source)}"
+        for p in source.rglob("*")
+        if p.suffix in (".py", ".toml", ".json", ".typed")
+    }
+    expected |= {f"nccl_doctor/rules/data/{p.relative_to(ROOT / 'rules')}" for p in (ROOT / "rules").rglob("*.toml")}
+    assert set() == expected - names
+    assert [] == [name for name in names if name.startswith(("tests", "fixtures", "bench"))]
+
+
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    """Its dependencies are borrowed from this environment, so that no network is needed; its own code and rules are not."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    done = run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
+    assert 0 == done.returncode, done.stderr
+    borrowed = tmp_path / "borrowed"
+    borrowed.mkdir()
+    for entry in Path(pytest.__file__).parent.parent.iterdir():
+        if "nccl_doctor" not in entry.name:
+            (borrowed / entry.name).symlink_to(entry)
+    code = "import nccl_doctor, nccl_doctor.rules.engine as r; print(nccl_doctor.__file__); print(r.shipped()); print(len(r.load()))"
+    where = run(python, "-P", "-c", code, PYTHONPATH=str(borrowed)).stdout.split()
+    assert [True, True] == [Path(path).is_relative_to(tmp_path / "env") for path in where[:2]]
+    assert len(list((ROOT / "rules").rglob("*.toml"))) == int(where[2])
+    command = tmp_path / "env" / "bin" / "nccl-doctor"
+    done = run(command, "analyze", ROOT / "fixtures" / "demo.log", PYTHONPATH=str(borrowed))
+    assert 1 == done.returncode, done.stderr
+    assert done.stdout.startswith("ERROR: ")
+
+
+def test_the_wheel_brings_its_rules_and_patterns_parsed(wheel: Path, tmp_path: Path) -> None:
+    """Nothing is parsed, and nothing is written, at the first start of an installation."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = (
+        "import tomllib; tomllib.loads = None; from pathlib import Path; from nccl_doctor.common import parse_cache;"
+        "from nccl_doctor.rules import engine;"
+        "from nccl_doctor.log import line_patterns; print(parse_cache.FOLDER, len(engine.load()), len(line_patterns.load()))"
+    )
+    done = run(sys.executable, "-P", "-c", code, PYTHONPATH=str(tmp_path))
+    assert done.stdout.startswith(str(tmp_path)), done.stderr
+
+
+def test_make_says_what_python_lacks(tmp_path: Path) -> None:
+    """A Python without venv and ensurepip, as Debian ships it, gives a clear line and no half-made environment."""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = run("make", "demo", f"VENV={tmp_path}/env", f"PYTHON={python}")
+    assert 2 == done.returncode
+    assert "cannot make virtual environments" in done.stderr
+    assert "apt-get install python3-venv" in done.stderr
+    assert not (tmp_path / "env").exists()
+
+
+def test_make_says_which_python_it_needs(tmp_path: Path) -> None:
+    done = run("make", "demo", f"VENV={tmp_path}/env", "PYTHON=")
+    assert 2 == done.returncode
+    assert "needs Python 3.11 or newer" in done.stderr
+
+
+def test_one_file_holds_what_preflight_needs(wheel: Path, tmp_path: Path) -> None:
+    """Built as `make pyz` does, from the packages of this environment; run without home, user or path, as by a prolog."""
+    site, file = tmp_path / "site", tmp_path / "nccl-doctor.pyz"
+    done = run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", site, wheel)
+    assert 0 == done.returncode, done.stderr
+    packages = Path(pytest.__file__).parent.parent
+    for name in ("click", "psutil", "ClusterShell", "yaml", "pynvml.py"):
+        (site / name).symlink_to(packages / name)
+    entry = "nccl_doctor.cli.main:run"
+    done = run(sys.executable, "-m", "shiv", "--site-packages", site, "--entry-point", entry, "--output-file", file)
+    assert 0 == done.returncode, done.stderr
+    command = [sys.executable, "-S", file, "preflight", "--state", "-", "--only", "pci,ethernet,selinux"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={"SHIV_ROOT": str(tmp_path / "cache")}, check=False, cwd="/"
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout.startswith(("FIT ", "JOB ", "DRAIN ")), done.stdout

@@ -1,0 +1,433 @@
+"""Mistakes that other log analysers and node tools make, and complaints of their users: one test for each."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.diagnosis.report import Finding, Report
+from nccl_doctor.simulate import Spec, write_log
+
+HEALTHY = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4))) + "\n"
+FAULTY = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4, fault="cuda-oom"))) + "\n"
+
+
+def told(text: str) -> Report:
+    return analyze.report_of(analyze.read_text(text))
+
+
+def alarms(report: Report) -> list[str]:
+    return [finding.name for finding in report.findings if finding.severity != "note"]
+
+
+def found(report: Report, name: str) -> Finding:
+    return next(finding for finding in report.findings if finding.name == name)
+
+
+def run(*arguments: str, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """The command itself, in a process of its own."""
+    command = [sys.executable, "-m", "nccl_doctor", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(FIXTURES.parent)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, input=text, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def life(host: str, rank: int, of: int, pid: int = 0, comm: str = "0xc0ffee", call: str = "ncclCommInitRank") -> str:
+    pid = pid or 100 + rank
+    return (
+        f"{host}:{pid}:{pid + 40} [0] NCCL INFO {call} comm 0x55aa{rank} rank {rank} nranks {of} cudaDev 0 nvmlDev 0 "
+        f"busId 1a000 commId {comm} - Init COMPLETE\n"
+    )
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_log_needs_no_description_of_the_job_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(HEALTHY)
+    assert 0 == run("analyze", "job.log", folder=tmp_path).returncode
+
+
+def test_a_relative_path_will_do_and_so_does_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(FAULTY)
+    by_path = run("analyze", "./job.log", "--format", "json", folder=tmp_path)
+    by_pipe = run("analyze", "-", "--format", "json", folder=tmp_path, text=FAULTY)
+    assert (1, 1) == (by_path.returncode, by_pipe.returncode)
+    assert json.loads(by_path.stdout)["findings"][0]["name"] == json.loads(by_pipe.stdout)["findings"][0]["name"]
+
+
+PREFIXES: dict[str, Callable[[int], str]] = {
+    "srun": lambda rank: f"{rank}: ",
+    "mpirun": lambda rank: f"[1,{rank}]<stdout>:",
+    "mpirun without space": lambda rank: f"[1,{rank}]<stderr>:",
+    "torchrun": lambda rank: f"[default{rank}]:",
+    "rank": lambda rank: f"[rank{rank}]: ",
+    "cloudwatch": lambda rank: "2026-05-05T06:16:47.123Z ",
+    "nccl time stamp": lambda rank: "[2026-05-05 06:16:47] ",
+    "ray": lambda rank: f"(RayTrainWorker pid={900 + rank}) ",
+    "docker-compose": lambda rank: f"worker-{rank}  | ",
+    "ansi": lambda rank: "\x1b[32m",
+    "box of a terminal": lambda rank: "│ ",
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_a_launcher_prefix_neither_hides_the_lines_nor_names_the_host(name: str) -> None:
+    text = "".join(
+        f"{PREFIXES[name](rank)}node0{rank + 1}:101:140 [0] NCCL INFO ncclCommInitRank comm 0x55aa rank {rank} nranks 2 "
+        "cudaDev 0 nvmlDev 0 busId 1a000 commId 0xc0ffee - Init COMPLETE\n"
+        for rank in (0, 1)
+    )
+    report = told(text)
+    assert ("node[01-02]", 2, 2) == (report.job["host_names"], report.inputs[0].nccl_lines, report.job["ranks"])
+
+
+def test_carriage_returns_are_no_part_of_a_value() -> None:
+    report = told(HEALTHY.replace("\n", "\r\n"))
+    assert told(HEALTHY).job == report.job
+
+
+def test_the_host_is_the_one_in_the_line_not_the_name_of_the_file() -> None:
+    report = analyze.report_of(analyze.read_text(life("node01", 0, 1), name="slurm-8384637.out"))
+    assert "node01" == report.job["host_names"]
+
+
+def test_a_fork_that_writes_the_host_in_brackets_is_understood() -> None:
+    line = "[node01][101:140][0][init.cc:1234] NCCL INFO comm 0x55aa rank 0 nranks 1 cudaDev 0 busId 1a000 commId 0xab - Init COMPLETE"
+    assert "node01" == told(line + "\n").job["host_names"]
+
+
+def test_two_records_on_one_line_are_two_records() -> None:
+    more = "".join(f"node02:101:141 [0] NCCL INFO Channel 0{n}/0 : 1[0] -> 0[0] via P2P/IPC\n" for n in range(5))
+    report = told(life("node01", 0, 2).rstrip("\n") + life("node02", 1, 2) + more)
+    assert ("node[01-02]", 2) == (report.job["host_names"], report.job["ranks"])
+
+
+def test_a_warning_broken_over_two_lines_is_one_warning() -> None:
+    text = (
+        "node01:101:140 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer 10.1.0.5<33927> with status=12 \n"
+        "opcode=32612 len=0 vendor err 129 (Send)\n"
+    )
+    assert "ib-peer-unreachable" in [finding.name for finding in told(text).findings]
+
+
+def test_files_of_several_communicators_are_read_together(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(life("node01", 0, 2) + life("node01", 0, 1, comm="0xbeef"))
+    (tmp_path / "b.log").write_text(life("node02", 1, 2))
+    report, _, problems = analyze.analyze([str(tmp_path)])
+    assert ([], "node[01-02]", 2) == (problems, report.job["host_names"], report.job["ranks"])
+
+
+@pytest.mark.parametrize("call", ["ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommInitAll"])
+def test_every_call_that_makes_a_communicator_counts(call: str) -> None:
+    assert 2 == told(life("node01", 0, 2, call=call) + life("node02", 1, 2, call=call)).job["ranks"]
+
+
+def test_a_log_and_json_lines_in_one_folder_are_both_read(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(HEALTHY)
+    (tmp_path / "inspector.jsonl").write_bytes((FIXTURES / "topology" / "inspector.log").read_bytes())
+    report, _, problems = analyze.analyze([str(tmp_path)])
+    assert ([], 2) == (problems, len(report.inputs))
+
+
+def test_the_lines_of_the_oldest_releases_count() -> None:
+    text = "node01:101:140 [0] NCCL INFO Ring 02 : 13 -> 4 [send] via NET/IB/2\n"
+    facts = analyze.read_text(text)
+    assert [(13, 4, "NET", "IB", 2)] == facts.own("SELECT src, dst, transport, network, device FROM connection")
+
+
+def test_the_name_of_a_network_is_not_cut_at_its_blank() -> None:
+    text = (
+        "node01:101:140 [0] NCCL INFO Using network AWS Libfabric\n"
+        "node01:101:140 [0] NCCL INFO Channel 00/0 : 1[0] -> 2[0] [send] via NET/AWS Libfabric/1(2)/GDRDMA/Shared\n"
+    )
+    facts = analyze.read_text(text)
+    assert [("AWS Libfabric",)] == facts.own("SELECT name FROM network")
+    assert [("AWS Libfabric", 1, 1)] == facts.own("SELECT network, gdr, shared FROM connection")
+
+
+def test_a_statement_that_gpudirect_is_off_is_read() -> None:
+    text = "node01:101:140 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for GPU 1a000 / HCA 0 (distance 5 >= 4)\n"
+    assert [(0,)] == analyze.read_text(text).own("SELECT DISTINCT enabled FROM gdr")
+
+
+def test_nccl_is_not_called_rccl() -> None:
+    assert ["2.21.5"] == told(HEALTHY).job["nccl_versions"]
+    assert [] == analyze.read_text(HEALTHY).own("SELECT * FROM library WHERE name = 'rccl'")
+
+
+def test_collectives_are_counted_as_they_stand_and_their_absence_breaks_nothing() -> None:
+    line = (
+        "node01:101:101 [0] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x7f00 recvbuff 0x7f00 count 1024 datatype 7 op 0 root 0 "
+        "comm 0x55aa [nranks=3] stream 0x60\n"
+    )
+    facts = analyze.read_text("".join(line.format(n=n) for n in range(5)))
+    assert [(5,)] == facts.own("SELECT sum(n) FROM collective")
+    assert [] == analyze.read_text(HEALTHY).own("SELECT * FROM collective")
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_log_is_healthy_and_not_inconclusive() -> None:
+    report = told(HEALTHY)
+    assert ([], True) == (alarms(report), report.verdict in ("healthy", "note"))
+
+
+def test_a_file_that_was_not_understood_is_not_healthy(tmp_path: Path) -> None:
+    assert "inconclusive" == told("lorem ipsum\ndolor sit amet\n").verdict
+    (tmp_path / "empty.log").write_text("")
+    with pytest.raises(UsageProblem):
+        analyze.analyze([str(tmp_path / "empty.log")])
+    assert 2 == run("analyze", "no-such-file", folder=tmp_path).returncode
+
+
+def test_an_alarm_is_seen_in_the_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(FAULTY)
+    assert 1 == run("analyze", "job.log", folder=tmp_path).returncode
+    assert 0 == run("analyze", "job.log", "--fail-on", "never", folder=tmp_path).returncode
+
+
+def test_sockets_on_one_node_are_no_finding() -> None:
+    text = "\n".join(write_log(Spec(nodes=1, gpus=4, network="socket", steps=4))) + "\n"
+    assert "Using network Socket" in text
+    names = [finding.name for finding in told(text).findings]
+    assert not {"tcp-fallback", "slow-ethernet", "no-ib-device"} & set(names)
+
+
+def test_equal_findings_of_many_hosts_are_one() -> None:
+    text = "\n".join(write_log(Spec(nodes=64, gpus=1, steps=2, fault="libibverbs-missing"))) + "\n"
+    said = [finding for finding in told(text).findings if finding.name == "libibverbs-missing"]
+    assert (1, 64) == (len(said), said[0].count)
+    assert "[" in said[0].hosts
+
+
+def test_all_versions_are_named_not_the_last_one() -> None:
+    text = (
+        "node01:101:101 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n"
+        "node02:201:201 [0] NCCL INFO NCCL version 2.18.3+cuda12.2\n"
+    )
+    report = told(text)
+    assert {"2.18.3", "2.21.5"} == set(report.job["nccl_versions"])
+    assert "2.18.3" in found(report, "nccl-version-mismatch").message
+    assert "2.21.5" in found(report, "nccl-version-mismatch").message
+
+
+def test_settings_that_differ_between_nodes_are_compared() -> None:
+    text = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4, fault="env-differs-between-nodes"))) + "\n"
+    assert "env-differs-between-nodes" in [finding.name for finding in told(text).findings]
+
+
+def test_the_number_of_the_device_in_a_proxy_line_is_not_the_rank() -> None:
+    text = life("node01", 4, 8, pid=1104) + life("node02", 5, 8, pid=2105)
+    text += (
+        "\nnode02:2105:2199 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer 10.1.0.4<33927> with "
+        "status=12 opcode=32612 len=0 vendor err 129 (Send)\n"
+    )
+    assert ("node02", "5") == tuple(
+        getattr(found(told(text), "ib-peer-unreachable"), name) for name in ("hosts", "ranks")
+    )
+
+
+def test_the_time_limit_is_not_the_cause_of_what_failed_before_it() -> None:
+    text = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4, fault="ib-link-flapping"))) + "\n"
+    text += "slurmstepd: error: *** JOB 4711 ON node01 CANCELLED AT 2026-05-07T12:00:00 DUE TO TIME LIMIT ***\n"
+    names = [finding.name for finding in told(text).findings]
+    assert names.index("ib-link-flapping") < names.index("scheduler-time-limit")
+
+
+def test_the_first_pattern_that_matches_is_not_the_diagnosis() -> None:
+    text = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4, fault="python-exception"))) + "\n"
+    assert "python-exception" == alarms(told(text))[0]
+
+
+def watchdog(rank: int, seq: int, enqueued: int, completed: int) -> str:
+    head = (
+        f"[rank{rank}]:[E513 03:35:20.399015003 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] "
+    )
+    return (
+        f"{head}Received a dump signal due to a collective timeout from this local rank and we will try our best to dump the "
+        f"debug info. Last enqueued NCCL work: {enqueued}, last completed NCCL work: {completed}.\n"
+    )
+
+
+def test_the_counters_of_the_watchdog_name_the_rank_that_is_behind() -> None:
+    text = watchdog(0, 27, 27, 26) + watchdog(1, 27, 26, 26) + watchdog(2, 27, 27, 26)
+    assert "1" == found(told(text), "missing-rank-in-collective").ranks
+
+
+def test_counters_that_were_never_set_prove_nothing() -> None:
+    text = watchdog(0, 27, 27, 26) + watchdog(1, 27, 3, 140_234_567_890_123) + watchdog(2, 27, 27, 26)
+    assert "missing-rank-in-collective" not in alarms(told(text))
+
+
+def test_the_undefined_fields_of_a_failed_completion_are_not_shown_as_facts() -> None:
+    text = (
+        "node01:101:150 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer 10.1.0.5<33927> with status=12 "
+        "opcode=32612 len=32701 vendor err 129 (Send)\n"
+    )
+    finding = found(told(text), "ib-peer-unreachable")
+    assert not [number for number in ("32612", "32701") if number in finding.message + finding.why]
+
+
+@pytest.mark.parametrize(
+    ("status", "own", "others"),
+    [(4, "protection", ("flush", "retry")), (5, "flush", ("protection",)), (12, "retr", ("protection", "flush"))],
+)
+def test_the_words_for_one_completion_status_do_not_run_on_into_the_next(
+    status: int, own: str, others: tuple[str, ...], tmp_path: Path
+) -> None:
+    answer = run(
+        "explain",
+        f"NET/IB: Got completion from peer 10.1.0.5<33927> with status={status} opcode=1 len=0 vendor err 129 (Send)",
+        folder=tmp_path,
+    )
+    assert 0 == answer.returncode
+    line = next(line for line in answer.stdout.lower().splitlines() if own in line)
+    assert not [word for word in others if word in line]
+
+
+def test_advice_on_the_timeout_of_infiniband_names_the_default_of_each_release() -> None:
+    text = (
+        "node01:101:150 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer 10.1.0.5<33927> with status=12 "
+        "opcode=32612 len=0 vendor err 129 (Send)\n"
+    )
+    fix = found(told(text), "ib-peer-unreachable").fix
+    assert "NCCL_IB_TIMEOUT" in fix
+    assert "default 18)" not in fix
+
+
+def test_ras_that_finds_nothing_does_not_overrule_the_watchdog(tmp_path: Path) -> None:
+    (tmp_path / "ras.json").write_bytes((FIXTURES / "topology" / "ras_healthy.json").read_bytes())
+    stuck = "\n".join(write_log(Spec(nodes=2, gpus=2, steps=4, fault="unknown-collective-timeout"))) + "\n"
+    (tmp_path / "job.log").write_text(stuck)
+    assert "error" == analyze.analyze([str(tmp_path)])[0].verdict
+
+
+def test_our_own_report_is_no_evidence(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(FAULTY)
+    for form, name in (("json", "report.json"), ("markdown", "report.md"), ("html", "report.html")):
+        run("analyze", "job.log", "--format", form, "-o", name, folder=tmp_path)
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    assert {str(tmp_path / "job.log")} == {
+        place.file for finding in report.findings if finding.severity == "error" for place in finding.evidence
+    }
+
+
+def test_an_error_without_a_clue_says_what_to_record_next_time() -> None:
+    text = (
+        "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1191, unhandled system error, "
+        "NCCL version 2.14.3\n"
+    )
+    report = told(text)
+    assert "NCCL_DEBUG=INFO" in " ".join(report.missing)
+    assert not [f.name for f in report.findings if f.role == "cause" and f.confidence == "certain"]
+
+
+def test_the_lines_that_every_process_repeats_are_no_list_of_findings() -> None:
+    text = "".join(f"node01:{pid}:{pid} [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n" for pid in range(100, 700))
+    assert 3 >= len(told(text).findings)
+
+
+def test_a_log_whose_beginning_was_rotated_away_is_no_alarm() -> None:
+    lines = HEALTHY.splitlines(keepends=True)
+    assert [[]] * 4 == [alarms(told("".join(lines[len(lines) * part // 5 :]))) for part in range(1, 5)]
+
+
+def test_a_log_that_floods_the_disk_is_named() -> None:
+    text = "node01:101:101 [0] NCCL INFO NCCL_DEBUG_SUBSYS set by environment to ALL\n"
+    assert "env-log-volume" in [finding.name for finding in told(text).findings]
+
+
+# --- other files -----------------------------------------------------------------------------------------------------
+
+
+class Trap:
+    """A pickle that would run a command when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return (os.system, (f"touch {self.path}",))
+
+
+def test_a_dump_of_the_flight_recorder_is_not_run(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"version": "2.4", "entries": [], "trap": Trap(mark)}))
+    with suppress(UsageProblem):
+        analyze.analyze([str(tmp_path / "nccl_trace_rank_0")])
+    assert not mark.exists()
+
+
+def test_ranks_that_are_equally_fast_have_no_straggler() -> None:
+    report, _, _ = analyze.analyze([str(FIXTURES / "torch" / "gpu_healthy")])
+    assert not [name for name in alarms(report) if "straggler" in name]
+
+
+def test_a_gpu_that_stands_out_of_few_is_found_though_its_z_score_cannot_be_large() -> None:
+    report, _, _ = analyze.analyze([str(FIXTURES / "gpu" / "hot_gpu2.csv")])
+    assert [finding for finding in report.findings if finding.severity != "note"]
+
+
+def test_no_port_of_another_exporter_is_taken() -> None:
+    from nccl_doctor.watch.exporter import PORT
+
+    assert PORT not in {9090, 9091, 9093, 9100, 9115, 9232, 9315, 9400, 9401, 9445, 9500, 9683, 9835, 28028, 5555}
+
+
+def test_a_counter_at_its_end_is_no_measure(tmp_path: Path) -> None:
+    from nccl_doctor.app.sample import Ports
+
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    for name, value in (("symbol_error", 65535), ("link_downed", 255), ("port_rcv_errors", 7)):
+        (port / "counters" / name).write_text(f"{value}\n")
+    assert {"port_rcv_errors": 7} == Ports(tmp_path).read()["ports"][0]["errors"]
+
+
+def test_errors_since_the_boot_are_not_errors_of_the_job(tmp_path: Path) -> None:
+    from nccl_doctor.app.sample import Ports
+    from nccl_doctor.watch.state import State
+
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (port / "counters").mkdir(parents=True)
+    (port / "counters" / "symbol_error").write_text("4000\n")
+    state = State()
+    for second in range(3):
+        stamp = f"2026-03-01T10:00:0{second}+00:00"
+        state.take({"kind": "port", "hostname": "node01", "query_time": stamp, **Ports(tmp_path).read()})
+    assert {} == state.nodes["node01"].ports["mlx5_0/1"].errors
+
+
+def test_a_screen_without_a_driver_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nccl_doctor.app.sample import Gpus
+
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    found = Gpus().read()
+    assert [] == found["gpus"]
+    assert found["error"]
+
+
+def test_a_gpu_that_answers_err_is_not_idle(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.csv"
+    head = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+    rows = [
+        f"2026/03/01 10:00:{s:02}.000, {g}, {'[Unknown Error], ERR!' if g else '97 %, 600.00 W'}\n"
+        for s in range(30)
+        for g in (0, 1)
+    ]
+    file.write_text(head + "".join(rows))
+    _, facts, _ = analyze.analyze([str(file)])
+    assert {0: 97.0} == dict(facts.own("SELECT gpu, util_mean FROM gpu_use"))
+    assert ["unreadable"] == [name for (name,) in facts.own("SELECT DISTINCT name FROM gpu_counter")]

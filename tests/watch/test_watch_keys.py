@@ -1,0 +1,473 @@
+"""Every key and every pane of the screen, driven as a person would."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.screens import demo, play, screen, text
+from textual.pilot import Pilot
+
+from nccl_doctor.watch import actions
+from nccl_doctor.watch.app import TABS, Watch
+from nccl_doctor.watch.demo import START, Demo
+from nccl_doctor.watch.feed import Replay
+from nccl_doctor.watch.sources import Still
+from nccl_doctor.watch.view.cells import Look
+from nccl_doctor.watch.view.screens import Ask, Chart, Filter, Page
+from nccl_doctor.watch.view.widgets import Grid, Lines
+
+SIZES = [(160, 50), (80, 24), (60, 24)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_pane_fits_every_screen(size: tuple[int, int], ascii_only: bool) -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for number, name in enumerate(TABS, 1):
+            await pilot.press(str(number))
+            await pilot.pause()
+            lines = screen(app)
+            assert name == app.active
+            assert all(len(line) == size[0] for line in lines)
+            assert all(line.isascii() for line in lines) or not ascii_only
+            assert "help" in lines[-1]
+        assert 2 == len(app.tables["nodes"].shown)
+
+    play(demo(200, look=Look(ascii_only)), steps, size)
+
+
+def test_the_first_pane_shows_everything_at_once() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        seen = text(app)
+        for wanted in (
+            "2 nodes",
+            "16 GPUs",
+            "mlx5_0/1",
+            "402/2015 GiB",
+            "gpu-thermal-throttle",
+            "held by",
+            "H100",
+        ):
+            assert wanted in seen
+
+    play(demo(100), steps, (160, 50))
+
+
+def test_findings_with_why_and_fix_and_their_history() -> None:
+    app = demo(119)
+
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        more = Demo()
+        for _ in range(119):
+            more.step()
+        for _ in range(81):
+            for record in more.step():
+                app.take(record)
+        app.ask_now()
+        await pilot.press("5")
+        await pilot.pause()
+        found = [episode.finding.name for episode in app.tables["findings"].shown]
+        assert "spinning-in-collective" == found[0]
+        assert "gpu-thermal-throttle" in found
+        assert "press s" not in text(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, Page)
+        for word in ("Why", "Next", "NCCL", "SYN123", "since"):
+            assert word in text(app)
+        await pilot.press("escape", "1")
+        await pilot.pause()
+        assert "press s for the stacks of all ranks, r to ask NCCL's RAS" in text(app)
+
+    play(app, steps)
+
+
+def test_a_finding_that_is_over_stays_in_the_history() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for episode in app.judge.episodes:
+            episode.over = True
+        await pilot.press("5")
+        await pilot.pause()
+        assert "over" in screen(app)[3]
+        assert ":" in screen(app)[3]
+        await pilot.press("1")
+        await pilot.pause()
+        assert "WARNING" not in text(app)
+
+    play(demo(100), steps)
+
+
+def test_cursor_and_chart_of_a_gpu() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("2", "down", "down", "up", "end", "home", "pagedown", "pageup", "down")
+        await pilot.pause()
+        assert 1 == app.query_one(Grid).cursor
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, Chart)
+        seen = text(app)
+        for word in ("gpu-a GPU1", "utilisation, %: now 9", "power, W", "temperature, C"):
+            assert word in seen
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not isinstance(app.screen, Chart)
+
+    play(demo(50), steps)
+
+
+def test_filter_sort_and_reverse() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("2", "slash")
+        await pilot.pause()
+        assert isinstance(app.screen, Filter)
+        await pilot.press(*"gpu-b", "enter")
+        await pilot.pause()
+        assert {"gpu-b"} == {row[0].name for row in app.tables["GPUs"].shown}
+        assert "/gpu-b" in screen(app)[0]
+        await pilot.press("slash", *"xyz", "escape")
+        await pilot.pause()
+        assert "gpu-b" == app.filtered
+        await pilot.press("slash", *["backspace"] * 5, "enter", "o", "o", "o", "O")
+        await pilot.pause()
+        utils = [gpu.last("util") for _, gpu in app.tables["GPUs"].shown]
+        assert 16 == len(utils)
+        assert utils == sorted(utils, reverse=True, key=lambda value: value or 0)
+        assert "sorted by util" in screen(app)[-1]
+
+    play(demo(50), steps)
+
+
+def test_every_column_of_every_pane_sorts() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for number, name in enumerate(TABS, 1):
+            await pilot.press(str(number))
+            for _ in app.tables[name].columns():
+                await pilot.press("o")
+            assert app.tables[name].sort == app.tables[name].columns()[-1].key
+            await pilot.press("o")
+            assert app.tables[name].sort is None
+
+    play(demo(130), steps)
+
+
+def test_processes_tree_own_and_numa() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("t")
+        await pilot.pause()
+        assert "processes" == app.active
+        assert list(range(16)) == [row[1]["rank"] for row in app.tables["processes"].shown]
+        assert "GPU6 FAR" in text(app)
+        assert 15 == text(app).count(" near")
+        await pilot.press("u")
+        await pilot.pause()
+        assert [] == app.tables["processes"].shown
+        assert "no rank of a job runs here" in text(app)
+
+    play(demo(10), steps, (100, 24))
+
+
+def test_nodes_drill_down() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        app.take({"kind": "gone", "hostname": "gpu-a", "error": "Connection refused"})
+        await pilot.press("6")
+        await pilot.pause()
+        assert ["gpu-a", "gpu-b"] == [node.name for node in app.tables["nodes"].shown]
+        assert "gone: Connection refused" in text(app)
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert "GPUs" == app.active
+        assert {"gpu-b"} == {row[0].name for row in app.tables["GPUs"].shown}
+
+    play(demo(10), steps)
+
+
+def test_pause_holds_the_picture_but_nothing_is_lost() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("space")
+        before = screen(app)[2:]
+        app.take({"kind": "gone", "hostname": "gpu-c", "error": "x"})
+        app.draw()
+        await pilot.pause()
+        assert before == screen(app)[2:]
+        assert "PAUSED" in screen(app)[0]
+        await pilot.press("space")
+        await pilot.pause()
+        assert "gpu-c" in text(app)
+
+    play(demo(10), steps)
+
+
+def test_interval_and_next_pane() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("plus")
+        assert 5.0 == app.interval
+        await pilot.press("minus", "minus")
+        assert 10.0 == app.interval
+        await pilot.press("tab", "tab")
+        assert "network" == app.active
+        await pilot.press("shift+tab", "shift+tab", "shift+tab")
+        assert "nodes" == app.active
+
+    play(demo(3), steps)
+
+
+def test_help_fits_and_closes() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for key in ("question_mark", "h", "f1"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert "keys (Esc closes)" in text(app)
+            assert "of one core" in text(app).replace("\n", " ")
+            await pilot.press("escape")
+        await pilot.press("q")
+        await pilot.pause()
+        assert not app.is_running or app._exit
+
+    play(demo(3), steps)
+
+
+@pytest.mark.parametrize("key", ["s", "k"])
+def test_a_demo_leaves_processes_alone(key: str) -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("4", key)
+        await pilot.pause()
+        assert "--readonly" in screen(app)[-1]
+
+    play(demo(3, readonly=True), steps)
+
+
+def live(pid: int, **options: Any) -> Watch:
+    """A screen that knows one process, which runs on this node."""
+    app = Watch(lambda _: Still(), interval=60.0, **options)
+    one = {"pid": pid, "rank": 0, "user": "me", "job": None, "command": "python train.py", "state": "running"}
+    head = {"hostname": os.uname().nodename, "query_time": "2026-01-01T00:00:00.000+00:00"}
+    app.take({"kind": "process", **head, "processes": [one]})
+    return app
+
+
+@contextmanager
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(("key", "number"), [("t", signal.SIGTERM), ("i", signal.SIGINT), ("k", signal.SIGKILL)])
+def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("k")
+        await pilot.pause()
+        assert "select a process first" in screen(app)[-1]
+        await pilot.press("4", "k")
+        await pilot.pause()
+        assert isinstance(app.screen, Ask)
+        assert "python train.py" in text(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert process.poll() is None
+        await pilot.press("k", key)
+        await pilot.pause()
+        assert -number == process.wait(10)
+        assert f"sent to {process.pid}" in screen(app)[-1]
+
+    with sleeper() as process:
+        play(live(process.pid), steps)
+
+
+def test_no_signal_to_a_process_that_took_the_number_of_another() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("4", "k")
+        await pilot.pause()
+        process.kill()
+        process.wait()
+        await pilot.press("t")
+        await pilot.pause()
+        assert f"process {process.pid} has ended" in screen(app)[-1]
+
+    with sleeper() as process:
+        play(live(process.pid), steps)
+
+
+def test_no_signal_to_another_node() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("4", "k")
+        await pilot.pause()
+        assert "another node" in screen(app)[-1]
+
+    play(demo(3), steps)
+
+
+def test_stacks_and_ras_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def answer(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, "rank 3 is in its DataLoader\x1b[31m\n", "")
+
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for keys in (("s",), ("4", "s"), ("enter",), ("r",)):
+            await pilot.press(*keys)
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            assert "rank 3 is in its DataLoader?[31m" in text(app)
+            await pilot.press("escape")
+        one = [f"--pid={os.getpid()}"]
+        assert [[], one, one] == [command[4:] for command in asked[:3]]
+        assert actions.RAS == asked[3]
+
+    monkeypatch.setattr(actions.subprocess, "run", answer)
+    play(live(os.getpid()), steps)
+
+
+def test_ras_says_that_nobody_answers() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("r")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "no RAS service on" in text(app)
+        assert "NCCL_RAS_ENABLE=1" in text(app)
+
+    play(live(os.getpid()), steps)
+
+
+def test_stacks_of_another_node_go_the_way_it_is_watched() -> None:
+    app = demo(2)
+    row = app.tables["processes"].rows()[9]
+    assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == actions.stacks(row, "here", "srun")[4:]
+
+
+def test_replay_seeks(tmp_path: Path) -> None:
+    write(tmp_path, 100)
+    app: Watch
+    replay = Replay(lambda record: app.take(record), tmp_path)
+    app = Watch(lambda _: Still(), interval=60.0, title="run", replay=replay, readonly=True)
+
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("right")
+        assert replay.start_time + 5 == replay.moment
+        await pilot.press("full_stop", "left")
+        await pilot.pause()
+        assert replay.start_time + 30 == replay.moment
+        assert START + 31 == app.state.now
+        assert "0:00:30 of 0:01:39" in screen(app)[0]
+        await pilot.press("comma")
+        assert replay.start_time == replay.moment
+        await pilot.press("end")
+        await pilot.pause()
+        assert replay.ended
+        assert "gpu-thermal-throttle" in text(app)
+        await pilot.press("home")
+        assert replay.start_time == replay.moment
+        await pilot.press("s")
+        await pilot.pause()
+        assert "replay" in screen(app)[-1]
+
+    play(app, steps, (100, 30))
+
+
+def write(folder: Path, seconds: int) -> None:
+    """What `record` writes of the invented job."""
+    import json
+
+    invented = Demo()
+    for _ in range(seconds):
+        for record in invented.step():
+            with (folder / f"{record['kind']}.jsonl").open("a") as file:
+                file.write(json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def test_the_mouse_selects_and_changes_panes() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        at = screen(app)[1].index("5 findings") + 2
+        await pilot.click("#tabs", offset=(at, 0))
+        assert "findings" == app.active
+        await pilot.click("#tabs", offset=(3, 0))
+        await pilot.click("#grid", offset=(5, 4))
+        assert 3 == app.query_one(Grid).cursor
+        await pilot.click("#grid", offset=(5, 4))
+        await pilot.pause()
+        assert isinstance(app.screen, Chart)
+
+    play(demo(20), steps)
+
+
+def test_a_command_cannot_write_to_the_terminal() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        app.tables["processes"].rows()[0][1]["command"] = "\x1b]0;title\x07[red]x[/red] 漢字漢字"
+        await pilot.press("4")
+        await pilot.pause()
+        assert "?]0;title?[red]x[/red]" in text(app)
+        assert "\x1b" not in text(app)
+
+    play(live(os.getpid()), steps, (160, 24))
+
+
+def test_only_lines_that_changed_are_drawn() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        drawn: list[Any] = []
+        for widget in (*app.query(Lines), app.query_one(Grid)):
+            widget.refresh = lambda *regions, **_: drawn.extend(regions or ["all"])  # type: ignore[method-assign]
+        app.draw()
+        assert [] == drawn
+        app.state.nodes["gpu-a"].gpus[2].now["clock_reasons"] = 0x80
+        app.draw()
+        assert 1 == len(drawn)
+
+    play(demo(20), steps, (160, 50))
+
+
+def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        colours = {
+            segment.style.color
+            for strip in app.screen._compositor.render_strips() for segment in strip if segment.style
+        }  # fmt: skip
+        assert all(colour is None or colour.is_default or colour.triplet in (None, (0, 0, 0)) for colour in colours)
+
+    play(demo(80), steps)
+
+
+def test_sixteen_colours_are_enough() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for strip in app.screen._compositor.render_strips():
+            for segment in strip:
+                colour = segment.style.color if segment.style else None
+                assert colour is None or colour.is_default or (colour.number is not None and colour.number < 16)
+
+    play(demo(80), steps)
+
+
+def test_an_empty_screen_says_why() -> None:
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        for number, words in enumerate(
+            ("no GPU", "no GPU", "no network port", "no rank", "found nothing", "no node"), 1
+        ):
+            await pilot.press(str(number))
+            await pilot.pause()
+            assert words in text(app)
+
+    play(Watch(lambda _: Still(), interval=60.0), steps)
+
+
+def test_the_terminal_is_needed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nccl_doctor", "watch"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (2, "") == (done.returncode, done.stdout)
+    assert 1 == done.stderr.count("\n")
+    assert "--once" in done.stderr
