@@ -1,6 +1,6 @@
 """Pictures of the main screens as text, which a person has looked at: docs/screens.
 
-`NCCL_DOCTOR_SCREENS=write pytest tests/test_watch_screens.py` makes them anew, and SVG images beside them.
+`NCCL_DOCTOR_SCREENS=write pytest tests/watch/test_screens.py` makes them anew, and SVG images beside them.
 """
 
 import os
