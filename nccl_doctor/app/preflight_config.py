@@ -1,0 +1,125 @@
+"""The site's settings of `preflight`: /etc/nccl-doctor/preflight.toml.
+
+A setting is a field of `Settings`: its annotation is its type, its default holds where the file says nothing, and its metadata
+say what it means and which values are accepted. `load` never raises. A key that is unknown or whose value has the wrong type
+is left out with one line in `problems`. A file that exists and cannot be used at all (not TOML, unreadable, writable by others
+than root) leaves the defaults and turns on `observe`: what the site wanted is unknown, so no node is drained for it.
+
+    # /etc/nccl-doctor/preflight.toml
+    observe = true
+    timeout = 5.0
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_doctor.common.trusted import distrust
+
+PLACE = Path("/etc/nccl-doctor/preflight.toml")
+MOST = 1 << 20  # bytes of the file
+_DEFAULT = "default"
+
+
+def setting(default: Any, meaning: str, *, least: float | None = None, most: float | None = None) -> Any:
+    """A field of `Settings`: default, meaning, and for numbers the range that is accepted."""
+    return field(default=default, metadata={"meaning": meaning, "least": least, "most": most})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a site can set. Supported types: bool, int, float, str, tuple[str, ...]."""
+
+    observe: bool = setting(False, "report what would be done, and neither drain a node nor fail a job")
+    timeout: float = setting(5.0, "seconds from the start to the verdict; --timeout replaces it", least=0.5, most=600)
+    strict: bool = setting(
+        False, "also fail for a job that cannot work and for what could not be looked at, as --strict does"
+    )
+    expect: str = setting("", "file with what the site expects of this node, as --expect")
+    config: str = setting("", "file that switches rules off and changes severities and parameters, as --config")
+    rules: tuple[str, ...] = setting((), "further folders of rules, as --rules")
+    commands: tuple[str, ...] = setting((), "further folders of external commands, such as /opt/slurm/bin")
+
+
+class Loaded(NamedTuple):
+    """Settings, where each comes from (`default` or the file), and one line for each thing that was wrong."""
+
+    settings: Settings
+    sources: dict[str, str]
+    problems: list[str]
+
+
+def load(file: Path = PLACE) -> Loaded:
+    """The settings that hold. Never raises, whatever the file is."""
+    sources = {one.name: _DEFAULT for one in fields(Settings)}
+    try:
+        if why := distrust(file):
+            return _refused(sources, f"{file} is not read: {why}")
+        with file.open("rb") as stream:
+            data = tomllib.loads(stream.read(MOST + 1)[:MOST].decode("utf-8"))
+    except FileNotFoundError:
+        return Loaded(Settings(), sources, [])
+    except OSError as error:
+        return _refused(sources, f"{file} is not read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        return _refused(sources, f"{file} is not read: {' '.join(str(error).split())}")
+    values, problems = _checked(data, str(file))
+    if "observe" in data and "observe" not in values:
+        values["observe"] = True
+    return Loaded(Settings(**values), sources | dict.fromkeys(values, str(file)), problems)
+
+
+def explain(loaded: Loaded, overrides: dict[str, tuple[Any, str]] | None = None) -> str:
+    """Each setting with its value, where the value comes from and what it means; first what was refused."""
+    rows: list[tuple[str, str, str, str]] = []
+    for one in fields(Settings):
+        value, source = (overrides or {}).get(one.name, (getattr(loaded.settings, one.name), loaded.sources[one.name]))
+        rows.append((one.name, _toml(value), source, one.metadata["meaning"]))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"# {problem}" for problem in loaded.problems]
+    lines += [
+        f"{name:<{widths[0]}} = {value:<{widths[1]}}  # {source:<{widths[2]}}: {meaning}"
+        for name, value, source, meaning in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _refused(sources: dict[str, str], problem: str) -> Loaded:
+    problem += "; the defaults hold and nothing is drained (observe = true)"
+    return Loaded(Settings(observe=True), {**sources, "observe": "the file was refused"}, [problem])
+
+
+def _checked(data: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]]:
+    known = {one.name: one for one in fields(Settings)}
+    values: dict[str, Any] = {}
+    problems = []
+    for name, value in data.items():
+        if name not in known:
+            problems.append(f"{file}: unknown key {name} is left out")
+            continue
+        wanted, limits = known[name].type, known[name].metadata
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if wanted in (bool, int, float, str):
+            good, noun = type(value) is wanted, {bool: "true or false", str: "a text"}.get(wanted, "a number")
+        else:
+            good, noun = isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of texts"
+            value = tuple(value) if good else value
+        least, most = limits["least"], limits["most"]
+        if not good:
+            problems.append(f"{file}: {name} must be {noun}; it is left out")
+        elif (least is not None and not value >= least) or (most is not None and not value <= most):  # also refuses NaN
+            problems.append(f"{file}: {name} must be between {least} and {most}; it is left out")
+        else:
+            values[name] = value
+    return values, problems
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(f'"{one}"' for one in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
