@@ -21,7 +21,7 @@ from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
-from nccl_doctor.node.runtime import collect, redact, state, tree
+from nccl_doctor.node.runtime import collect, redact, tree
 from nccl_doctor.node.runtime.recording import Recorder
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.reporters.json_report import schema
@@ -328,25 +328,6 @@ def test_redaction_hides_addresses_users_and_secrets_alike() -> None:
     assert "alice" not in home
     assert "API_TOKEN=removed" == secret
     assert "127.0.0.1" == local
-
-
-def test_counters_are_compared_within_one_boot(tmp_path: Path) -> None:
-    from nccl_doctor.facts.store import by_name
-
-    counter = by_name()["node_counter"]
-    file = tmp_path / "state.json"
-
-    def growth(value: int, boot: str) -> int | None:
-        facts = Facts()
-        facts.add([counter("node01", "mlx5_0/1", "link_downed", value, None, 1)])
-        assert state.remember(facts, file, boot) is None
-        (row,) = facts.rows(counter)
-        before = row.before  # type: ignore[attr-defined]
-        return None if before is None else value - before
-
-    assert [None, 2, None, None, 5] == [growth(3, "a"), growth(5, "a"), growth(9, "b"), growth(1, "b"), growth(6, "b")]
-    file.write_text("garbage")
-    assert growth(7, "b") is None
 
 
 def test_facts_travel_between_nodes(broken: Path) -> None:

@@ -47,7 +47,10 @@ WIDTH = 100  # of text that goes into a file
     "--save", type=click.Path(path_type=Path), metavar="FILE.tar.zst", help="Keep what was read as such a tree."
 )
 @click.option("--redact", is_flag=True, help="Without addresses, names of users and secrets in what --save keeps.")
-@click.option("--state", type=click.Path(path_type=Path), metavar="FILE", help="Counters of the last run; - for none.")
+@click.option(
+    "--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder of what is remembered; - for none."
+)
+@click.option("--caller", "name", metavar="NAME", help="Whose counters are compared; of --for and --format otherwise.")
 @click.option("--nodes", metavar="NODES", help="Ask these nodes and compare them.")
 @click.option(
     "--via", default="ssh", show_default=True, help="ssh, srun, or a command in which %host stands for a node."
@@ -61,7 +64,7 @@ WIDTH = 100  # of text that goes into a file
 def command(
     caller: str | None, form: str, output: Path | None, expect: Path | None, learn: Path | None, timeout: float,
     only: str | None, deep: bool, peers: str | None, root: Path | None, save: Path | None, redact: bool,
-    state: Path | None, nodes: str | None, via: str, strict: bool, no_drain: bool, resume: bool,
+    state: Path | None, name: str | None, nodes: str | None, via: str, strict: bool, no_drain: bool, resume: bool,
     rules_dirs: tuple[str, ...], config: Path | None, verbose: bool,
 ) -> int:  # fmt: skip
     """Say whether this node is fit for the job, in about a second.
@@ -77,6 +80,8 @@ def command(
     from nccl_doctor.rules import engine
     from nccl_doctor.rules.site_config import Config
 
+    if name is not None and not remembered.is_name(name):
+        raise UsageProblem("--caller takes small letters, digits and hyphens")
     settings = Config.read(config) if config is not None else None
     names = _collectors(only)
     wanted = expectations.read(expect) if expect is not None else {}
@@ -94,9 +99,10 @@ def command(
     if form == "facts":
         return _put(wire.dump(facts), output)
     if nodes is None and root is None and str(state) != "-":
-        problem = remembered.remember(facts, state or remembered.place(os.environ), preflight.boot_id())
-        if problem and state is not None:
-            complain(problem)
+        with remembered.opened(state or remembered.place()) as memory:
+            remembered.remember_counters(facts, memory, name or _caller(caller, form), preflight.boot_id())
+        if memory.problem and state is not None:
+            complain(memory.problem)
     folders = site_rules(rules_dirs)
     for problem in engine.usable(folders, engine.NODE).problems:
         complain(f"rule left out: {problem}")
@@ -109,6 +115,14 @@ def command(
     if chosen.caller in ("slurm", "slurm-health") and not no_drain:
         _tell_slurm(report, resume)
     return prologue.status(chosen, report, strict)
+
+
+def _caller(caller: str | None, form: str) -> str:
+    """Whose counters these are: each program that calls us sees every growth of a counter once."""
+    if caller == "slurm":
+        script = os.environ.get("SLURM_SCRIPT_CONTEXT", "").partition("_")[0]  # prolog_slurmd, epilog_slurmd
+        return f"slurm-{script}" if script in ("prolog", "epilog") else "slurm"
+    return caller or ("exporter" if form == "prometheus" else "hand")
 
 
 def _tell_slurm(report: "Report", resume: bool) -> None:

@@ -335,10 +335,12 @@ def test_growth_is_judged_and_not_the_value(tmp_path: Path) -> None:
     tree.write(tmp_path / "first")
     tree.put(downs[0], 41)
     tree.write(tmp_path / "then")
-    kept = tmp_path / "state.json"
+    kept = tmp_path / "state"
     for number, (folder, expected) in enumerate((("first", []), ("first", []), ("then", ["rail-link-went-down"]))):
         facts = preflight.look(Root(tmp_path / folder), OURS, 20.0)
-        assert None is state.remember(facts, kept, "boot")
+        with state.opened(kept) as memory:
+            state.remember_counters(facts, memory, "prolog", "boot")
+        assert memory.problem is None
         assert expected == alarms(preflight.report_of(facts)), number
 
 

@@ -1,0 +1,28 @@
+"""Replaces a file in one step, so that a reader sees the old content or the new one and never a part."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def replace_file(path: Path | str, data: bytes, mode: int = 0o600, folder: int | None = None) -> None:
+    """Write `data` to a new file of this mode and rename it to `path`; a symbolic link at `path` is replaced, not followed.
+
+    `folder` is the descriptor of the folder that a relative `path` starts from. The data are not synced to the disk, because
+    a sick disk would hold up the caller. Raises OSError, and leaves no part of the file behind.
+    """
+    head, _, name = os.fspath(path).rpartition("/")
+    part = f"{head}{'/' if head else ''}.{name}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(part, dir_fd=folder)  # of a process that was killed and had our number
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(part, flags, mode, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(data)
+        os.replace(part, os.fspath(path), src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part, dir_fd=folder)
+        raise
