@@ -6,7 +6,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MAKE = "from nccl_doctor.log import line_patterns; from nccl_doctor.rules import engine; engine.load(); line_patterns.load()"
+MAKE = "from nccl_doctor.log import line_patterns; from nccl_doctor.rules import loader; loader.load_rules(); line_patterns.load()"
 
 
 class CompiledData(BuildHookInterface[Any]):

@@ -21,7 +21,7 @@ from nccl_doctor.log.counts import Partial
 from nccl_doctor.node.runtime import expectations, tree
 from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.site_config import Config
 
 READABLE = ("nccl-log", "job-log", "text", "json")
@@ -177,18 +177,18 @@ def read_text(text: str, name: str = "log") -> Facts:
 
 def left_out(rules_dirs: Sequence[Path]) -> list[str]:
     """One sentence for each rule file of these folders that cannot be used."""
-    return [f"rule left out: {problem}" for problem in engine.usable(tuple(rules_dirs)).problems]
+    return [f"rule left out: {problem}" for problem in loader.load_usable(tuple(rules_dirs)).problems]
 
 
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
-    chosen = (config or Config()).apply(engine.usable(tuple(rules_dirs)).rules)
+    chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
     kinds = {row.kind for row in facts.rows(Input)}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
-        chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(engine.NODE)]
+        chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(schema.NODE)]
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
-        chosen = [rule for rule in chosen if rule.group.startswith(engine.NODE)]
+        chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]
     answers = engine.ask_all(chosen, facts)
     missing = []
     has_nccl, has_info = facts.own("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]

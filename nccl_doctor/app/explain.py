@@ -37,11 +37,11 @@ def explain(text: str) -> str | None:
 def _rule(text: str) -> str | None:
     if not (_RULE_ID.fullmatch(text) or _RULE_NAME.fullmatch(text)):
         return None
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import loader, schema
 
     try:
-        rule = engine.find(text)
-    except engine.RuleProblem:
+        rule = loader.find_rule(text)
+    except schema.RuleProblem:
         return None
     if rule is None:
         return None

@@ -15,7 +15,7 @@ from nccl_doctor.facts.tables import Collection, Input
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.collect import COLLECTORS, collect
 from nccl_doctor.node.runtime.root import Root
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.site_config import Config
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
@@ -36,7 +36,7 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     """The report about the nodes of a fact base."""
     derive_node(facts)
     derive_nodes(facts)
-    chosen = (config or Config()).apply(engine.usable(tuple(rules_dirs), engine.NODE).rules)
+    chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs), schema.NODE).rules)
     report = diagnose.diagnose(facts, engine.ask_all(chosen, facts))
     collected = facts.rows(Collection)
     report.fitness = fitness(report, collected)

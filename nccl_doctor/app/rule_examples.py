@@ -6,12 +6,12 @@ from typing import Any
 from nccl_doctor.app import analyze
 from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts, by_name, column_types
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, schema
 
 
-def problems(rule: engine.Rule) -> Iterator[str]:
+def problems(rule: schema.Rule) -> Iterator[str]:
     """One sentence for each example that the rule does not answer as it says."""
-    for example in rule.examples:
+    for example in rule.example:
         try:
             facts = facts_of(example)
         except (KeyError, ValueError) as error:
@@ -28,7 +28,7 @@ def problems(rule: engine.Rule) -> Iterator[str]:
             yield from (f"example {example.name!r}: the message keeps a placeholder: {text}" for text in unfilled)
 
 
-def facts_of(example: engine.Example) -> Facts:
+def facts_of(example: schema.Example) -> Facts:
     """The fact base of an example. Raises ValueError where its rows name a table or column that does not exist."""
     if example.log:
         return analyze.read_text(example.log)

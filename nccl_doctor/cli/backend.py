@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nccl_doctor.diagnosis.comparison import Comparison
     from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
-    from nccl_doctor.rules.engine import Rule
+    from nccl_doctor.rules.schema import Rule
 
 Progress = Callable[[int, int], None] | None
 
@@ -63,9 +63,9 @@ def facts_of_node() -> "Facts":
 
 def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
     """The shipped rules and those of these folders; a file that cannot be used is told on stderr."""
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import loader
 
-    found = engine.usable(folders)
+    found = loader.load_usable(folders)
     for problem in found.problems:
         complain(f"rule left out: {problem}")
     return found.rules
@@ -73,16 +73,16 @@ def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
 
 def rule_of(file: Path) -> "Rule":
     """The rule in this file."""
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import loader
 
     with _one_line():
-        return engine.read(file)
+        return loader.read_rule(file)
 
 
 @contextmanager
 def _one_line() -> Iterator[None]:
     from nccl_doctor.facts.store import QueryProblem
-    from nccl_doctor.rules.engine import RuleProblem
+    from nccl_doctor.rules.schema import RuleProblem
 
     try:
         yield

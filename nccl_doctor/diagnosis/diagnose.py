@@ -11,7 +11,8 @@ from nccl_doctor.diagnosis.ranking import Found, order, span
 from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
-from nccl_doctor.rules.engine import Answer, Row, words
+from nccl_doctor.rules.engine import Answer, Row
+from nccl_doctor.rules.templates import fill_template
 
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
@@ -87,7 +88,7 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
         when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
-        message = words(rule.message, values)
+        message = fill_template(rule.message, values)
         if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(rows, facts)):
             message += f" (rank {fold_ranks(numbers)})"
         if first.severity != "note" and first.role != "context":
@@ -101,7 +102,7 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
             )
         finding = Finding(
             rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
-            confidence=first.confidence, message=message, why=words(rule.why, values), fix=words(rule.fix, values),
+            confidence=first.confidence, message=message, why=fill_template(rule.why, values), fix=fill_template(rule.fix, values),
             hosts=hosts, ranks=fold_ranks(numbers), values={k: v for k, v in first.values.items() if k not in _OWN},
             references=list(rule.references), evidence=[Place(p.file, p.line, p.text) for p in _spread(places)],
             count=len(rows), action=first.action,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
 from nccl_doctor.common.timestamps import Moment
 from nccl_doctor.diagnosis.report import Finding
-from nccl_doctor.rules.engine import Rule
+from nccl_doctor.rules.schema import Rule
 
 _ROLES = {"cause": 0, "context": 1, "symptom": 2}
 _NOTE = 4

@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.levels import SEVERITIES
-from nccl_doctor.rules.engine import Rule
+from nccl_doctor.rules.schema import Rule
 
 
 @dataclass(frozen=True)

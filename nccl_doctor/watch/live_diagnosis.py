@@ -13,7 +13,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.formats import recording
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, loader
 from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 
 WINDOW = 180.0  # seconds of records that are judged together
@@ -79,7 +79,7 @@ class Judge:
             text = f"{count} of {gpus} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
             facts.add([Spinning(name, count, gpus, share, 60.0, facts.evidence(f"live {name}", 1, text))])
         derive(facts)
-        asked = [rule for rule in engine.load() if TABLES.intersection(rule.needs)]
+        asked = [rule for rule in loader.load_rules() if TABLES.intersection(rule.needs)]
         findings = diagnose.diagnose(facts, engine.ask_all(asked, facts)).findings
         self._remember(findings, now)
         return findings

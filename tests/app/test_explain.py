@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor.app.explain import explain
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import loader
 
 ASKED = [
     # what is asked, words of the answer
@@ -86,7 +86,7 @@ def test_what_nobody_knows_gets_no_answer(text: str) -> None:
 
 
 def test_a_rule_by_id_and_name() -> None:
-    rule = engine.find("env-unknown-name")
+    rule = loader.find_rule("env-unknown-name")
     assert rule is not None
     for key in (rule.id, rule.name, rule.id.lower()):
         answer = explain(key)

@@ -12,7 +12,7 @@ import pytest
 
 from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Report
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import loader
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_log
 
 SIZES = {2: 2, 16: 2, 128: 1}  # nodes: GPUs in each
@@ -63,7 +63,7 @@ def test_a_fault_is_found_first(fault: str, nodes: int) -> None:
 
 
 def test_every_fault_bears_the_name_of_a_rule() -> None:
-    assert set() == set(FAULTS) - {rule.name for rule in engine.load()}
+    assert set() == set(FAULTS) - {rule.name for rule in loader.load_rules()}
 
 
 def test_every_prefix_meets_many_faults() -> None:

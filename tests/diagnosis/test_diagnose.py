@@ -8,7 +8,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, schema
 
 
 def finding(
@@ -20,7 +20,7 @@ def finding(
     confidence: str = "likely",
 ) -> engine.Answer:
     """The answer of an invented rule that found one thing."""
-    rule = engine.Rule(
+    rule = schema.Rule(
         id=f"ZZZ{len(name):03}{name}", name=name, title=name, severity=severity, role=role, confidence=confidence,
         since="0.1", needs=[], query="SELECT 1 AS ref", message=name, why="", fix="", explains=list(explains),
         group=group, path=Path(name),

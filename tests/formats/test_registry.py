@@ -8,7 +8,7 @@ from helpers.places import ROOT
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import describe
 from nccl_doctor.formats.registry import FORMATS
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import loader
 
 FIXTURES = ROOT / "fixtures"
 ROWS = {
@@ -52,7 +52,7 @@ def test_tables_and_rules_of_a_row_exist(kind: str) -> None:
     assert tables
     assert judged
     assert set() == set(tables) - {name for name, _, _ in describe()}
-    assert set() == set(judged) - {rule.name for rule in engine.load()} - set(ROWS)
+    assert set() == set(judged) - {rule.name for rule in loader.load_rules()} - set(ROWS)
 
 
 @pytest.mark.parametrize("kind", SAMPLES)

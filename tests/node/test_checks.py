@@ -17,7 +17,7 @@ from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.node.scheduler import launch
 from nccl_doctor.node.software import elf, environment
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import loader, schema
 from nccl_doctor.simulate import node
 
 PAGE = ROOT / "docs" / "checks.md"
@@ -27,7 +27,7 @@ def test_every_rule_about_nodes_stands_in_the_list_of_checks() -> None:
     rows = re.findall(r"^\| ([A-Z0-9_]+) \|.*?\| (.*?) \| (.*)\|$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 150
     named = {name for _, cell, _ in rows for name in re.findall(r"`([\w-]+)`", cell)}
-    assert {rule.name for rule in engine.load((), engine.NODE)} == named
+    assert {rule.name for rule in loader.load_rules((), schema.NODE)} == named
     assert [] == [check for check, cell, remark in rows if cell == "–" and not remark.strip()]
 
 

@@ -11,7 +11,7 @@ from helpers.places import ROOT
 
 from nccl_doctor import __version__
 from nccl_doctor.cli.main import COMMANDS, cli, main
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import schema
 
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -86,7 +86,7 @@ def test_the_readme_fits_on_a_screen_and_says_who_we_are_not() -> None:
 
 def test_contributing_describes_every_key_of_a_rule() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    keys = {f.name for f in fields(engine.Rule)} - {"group", "path", "decided"}
+    keys = {f.name for f in fields(schema.Rule)} - {"group", "path", "decided"}
     described = set(re.findall(r"^\| `([a-z]+)` \|", text, re.MULTILINE))
     assert keys == described
 

@@ -54,7 +54,8 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     for entry in Path(pytest.__file__).parent.parent.iterdir():
         if "nccl_doctor" not in entry.name:
             (borrowed / entry.name).symlink_to(entry)
-    code = "import nccl_doctor, nccl_doctor.rules.engine as r; print(nccl_doctor.__file__); print(r.shipped()); print(len(r.load()))"
+    code = "import nccl_doctor, nccl_doctor.rules.loader as r; print(nccl_doctor.__file__);"
+    code += "print(r.shipped_folder()); print(len(r.load_rules()))"
     where = run(python, "-P", "-c", code, PYTHONPATH=str(borrowed)).stdout.split()
     assert [True, True] == [Path(path).is_relative_to(tmp_path / "env") for path in where[:2]]
     assert len(list((ROOT / "rules").rglob("*.toml"))) == int(where[2])
@@ -70,8 +71,8 @@ def test_the_wheel_brings_its_rules_and_patterns_parsed(wheel: Path, tmp_path: P
         archive.extractall(tmp_path)
     code = (
         "import tomllib; tomllib.loads = None; from pathlib import Path; from nccl_doctor.common import parse_cache;"
-        "from nccl_doctor.rules import engine;"
-        "from nccl_doctor.log import line_patterns; print(parse_cache.FOLDER, len(engine.load()), len(line_patterns.load()))"
+        "from nccl_doctor.rules import loader;"
+        "from nccl_doctor.log import line_patterns; print(parse_cache.FOLDER, len(loader.load_rules()), len(line_patterns.load()))"
     )
     done = run(sys.executable, "-P", "-c", code, PYTHONPATH=str(tmp_path))
     assert done.stdout.startswith(str(tmp_path)), done.stderr

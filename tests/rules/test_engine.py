@@ -13,7 +13,7 @@ from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.diagnosis.diagnose import diagnose
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.site_config import Config
 
 VALUES = st.one_of(
@@ -25,12 +25,12 @@ ROWS = st.dictionaries(
 )  # fmt: skip
 
 
-def rule(query: str, **changes: Any) -> engine.Rule:
+def rule(query: str, **changes: Any) -> schema.Rule:
     given = {
         "id": "TST001", "name": "test", "title": "A test", "severity": "warning", "role": "cause", "confidence": "likely", "since": "0.1",
         "needs": [], "query": query, "message": "{host} has {share:.1f} of {n:d}, {absent}", "why": "Why", "fix": "Fix {rank}",
     }  # fmt: skip
-    return engine.Rule(**{**given, **changes}, group="network", path=Path("test.toml"))
+    return schema.Rule(**{**given, **changes}, group="network", path=Path("test.toml"))
 
 
 def literal(value: Any) -> str:
@@ -126,8 +126,8 @@ def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Pa
 
 
 def test_kept_rules_are_those_in_the_files() -> None:
-    shipped = [engine.read(path) for path in engine.shipped().rglob("*.toml")]
-    assert sorted(shipped, key=lambda r: r.id) == sorted(engine.load(), key=lambda r: r.id)
+    shipped = [loader.read_rule(path) for path in loader.shipped_folder().rglob("*.toml")]
+    assert sorted(shipped, key=lambda r: r.id) == sorted(loader.load_rules(), key=lambda r: r.id)
     assert json.loads(json.dumps([r.params for r in shipped])) == [r.params for r in shipped]
 
 

@@ -7,21 +7,21 @@ import pytest
 from nccl_doctor.app import rule_examples
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import engine, loader, schema, templates
 
-FILES = sorted(engine.shipped().rglob("*.toml"))
+FILES = sorted(loader.shipped_folder().rglob("*.toml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_rule_loads_and_is_complete(path: Path) -> None:
-    rule = engine.read(path)
-    assert rule.group in engine.GROUPS
-    assert [] == list(engine.lint(rule))
+    rule = loader.read_rule(path)
+    assert rule.group in schema.GROUPS
+    assert [] == list(schema.lint(rule))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_rule_says_what_its_examples_expect(path: Path) -> None:
-    assert [] == list(rule_examples.problems(engine.read(path)))
+    assert [] == list(rule_examples.problems(loader.read_rule(path)))
 
 
 EXAMPLE = """
@@ -42,12 +42,12 @@ expect = {expect}
     ],
 )
 def test_an_example_that_fails_says_why(tmp_path: Path, expect: str, message: str, said: list[str]) -> None:
-    rule = engine.read(write(tmp_path, message=message, more=EXAMPLE.format(expect=expect)))
+    rule = loader.read_rule(write(tmp_path, message=message, more=EXAMPLE.format(expect=expect)))
     assert [f"example 'x': {text}" for text in said] == list(rule_examples.problems(rule))
 
 
 def test_ids_and_names_are_used_once_and_explains_names_rules() -> None:
-    loaded = engine.load()
+    loaded = loader.load_rules()
     names = {rule.name for rule in loaded} | {alias for rule in loaded for alias in rule.aliases}
     for rule in loaded:
         assert set(rule.explains) <= names, f"{rule.path.name} explains {set(rule.explains) - names}"
@@ -90,8 +90,8 @@ def write(folder: Path, query: str = "SELECT 1 AS ref", message: str = "m", more
     ],
 )
 def test_a_wrong_rule_file_is_refused_with_its_name(tmp_path: Path, change: dict[str, str], word: str) -> None:
-    with pytest.raises(engine.RuleProblem, match=word):
-        engine.read(write(tmp_path, **change))
+    with pytest.raises(schema.RuleProblem, match=word):
+        loader.read_rule(write(tmp_path, **change))
 
 
 @pytest.mark.parametrize(
@@ -107,39 +107,39 @@ def test_a_wrong_rule_file_is_refused_with_its_name(tmp_path: Path, change: dict
 )
 def test_a_query_that_oversteps_breaks_its_rule_and_nothing_else(tmp_path: Path, query: str) -> None:
     facts = Facts()
-    rule = engine.read(write(tmp_path, query))
+    rule = loader.read_rule(write(tmp_path, query))
     answer = engine.ask(rule, facts, seconds=0.3)
     assert ("broken", []) == (answer.outcome, answer.rows)
     assert answer.reason
-    assert ["clear"] == [engine.ask(engine.read(write(tmp_path, "SELECT 1 AS ref WHERE 0")), facts).outcome]
+    assert ["clear"] == [engine.ask(loader.read_rule(write(tmp_path, "SELECT 1 AS ref WHERE 0")), facts).outcome]
 
 
 def test_a_rule_cannot_write(tmp_path: Path) -> None:
     facts = Facts()
     facts.add([tables.Input("a", "nccl-log", 1, 1, 1, 1, None)])
-    rule = engine.read(write(tmp_path, "WITH x AS (SELECT 1 AS ref) SELECT ref FROM x"))
+    rule = loader.read_rule(write(tmp_path, "WITH x AS (SELECT 1 AS ref) SELECT ref FROM x"))
     rule.query = "WITH x AS (SELECT 1) DELETE FROM input"
     assert "broken" == engine.ask(rule, facts).outcome
     assert 1 == facts.counts()["input"]
 
 
 def test_a_rule_without_its_table_is_skipped_and_says_which(tmp_path: Path) -> None:
-    rule = engine.read(write(tmp_path))
+    rule = loader.read_rule(write(tmp_path))
     rule.needs = ["gdr"]
     assert ("skipped", "no facts in table gdr") == engine.ask(rule, Facts())[1::2]
 
 
 def test_values_in_messages_lose_control_characters() -> None:
-    assert "a b [31m" == engine.words("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
+    assert "a b [31m" == templates.fill_template("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
 
 
 def test_yaml_in_the_text_of_a_rule_is_no_placeholder() -> None:
     template = "{name}: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, {seconds:.1f} s, {other}"
-    filled = engine.words(template, {"name": "train", "seconds": 2.04})
+    filled = templates.fill_template(template, {"name": "train", "seconds": 2.04})
     assert "train: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, 2.0 s, {other}" == filled
 
 
 def test_a_rank_that_nobody_numbers_is_a_rank() -> None:
-    assert "a kernel of a rank, ?, rank 3" == engine.words(
+    assert "a kernel of a rank, ?, rank 3" == templates.fill_template(
         "a kernel of rank {rank}, {host}, rank {other}", {"rank": None, "host": None, "other": 3}
     )

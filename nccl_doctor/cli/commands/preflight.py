@@ -77,7 +77,7 @@ def command(
     from nccl_doctor.facts import wire
     from nccl_doctor.node.runtime import expectations
     from nccl_doctor.node.runtime import state as remembered
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import loader, schema
     from nccl_doctor.rules.site_config import Config
 
     if name is not None and not remembered.is_name(name):
@@ -104,7 +104,7 @@ def command(
         if memory.problem and state is not None:
             complain(memory.problem)
     folders = site_rules(rules_dirs)
-    for problem in engine.usable(folders, engine.NODE).problems:
+    for problem in loader.load_usable(folders, schema.NODE).problems:
         complain(f"rule left out: {problem}")
     report = preflight.report_of(facts, rules_dirs=folders, config=settings)
     if caller is None:

@@ -38,9 +38,9 @@ def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str =
 @click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
 def show(name: str, rules_dirs: tuple[str, ...]) -> None:
     """The file of a rule, named by id or name: its query, words and examples."""
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import loader
 
-    rule = engine.find(name, site_rules(rules_dirs))
+    rule = loader.find_rule(name, site_rules(rules_dirs))
     if rule is None:
         raise UsageProblem(f"no rule has the id or name {name} (see nccl-doctor rules list)")
     emit(rule.path.read_text("utf-8"))
@@ -51,7 +51,7 @@ def show(name: str, rules_dirs: tuple[str, ...]) -> None:
 def check(folder: Path) -> int:
     """Load the rules of a folder, run their examples and say what they lack. Status 1 when something does."""
     from nccl_doctor.app import rule_examples
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import loader, schema
 
     files = sorted(folder.rglob("*.toml"))
     if not files:
@@ -59,15 +59,15 @@ def check(folder: Path) -> int:
     problems = []
     for path in files:
         try:
-            rule = engine.read(path)
-        except engine.RuleProblem as problem:
+            rule = loader.read_rule(path)
+        except schema.RuleProblem as problem:
             problems.append(str(problem))
             continue
-        problems += [f"{path}: {text}" for text in (*engine.lint(rule), *rule_examples.problems(rule))]
-    if not problems and not folder.resolve().is_relative_to(engine.shipped().resolve()):
+        problems += [f"{path}: {text}" for text in (*schema.lint(rule), *rule_examples.problems(rule))]
+    if not problems and not folder.resolve().is_relative_to(loader.shipped_folder().resolve()):
         try:
-            engine.load((folder,))
-        except engine.RuleProblem as problem:
+            loader.load_rules((folder,))
+        except schema.RuleProblem as problem:
             problems.append(str(problem))
     for text in problems:
         emit(text + "\n")

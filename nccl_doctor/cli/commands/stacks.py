@@ -123,9 +123,9 @@ def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, 
 def _judged(facts: "Facts") -> "Report":
     """What the rules about stacks say; no others are asked, because nothing else was looked at."""
     from nccl_doctor.diagnosis import diagnose
-    from nccl_doctor.rules import engine
+    from nccl_doctor.rules import engine, loader
 
-    wanted = [rule for rule in engine.load() if {"stack", "rank_doing"} & set(rule.needs)]
+    wanted = [rule for rule in loader.load_rules() if {"stack", "rank_doing"} & set(rule.needs)]
     return diagnose.diagnose(facts, engine.ask_all(wanted, facts))
 
 

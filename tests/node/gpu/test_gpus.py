@@ -16,7 +16,7 @@ from nccl_doctor.knowledge import entries, machines
 from nccl_doctor.node.gpu import devices, pci
 from nccl_doctor.node.runtime import expectations
 from nccl_doctor.node.runtime.root import Root, Seen
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import loader, schema
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import bus
 
@@ -56,7 +56,7 @@ def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) ->
 
 def test_there_are_enough_faults() -> None:
     assert len(FAULTS) >= 20
-    assert {rule.name for rule in engine.load((), engine.NODE)} >= set(FAULTS)
+    assert {rule.name for rule in loader.load_rules((), schema.NODE)} >= set(FAULTS)
 
 
 @pytest.mark.parametrize("machine", list(node.MACHINES))
@@ -289,8 +289,8 @@ def test_answers_that_nobody_would_believe(tmp_path: Path, content: str) -> None
     }
 
 
-def _own_rules() -> list[engine.Rule]:
-    return [rule for rule in engine.load((), engine.NODE) if rule.group == "node-gpu"]
+def _own_rules() -> list[schema.Rule]:
+    return [rule for rule in loader.load_rules((), schema.NODE) if rule.group == "node-gpu"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nccl_doctor.node.network import counters, ethernet
 from nccl_doctor.node.rdma import efa, infiniband, rdma_ports, roce_qos
 from nccl_doctor.node.runtime import expectations, state
 from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
-from nccl_doctor.rules import engine
+from nccl_doctor.rules import loader, schema
 from nccl_doctor.simulate import node
 
 OURS = ("pci", "infiniband", "ethernet", "efa", "selinux")
@@ -56,7 +56,7 @@ def test_a_planted_fault_comes_first(tmp_path: Path, number: int, fault: str) ->
 
 def test_there_are_enough_faults() -> None:
     assert len(FAULTS) >= 18
-    assert {rule.name for rule in engine.load((), engine.NODE)} >= set(FAULTS)
+    assert {rule.name for rule in loader.load_rules((), schema.NODE)} >= set(FAULTS)
 
 
 @pytest.mark.parametrize("machine", list(node.MACHINES))

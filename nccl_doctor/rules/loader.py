@@ -1,0 +1,111 @@
+"""From rule files to rules: the shipped ones, those of further folders, or the one of a given name."""
+
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_doctor.common.parse_cache import remembered
+from nccl_doctor.rules import schema, templates
+from nccl_doctor.rules.schema import Rule, RuleProblem, build_rule, parse_rule
+
+_SHIPPED = Path(__file__).parent / "data"
+_CODE = [Path(str(module.__file__)) for module in (schema, templates)]
+
+
+def shipped_folder() -> Path:
+    """The folder of the rules that belong to the package."""
+    return _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parent.parent.parent / "rules"
+
+
+def read_rule(path: Path) -> Rule:
+    """Read one rule file. Raises RuleProblem on anything that is not as it must be."""
+    return parse_rule(_read_toml(path), path)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RuleProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleProblem(f"{path}: {error}") from None
+
+
+class Usable(NamedTuple):
+    """The rules that can be asked, and one line for each rule file of a site that cannot."""
+
+    rules: tuple[Rule, ...]
+    problems: tuple[str, ...]
+
+
+def load_rules(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Rule, ...]:
+    """The shipped rules whose group starts with `groups`, and those of further folders.
+
+    Raises RuleProblem on a broken file or an id or name used twice.
+    """
+    found = load_usable(directories, groups)
+    if found.problems:
+        raise RuleProblem(found.problems[0])
+    return found.rules
+
+
+@cache
+def load_usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
+    """The same, without the files of further folders that are broken or use an id or name of another rule."""
+    ours = sorted(folder for folder in shipped_folder().iterdir() if folder.name.startswith(groups))
+    rules: list[Rule] = []
+    seen: dict[str, Path] = {}
+    problems: list[str] = []
+    for rule in (rule for folder in ours for rule in _kept(folder)):
+        _claim(rule, seen)
+        rules.append(rule)
+    problems += [f"{folder}: permission denied" for folder in directories if not os.access(folder, os.R_OK | os.X_OK)]
+    for path in (path for folder in directories for path in sorted(folder.rglob("*.toml"))):
+        try:
+            rule = read_rule(path)
+            _claim(rule, seen)
+        except RuleProblem as problem:
+            problems.append(str(problem))
+        else:
+            rules.append(rule)
+    return Usable(tuple(rules), tuple(problems))
+
+
+def _claim(rule: Rule, seen: dict[str, Path]) -> None:
+    """Keep the id, name and aliases of a rule for it. Raises RuleProblem where another rule has one of them."""
+    keys = (rule.id, rule.name, *rule.aliases)
+    if taken := next((key for key in keys if key in seen), None):
+        raise RuleProblem(f"{rule.path}: {taken} is already used by {seen[taken]}")
+    seen.update(dict.fromkeys(keys, rule.path))
+
+
+def _kept(folder: Path) -> list[Rule]:
+    """The rules of one of our groups, checked when they were read for the first time."""
+    files = sorted(folder.glob("*.toml"))
+
+    def make() -> list[dict[str, Any]]:
+        for file in files:
+            read_rule(file)
+        return [_read_toml(file) for file in files]
+
+    entries = remembered(f"rules-{folder.name}", [*files, *_CODE], make)
+    return [build_rule(data, file) for data, file in zip(entries, files, strict=True)]
+
+
+def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
+    """The rule of this id or name, reading only the file that it stands in."""
+    wanted = key.strip()
+    ours = list(shipped_folder().rglob("*.toml"))
+    files = [*ours, *(path for folder in directories for path in folder.rglob("*.toml"))]
+    declared = re.compile(
+        rf'^(?:id = "{re.escape(wanted.upper())}"|aliases = \[.*"{re.escape(wanted)}".*)', re.MULTILINE
+    )
+    found = next((path for path in files if path.stem == wanted.lower()), None)
+    found = found or next((path for path in files if declared.search(path.read_text("utf-8", "replace"))), None)
+    if found is None:
+        return None
+    return build_rule(_read_toml(found), found) if found in ours else read_rule(found)
