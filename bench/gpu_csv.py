@@ -46,7 +46,7 @@ def main() -> None:
         facts = Facts()
         start, busy = time.perf_counter(), time.process_time()
         with path.open("rb") as stream:
-            reading = samples.read(stream, path.name, facts)
+            reading = samples.read_format(stream, path.name, facts)
         took, busy = time.perf_counter() - start, time.process_time() - busy
         size = path.stat().st_size
     assert reading.understood == lines + 1, reading

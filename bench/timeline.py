@@ -53,7 +53,7 @@ def measure(path: Path) -> None:
     facts = Facts()
     start, busy = time.perf_counter(), time.process_time()
     with path.open("rb") as stream:
-        reading = horovod_timeline.read(stream, path.name, facts)
+        reading = horovod_timeline.read_format(stream, path.name, facts)
     took, busy = time.perf_counter() - start, time.process_time() - busy
     size = path.stat().st_size / 1e6
     print(f"{size:.0f} MB, {reading.understood:,} events: {took:.1f} s, {size / took:.0f} MB/s", end="")

@@ -14,6 +14,7 @@ from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Format, Reading
 from nccl_doctor.inputs import sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
@@ -130,9 +131,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     return facts, problems
 
 
-def _log_input(
-    name: str, partial: Partial, inside: Sequence[tuple[registry.Format, registry.Reading]], note: str | None
-) -> Input:
+def _log_input(name: str, partial: Partial, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:
     """What a log turned out to be: without NCCL lines it is named after what a reader of something inside it could use."""
     used = [(known, reading) for known, reading in inside if reading.understood]
     note = note or next((reading.note for _, reading in used if reading.note), None)
@@ -153,7 +152,7 @@ def _look(facts: Facts, path: str) -> None:
     facts.add([Input(path, "node", 0, 0, 0, 0, None)])
 
 
-def _read_format(facts: Facts, known: registry.Format, source: sources.Source, stream: "_Joined") -> list[str]:
+def _read_format(facts: Facts, known: Format, source: sources.Source, stream: "_Joined") -> list[str]:
     """Read a file that is no log; returns what the user should know about it."""
     reading = registry.read(known, stream, source.name, facts)
     note = reading.note or stream.problem

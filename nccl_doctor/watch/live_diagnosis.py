@@ -12,7 +12,7 @@ from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
-from nccl_doctor.formats import recording
+from nccl_doctor.formats.recording import recorded_files
 from nccl_doctor.rules import engine, loader
 from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
 
@@ -72,7 +72,7 @@ class Judge:
             lines = self._lines(kind)
             if lines:
                 stream = io.BytesIO(("\n".join(lines) + "\n").encode())
-                reading = recording.read(stream, f"live {kind}", facts)
+                reading = recorded_files.read_format(stream, f"live {kind}", facts)
                 facts.add([Input(f"live {kind}", "recording", 0, reading.lines, 0, reading.understood, None)])
         facts.look("spinning")
         for name, count, gpus, share in spins:

@@ -16,6 +16,7 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, Process
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.log import parallel
 from nccl_doctor.log.line_patterns import load
 
@@ -66,19 +67,26 @@ def test_a_number_of_more_than_64_bits_is_no_number() -> None:
     assert [(None, 3), (7, 4)] == [(row.pid, row.rank) for row in facts.rows(Process)]
 
 
-def test_a_value_that_a_reader_cannot_use_ends_its_file_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("Exceeds the limit"), "read only in part, as gpu-samples: ValueError: Exceeds the limit"),
+        (TypeError("int and str"), "a bug in our reader of gpu-samples ended the reading: TypeError: int and str"),
+    ],
+)
+def test_an_error_of_a_reader_ends_its_file_only(tmp_path: Path, error: Exception, words: str) -> None:
     (tmp_path / "gpu.csv").write_bytes((FIXTURES / "gpu" / "busy70.csv").read_bytes())
     (tmp_path / "job.log").write_text("node01:10:11 [0] NCCL WARN Cuda failure 'out of memory'\n")
 
     class Broken:
         @staticmethod
-        def read(*_: object) -> registry.Reading:
-            raise ValueError("Exceeds the limit")
+        def read_format(*_: object) -> Reading:
+            raise error
 
     with mock.patch.object(registry.importlib, "import_module", return_value=Broken):
         facts, problems = analyze.read([str(tmp_path)])
     assert 1 == len([row for row in facts.rows(Message) if "out of memory" in row.text])
-    assert [problem for problem in problems if "gpu.csv" in problem and "ValueError: Exceeds the limit" in problem]
+    assert [problem for problem in problems if "gpu.csv" in problem and words in problem]
 
 
 def _dies(*_: object) -> bytes:

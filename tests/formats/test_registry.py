@@ -1,12 +1,15 @@
 """docs/formats.md says of every format what the program does."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from helpers.places import ROOT
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import describe
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Format
 from nccl_doctor.formats.registry import FORMATS
 from nccl_doctor.rules import loader
 
@@ -44,6 +47,42 @@ def names(cell: str) -> list[str]:
 def test_every_format_has_a_row_and_no_other() -> None:
     assert {known.kind for known in FORMATS} == set(ROWS)
     assert {4} == {len(cells) for cells in ROWS.values()}
+
+
+@pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.kind)
+def test_declared_tables_exist_and_the_row_names_them(known: Format) -> None:
+    assert known.tables
+    assert set() == set(known.tables) - {name for name, _, _ in describe()}
+    assert set() == set(known.tables) - set(names(ROWS[known.kind][2])) - GENERAL
+
+
+def test_formats_come_after_those_they_name() -> None:
+    places = {known.kind: place for place, known in enumerate(FORMATS)}
+    assert len(FORMATS) == len(places)
+    for known in FORMATS:
+        assert all(places[kind] < places[known.kind] for kind in known.after)
+    assert registry.ordered(reversed(FORMATS)) == tuple(FORMATS)
+
+
+@pytest.mark.parametrize("after", [("b",), ("no-such-format",)])
+def test_a_format_after_itself_or_an_unknown_one_is_refused(after: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="a, b"):
+        registry.ordered([Format("a", "a", (), after=after), Format("b", "b", (), after=("a",))])
+
+
+def test_files_that_two_formats_match_have_a_declared_order() -> None:
+    """Were the order a matter of names, a new format could take the files of another."""
+    formats = {known.kind: known for known in FORMATS}
+
+    def before(kind: str) -> set[str]:
+        return {other for direct in formats[kind].after for other in (direct, *before(direct))}
+
+    for path in sorted(path for path in FIXTURES.rglob("*") if path.is_file()):
+        head = path.read_bytes()[: 1 << 16]
+        matching = [known.kind for known in FORMATS if known.begins is not None and known.begins.search(head)]
+        assert all(first in before(second) for first, second in pairwise(matching)), path
+    inside = [known.kind for known in FORMATS if known.inside]
+    assert set(inside[:-1]) == before(inside[-1]) & set(inside)
 
 
 @pytest.mark.parametrize("kind", ROWS)

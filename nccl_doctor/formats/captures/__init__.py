@@ -1,1 +1,47 @@
-"""Output of node commands, Kubernetes objects and package lists."""
+"""Output of commands that administrators run on nodes and clusters."""
+
+import re
+
+from nccl_doctor.formats.declaration import Format
+
+FORMATS = (
+    Format(
+        "kubernetes",
+        "kubernetes",
+        tables=("kube_pod", "kube_resource"),
+        begins=re.compile(
+            rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\r?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
+            rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
+            rb"(?:apiVersion|kind|metadata|spec): ?"
+            rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node
+        ),
+    ),
+    Format(
+        "packages",
+        "packages",
+        tables=("package",),
+        begins=re.compile(
+            rb"\A(?:# packages in environment at |# EFA installer version: "
+            rb"|Package +Version *(?:Editable project location *)?\r?\n-{4,}"
+            rb"|(?:[A-Za-z0-9][\w.-]{0,80}==[\w.+!-]{1,60}\r?\n){5})"
+        ),
+    ),
+    Format(
+        "node-capture",
+        "node_commands",
+        tables=("gpu_matrix", "nvlink_state", "ib_port", "kernel_module", "ofi_domain", "fabric_event"),
+        inside=(
+            b"GPU0\tGPU1",
+            b"GPU0    GPU1",
+            b"CPU Affinity",
+            b"Link 0: ",
+            b"CA type: ",
+            b"Infiniband device '",
+            b"hca_id:",
+            b"Size  Used by",
+            b"    domain: ",
+            b"[ERROR] [tid ",
+        ),
+        after=("gpu-samples",),
+    ),
+)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import KubePod, KubeResource
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 
 _MAX_BYTES = 4 << 20
@@ -23,7 +23,7 @@ _RESOURCE = re.compile(
 _SECTION = re.compile(r"(Name|Capacity|Allocatable|Allocated resources|Non-terminated Pods|System Info):\s*(\S{0,200})")
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one file: YAML documents, or the description of nodes."""
     data = stream.read(_MAX_BYTES + 1)
     while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):

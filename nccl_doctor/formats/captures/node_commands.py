@@ -10,7 +10,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import FabricEvent, GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
@@ -54,7 +54,7 @@ _UNKNOWN = (
 )  # columns of a port that are read from later lines, or never
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read every capture of a file. Fills gpu_matrix, nvlink_state, ib_port, kernel_module and ofi_domain."""
     reader = _Reader(name, facts)
     number = used = 0

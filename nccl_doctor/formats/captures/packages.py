@@ -4,7 +4,7 @@ import re
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import Package
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
 
@@ -20,7 +20,7 @@ _EFA = re.compile(r"([a-z][a-z0-9-]{0,60}?)[_-](\d[\w.~+-]{0,80})\s*$")
 _INSTALLER = re.compile(r"# EFA installer version: ([\w.]{1,20})")
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one list. Fills package."""
     rows: list[Package] = []
     number = used = 0

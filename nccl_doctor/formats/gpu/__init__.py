@@ -1,1 +1,61 @@
-"""Samples and reports of GPUs: nvidia-smi, dcgmi, JSON monitors."""
+"""What monitoring tools say about GPUs: samples over time, and the state that `nvidia-smi -q` prints."""
+
+import re
+
+from nccl_doctor.formats.declaration import Format
+
+_TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
+_SAMPLE = (
+    rb"(?:utilization\.(?:gpu|memory)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu)"
+    rb"(?: \[[^\]]{1,12}\])?"
+)
+_START = rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}"
+
+FORMATS = (
+    Format(
+        "gpu-samples",
+        "samples",
+        tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "gpu_process"),
+        begins=re.compile(
+            _START
+            + rb"(?:(?:"
+            + _TITLE
+            + rb",[ \t]*){0,80}"
+            + _SAMPLE
+            + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
+            rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
+            rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
+            rb"|\A\s{0,200}#\s?(?:Date +Time +)?gpu +(?:pwr|sm|pid|gtemp|fb|rxpci) [^\n]*\n"  # dmon, pmon
+            rb"\s{0,20}# ?(?:YYYYMMDD +HH:MM:SS +)?Idx "
+            rb"|\A\s{0,200}#\s?Entity +[A-Z0-9]{4,6}\b"  # dcgmi dmon
+            rb"|\A\s{0,200}\[?\s{0,200}\{[^{}]{0,4000}\"gpu_usage:\d"  # SuperBench
+            rb"|\A\s{0,200}\[?\s{0,200}\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)"
+            rb"[^{}]{0,4000}\"(?:utilization[._]gpu|gpu_util(?:ization)?|util(?:ization)?)\" ?:"
+            rb"|\A\s{0,200}\{(?=[^\[\]]{0,400}\"gpus\" ?: ?\[)[\s\S]{0,1000}\"utilization\.gpu\" ?:"  # gpustat --json
+            rb"|\A\s{0,200}\{[\s\S]{0,2000}\"gpu_utilization\" ?: ?\{"  # jobstats
+        ),
+        inside=(
+            b"utilization.gpu [%]",
+            b"used_gpu_memory [MiB]",
+            b"# gpu   pwr",
+            b"# gpu    pwr",
+            b"# gpu     sm",
+            b"# gpu        pid",
+            b"# gpu         pid",
+            b"HH:MM:SS    Idx",
+            b"#Entity   ",
+            b'"gpu_usage:0"',
+        ),
+        after=("recording", "profile-summary"),  # whose samples of GPUs have the same keys
+    ),
+    Format(
+        "nvidia-smi-q",
+        "smi_query",
+        tables=("node_driver", "node_gpu", "gpu_health"),
+        begins=re.compile(
+            rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
+            rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?"
+            rb"(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"
+        ),
+    ),
+)

@@ -13,10 +13,10 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Batch, Gpu, Place, Samples
 from nccl_doctor.formats.gpu.smi_csv import seconds
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
 
@@ -41,7 +41,7 @@ _LONGEST = 8 << 20  # characters of one object over several lines
 _BATCH = 20_000
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up every object that holds samples of GPUs."""
     return _Reader(name, facts).read(stream)
 

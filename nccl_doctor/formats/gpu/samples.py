@@ -5,10 +5,10 @@ import re
 import numpy as np
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import dmon, monitor_json
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_lines
 
@@ -17,7 +17,7 @@ _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
 _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up every sample of a file or log. Fills the tables of `tables.gpu`."""
     head = stream.read(_BLOCK)
     body = head[_HEAD.match(head).end() :] if _HEAD.match(head) else head  # type: ignore[union-attr]
@@ -27,7 +27,7 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
         samples.write(facts, name, "nvidia-smi")
         return reading
     if body.lstrip()[:1] in (b"{", b"["):
-        return monitor_json.read(Joined(head, stream), name, facts)
+        return monitor_json.read_format(Joined(head, stream), name, facts)
     return _mixed(Joined(head, stream), name, facts)
 
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import smi_xml
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
@@ -64,7 +64,7 @@ class _Gpu(NamedTuple):
     proof: dict[str, tuple[int, str]]  # column -> line that filled it
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one capture. Fills node_driver, node_gpu and gpu_health."""
     data = stream.read(_MAX_BYTES + 1)
     while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):

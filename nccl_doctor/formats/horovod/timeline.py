@@ -16,9 +16,9 @@ from nccl_doctor.facts.tables import (
     TimelineTensor,
     TimelineWindow,
 )
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.horovod import trace_events
 from nccl_doctor.formats.horovod.statistics import WINDOWS, Activity, Run, tensors
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 
 _SECOND = 1_000_000  # µs
@@ -28,7 +28,7 @@ _OPERATIONS = {"ALLREDUCE", "ALLGATHER", "BROADCAST", "JOIN", "ADASUM", "ALLTOAL
 _ON_DEVICE = ("NCCL_", "WAIT_FOR_DATA", "MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOST_BUFFER", "INIT_NCCL")
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read as far as it goes; a cut last event is named in the note."""
     facts.look("timeline", "timeline_activity", "timeline_tensor", "timeline_rank", "timeline_window", "timeline_gap")
     segment = _Segment(name, 0, 0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import InspectorColl
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
 
@@ -51,7 +51,7 @@ class _Series:
         self.n += 1
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the lines of one process or of several."""
     series: dict[_Key, _Series] = {}
     number = used = 0

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.nccl import nccl_tests_json
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
 
@@ -39,14 +39,14 @@ _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
 _GRAPH = re.compile(rb"Pattern 4, .*?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read what nccl-tests printed. Fills bench_run and bench_row."""
     facts.look("bench_run", "bench_row")
     first = facts.own("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
     reader = _Reader(name)
     lines, start = 0, True
     for block in blocks(stream):
-        if start and nccl_tests_json.RECOGNISED.search(block.data[:65_536]):
+        if start and NCCL_TESTS_JSON.search(block.data[:65_536]):
             rest = b"".join([block.data, *(more.data for more in blocks(stream))][:64])
             return nccl_tests_json.read(rest, name, facts, first)
         start = False

@@ -5,10 +5,9 @@ import re
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
-from nccl_doctor.formats.registry import Reading
 
-RECOGNISED = re.compile(rb"\A\s*\{(?=[\s\S]{0,60000}?\"(?:minimum_bytes|warmup_iters|aggregated_iterations)\" ?:)")
 LARGEST = 256 << 20
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import RasComm, RasRank
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines
 
@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 _REPORT = 1000  # ranks of one communicator that are listed
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the reports of one file, one after the other."""
     head = stream.read(_BLOCK)
     data = bytearray(head)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import TopoFile, TopoGpu, TopoGraph, TopoNet
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs import safe_xml
 from nccl_doctor.inputs.streams import Readable
 
@@ -21,7 +21,7 @@ class _Node(NamedTuple):
     path: tuple[int, ...]  # numbers of the elements above, from the root, and of itself
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one file. Fills the topology tables, or `topo_graph` for a graph file."""
     reader = _Reader(name, facts)
     lines, note = safe_xml.parse(stream, reader.start, reader.end)

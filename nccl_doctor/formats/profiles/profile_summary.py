@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProfileShare, ProfileSum
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
 
@@ -49,7 +49,7 @@ class _Report:
     kept: dict[tuple[str, str], list[tuple[float, ProfileSum, str]]] = field(default_factory=dict)
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read all tables of a file."""
     facts.look("profile_sum", "profile_share")
     state = _Report()

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import Stack
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.profiles.stack_frames import kind_of
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_lines
@@ -174,7 +174,7 @@ def rows(facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks
     return len(made)
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Stacks in a file of their own or inside the log of a job. The name of a file may tell the rank (`rank3`)."""
     counter = _Counter()
     dumps: list[Dump] = []

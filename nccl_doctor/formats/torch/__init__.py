@@ -1,1 +1,29 @@
-"""Formats of PyTorch: flight recorder dumps and Kineto traces."""
+"""Files of PyTorch: traces of its profiler and dumps of its flight recorder."""
+
+import re
+
+from nccl_doctor.formats.declaration import Format
+
+FORMATS = (
+    Format(
+        "kineto-trace",
+        "kineto",
+        tables=("trace", "trace_op", "trace_call"),
+        begins=re.compile(
+            rb"\A\s*\{(?=[\s\S]{0,60000}\"traceEvents\"\s*:\s*\[)[\s\S]{0,60000}?"
+            rb"\"(?:schemaVersion|distributedInfo|baseTimeNanoseconds|deviceProperties|cat)\"\s*:\s*[\[{0-9\"]"
+        ),
+    ),
+    Format(
+        "flight-recorder",
+        "flight_recorder",
+        tables=("recorder", "recorder_group", "recorder_call"),
+        begins=re.compile(
+            rb"\A\x80[\x02-\x05]"  # a pickle
+            rb"|\A\s*\{(?=[\s\S]{0,60000}\"(?:collective_seq_id|pg_status|pg_config|seq_id)\"\s*:)"
+            rb"[\s\S]{0,60000}?\"(?:comm_lib_version|nccl_version|pg_config|profiling_name)\"\s*:"
+            rb"|\A\s*\[\s*\{[^{}]{0,60000}\"profiling_name\"\s*:"
+        ),
+        after=("kineto-trace",),  # whose `distributedInfo` holds `pg_config` and `nccl_version` too
+    ),
+)

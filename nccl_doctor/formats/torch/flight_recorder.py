@@ -17,7 +17,7 @@ import ijson
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.sources import ForeignInput, InputProblem
 from nccl_doctor.inputs.streams import Readable
@@ -50,7 +50,7 @@ class _Plain(pickle.Unpickler):
         raise _Refused("a persistent object")
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one dump. Raises InputProblem for a pickle that is no dump, or that asks for more than plain data."""
     facts.look("recorder", "recorder_group", "recorder_call")
     data = _whole(stream, name)

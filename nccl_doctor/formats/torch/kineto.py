@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceCall, TraceOp
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.streams import Readable
 
@@ -49,7 +49,7 @@ _OPERATIONS = {
 }  # fmt: skip
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one trace; a cut one as far as it goes."""
     facts.look("trace", "trace_op", "trace_call")
     kept = _Kept(stream)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun, TrainingEvent
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.run_settings import LITERALS, Settings
@@ -41,7 +41,7 @@ _MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the step lines of a log. Fills throughput_run, step, loss_scale, training_event and comm_op."""
     facts.look("throughput_run", "step", "loss_scale", "training_event", "comm_op")
     reader = _Reader(name)

@@ -15,23 +15,23 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
 from nccl_doctor.facts.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
-from nccl_doctor.formats import registry, signatures
+from nccl_doctor.formats import registry
 from nccl_doctor.formats.captures import kubernetes, node_commands, packages
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import smi_query
-from nccl_doctor.formats.registry import Reading
 
 FIXTURES = FIXTURES / "captures"
 
 
 def node(data: bytes) -> Facts:
     facts = Facts()
-    node_commands.read(io.BytesIO(data), "capture.txt", facts)
+    node_commands.read_format(io.BytesIO(data), "capture.txt", facts)
     return facts
 
 
 def kube(data: bytes) -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, kubernetes.read(io.BytesIO(data), "job.yaml", facts)
+    return facts, kubernetes.read_format(io.BytesIO(data), "job.yaml", facts)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_errors_of_the_fabric_manager_are_counted() -> None:
 
 def test_packages_by_source() -> None:
     facts = Facts()
-    packages.read(io.BytesIO((FIXTURES / "conda_list.txt").read_bytes()), "conda.txt", facts)
+    packages.read_format(io.BytesIO((FIXTURES / "conda_list.txt").read_bytes()), "conda.txt", facts)
     assert {"cudatoolkit": "conda", "nccl": "conda", "nvidia-nccl-cu12": "pip", "pytorch": "conda"} == {
         row.name: row.source for row in facts.rows(Package)
     }
     facts = Facts()
-    packages.read(io.BytesIO((FIXTURES / "efa_installed_packages").read_bytes()), "efa", facts)
+    packages.read_format(io.BytesIO((FIXTURES / "efa_installed_packages").read_bytes()), "efa", facts)
     assert {"efa-installer": "1.30.0", "efa-config": "1.15_all"}.items() <= {
         row.name: row.version for row in facts.rows(Package)
     }.items()
@@ -210,7 +210,7 @@ def test_a_capture_that_is_cut_or_holds_rubbish_is_survived(name: str, tmp_path:
         (data[: len(data) // 2], data[:-7], data.replace(b"0", b"\xff"), b"\x00".join(data.split(b" ")), data * 3)
     ):
         for module in (node_commands, packages, kubernetes):
-            module.read(io.BytesIO(broken), f"{name}{number}", Facts())
+            module.read_format(io.BytesIO(broken), f"{name}{number}", Facts())
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
@@ -239,7 +239,7 @@ def test_ordinary_logs_are_not_taken_for_them() -> None:
     ],
 )  # fmt: skip
 def test_recognition_is_quick_whatever_comes(piece: bytes) -> None:
-    heads = [value for value in vars(signatures).values() if isinstance(value, re.Pattern)]
+    heads = [known.begins for known in registry.FORMATS if known.begins is not None]
     starts = (
         b"",
         b"<!--",
@@ -261,7 +261,7 @@ def test_the_text_of_nvidia_smi_gives_the_columns_of_its_xml() -> None:
     """Every value that the text prints behind a title is read again by a plain search in the part of its GPU."""
     text = (FIXTURES / "smi_q_gpu3.txt").read_text()
     facts = Facts()
-    reading = smi_query.read(io.BytesIO(text.encode()), "smi.txt", facts)
+    reading = smi_query.read_format(io.BytesIO(text.encode()), "smi.txt", facts)
     parts = re.split(r"(?m)^GPU 0", text)[1:]
     gpus, health = facts.rows(NodeGpu), facts.rows(GpuHealth)
     assert (None, 8, 8) == (reading.note, len(gpus), len(health))
@@ -282,7 +282,7 @@ def test_the_text_of_nvidia_smi_gives_the_columns_of_its_xml() -> None:
 def test_a_cut_capture_of_nvidia_smi_says_where_it_ends() -> None:
     text = (FIXTURES / "smi_q.txt").read_text()
     facts = Facts()
-    reading = smi_query.read(io.BytesIO(text[: len(text) // 2].encode()), "smi.txt", facts)
+    reading = smi_query.read_format(io.BytesIO(text[: len(text) // 2].encode()), "smi.txt", facts)
     assert 0 < len(facts.rows(NodeGpu)) < 8
     assert "8 GPUs are attached and ends after GPU" in (reading.note or "")
 
@@ -293,14 +293,14 @@ def test_the_xml_of_nvidia_smi_is_read_and_its_entities_are_not() -> None:
     whole = f"{xml}<attached_gpus>1</attached_gpus>\n{gpu.format(97)}\n</nvidia_smi_log>\n".encode()
     assert getattr(registry.recognise(whole), "kind", None) == "nvidia-smi-q"
     facts = Facts()
-    assert smi_query.read(io.BytesIO(whole), "smi.xml", facts).note is None
+    assert smi_query.read_format(io.BytesIO(whole), "smi.xml", facts).note is None
     assert [97] == [row.util for row in facts.rows(NodeGpu)]
     bomb = whole.replace(b' SYSTEM "nvsmi_device_v12.dtd">', b' [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>').replace(
         b"97 %", b"&b;"
     )
     assert getattr(registry.recognise(bomb), "kind", None) == "nvidia-smi-q"
     facts = Facts()
-    assert "entit" in (smi_query.read(io.BytesIO(bomb), "smi.xml", facts).note or "")
+    assert "entit" in (smi_query.read_format(io.BytesIO(bomb), "smi.xml", facts).note or "")
     assert [] == facts.rows(NodeGpu)
 
 

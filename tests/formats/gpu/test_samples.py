@@ -15,15 +15,15 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuSample, GpuThrottle, GpuUse
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import samples as gpu_samples
-from nccl_doctor.formats.registry import Reading
 
 FIXTURES = FIXTURES / "gpu"
 
 
 def read(data: bytes | str, name: str = "gpu.csv") -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, gpu_samples.read(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
+    return facts, gpu_samples.read_format(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
 
 
 def found(path: Path) -> set[tuple[str, str]]:

@@ -32,7 +32,7 @@ WHOLE = ["healthy_4r", "slow_rank2_4r", "slow_rank2_4r_nocache", "gpu_healthy", 
 def read(path: Path) -> tuple[Facts, registry.Reading]:
     facts = Facts()
     with path.open("rb") as stream:
-        return facts, timeline.read(stream, path.name, facts)
+        return facts, timeline.read_format(stream, path.name, facts)
 
 
 def intervals(events: list[dict[str, Any]]) -> dict[str, list[tuple[int, int, int]]]:
@@ -163,7 +163,7 @@ def test_text_in_the_middle_is_passed_over_and_told() -> None:
     half = data.index(b'"ts"', len(data) // 2)
     facts = Facts()
     mixed = data[:half] + b"\nTraceback (most recent call last):\n" + data[half:]
-    note = timeline.read(io.BytesIO(mixed), "timeline.json", facts).note
+    note = timeline.read_format(io.BytesIO(mixed), "timeline.json", facts).note
     before = len(re.findall(rb'"ph": "[BEXi]"', data[:half])) - 1
     assert f"has torn events or other text in 1 places, first behind event {before}; all other events were read" == note
 
@@ -192,7 +192,7 @@ def test_a_file_that_another_program_wrote_anew(indent: int | None) -> None:
     for wrapped in (events, {"traceEvents": events}):
         data = json.dumps(wrapped, indent=indent, separators=separators, sort_keys=True).encode()
         facts = Facts()
-        reading = timeline.read(io.BytesIO(data), "x", facts)
+        reading = timeline.read_format(io.BytesIO(data), "x", facts)
         assert reading.understood == expected.rows(Timeline)[0].events
         assert expected.rows(Timeline)[0][2:-1] == facts.rows(Timeline)[0][2:-1]
 
@@ -213,7 +213,7 @@ def test_a_file_that_another_program_wrote_anew(indent: int | None) -> None:
 )
 def test_broken_input_is_survived(data: bytes) -> None:
     facts = Facts()
-    reading = timeline.read(io.BytesIO(data), "x", facts)
+    reading = timeline.read_format(io.BytesIO(data), "x", facts)
     assert reading.lines >= reading.understood
 
 

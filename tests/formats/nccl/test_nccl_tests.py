@@ -17,8 +17,8 @@ from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import nccl_tests
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.knowledge import bandwidth
 
 FIXTURES = FIXTURES / "nccl_tests"
@@ -30,7 +30,7 @@ ROW = re.compile(
 
 def read(data: bytes | str, name: str = "bench.log") -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, nccl_tests.read(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
+    return facts, nccl_tests.read_format(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
 
 
 def numbers(facts: Facts) -> list[tuple[object, ...]]:

@@ -14,8 +14,8 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import RasRank, TopoGpu, TopoNet
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import inspector, ras, topology
-from nccl_doctor.formats.registry import Reading
 
 FIXTURES = FIXTURES / "topology"
 GENUINE = sorted((SHARED / "real").glob("*/*.xml"))
@@ -23,7 +23,7 @@ GENUINE = sorted((SHARED / "real").glob("*/*.xml"))
 
 def read(data: bytes, name: str = "topo.xml") -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, topology.read(io.BytesIO(data), name, facts)
+    return facts, topology.read_format(io.BytesIO(data), name, facts)
 
 
 def found(*paths: Path) -> set[tuple[str, str]]:
@@ -143,7 +143,7 @@ def test_ras_names_who_is_behind() -> None:
         rank["rank"]: rank["collective_counts"]["AllReduce"] for rank in json.loads(data)["communicators"][0]["ranks"]
     }
     facts = Facts()
-    assert Reading(data.count(b"\n"), 1, None) == ras.read(io.BytesIO(data), "ras.json", facts)
+    assert Reading(data.count(b"\n"), 1, None) == ras.read_format(io.BytesIO(data), "ras.json", facts)
     (row,) = facts.rows(RasRank)
     assert (5, "behind", "AllReduce", counts[5], statistics.mode(counts.values())) == (
         row.rank,
@@ -153,7 +153,7 @@ def test_ras_names_who_is_behind() -> None:
         row.majority,
     )
     facts = Facts()
-    twice = ras.read(io.BytesIO(data + data[:500]), "ras.json", facts)
+    twice = ras.read_format(io.BytesIO(data + data[:500]), "ras.json", facts)
     assert (1, f"ends in the middle of the report that starts in line {data.count(chr(10).encode()) + 1}") == (
         twice.understood,
         twice.note,
@@ -164,14 +164,14 @@ def test_inspector_agrees_with_json() -> None:
     data = (FIXTURES / "inspector_late2.log").read_bytes()
     records = [json.loads(line) for line in data.splitlines()]
     facts = Facts()
-    assert Reading(240, 240, None) == inspector.read(io.BytesIO(data), "i.log", facts)
+    assert Reading(240, 240, None) == inspector.read_format(io.BytesIO(data), "i.log", facts)
     for rank, n, median in facts.own("SELECT rank, n, time_median FROM inspector_coll"):
         times = [record["coll_perf"]["coll_exec_time_us"] for record in records if record["header"]["rank"] == rank]
         assert (len(times), statistics.median(times)) == (n, median)
     facts = Facts()
     assert (
         "ends in the middle of line 3"
-        == inspector.read(io.BytesIO(b"\n".join(data.split(b"\n")[:2]) + b'\n{"header"'), "i", facts).note
+        == inspector.read_format(io.BytesIO(b"\n".join(data.split(b"\n")[:2]) + b'\n{"header"'), "i", facts).note
     )
 
 

@@ -43,7 +43,7 @@ Shares = dict[tuple[str, str], tuple[int, float]]
 
 def read(text: str) -> tuple[Shares, Facts]:
     facts = Facts()
-    profile_summary.read(io.BytesIO(text.encode()), "x", facts)
+    profile_summary.read_format(io.BytesIO(text.encode()), "x", facts)
     return {(s.report, s.kind): (s.n, s.total_ms) for s in facts.rows(ProfileShare)}, facts
 
 

@@ -28,7 +28,7 @@ import pytorch as make  # noqa: E402 - the script beside the fixtures
 
 def read(data: bytes, name: str = "nccl_trace_rank_0") -> tuple[Facts, registry.Reading]:
     facts = Facts()
-    return facts, flight_recorder.read(io.BytesIO(data), name, facts)
+    return facts, flight_recorder.read_format(io.BytesIO(data), name, facts)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ import pytorch as make  # noqa: E402 - the script beside the fixtures
 
 def read(data: bytes, name: str = "rank0.json") -> tuple[Facts, registry.Reading]:
     facts = Facts()
-    return facts, kineto.read(io.BytesIO(data), name, facts)
+    return facts, kineto.read_format(io.BytesIO(data), name, facts)
 
 
 def covered(events: list[dict[str, Any]]) -> float:

@@ -32,7 +32,7 @@ from nccl_doctor.facts.tables import (
     TrainingEvent,
 )
 from nccl_doctor.formats import registry
-from nccl_doctor.formats.registry import Reading
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import step_lines
 
 FIXTURES = FIXTURES / "throughput"
@@ -43,7 +43,7 @@ DLPERF = REAL / "Oneflow-Inc__DLPerf"
 
 def read(data: bytes | str, name: str = "train.log") -> tuple[Facts, Reading]:
     facts = Facts()
-    return facts, step_lines.read(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
+    return facts, step_lines.read_format(io.BytesIO(data if isinstance(data, bytes) else data.encode()), name, facts)
 
 
 def derived(data: bytes | str) -> Facts:
@@ -201,7 +201,7 @@ def scaling(paths: Iterable[Path]) -> Facts:
     facts = Facts()
     for path in paths:
         with path.open("rb", buffering=0) as stream:
-            step_lines.read(stream, str(path), facts)
+            step_lines.read_format(stream, str(path), facts)
     derive(facts)
     return facts
 
@@ -367,7 +367,7 @@ def test_pieces_of_a_stream_make_no_difference(size: int) -> None:
             return data[self.at - size : self.at]
 
     facts = Facts()
-    step_lines.read(Pieces(), "train.log", facts)
+    step_lines.read_format(Pieces(), "train.log", facts)
     whole, _ = read(data)
     assert whole.rows(Step) == facts.rows(Step)
 

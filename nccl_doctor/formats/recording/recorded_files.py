@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env, ProcessEnd
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import monitor_json
-from nccl_doctor.formats.registry import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines
 
@@ -28,7 +28,7 @@ class _Reader(Protocol):
         """Add the rows of all lines."""
 
 
-def read(stream: Readable, name: str, facts: Facts) -> Reading:
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one of these files."""
     head = stream.read(1 << 12)
     joined = Joined(head, stream)
@@ -36,7 +36,7 @@ def read(stream: Readable, name: str, facts: Facts) -> Reading:
         return _run(joined, name, facts)
     kind = next((k for k in (b"gpu", b"port", b"host", b"process") if head.startswith(b'{"kind":"' + k + b'"')), b"")
     if kind == b"gpu":
-        return monitor_json.read(joined, name, facts)
+        return monitor_json.read_format(joined, name, facts)
     makers: dict[bytes, Callable[[str], _Reader]] = {b"port": _Ports, b"host": _Hosts, b"process": _Ranks}
     reader = makers[kind](name)
     number = used = 0
