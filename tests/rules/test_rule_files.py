@@ -1,5 +1,6 @@
 """Every rule file, its examples and the guard around it."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from nccl_doctor.app import rule_examples
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules import engine, loader, schema, templates
+from nccl_doctor.rules.rule_text import rule_text
 
 FILES = sorted(loader.shipped_folder().rglob("*.toml"))
 
@@ -17,6 +19,7 @@ def test_rule_loads_and_is_complete(path: Path) -> None:
     rule = loader.read_rule(path)
     assert rule.group in schema.GROUPS
     assert [] == list(schema.lint(rule))
+    assert path.read_text("utf-8") == rule_text(tomllib.loads(path.read_text("utf-8"))), "run nccl-doctor rules format"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
