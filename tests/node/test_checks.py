@@ -102,7 +102,7 @@ def test_chains_that_refuse_are_read() -> None:
 
 def test_without_the_right_to_read_filters_there_are_no_facts(tmp_path: Path) -> None:
     with pytest.raises(Absent):
-        list(firewall.read(Root(tmp_path)))
+        list(firewall.collect(Root(tmp_path)))
 
 
 def test_listeners_of_a_port() -> None:

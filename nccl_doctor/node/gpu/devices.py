@@ -34,7 +34,7 @@ _TYPES: dict[type, dict[str, type]] = {
 }
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     devices = pci.devices(root)
     gpus = sum(device.kind == "gpu" for device in devices)
     switches = any(device.kind == "nvswitch" for device in devices)

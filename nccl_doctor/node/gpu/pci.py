@@ -55,7 +55,7 @@ def _kind(vendor: str, class_: str) -> str | None:
     return "nic" if class_.startswith(("0x0200", "0x0207", "0x0280")) else None
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     found = devices(root)
     vendor, product = root.value("/sys/class/dmi/id/sys_vendor"), root.value("/sys/class/dmi/id/product_name")
     type_ = machines.recognise(vendor, product, [(d.kind, d.vendor, d.device) for d in found])

@@ -45,7 +45,7 @@ def _number(text: str | None) -> float | None:
     return float(text) if text and text.isdecimal() and len(text) < 25 else None
 
 
-def read(root: Root) -> Iterator[CgroupLimit | CgroupEvent]:
+def collect(root: Root) -> Iterator[CgroupLimit | CgroupEvent]:
     """At most one row a limit: the tightest of all groups above."""
     text = root.text("/proc/self/cgroup")
     if text is None:

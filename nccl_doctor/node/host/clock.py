@@ -61,7 +61,7 @@ def _kernel() -> dict[str, Any]:
     return {}
 
 
-def read(root: Root) -> Iterator[NodeClock]:
+def collect(root: Root) -> Iterator[NodeClock]:
     """One row. chronyd is asked first: where it does not write the hardware clock, the kernel calls itself unsynchronised."""
     now, boot = times(root)
     told = root.asked("clock", _ask) or {}

@@ -23,7 +23,7 @@ def gpus(root: Root) -> list[str]:
     ]
 
 
-def read(root: Root) -> Iterator[GpuPlace]:
+def collect(root: Root) -> Iterator[GpuPlace]:
     """A row for each GPU."""
     found = gpus(root)
     if not found:

@@ -55,24 +55,24 @@ _HYPERVISORS = ("QEMU", "Xen", "VMware, Inc.", "innotek GmbH", "Google", "Alibab
 _RUNTIMES = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc": "lxc", "containerd": "container"}
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Rows of the tables above, those that cost nothing first."""
     yield machine(root)
-    yield from task.read(root)
+    yield from task.collect(root)
     yield from task.read_limits(root)
-    yield from cgroup.read(root)
-    yield from memory.read(root)
+    yield from cgroup.collect(root)
+    yield from memory.collect(root)
     yield from settings(root)
     yield from governors(root)
     yield from load(root)
     yield drives(root)
-    yield from gpu_locality.read(root)
-    yield from routes.read(root)
-    yield from clock.read(root)
-    yield from stuck_processes.read(root)
+    yield from gpu_locality.collect(root)
+    yield from routes.collect(root)
+    yield from clock.collect(root)
+    yield from stuck_processes.collect(root)
     yield from routes.read_name(root)
     with suppress(Absent):
-        yield from firewall.read(root)
+        yield from firewall.collect(root)
 
 
 def machine(root: Root) -> HostMachine:

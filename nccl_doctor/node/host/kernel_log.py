@@ -52,7 +52,7 @@ class Line(NamedTuple):
     whole: str
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """One row about the log, then what it holds. A log that may not be read is no error: the row says so."""
     times = clock.times(root)
     source, text = log(root)

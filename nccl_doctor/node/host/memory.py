@@ -20,7 +20,7 @@ def kilobytes(text: str | None) -> int | None:
     return int(match[1]) * 1024 if match else None
 
 
-def read(root: Root) -> Iterator[HostMemory | HugePages | SharedMemory | NodeCounter]:
+def collect(root: Root) -> Iterator[HostMemory | HugePages | SharedMemory | NodeCounter]:
     said = fields(root.text("/proc/meminfo") or "")
     total = kilobytes(said.get("MemTotal"))
     if total is not None:

@@ -25,7 +25,7 @@ WANTED = {
 _KUBELET = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources")
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Rows of both; labels only where SELinux is on, because nobody looks at them else."""
     selinux = _selinux(root)
     apparmor = root.value(APPARMOR) == "Y"

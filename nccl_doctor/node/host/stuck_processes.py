@@ -74,7 +74,7 @@ def _still(pid: int) -> bool:
     return found is not None and found.state == "D"
 
 
-def read(root: Root) -> Iterator[HostProcess]:
+def collect(root: Root) -> Iterator[HostProcess]:
     told = root.asked("processes", _ask) or {}
     rows = told.get("rows")
     for row in rows if isinstance(rows, list) else ():

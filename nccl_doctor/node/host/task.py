@@ -95,7 +95,7 @@ def read_limits(root: Root) -> Iterator[TaskLimit]:
             yield TaskLimit(None, process, name, soft, hard, seen)  # type: ignore[arg-type]
 
 
-def read(root: Root) -> Iterator[HostTask]:
+def collect(root: Root) -> Iterator[HostTask]:
     """One row, where /proc/self/status can be read."""
     text = root.text("/proc/self/status")
     if text is None:

@@ -31,7 +31,7 @@ INTERFACE = (
 )  # fmt: skip
 
 
-def read(root: Root, device: str, folder: str, names: tuple[str, ...]) -> Iterator[NodeCounter]:
+def collect(root: Root, device: str, folder: str, names: tuple[str, ...]) -> Iterator[NodeCounter]:
     """A row for each of these counters that is there and means something."""
     for name in names:
         text = root.value(f"{folder}/{name}")

@@ -25,7 +25,7 @@ _LOOPBACK, _INFINIBAND = 772, 32  # ARPHRD numbers of if_arp.h
 _MEMBER = re.compile(r"Slave Interface: (\S{1,30})")
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Rows of each interface that is no end of a container's cable, of bonds, counters and settings."""
     names = root.names(BASE)
     if not names:
@@ -35,8 +35,8 @@ def read(root: Root) -> Iterator[Any]:
     for link in links:
         yield link
         if link.kind in ("physical", "bond"):
-            yield from counters.read(root, link.name, f"{BASE}/{link.name}/statistics", counters.INTERFACE)
-            yield from counters.read(root, link.name, f"{BASE}/{link.name}", ("carrier_changes",))
+            yield from counters.collect(root, link.name, f"{BASE}/{link.name}/statistics", counters.INTERFACE)
+            yield from counters.collect(root, link.name, f"{BASE}/{link.name}", ("carrier_changes",))
     for name in root.names("/proc/net/bonding"):
         yield from parse_bond(name, root.text(f"/proc/net/bonding/{name}") or "")
     for name, value in variables(root).items():

@@ -69,7 +69,7 @@ def _chain(name: str, policy: str, rules: list[str], closes: re.Pattern[str], so
     return Chain(name, policy, closing, sum(bool(source.search(rule)) and not loops.search(rule) for rule in before))
 
 
-def read(root: Root) -> Iterator[Firewall]:
+def collect(root: Root) -> Iterator[Firewall]:
     """Raises Absent where nothing may be read, so that no rows do not mean no filter."""
     answered = False
     for command, parse in ((("nft", "list", "ruleset"), nft), (("iptables-save", "-t", "filter"), iptables)):

@@ -52,7 +52,7 @@ def _address(text: str) -> ipaddress.IPv4Address:
     return ipaddress.IPv4Address(int.from_bytes(bytes.fromhex(text.zfill(8)), "little"))
 
 
-def read(root: Root) -> Iterator[NodeRoute | NodeInterface]:
+def collect(root: Root) -> Iterator[NodeRoute | NodeInterface]:
     path = "/proc/net/route"
     text = root.text(path)
     routes = list(parse_routes(text or ""))

@@ -33,7 +33,7 @@ _CLASSES = (
 )
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Raises Absent where no other node is named."""
     if not root.peers:
         raise Absent("no other node is named")

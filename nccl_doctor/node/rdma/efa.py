@@ -35,7 +35,7 @@ class Info(NamedTuple):
     text: str | None
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Rows of an Amazon machine. Raises TimeoutError, after the other rows, where `fi_info` hangs."""
     cards = sum(re.fullmatch(r"0xefa\d", card.device) is not None for card in pci_path.cards(root, (AMAZON,)))
     vendor = root.value("/sys/class/dmi/id/sys_vendor") or ""

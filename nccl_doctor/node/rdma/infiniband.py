@@ -30,7 +30,7 @@ class _Draft(NamedTuple):
     seen: Seen
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Rows of the stack, of each device, its ports, addresses and counters."""
     names = root.names(BASE)
     pci = list(pci_path.cards(root, (MELLANOX, AMAZON, NVIDIA)))
@@ -45,12 +45,12 @@ def read(root: Root) -> Iterator[Any]:
     for draft in drafts:
         yield draft.row._replace(rail=int(draft.row.device in chosen))
         for port in rdma_ports.ports(root, draft.row.device):
-            yield from rdma_ports.read(root, draft.row.device, port, draft.row.kind)
+            yield from rdma_ports.collect(root, draft.row.device, port, draft.row.kind)
         if draft.row.kind == "roce":
-            yield from roce_qos.read(root, draft.row.device, draft.row.interfaces.split())
+            yield from roce_qos.collect(root, draft.row.device, draft.row.interfaces.split())
         if draft.row.kind == "efa":
             folder = f"{BASE}/{draft.row.device}/hw_counters"
-            yield from counters.read(root, draft.row.device, folder, counters.EFA_DEVICE)
+            yield from counters.collect(root, draft.row.device, folder, counters.EFA_DEVICE)
 
 
 def is_rdma(card: Card) -> bool:

@@ -58,7 +58,7 @@ def layer(root: Root, device: str, port: int) -> str | None:
     return (root.value(f"{BASE}/{device}/ports/{port}/link_layer") or "").partition("\n")[0].strip() or None
 
 
-def read(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | NodeCounter | RdmaGid]:
+def collect(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | NodeCounter | RdmaGid]:
     """Rows of one port; `kind` is that of the device."""
     folder = f"{BASE}/{device}/ports/{port}"
     said = {name: root.value(f"{folder}/{name}") for name in ("state", "phys_state", "rate", "link_layer")}
@@ -76,10 +76,10 @@ def read(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | Nod
         yield from _gids(root, device, port, folder)
     name = f"{device}/{port}"
     if kind == "efa":
-        yield from counters.read(root, name, f"{folder}/hw_counters", counters.EFA_PORT)
+        yield from counters.collect(root, name, f"{folder}/hw_counters", counters.EFA_PORT)
     else:
-        yield from counters.read(root, name, f"{folder}/counters", counters.PORT)
-        yield from counters.read(root, name, f"{folder}/hw_counters", counters.PORT_HARDWARE)
+        yield from counters.collect(root, name, f"{folder}/counters", counters.PORT)
+        yield from counters.collect(root, name, f"{folder}/hw_counters", counters.PORT_HARDWARE)
 
 
 def _partitions(root: Root, folder: str) -> int | None:

@@ -16,7 +16,7 @@ PRIORITIES = range(8)
 _TRAFFIC_CLASS = re.compile(r"tclass\s*=\s*(\d{1,3})$")
 
 
-def read(root: Root, device: str, interfaces: Sequence[str]) -> Iterator[RoceQos]:
+def collect(root: Root, device: str, interfaces: Sequence[str]) -> Iterator[RoceQos]:
     """A row for each interface of the device of which anything is shown."""
     folder = f"{BASE}/{device}/tc/1/traffic_class"
     found = _TRAFFIC_CLASS.search(root.value(folder) or "")

@@ -48,7 +48,7 @@ class Collector(Protocol):
     TABLES: Sequence[type]
     """The tables that it fills; those that stay empty mean that nothing is there."""
 
-    def read(self, root: Root) -> Iterable[Any]:
+    def collect(self, root: Root) -> Iterable[Any]:
         """Rows with a `Seen` in place of `ref`. What cannot be had is left out; raises Absent without the subsystem."""
         ...
 
@@ -176,7 +176,7 @@ def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
     outcome, note, looked = "ok", "", []
     try:
         module: Collector = importlib.import_module(f"nccl_doctor.node.{MODULES[name]}")
-        for row in module.read(root):
+        for row in module.collect(root):
             *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
             kept = [_kept(value) for value in values]
             yield [table_name(type(row)), [*kept, None], [_kept(seen.path), _kept(seen.text[:2000]), seen.line]]

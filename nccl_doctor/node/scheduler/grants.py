@@ -15,7 +15,7 @@ TABLES = (Allocation, Launch, ContainerFact)
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Raises Absent without scheduler, launcher and containers."""
     environment = variables(root)
     found = False

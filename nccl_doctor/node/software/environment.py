@@ -28,7 +28,7 @@ _RAIL = 100  # Gb/s from which a RoCE port is taken for one of a fast network
 _ABSTRACT = ("/", ":", ".")  # networks, ranges and ports of Open MPI and UCX are no plain names
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """Raises Absent where nothing at all is set."""
     environment = variables(root)
     ours = {name: value for name, value in environment.items() if _SETTINGS.fullmatch(name)}

@@ -17,7 +17,7 @@ _NETWORK = ("nfs", "nfs4", "lustre", "cifs", "smb3", "gpfs", "beegfs", "wekafs",
 _ENTRIES = 60  # of a search path; longer ones are cut
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     environment = variables(root)
     python = python_env.find(root, environment)
     packages = python_env.packages(root, python) if python else []

@@ -22,7 +22,7 @@ _STATES = frozenset((
 _LISTED = re.compile(r"^\s*- \[\s*(\d{1,12}), (\w+)\s*\]", re.MULTILINE)
 
 
-def read(root: Root) -> Iterator[Any]:
+def collect(root: Root) -> Iterator[Any]:
     """What is mounted comes first, so that it is known even where a trial takes all the time."""
     text = root.text(INFO) or ""
     entries = [(entry, kind) for entry in mounts.parse(text) if (kind := mounts.kind(entry)) is not None]
@@ -101,7 +101,7 @@ def _writes(wanted: Mapping[str, Any], path: str) -> bool:
 
 
 def _uid(root: Root) -> int | None:
-    return next((row.uid for row in task.read(root)), None)
+    return next((row.uid for row in task.collect(root)), None)
 
 
 def _lustre(root: Root) -> Iterator[LustreTarget]:

@@ -78,7 +78,7 @@ def test_the_machine_type_is_recognised(tmp_path: Path) -> None:
     assert {"p3dn", "p4d", "p5", "p5en", "nd-a100-v4", "nd-h100-v5", "a3-highgpu", "dgx-h100"} <= known
     for machine in node.MACHINES:
         node.build(machine).write(tmp_path / machine)
-        row = next(iter(pci.read(Root(tmp_path / machine))))
+        row = next(iter(pci.collect(Root(tmp_path / machine))))
         assert (machine if machine in known else None) == row.type, machine
 
 

@@ -220,8 +220,8 @@ from nccl_doctor.node.gpu import devices as gpu
 from nccl_doctor.node.runtime.recording import Recorder
 from nccl_doctor.node.runtime.root import Root
 with tempfile.TemporaryDirectory() as folder:
-    live = list(gpu.read(Recorder(pathlib.Path(folder))))
-    kept = list(gpu.read(Root(folder)))
+    live = list(gpu.collect(Recorder(pathlib.Path(folder))))
+    kept = list(gpu.collect(Root(folder)))
 answer = [len(live), [type(row).__name__ for row in live] == [type(row).__name__ for row in kept],
           [row for row, other in zip(live, kept) if row[:-1] != other[:-1]]]
 """

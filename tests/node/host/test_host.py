@@ -127,7 +127,7 @@ def test_the_right_to_lock_memory(status: str, namespace: str, expected: int | N
     tree.put("/proc/self/status", f"{status}\nUid:\t0\t0\t0\t0")
     tree.put("/proc/self/uid_map", namespace)
     tree.write(tmp_path)
-    assert expected == next(task.read(Root(tmp_path))).ipc_lock
+    assert expected == next(task.collect(Root(tmp_path))).ipc_lock
 
 
 def test_a_trial_of_mlock_says_what_can_be_locked() -> None:
@@ -145,7 +145,7 @@ def test_control_groups_of_version_2(tmp_path: Path) -> None:
     tree.put("/sys/fs/cgroup/a/cpu.max", "200000 100000")
     tree.put("/sys/fs/cgroup/a/pids.max", "512")
     tree.write(tmp_path)
-    rows = list(cgroup.read(Root(tmp_path)))
+    rows = list(cgroup.collect(Root(tmp_path)))
     limits = {row.name: (row.value, row.used) for row in rows if isinstance(row, tables.CgroupLimit)}
     assert {"memory": (float(1 << 30), float(1 << 20)), "cpu": (2.0, None), "pids": (512.0, None)} == limits
     assert [2] == [row.times for row in rows if isinstance(row, tables.CgroupEvent)]
@@ -160,7 +160,7 @@ def test_control_groups_of_version_1_inside_a_container(tmp_path: Path) -> None:
     tree.put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 100000)
     tree.put("/sys/fs/cgroup/pids/pids.max", "max")
     tree.write(tmp_path)
-    rows = list(cgroup.read(Root(tmp_path)))
+    rows = list(cgroup.collect(Root(tmp_path)))
     assert [("memory", float(1 << 34))] == [(r.name, r.value) for r in rows if isinstance(r, tables.CgroupLimit)]
     assert [1] == [row.times for row in rows if isinstance(row, tables.CgroupEvent)]
 
@@ -170,7 +170,7 @@ def test_no_limit_of_version_1_is_none(tmp_path: Path) -> None:
     tree.put("/proc/self/cgroup", "4:memory:/")
     tree.put("/sys/fs/cgroup/memory/memory.limit_in_bytes", 9223372036854771712)
     tree.write(tmp_path)
-    assert [] == list(cgroup.read(Root(tmp_path)))
+    assert [] == list(cgroup.collect(Root(tmp_path)))
 
 
 ROUTES = (
@@ -289,7 +289,7 @@ def test_which_gpus_the_task_is_given(environ: dict[str, str], granted: list[int
     tree.extra["task"] = {"environ": environ}
     tree.put("/proc/driver/nvidia/gpus/0000:3b:00.0/information", "Model: \t A100\nGPU UUID: \t GPU-bbbb-cccc\n")
     tree.write(tmp_path)
-    found = list(gpu_locality.read(Root(tmp_path)))
+    found = list(gpu_locality.collect(Root(tmp_path)))
     assert granted == [row.granted for row in found]
     assert [21, 21, 10, 10] == [row.distance for row in found]
 

@@ -180,7 +180,7 @@ def test_commands_that_hang_do_not_hold_us(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_log_of_this_machine() -> None:
     root = Root("/")
-    found = list(kernel_log.read(root))
+    found = list(kernel_log.collect(root))
     assert isinstance(found[0], tables.KernelLog)
     if os.geteuid() == 0 and Path("/dev/kmsg").exists():
         assert "/dev/kmsg" == found[0].source

@@ -66,7 +66,7 @@ def test_permissive_only_warns(tmp_path: Path) -> None:
 
 def test_neither_is_absent(tmp_path: Path) -> None:
     with pytest.raises(Absent):
-        list(selinux.read(Root(tmp_path)))
+        list(selinux.collect(Root(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_real_labels_are_read(tmp_path: Path) -> None:
     real_label(tmp_path / "dev/nvidia0", "xserver_misc_device_t")
     real_label(tmp_path / "dev/nvidiactl", "device_t")
     real_label(tmp_path / security.KUBELET.lstrip("/"), "container_file_t")
-    rows = {row.path: row for row in selinux.read(Root(tmp_path)) if isinstance(row, SecurityLabel)}
+    rows = {row.path: row for row in selinux.collect(Root(tmp_path)) if isinstance(row, SecurityLabel)}
     expected = {"/dev/nvidia0": 0, "/dev/nvidiactl": 1, security.KUBELET: 0}
     assert expected == {path: rows[path].wrong for path in expected}
     assert "system_u:object_r:device_t:s0" == rows["/dev/nvidiactl"].label
@@ -140,7 +140,7 @@ def test_real_labels_are_read(tmp_path: Path) -> None:
 def test_a_device_that_may_not_be_opened_is_no_news_without_a_profile(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch(mode=0o000)
-    assert [] == [row for row in selinux.read(Root(tmp_path)) if isinstance(row, DeviceAccess)]
+    assert [] == [row for row in selinux.collect(Root(tmp_path)) if isinstance(row, DeviceAccess)]
 
 
 def test_rubbish_raises_nothing(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ def test_rubbish_raises_nothing(tmp_path: Path) -> None:
     for path in list(tree.extra["stat"]):
         tree.stat(path, label=":::\x00")
     tree.write(tmp_path)
-    rows = list(selinux.read(Root(tmp_path)))
+    rows = list(selinux.collect(Root(tmp_path)))
     assert [SecurityMode] == [type(row) for row in rows][:1]
     assert [] == [row for row in rows if isinstance(row, SecurityLabel)]

@@ -323,7 +323,7 @@ def test_fi_info_that_hangs_leaves_the_rest(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(root, "run", hang)
     rows: list[str] = []
     with pytest.raises(TimeoutError, match="fi_info"):
-        rows.extend(type(row).__name__ for row in efa.read(root))
+        rows.extend(type(row).__name__ for row in efa.collect(root))
     assert ["EfaNode", "PluginFile"] == rows
 
 
@@ -375,7 +375,7 @@ def test_marks_of_roce(tmp_path: Path, files: dict[str, str], expected: tuple[An
         file = tmp_path / folders[of] / rest
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text + "\n")
-    rows = [row[3:7] for row in roce_qos.read(Root(tmp_path), "mlx5_0", ["rail0"])]
+    rows = [row[3:7] for row in roce_qos.collect(Root(tmp_path), "mlx5_0", ["rail0"])]
     assert rows == ([] if expected is None else [expected])
 
 
@@ -413,7 +413,7 @@ def test_bytes_folders_and_loops_in_place_of_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", [infiniband, ethernet, efa], ids=lambda module: module.__name__.rpartition(".")[2])
 def test_a_live_node_gives_rows_or_says_what_is_absent(module: Any) -> None:
     try:
-        rows = list(module.read(Root()))
+        rows = list(module.collect(Root()))
     except Absent as absent:
         pytest.skip(f"nothing to read here: {absent}")
     assert all(isinstance(row[-1], Seen) for row in rows)

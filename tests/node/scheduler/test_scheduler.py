@@ -102,7 +102,7 @@ def test_kubernetes(tmp_path: Path) -> None:
 def test_no_scheduler_at_all(tmp_path: Path) -> None:
     root, _ = tree_of(tmp_path, gpus=0)
     with pytest.raises(Absent):
-        list(grants.read(root))
+        list(grants.collect(root))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_planted_fault_comes_first(fault: node.Fault, machine: str, tmp_path
 
 
 def libraries(root: Root) -> list[NcclLibrary]:
-    return [row for row in installed.read(root) if isinstance(row, NcclLibrary)]
+    return [row for row in installed.collect(root) if isinstance(row, NcclLibrary)]
 
 
 def test_the_loader_takes_preload_then_rpath_then_the_environment_then_the_cache(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_old_and_new_words_for_the_toolkit(tmp_path: Path) -> None:
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build\nGCC version: gcc 12",
     )
     tree.write(tmp_path)
-    rows = [row for row in installed.read(Root(tmp_path)) if isinstance(row, SoftwareVersion)]
+    rows = [row for row in installed.collect(Root(tmp_path)) if isinstance(row, SoftwareVersion)]
     assert [("nvidia-driver", "570.124.06"), ("cuda-toolkit", "10.2.89"), ("cuda-toolkit", "12.4.1")] == [
         (row.name, row.version) for row in rows
     ]
@@ -394,7 +394,7 @@ def test_nothing_at_all_is_absent(tmp_path: Path) -> None:
     assert "fit" == report.fitness
     assert [] == report.findings
     with pytest.raises(Absent):
-        list(environment.read(Root(tmp_path)))
+        list(environment.collect(Root(tmp_path)))
     assert {"ok", "absent"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
 
 
@@ -402,7 +402,7 @@ def test_no_framework_is_imported_and_this_machine_can_be_read() -> None:
     code = (
         "import sys; from nccl_doctor.node.software import environment, installed as software\n"
         "from nccl_doctor.node.scheduler import grants; from nccl_doctor.node.network import ssh\n"
-        "from nccl_doctor.node.runtime.root import Root\nlist(software.read(Root()))\n"
+        "from nccl_doctor.node.runtime.root import Root\nlist(software.collect(Root()))\n"
         "print([name for name in ('torch', 'tensorflow', 'pandas', 'yaml', 'ClusterShell') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

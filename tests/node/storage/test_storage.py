@@ -142,7 +142,7 @@ def test_a_folder_that_only_is_automounted_is_not_touched(tmp_path: Path, monkey
     root = Root(tmp_path)
     monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
     monkeypatch.setattr(probes, "run", lambda trials, seconds: asked.extend(t.path for t in trials) or {})
-    list(file_systems.read(root))
+    list(file_systems.collect(root))
     assert {"/", "/local", "/home", "/data"} == set(asked)
 
 
@@ -163,7 +163,7 @@ def test_only_what_the_site_names_is_written_unless_asked(
     root = Root(tmp_path, deep=deep, expect={"mount": wanted})
     monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
     monkeypatch.setattr(probes, "run", lambda trials, seconds: written.update(t.path for t in trials if t.write) or {})
-    list(file_systems.read(root))
+    list(file_systems.collect(root))
     assert expected == written
 
 
