@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class GpuMatrix(NamedTuple):
     """One pair of devices in `nvidia-smi topo -m`."""
@@ -55,7 +57,7 @@ class IbPort(NamedTuple):
     sm_lid: int | None  # that of the subnet manager; 0 = none
     partitions: int | None  # partition keys with full membership
     mtu: int | None  # active_mtu of `ibv_devinfo`: bytes of one RDMA packet, 256 to 4096
-    ref: int
+    ref: Ref
 
 
 class KernelModule(NamedTuple):
@@ -76,7 +78,7 @@ class OfiDomain(NamedTuple):
     provider: str
     domain: str
     protocol: str | None
-    ref: int
+    ref: Ref
 
 
 class Package(NamedTuple):

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class IbError(NamedTuple):
     """A work completion with an error (NCCL src/transport/net_ib*)."""
@@ -135,7 +137,7 @@ class Xid(NamedTuple):
     previous: int | None  # code in `caused by previous Xid N`
     n: int
     stamp: float | None
-    ref: int
+    ref: Ref
 
 
 class ProcessEnd(NamedTuple):

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class Message(NamedTuple):
     """A line whose pattern has no table of its own, and every NCCL WARN line; equal lines of one process are folded."""
@@ -17,7 +19,7 @@ class Message(NamedTuple):
     n: int
     last_line: int  # line of the last of them
     stamp: float | None
-    ref: int
+    ref: Ref
 
 
 class Process(NamedTuple):
@@ -109,7 +111,7 @@ class Env(NamedTuple):
     name: str
     value: str
     n: int
-    ref: int
+    ref: Ref
 
 
 class Interface(NamedTuple):

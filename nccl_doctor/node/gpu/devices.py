@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import (
     GpuHealth,
     GpuHolder,
@@ -17,7 +18,7 @@ from nccl_doctor.facts.tables import (
 )
 from nccl_doctor.node.gpu import pci
 from nccl_doctor.node.gpu.nvml import CODES
-from nccl_doctor.node.runtime.root import Absent, Root, Seen, fields
+from nccl_doctor.node.runtime.root import Absent, Root, fields
 from nccl_doctor.node.software.variables import variables
 
 TABLES = (NodeDriver, NodeGpu, GpuHealth, GpuLink, GpuPair, GpuHolder, NodeGpuError, NodeCounter)
@@ -84,7 +85,7 @@ def rows(root: Root, data: dict[str, Any]) -> Iterator[Any]:
         shown = f"{call}: {code} {text}" + (f" (GPU {where})" if where is not None else "")
         yield NodeGpuError(
             None, where, _string(error.get("pci")), call, code, CODES.get(code, "unknown"), text,
-            _seen(f"{source} errors", shown, number + 1),
+            Seen(f"{source} errors", shown, number + 1),
         )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def _pairs(pairs: Any, source: str) -> Iterator[GpuPair]:
         if isinstance(pair, list) and len(pair) == 5 and pair[0] in range(MOST) and pair[1] in range(MOST):
             gpu, peer, level, read_, nvlink = (_integer(value) for value in pair)
             text = f"GPU {gpu} and {peer}: level {level}, P2P status {read_}, over NVLink {nvlink}"
-            seen = _seen(f"{source} pairs", text, _line(gpu) * MOST + _line(peer))
+            seen = Seen(f"{source} pairs", text, _line(gpu) * MOST + _line(peer))
             yield GpuPair(None, gpu or 0, peer or 0, level, read_, nvlink, seen)
 
 
@@ -105,7 +106,7 @@ def _driver(data: dict[str, Any], source: str, gpus: int) -> NodeDriver:
     return NodeDriver(
         None, source, driver, None, _string(told.get("nvml")), _integer(told.get("cuda")), gpus,
         _integer(told.get("confidential")), _integer(told.get("ready")), _integer(data.get("fabric_manager")), None,
-        _integer(data.get("whole")), seconds, _seen(source, text),
+        _integer(data.get("whole")), seconds, Seen(source, text),
     )  # fmt: skip
 
 
@@ -119,12 +120,12 @@ def _gpu_rows(gpu: dict[str, Any], source: str, granted: int | None) -> Iterator
         number, active, speed = _integer(link.get("link")), _integer(link.get("active")), _number(link.get("speed"))
         if number is not None and active is not None:
             text = f"GPU {index} link {number}: {f'{speed} GB/s' if active else 'inactive'}"
-            yield GpuLink(None, index, number, active, speed, _seen(f"{source} NVLink", text, line * MOST + number))
+            yield GpuLink(None, index, number, active, speed, Seen(f"{source} NVLink", text, line * MOST + number))
     counters = gpu.get("counters")
     device = _string(gpu.get("pci")) or f"GPU {index}"
     for number, (name, value) in enumerate(counters.items() if isinstance(counters, dict) else ()):
         if (count := _integer(value)) is not None and (kind := _string(name)) is not None:
-            seen = _seen(f"{source} counters", f"{device} {kind} {count}", line * MOST + number)
+            seen = Seen(f"{source} counters", f"{device} {kind} {count}", line * MOST + number)
             yield NodeCounter(None, device, kind, count, None, seen)
 
 
@@ -135,7 +136,7 @@ def _made(table: type, values: dict[str, Any], file: str, line: int) -> Any:
         value = values.get(name)
         row[name] = _string(value) if type_ is str else _number(value) if type_ is float else _integer(value)
     shown = " ".join(f"{name}={_short(value)}" for name, value in row.items() if value is not None)
-    row["host"], row["ref"] = None, _seen(file, shown, line)
+    row["host"], row["ref"] = None, Seen(file, shown, line)
     return table(**row)
 
 
@@ -159,7 +160,7 @@ def _holders(root: Root, gpu: dict[str, Any], granted: int | None) -> Iterator[G
         text = f"GPU {gpu['gpu']}: {name or 'process'} {pid} of {user or '?'}, {f'{memory:.0f} MiB' if memory is not None else '? MiB'}"
         yield GpuHolder(
             None, gpu["gpu"], pid, kind, name, user, theirs, own, int(bool(status)), memory, granted,
-            _seen(f"/proc/{pid}/status", text, _line(gpu["gpu"])),
+            Seen(f"/proc/{pid}/status", text, _line(gpu["gpu"])),
         )  # fmt: skip
 
 
@@ -211,7 +212,3 @@ def _string(value: Any) -> str | None:
 
 def _line(gpu: int | None) -> int:
     return min(max(gpu or 0, 0), MOST) + 1
-
-
-def _seen(file: str, text: str, line: int = 1) -> Any:
-    return Seen(file, text, line)

@@ -6,9 +6,10 @@ import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import GpuFile, NodeCounter, NodeDriver, NodeMachine, PciDevice
 from nccl_doctor.knowledge import machines
-from nccl_doctor.node.runtime.root import Absent, Root, Seen, fields
+from nccl_doctor.node.runtime.root import Absent, Root, fields
 
 TABLES = (NodeMachine, PciDevice, GpuFile, NodeDriver, NodeCounter)
 BUS = "/sys/bus/pci/devices"
@@ -27,11 +28,6 @@ class Device(NamedTuple):
     kind: str
     vendor: str
     device: str | None
-
-
-def _at(path: str, text: str) -> Any:
-    """Where a row was read, in place of its `ref`."""
-    return Seen(path, text)
 
 
 def devices(root: Root) -> list[Device]:
@@ -59,7 +55,7 @@ def collect(root: Root) -> Iterator[Any]:
     found = devices(root)
     vendor, product = root.value("/sys/class/dmi/id/sys_vendor"), root.value("/sys/class/dmi/id/product_name")
     type_ = machines.recognise(vendor, product, [(d.kind, d.vendor, d.device) for d in found])
-    seen = _at("/sys/class/dmi/id/product_name", f"{vendor or '?'} {product or '?'}")
+    seen = Seen("/sys/class/dmi/id/product_name", f"{vendor or '?'} {product or '?'}")
     yield NodeMachine(None, vendor, product, type_, _container(root), seen)
     if not found and not root.exists("/proc/driver/nvidia/version"):
         raise Absent("no NVIDIA device and no network card for RDMA on the PCI bus")
@@ -95,7 +91,7 @@ def _row(root: Root, device: Device, way: list[str]) -> PciDevice:
         os.path.basename(driver) if driver else None, way[-1] if way else None, "/".join(way) or None,
         numa, width, width_max, speed, speed_max, answers, acs,
         {"Yes": 1, "No": 0}.get(about.get("GPU Excluded", "")), integer(about.get("Device Minor")),
-        firmware if firmware != "N/A" else None, _at(base, shown),
+        firmware if firmware != "N/A" else None, Seen(base, shown),
     )  # fmt: skip
 
 
@@ -173,7 +169,7 @@ def _counters(root: Root, pci: str) -> Iterator[NodeCounter]:
         match = re.search(rf"^TOTAL_ERR_{total}\s+(\d{{1,18}})$", text or "", re.MULTILINE)
         if match:
             kind = f"pcie-aer-{name.removeprefix('aer_dev_')}"
-            yield NodeCounter(None, pci, kind, int(match[1]), None, _at(path, match[0]))
+            yield NodeCounter(None, pci, kind, int(match[1]), None, Seen(path, match[0]))
 
 
 def _files(root: Root) -> Iterator[GpuFile]:
@@ -189,7 +185,7 @@ def _files(root: Root) -> Iterator[GpuFile]:
         found = root.stat(path)
         if found is None:
             yield GpuFile(
-                None, path, minor, 0, None, None, None, major, helper, _at(path, f"{path}: no such file")
+                None, path, minor, 0, None, None, None, major, helper, Seen(path, f"{path}: no such file")
             )  # fmt: skip
             continue
         error = root.opens(path) or None
@@ -197,7 +193,7 @@ def _files(root: Root) -> Iterator[GpuFile]:
             f"{path}: {stat.filemode(found.mode)}, device {found.device >> 8}:{found.device & 255}, {error or 'opens'}"
         )
         yield GpuFile(
-            None, path, minor, 1, int(stat.S_ISCHR(found.mode)), error, found.device >> 8, major, helper, _at(path, text)
+            None, path, minor, 1, int(stat.S_ISCHR(found.mode)), error, found.device >> 8, major, helper, Seen(path, text)
         )  # fmt: skip
 
 
@@ -221,9 +217,9 @@ def _driver(root: Root, gpus: int) -> NodeDriver:
     text = root.text(path) or ""
     version = driver_version(text) or root.value("/sys/module/nvidia/version")
     nouveau = re.search(r"^nouveau .*$", root.text("/proc/modules") or "", re.MULTILINE)
-    seen = _at(path, next(iter(text.splitlines()), "no NVIDIA driver is loaded"))
+    seen = Seen(path, next(iter(text.splitlines()), "no NVIDIA driver is loaded"))
     if nouveau:
-        seen = _at("/proc/modules", nouveau[0])
+        seen = Seen("/proc/modules", nouveau[0])
     return NodeDriver(
         None, "pci", version, int("Open Kernel Module" in text) if text else None, None, None, gpus, None, None, None,
         int(nouveau is not None), None, None, seen,

@@ -4,8 +4,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import CgroupEvent, CgroupLimit
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 BASE = "/sys/fs/cgroup"
 _UNLIMITED = 1 << 60  # version 1 writes a number near 2^63 for "no limit"
@@ -67,7 +68,7 @@ def collect(root: Root) -> Iterator[CgroupLimit | CgroupEvent]:
                 yield from _kills(root, folders[0], f"{folders[0]}/memory.oom_control")
     for name, limit in tight.items():
         seen = Seen(limit.file, limit.text)
-        yield CgroupLimit(None, name, limit.value, limit.used, limit.path, seen)  # type: ignore[arg-type]
+        yield CgroupLimit(None, name, limit.value, limit.used, limit.path, seen)
 
 
 def _keep(tight: dict[str, _Tight], name: str, limit: _Tight) -> None:
@@ -109,4 +110,4 @@ def _kills(root: Root, folder: str, file: str) -> Iterator[CgroupEvent]:
     for line in (root.text(file) or "").splitlines():
         name, _, count = line.partition(" ")
         if name == "oom_kill" and count.strip().isdecimal():
-            yield CgroupEvent(None, "oom_kill", int(count), folder, Seen(file, line))  # type: ignore[arg-type]
+            yield CgroupEvent(None, "oom_kill", int(count), folder, Seen(file, line))

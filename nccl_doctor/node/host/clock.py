@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import NodeClock
-from nccl_doctor.node.runtime.root import Root, Seen, fields
+from nccl_doctor.node.runtime.root import Root, fields
 
 _UNSYNCHRONISED = 0x0040  # STA_UNSYNC
 _NANOSECONDS = 0x2000  # STA_NANO: the offset is in ns, else in µs
@@ -81,7 +82,7 @@ def collect(root: Root) -> Iterator[NodeClock]:
                 synchronised, source = int(out.text.strip() == "yes"), "systemd"
                 seen = Seen("timedatectl show -p NTPSynchronized", out.text.strip())
     if now is not None or source is not None:
-        yield NodeClock(None, now, boot, synchronised, offset, source, seen)  # type: ignore[arg-type]
+        yield NodeClock(None, now, boot, synchronised, offset, source, seen)
 
 
 def tracking(text: str) -> tuple[int | None, float | None]:

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import GpuPlace
 from nccl_doctor.node.host import task
-from nccl_doctor.node.runtime.root import Root, Seen, fields
+from nccl_doctor.node.runtime.root import Root, fields
 
 PCI = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
@@ -37,7 +38,7 @@ def collect(root: Root) -> Iterator[GpuPlace]:
         seen = Seen(f"{PCI}/{pci}", f"numa_node={node} local_cpulist={cpus}")
         yield GpuPlace(
             None, pci, position, node, cpus, granted.get(pci), near.get(node) if node is not None else None,
-            root.value(f"{PCI}/{pci}/iommu_group/type"), seen,  # type: ignore[arg-type]
+            root.value(f"{PCI}/{pci}/iommu_group/type"), seen,
         )  # fmt: skip
 
 

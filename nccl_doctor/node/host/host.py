@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import (
     CgroupEvent,
     CgroupLimit,
@@ -29,7 +30,7 @@ from nccl_doctor.facts.tables import (
 )
 from nccl_doctor.node.host import cgroup, clock, gpu_locality, memory, stuck_processes, task
 from nccl_doctor.node.network import firewall, routes
-from nccl_doctor.node.runtime.root import Absent, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Root
 
 TABLES = (
     CgroupEvent, CgroupLimit, CpuGovernor, GpuPlace, HostLoad, HostMachine, HostMemory, HostName, HostTask, HugePages,
@@ -82,7 +83,7 @@ def machine(root: Root) -> HostMachine:
     efa = int(root.exists("/sys/module/efa"))
     inside = container(root)
     seen = Seen("/sys/class/dmi/id", f"{vendor or '?'}: {product or '?'}{f', inside {inside}' if inside else ''}")
-    return HostMachine(None, vendor, product, virtual(root, vendor, product), inside, len(devices), efa, seen)  # type: ignore[arg-type]
+    return HostMachine(None, vendor, product, virtual(root, vendor, product), inside, len(devices), efa, seen)
 
 
 def virtual(root: Root, vendor: str | None, product: str | None) -> int | None:
@@ -109,7 +110,7 @@ def settings(root: Root) -> Iterator[KernelSetting]:
     paths = {name: f"/proc/sys/{name.replace('.', '/')}" for name in _SYSCTLS} | _FILES
     for name, path in paths.items():
         if (value := root.value(path)) is not None:
-            yield KernelSetting(None, name, " ".join(value.split()), Seen(path, value))  # type: ignore[arg-type]
+            yield KernelSetting(None, name, " ".join(value.split()), Seen(path, value))
     for name, path in (
         ("transparent_hugepage", f"{_HUGE}/enabled"),
         ("transparent_hugepage.defrag", f"{_HUGE}/defrag"),
@@ -117,7 +118,7 @@ def settings(root: Root) -> Iterator[KernelSetting]:
         value = root.value(path)
         chosen = re.search(r"\[([\w+]+)\]", value or "")
         if value is not None and chosen is not None:
-            yield KernelSetting(None, name, chosen[1], Seen(path, value))  # type: ignore[arg-type]
+            yield KernelSetting(None, name, chosen[1], Seen(path, value))
 
 
 def governors(root: Root) -> Iterator[CpuGovernor]:
@@ -134,7 +135,7 @@ def governors(root: Root) -> Iterator[CpuGovernor]:
             place.setdefault((governor, preference), f"{base}/{policy}/scaling_governor")
     for (governor, preference), count in found.items():
         seen = Seen(place[governor, preference], f"{governor}{f' ({preference})' if preference else ''} on {count}")
-        yield CpuGovernor(None, governor, preference, count, seen)  # type: ignore[arg-type]
+        yield CpuGovernor(None, governor, preference, count, seen)
 
 
 def load(root: Root) -> Iterator[HostLoad]:
@@ -143,10 +144,10 @@ def load(root: Root) -> Iterator[HostLoad]:
     cpus = len(task.cpu_set(root.value("/sys/devices/system/cpu/online"))) or None
     with suppress(ValueError, IndexError):
         words = (text or "").split()
-        yield HostLoad(None, float(words[0]), float(words[1]), cpus, Seen("/proc/loadavg", text or ""))  # type: ignore[arg-type]
+        yield HostLoad(None, float(words[0]), float(words[1]), cpus, Seen("/proc/loadavg", text or ""))
 
 
 def drives(root: Root) -> HostPart:
     """NVMe drives; what is behind a controller of another kind is none."""
     found = [name for name in root.names("/sys/class/nvme") if re.fullmatch(r"nvme\d{1,4}", name)]
-    return HostPart(None, "nvme", len(found), Seen("/sys/class/nvme", " ".join(found) or "no NVMe drive"))  # type: ignore[arg-type]
+    return HostPart(None, "nvme", len(found), Seen("/sys/class/nvme", " ".join(found) or "no NVMe drive"))

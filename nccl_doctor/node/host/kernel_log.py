@@ -12,10 +12,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import KernelLog, Message, StuckTask, Xid
 from nccl_doctor.log import line_patterns
 from nccl_doctor.node.host import clock
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 TABLES = (KernelLog, Message, StuckTask, Xid)
 KINDS = frozenset((
@@ -59,7 +60,7 @@ def collect(root: Root) -> Iterator[Any]:
     found = list(lines(text, times.boot))
     first = next((line.stamp for line in found if line.stamp is not None), None)
     seen = Seen(source or "kernel log", f"{len(found)} lines" if source else "may not be read")
-    yield KernelLog(None, source, len(found), first, times.now, times.boot, seen)  # type: ignore[arg-type]
+    yield KernelLog(None, source, len(found), first, times.now, times.boot, seen)
     if source is not None:
         rows = list(fold(found, source))
         yield from rows
@@ -186,12 +187,12 @@ def _row(pattern: line_patterns.Pattern, fields: dict[str, Any], n: int, line: L
         return Xid(
             None, fields["kind"], fields.get("pci"), int(fields["code"]), _int(fields.get("pid")), fields.get("process"),
             fields.get("text") or "", fields.get("fatal"), _int(fields.get("previous")), n, line.stamp,
-            seen,  # type: ignore[arg-type]
+            seen,
         )  # fmt: skip
     named = json.dumps({name: value for name, value in fields.items() if value is not None})
     return Message(
         pattern.name, None, None, None, None, "kernel", line.text[:500], named, n, line.number, line.stamp,
-        seen,  # type: ignore[arg-type]
+        seen,
     )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import HostMemory, HugePages, NodeCounter, SharedMemory
-from nccl_doctor.node.runtime.root import Root, Seen, fields
+from nccl_doctor.node.runtime.root import Root, fields
 
 SHM = "/dev/shm"
 _HUGE = "/sys/kernel/mm/hugepages"
@@ -28,7 +29,7 @@ def collect(root: Root) -> Iterator[HostMemory | HugePages | SharedMemory | Node
         shown = " ".join(
             f"{name}: {said[name]}" for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree") if name in said
         )
-        yield HostMemory(None, total, available, swap, free, Seen("/proc/meminfo", shown))  # type: ignore[arg-type]
+        yield HostMemory(None, total, available, swap, free, Seen("/proc/meminfo", shown))
     yield from _huge(root)
     yield from _shared(root)
     yield from _counters(root)
@@ -41,7 +42,7 @@ def _huge(root: Root) -> Iterator[HugePages]:
         if match is not None and total is not None:
             free = root.number(f"{_HUGE}/{name}/free_hugepages")
             seen = Seen(f"{_HUGE}/{name}", f"nr_hugepages={total} free_hugepages={free}")
-            yield HugePages(None, int(match[1]) * 1024, total, free, seen)  # type: ignore[arg-type]
+            yield HugePages(None, int(match[1]) * 1024, total, free, seen)
 
 
 def _shared(root: Root) -> Iterator[SharedMemory]:
@@ -51,7 +52,7 @@ def _shared(root: Root) -> Iterator[SharedMemory]:
     size, free = told["size"], told.get("free")
     seen = Seen(SHM, f"size={size} free={free} nccl files={told.get('files', 0)}")
     yield SharedMemory(
-        None, size, free, told.get("files", 0), told.get("bytes", 0), told.get("writable"), seen  # type: ignore[arg-type]
+        None, size, free, told.get("files", 0), told.get("bytes", 0), told.get("writable"), seen
     )  # fmt: skip
 
 
@@ -87,4 +88,4 @@ def _counters(root: Root) -> Iterator[NodeCounter]:
 
 
 def _counter(device: str, name: str, value: int, path: str, text: str) -> NodeCounter:
-    return NodeCounter(None, device, name, value, None, Seen(path, text))  # type: ignore[arg-type]
+    return NodeCounter(None, device, name, value, None, Seen(path, text))

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import DeviceAccess, SecurityBoolean, SecurityLabel, SecurityMode
-from nccl_doctor.node.runtime.root import Absent, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Root
 
 TABLES = (SecurityMode, SecurityLabel, SecurityBoolean, DeviceAccess)
 SELINUX = "/sys/fs/selinux"
@@ -36,11 +37,11 @@ def collect(root: Root) -> Iterator[Any]:
     if selinux is not None:
         configured = configured_mode(root.text("/etc/selinux/config"))
         text = f"enforce={selinux} configured={configured} label of this process={own}"
-        yield SecurityMode(None, "selinux", selinux, configured, own, Seen(f"{SELINUX}/enforce", text))  # type: ignore[arg-type]
+        yield SecurityMode(None, "selinux", selinux, configured, own, Seen(f"{SELINUX}/enforce", text))
         yield from _labels(root, devices)
         yield from _booleans(root)
     elif apparmor:
-        yield SecurityMode(None, "apparmor", "enabled", None, own, Seen(APPARMOR, f"profile of this process: {own}"))  # type: ignore[arg-type]
+        yield SecurityMode(None, "apparmor", "enabled", None, own, Seen(APPARMOR, f"profile of this process: {own}"))
     for path, _ in devices:
         if not _ONE_GPU.fullmatch(path):
             yield from _access(root, path, confinement(own))
@@ -88,7 +89,7 @@ def _labels(root: Root, devices: list[tuple[str, str]]) -> Iterator[SecurityLabe
             continue
         wanted, also = WANTED[purpose]
         wrong = int(kind not in (wanted, *also, *_CONTAINER))
-        yield SecurityLabel(None, path, purpose, label, kind, wanted, wrong, Seen(path, f"{path} {label}"))  # type: ignore[arg-type]
+        yield SecurityLabel(None, path, purpose, label, kind, wanted, wrong, Seen(path, f"{path} {label}"))
 
 
 def label_type(label: str | None) -> str | None:
@@ -102,7 +103,7 @@ def _booleans(root: Root) -> Iterator[SecurityBoolean]:
         path = f"{SELINUX}/booleans/{name}"
         words = (root.value(path) or "").split()
         if words and words[0] in ("0", "1"):
-            yield SecurityBoolean(None, name, int(words[0]), Seen(path, f"{name} {' '.join(words)}"))  # type: ignore[arg-type]
+            yield SecurityBoolean(None, name, int(words[0]), Seen(path, f"{name} {' '.join(words)}"))
 
 
 def _access(root: Root, path: str, confined: str | None) -> Iterator[DeviceAccess]:
@@ -112,4 +113,4 @@ def _access(root: Root, path: str, confined: str | None) -> Iterator[DeviceAcces
     if found is not None and error and found.mode & 0o006 == 0o006:
         mode = f"{found.mode & 0o777:04o}"
         seen = Seen(path, f"{path} mode {mode}: {error}{f', confined by {confined}' if confined else ''}")
-        yield DeviceAccess(None, path, error, mode, confined, seen)  # type: ignore[arg-type]
+        yield DeviceAccess(None, path, error, mode, confined, seen)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import HostProcess
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 MOST = 200  # rows
 _SECONDS = 0.25  # for going through /proc
@@ -82,4 +83,4 @@ def collect(root: Root) -> Iterator[HostProcess]:
             continue
         pid, name, state, age, threads = row
         seen = Seen(f"/proc/{pid}/stat", f"{pid} ({name}) {state}, {threads} threads, {age:.0f} s old")
-        yield HostProcess(None, pid, name, state, age, threads, seen)  # type: ignore[arg-type]
+        yield HostProcess(None, pid, name, state, age, threads, seen)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import HostTask, TaskLimit
-from nccl_doctor.node.runtime.root import Root, Seen, fields
+from nccl_doctor.node.runtime.root import Root, fields
 
 IPC_LOCK = 14  # bit of CAP_IPC_LOCK
 TRIAL = 64 << 20  # bytes that the trial of mlock locks
@@ -92,7 +93,7 @@ def read_limits(root: Root) -> Iterator[TaskLimit]:
         lines = (text := root.text(path) or "").splitlines()
         for name, soft, hard, number in parse_limits(text):
             seen = Seen(path, " ".join(lines[number - 1].split()), number)
-            yield TaskLimit(None, process, name, soft, hard, seen)  # type: ignore[arg-type]
+            yield TaskLimit(None, process, name, soft, hard, seen)
 
 
 def collect(root: Root) -> Iterator[HostTask]:
@@ -108,7 +109,7 @@ def collect(root: Root) -> Iterator[HostTask]:
     yield HostTask(
         None, _uid(said), _may_lock(root, said), len(cpu_set(allowed)) or None, allowed, said.get("Mems_allowed_list"),
         context(variables), _count(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES")),
-        _given(variables), told.get("locked"), seen,  # type: ignore[arg-type]
+        _given(variables), told.get("locked"), seen,
     )  # fmt: skip
 
 

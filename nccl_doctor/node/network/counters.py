@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import NodeCounter
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 # Bits of the counters of the InfiniBand specification: they stay at their maximum, and a value there is no measure.
 WIDTHS = {
@@ -37,7 +38,7 @@ def collect(root: Root, device: str, folder: str, names: tuple[str, ...]) -> Ite
         text = root.value(f"{folder}/{name}")
         value = parse(name, text)
         if value is not None:
-            yield NodeCounter(None, device, name, value, None, Seen(f"{folder}/{name}", f"{name} {text}"))  # type: ignore[arg-type]
+            yield NodeCounter(None, device, name, value, None, Seen(f"{folder}/{name}", f"{name} {text}"))
 
 
 def parse(name: str, text: str | None) -> int | None:

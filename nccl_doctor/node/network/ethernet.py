@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import BondMember, NetLink, NodeCounter, TaskSetting
 from nccl_doctor.node.network import counters
-from nccl_doctor.node.runtime.root import Absent, Root, Seen, fields
+from nccl_doctor.node.runtime.root import Absent, Root, fields
 from nccl_doctor.node.software.variables import variables
 
 TABLES = (NetLink, BondMember, NodeCounter, TaskSetting)
@@ -41,7 +42,7 @@ def collect(root: Root) -> Iterator[Any]:
         yield from parse_bond(name, root.text(f"/proc/net/bonding/{name}") or "")
     for name, value in variables(root).items():
         if name in _SETTINGS:
-            yield TaskSetting(None, name, value, Seen("environment of the task", f"{name}={value}"))  # type: ignore[arg-type]
+            yield TaskSetting(None, name, value, Seen("environment of the task", f"{name}={value}"))
 
 
 def _link(root: Root, name: str, known: dict[str, list[str]]) -> NetLink | None:
@@ -61,7 +62,7 @@ def _link(root: Root, name: str, known: dict[str, list[str]]) -> NetLink | None:
     devices = root.names(f"{folder}/device/infiniband")
     return NetLink(
         None, name, kind, state, carrier, speed, mtu, card.get("DRIVER"), master, devices[0] if devices else None,
-        card.get("PCI_SLOT_NAME"), own, Seen(folder, text),  # type: ignore[arg-type]
+        card.get("PCI_SLOT_NAME"), own, Seen(folder, text),
     )  # fmt: skip
 
 
@@ -145,5 +146,5 @@ def parse_bond(bond: str, text: str) -> Iterator[BondMember]:
         seen = Seen(f"/proc/net/bonding/{bond}", f"{lines[start].strip()}, MII Status: {status}", start + 1)
         yield BondMember(
             None, bond, mode, said["Slave Interface"], status, int(speed[1]) if speed else None,
-            int(aggregator) if aggregator.isdecimal() and len(aggregator) < 9 else None, seen,  # type: ignore[arg-type]
+            int(aggregator) if aggregator.isdecimal() and len(aggregator) < 9 else None, seen,
         )  # fmt: skip

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import Firewall
-from nccl_doctor.node.runtime.root import Absent, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Root
 
 _SECONDS = 0.5
 _ANY = re.compile(r"(?:counter (?:packets \d+ bytes \d+ )?)?(?:drop|reject(?: with .*)?)(?: comment .*)?")
@@ -82,7 +83,7 @@ def collect(root: Root) -> Iterator[Firewall]:
                 text = f"{chain.name}: policy {chain.policy}{f', {chain.closing}' if chain.closing else ''}"
                 yield Firewall(
                     None, command[0], chain.name, chain.policy, chain.closing, chain.sources,
-                    Seen(" ".join(command), text),  # type: ignore[arg-type]
+                    Seen(" ".join(command), text),
                 )  # fmt: skip
             return
     if not answered:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import HostName, NodeInterface, NodeRoute
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 MOST = 64  # interfaces; a node full of pods has hundreds of veth
 _VIRTUAL = re.compile(
@@ -58,12 +59,12 @@ def collect(root: Root) -> Iterator[NodeRoute | NodeInterface]:
     routes = list(parse_routes(text or ""))
     for route in routes:
         seen = Seen(path, f"{route.interface} {route.subnet} via {route.gateway or '-'}", route.line)
-        yield NodeRoute(None, route.interface, route.subnet, route.gateway, route.metric, seen)  # type: ignore[arg-type]
+        yield NodeRoute(None, route.interface, route.subnet, route.gateway, route.metric, seen)
     for number, line in enumerate((root.text("/proc/net/ipv6_route") or "").splitlines(), 1):
         words = line.split()
         if len(words) == 10 and words[0] == "0" * 32 and words[1] == "00" and words[9] != "lo":
             seen = Seen("/proc/net/ipv6_route", f"{words[9]} ::/0", number)
-            yield NodeRoute(None, words[9], "::/0", None, 0, seen)  # type: ignore[arg-type]
+            yield NodeRoute(None, words[9], "::/0", None, 0, seen)
     yield from _interfaces(root, routes)
 
 
@@ -88,7 +89,7 @@ def _interfaces(root: Root, routes: list[Route]) -> Iterator[NodeInterface]:
         yield NodeInterface(
             None, name, position, None if state is None else int(state in ("up", "unknown")),
             int(bool(_VIRTUAL.match(name))), subnets, _stricter(filters),
-            Seen("/proc/net/dev", f"{name} state={state} subnets={subnets or '-'} rp_filter={own}"),  # type: ignore[arg-type]
+            Seen("/proc/net/dev", f"{name} state={state} subnets={subnets or '-'} rp_filter={own}"),
         )  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def read_name(root: Root) -> Iterator[HostName]:
     seen = Seen("hostname", f"{told['name']}: {' '.join(addresses) or error or 'no address'}")
     yield HostName(
         None, str(told["name"]), " ".join(addresses), int(bool(addresses) and all(map(_loops, addresses))), error,
-        told.get("seconds"), seen,  # type: ignore[arg-type]
+        told.get("seconds"), seen,
     )  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import SshLogin, SshSetting
-from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Output, Root
 from nccl_doctor.node.software.variables import variables
 
 TABLES = (SshLogin, SshSetting)
@@ -61,7 +62,7 @@ def _login(root: Root, peer: str, extra: Sequence[str]) -> SshLogin:
     except TimeoutError:
         outcome, text = "timeout", f"no end after {_EACH:g} s"
     seconds = round(time.monotonic() - started, 3)
-    return SshLogin(None, peer, outcome, seconds, text, Seen(f"ssh {peer}", text or outcome))  # type: ignore[arg-type]
+    return SshLogin(None, peer, outcome, seconds, text, Seen(f"ssh {peer}", text or outcome))
 
 
 def classify(out: Output) -> tuple[str, str]:
@@ -103,7 +104,7 @@ def _merged(options: Iterable[tuple[str, str, str, int]]) -> Iterator[tuple[str,
 
 
 def _setting(file: str, name: str, value: str, user: str | None, problem: str, said: str, line: int = 1) -> SshSetting:
-    return SshSetting(None, file, name, value, user, problem, Seen(file, said, line))  # type: ignore[arg-type]
+    return SshSetting(None, file, name, value, user, problem, Seen(file, said, line))
 
 
 def _whole_config(root: Root, file: str = _CONFIG) -> list[tuple[str, str]]:

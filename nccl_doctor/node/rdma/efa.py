@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import EfaNode, OfiDomain, PluginFile
 from nccl_doctor.node.gpu import pci_path
-from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Output, Root
 from nccl_doctor.node.software import elf
 from nccl_doctor.node.software.variables import folders, variables
 
@@ -49,15 +50,15 @@ def collect(root: Root) -> Iterator[Any]:
         None, root.value("/sys/class/dmi/id/product_name"), cards, len(devices), module, int(root.exists("/sys/module/ib_uverbs")),
         installer(installed), package(installed, "libfabric"), info.status, len(info.domains) if info.status is not None else None,
         info.text, root.number(f"{_PAGES}/nr_hugepages"), root.number(f"{_PAGES}/free_hugepages"),
-        int(root.exists("/sys/module/gdrdrv")), Seen("/sys/bus/pci/devices", ""),  # type: ignore[arg-type]
+        int(root.exists("/sys/module/gdrdrv")), Seen("/sys/bus/pci/devices", ""),
     )  # fmt: skip
     said = f"EFA on the PCI bus: {cards}, devices: {row.devices}, module: {module}, installer: {row.installer}"
     if info.status is not None:
         said += f", fi_info: status {info.status}, {row.domains} domains{f', {info.text}' if info.status else ''}"
-    yield row._replace(ref=Seen("/sys/bus/pci/devices", said))  # type: ignore[arg-type]
+    yield row._replace(ref=Seen("/sys/bus/pci/devices", said))
     for domain, protocol in info.domains.items():
         seen = Seen(" ".join(COMMAND), f"domain: {domain} protocol: {protocol}")
-        yield OfiDomain(None, None, " ".join(COMMAND), "efa", domain, protocol, seen)  # type: ignore[arg-type]
+        yield OfiDomain(None, None, " ".join(COMMAND), "efa", domain, protocol, seen)
     yield from _plugins(root)
     if info.status == 124:
         raise TimeoutError(f"`{' '.join(COMMAND)}` gave no answer within {SECONDS:g} s")
@@ -118,7 +119,7 @@ def _plugins(root: Root) -> Iterator[PluginFile]:
             problem = _problem(root, path, (*searched, *_FABRIC))
             how = searched.get(folder)
             text = f"{path}: {f'found by {how}' if how else 'not searched by the loader'}{f', {problem}' if problem else ''}"
-            yield PluginFile(None, path, how, problem, *elf.span(elf.library(root, path)), Seen(path, text))  # type: ignore[arg-type]
+            yield PluginFile(None, path, how, problem, *elf.span(elf.library(root, path)), Seen(path, text))
 
 
 def _configured(root: Root) -> list[str]:

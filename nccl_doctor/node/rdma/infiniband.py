@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import IbPort, NodeCounter, RdmaDevice, RdmaGid, RdmaStack, RoceQos
 from nccl_doctor.node.gpu import pci_path
 from nccl_doctor.node.gpu.pci_path import Card, Place
 from nccl_doctor.node.network import counters
 from nccl_doctor.node.rdma import rdma_ports, roce_qos
-from nccl_doctor.node.runtime.root import Absent, Root, Seen, fields
+from nccl_doctor.node.runtime.root import Absent, Root, fields
 
 TABLES = (RdmaStack, RdmaDevice, IbPort, RdmaGid, RoceQos, NodeCounter)
 BASE = rdma_ports.BASE
@@ -86,7 +87,7 @@ def _draft(root: Root, name: str, verbs: dict[str | None, str], gpus: Sequence[P
         int(root.exists(f"{folder}/device/physfn")), " ".join(interfaces),
         root.number(f"/sys/class/net/{interfaces[0]}/mtu") if interfaces else None, uverbs, error, mode, gpu, path,
         near if path else None, (root.text(f"{folder}/device/p2p") or "").strip() if kind == "efa" else None,
-        Seen(folder, " ".join(words)),  # type: ignore[arg-type]
+        Seen(folder, " ".join(words)),
     )  # fmt: skip
     return _Draft(row, max(rates, default=0.0), Seen(folder, ""))
 
@@ -167,7 +168,7 @@ def stack(root: Root, drivers: set[str], devices: int, cards: int, gpus: int) ->
     )
     return RdmaStack(
         None, devices, cards, uverbs, driver, there("rdma_ucm"), peermem, int(registered) if registered is not None else None,
-        opened, dmabuf, gpus, Seen("/proc/modules", f"{loaded_text}; kernel {release or '?'}"),  # type: ignore[arg-type]
+        opened, dmabuf, gpus, Seen("/proc/modules", f"{loaded_text}; kernel {release or '?'}"),
     )  # fmt: skip
 
 

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import IbPort, NodeCounter, RdmaGid
 from nccl_doctor.node.network import counters
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 BASE = "/sys/class/infiniband"
 _STATES = {"INIT": "Initializing", "ACTIVE_DEFER": "Active_defer"}
@@ -70,7 +71,7 @@ def collect(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | 
         text += f" lid={lid} sm_lid={sm_lid}"
     yield IbPort(
         None, BASE, device, port, state(said["state"]), physical(said["phys_state"]), found.gbps, layer(root, device, port),
-        found.lanes, found.speed, lid, sm_lid, keys, None, Seen(folder, text),  # type: ignore[arg-type]
+        found.lanes, found.speed, lid, sm_lid, keys, None, Seen(folder, text),
     )  # fmt: skip
     if kind == "roce":
         yield from _gids(root, device, port, folder)
@@ -105,7 +106,7 @@ def _gids(root: Root, device: str, port: int, folder: str) -> Iterator[RdmaGid]:
         scope = "ipv4" if address else "link-local" if gid.is_link_local else "global"
         text = f"GID {number} {address or gid} {kind or '(type not readable)'} {interface or ''}".rstrip()
         yield RdmaGid(
-            None, device, port, number, str(gid), address, scope, kind, interface, Seen(f"{folder}/gids/{number}", text),  # type: ignore[arg-type]
+            None, device, port, number, str(gid), address, scope, kind, interface, Seen(f"{folder}/gids/{number}", text),
         )  # fmt: skip
 
 

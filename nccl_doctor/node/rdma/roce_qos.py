@@ -8,9 +8,10 @@ Drivers of the kernel itself have none of these files.
 import re
 from collections.abc import Iterator, Sequence
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import RoceQos
 from nccl_doctor.node.rdma.rdma_ports import BASE
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 PRIORITIES = range(8)
 _TRAFFIC_CLASS = re.compile(r"tclass\s*=\s*(\d{1,3})$")
@@ -33,7 +34,7 @@ def collect(root: Root, device: str, interfaces: Sequence[str]) -> Iterator[Roce
         )
         yield RoceQos(
             None, device, interface, notified, reacting, trust, traffic_class, marks,
-            Seen(f"{settings}/ecn", f"{interface}: {marks}"),  # type: ignore[arg-type]
+            Seen(f"{settings}/ecn", f"{interface}: {marks}"),
         )  # fmt: skip
 
 

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.node.runtime.recording import Recorder
-from nccl_doctor.node.runtime.root import Absent, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Root
 
 MODULES = {
     "gpu": "gpu.devices",

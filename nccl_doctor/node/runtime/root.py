@@ -23,14 +23,6 @@ class Absent(Exception):
     """The node has no such subsystem; the text says what was looked for."""
 
 
-class Seen(NamedTuple):
-    """Where a row was read; stands in the `ref` column of a row until it enters the fact base."""
-
-    path: str
-    text: str
-    line: int = 1
-
-
 class Output(NamedTuple):
     """What a command left behind."""
 

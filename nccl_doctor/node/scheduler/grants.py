@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import Allocation, ContainerFact, Launch
-from nccl_doctor.node.runtime.root import Absent, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.node.scheduler import launch
 from nccl_doctor.node.software import containers
 from nccl_doctor.node.software.environment import device_files, gpus
@@ -58,7 +59,7 @@ def allocations(root: Root, environment: Mapping[str, str]) -> Iterator[Allocati
 
 
 def _row(scheduler: str, resource: str, granted: int | None, found: int | None, setting: str, said: str | None) -> Allocation:  # fmt: skip
-    return Allocation(None, scheduler, resource, granted, found, setting, Seen("environment", f"{setting}={said}"))  # type: ignore[arg-type]
+    return Allocation(None, scheduler, resource, granted, found, setting, Seen("environment", f"{setting}={said}"))
 
 
 def cpus(root: Root) -> int | None:

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import Launch
 from nccl_doctor.node.host import task
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.software.environment import gpus
 
 _OPTIONS = ("nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "rdzv_endpoint", "standalone")
@@ -70,7 +71,7 @@ def launches(root: Root, environment: Mapping[str, str]) -> Iterator[Launch]:
         said = " ".join(f"{name}={environment[name]}" for name in names if name in environment)
         row = Launch(
             None, "environment", world, local, rank, nodes, gpus(root), _whole(get("SLURM_NTASKS")), get("MASTER_ADDR"),
-            _whole(get("MASTER_PORT")), None, None, None, Seen("environment", said),  # type: ignore[arg-type]
+            _whole(get("MASTER_PORT")), None, None, None, Seen("environment", said),
         )  # fmt: skip
         first = None if rank is None and get("SLURM_NODEID") is None else rank == 0 or get("SLURM_NODEID") == "0"
         yield _answered(root, row, first, "TORCHELASTIC_RUN_ID" in environment)
@@ -94,7 +95,7 @@ def _of_torchrun(root: Root, environment: Mapping[str, str], options: dict[str, 
     row = Launch(
         None, "torchrun", local * nodes if local else None, local, rank, max(nodes, granted or 0), devices,
         _whole(environment.get("SLURM_NTASKS")), master, _whole(port) or _whole(options.get("master_port")),
-        None, None, None, Seen("torchrun", said),  # type: ignore[arg-type]
+        None, None, None, Seen("torchrun", said),
     )  # fmt: skip
     node = environment.get("SLURM_NODEID")
     first = rank == 0 if rank is not None else node == "0" if node is not None else None

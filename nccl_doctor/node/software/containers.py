@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import ContainerFact
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.software.environment import device_files
 
 _SPECS = ("/etc/cdi", "/var/run/cdi")
@@ -27,7 +28,7 @@ def facts(root: Root) -> Iterator[ContainerFact]:
 
 
 def _fact(name: str, value: str, path: str) -> ContainerFact:
-    return ContainerFact(None, name, value, path, Seen(path, f"{name}: {value}"))  # type: ignore[arg-type]
+    return ContainerFact(None, name, value, path, Seen(path, f"{name}: {value}"))
 
 
 def _toolkit(root: Root) -> Iterator[ContainerFact]:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import Env, SettingTarget, TaskFolder
-from nccl_doctor.node.runtime.root import Absent, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.node.software import nccl_conf
 from nccl_doctor.node.software.variables import variables
 
@@ -40,9 +41,9 @@ def collect(root: Root) -> Iterator[Any]:
     if not environment:
         raise Absent("no variable of a job in the environment")
     for name, value in sorted(ours.items()):
-        yield Env(None, None, None, name, value, 1, sources[name])  # type: ignore[arg-type]
+        yield Env(None, None, None, name, value, 1, sources[name])
     for target in targets(root, ours):
-        yield target._replace(ref=sources[target.name])  # type: ignore[arg-type]
+        yield target._replace(ref=sources[target.name])
     yield from _folders(root, environment)
 
 
@@ -53,7 +54,7 @@ def _folders(root: Root, environment: Mapping[str, str]) -> Iterator[TaskFolder]
     for name, path in paths.items():
         if isinstance(state := told.get(path), str):
             seen = Seen("environment", f"{name}={path}: {state}")
-            yield TaskFolder(None, name, path, state, told.get("uid"), seen)  # type: ignore[arg-type]
+            yield TaskFolder(None, name, path, state, told.get("uid"), seen)
 
 
 def _state(path: str) -> str:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import CondaChange, NcclLibrary, NcclSettingLine, SearchPath, SoftwareVersion
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.software import elf, nccl_conf, nccl_libraries, python_env
 from nccl_doctor.node.software.python_env import Packaged, Python
 from nccl_doctor.node.software.variables import folders, variables
@@ -48,7 +49,7 @@ def _row(
     nccl: str | None = None,
 ) -> SoftwareVersion:
     seen = Seen(place, said)
-    return SoftwareVersion(None, name, version, cuda, nccl, place, origin, seen)  # type: ignore[arg-type]
+    return SoftwareVersion(None, name, version, cuda, nccl, place, origin, seen)
 
 
 def _driver(root: Root) -> Iterator[SoftwareVersion]:
@@ -150,7 +151,7 @@ def _conda(root: Root, python: Python, packages: list[Packaged]) -> Iterator[Any
         if before:
             seen = Seen(file, text.splitlines()[change.line - 1], change.line)
             names = " ".join(change.packages[:12])
-            yield CondaChange(None, python.prefix, change.stamp, names, " ".join(before), seen)  # type: ignore[arg-type]
+            yield CondaChange(None, python.prefix, change.stamp, names, " ".join(before), seen)
 
 
 def _mpi(root: Root, environment: Mapping[str, str]) -> Iterator[SoftwareVersion]:
@@ -229,13 +230,13 @@ def search_paths(root: Root, environment: Mapping[str, str]) -> Iterator[SearchP
             state = "compat"
         filesystem = _filesystem(root.target(entry) or entry, mounts)
         seen = Seen("environment", f"LD_LIBRARY_PATH={environment['LD_LIBRARY_PATH']}")
-        yield SearchPath(None, "LD_LIBRARY_PATH", place, entry, state, filesystem, seen)  # type: ignore[arg-type]
+        yield SearchPath(None, "LD_LIBRARY_PATH", place, entry, state, filesystem, seen)
     preload = environment.get("LD_PRELOAD", "")
     for place, entry in enumerate([part for part in re.split(r"[:\s]+", preload) if part][:_ENTRIES], 1):
         if entry.startswith("/"):
             state = "ok" if root.exists(entry) else "missing"
             seen = Seen("environment", f"LD_PRELOAD={preload}")
-            yield SearchPath(None, "LD_PRELOAD", place, entry, state, None, seen)  # type: ignore[arg-type]
+            yield SearchPath(None, "LD_PRELOAD", place, entry, state, None, seen)
 
 
 def _mounts(text: str) -> dict[str, str]:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import NcclSettingLine
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 
 _LONGEST = 1023  # characters of a value that NCCL keeps
 SYSTEM = "/etc/nccl.conf"
@@ -39,7 +40,7 @@ def parse(text: str, file: str) -> Iterator[NcclSettingLine]:
         name, mark, value = line.partition("=")
         problem = _problem(name, value) if mark else "no-setting"
         seen = Seen(file, line.rstrip("\r"), number)
-        yield NcclSettingLine(None, file, number, name[:200], value[:_LONGEST], problem, seen)  # type: ignore[arg-type]
+        yield NcclSettingLine(None, file, number, name[:200], value[:_LONGEST], problem, seen)
 
 
 def _problem(name: str, value: str) -> str:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import NcclLibrary
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.software import elf
 from nccl_doctor.node.software.python_env import Python
 from nccl_doctor.node.software.variables import folders
@@ -46,7 +47,7 @@ def copies(root: Root, environment: Mapping[str, str], python: Python | None) ->
         place = 1
         yield NcclLibrary(
             None, path, path, own.nccl, own.cuda, "torch", 1, own.size, *elf.span(own),
-            Seen(path, own.nccl or ""),  # type: ignore[arg-type]
+            Seen(path, own.nccl or ""),
         )  # fmt: skip
     for path, how, loaded in _candidates(root, environment, python, torch):
         target = root.target(path)
@@ -60,7 +61,7 @@ def copies(root: Root, environment: Mapping[str, str], python: Python | None) ->
         text = f"{path}{'' if target == path else f' -> {target}'}: NCCL {inside or named or '?'}"
         yield NcclLibrary(
             None, path, target, inside or named, known.cuda if known else None, how if loaded else "not searched",
-            place if loaded else None, known.size if known else None, *elf.span(known), Seen(path, text),  # type: ignore[arg-type]
+            place if loaded else None, known.size if known else None, *elf.span(known), Seen(path, text),
         )  # fmt: skip
 
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import LustreTarget, Mount, MountProbe, MountWanted, NfsMount
 from nccl_doctor.node.host import clock, task
-from nccl_doctor.node.runtime.root import Root, Seen, fields
+from nccl_doctor.node.runtime.root import Root, fields
 from nccl_doctor.node.storage import mounts, probes
 
 TABLES = (LustreTarget, Mount, MountProbe, MountWanted, NfsMount)
@@ -41,7 +42,7 @@ def _mount(entry: mounts.Entry, kind: str) -> Mount:
     options = ",".join(sorted(entry.options | entry.above))
     return Mount(
         None, entry.path, entry.fstype, entry.source, kind, int("ro" in entry.options | entry.above),
-        int(mounts.turned(entry)), options[:500], seen,  # type: ignore[arg-type]
+        int(mounts.turned(entry)), options[:500], seen,
     )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def _fstab(root: Root) -> Iterator[MountWanted]:
     path = "/etc/fstab"
     for entry in mounts.parse_fstab(root.text(path) or ""):
         seen = Seen(path, f"{entry.source} {entry.path} {entry.fstype}", entry.line)
-        yield MountWanted(None, entry.path, entry.fstype, entry.source, int("ro" in entry.options), seen)  # type: ignore[arg-type]
+        yield MountWanted(None, entry.path, entry.fstype, entry.source, int("ro" in entry.options), seen)
 
 
 def _nfs(root: Root) -> Iterator[NfsMount]:
@@ -57,7 +58,7 @@ def _nfs(root: Root) -> Iterator[NfsMount]:
         shown = f"{one.path}: {one.operations} operations, {one.repeats} repeated, {one.timeouts} timed out, {one.rtt or 0:.1f} ms"
         yield NfsMount(
             None, one.path, one.server, one.operations, one.repeats, one.timeouts, one.rtt,
-            Seen(STATS, shown, one.line),  # type: ignore[arg-type]
+            Seen(STATS, shown, one.line),
         )  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
                 yield MountProbe(
                     None, path, operation, said["outcome"], seconds, said.get("size"), said.get("free"),
                     said.get("files"), said.get("files_free"), int(path in wanted), told.get("uid"),
-                    seen,  # type: ignore[arg-type]
+                    seen,
                 )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def _lustre(root: Root) -> Iterator[LustreTarget]:
     now = clock.times(root).now
     health = root.value(path := "/sys/fs/lustre/health_check") or root.value(path := "/proc/fs/lustre/health_check")
     if health is not None:
-        yield LustreTarget(None, "health", "client", health.splitlines()[0], None, None, Seen(path, health))  # type: ignore[arg-type]
+        yield LustreTarget(None, "health", "client", health.splitlines()[0], None, None, Seen(path, health))
     for kind in ("mgc", "mdc", "osc"):
         done: set[str] = set()
         for base in _BASES:
@@ -119,7 +120,7 @@ def _lustre(root: Root) -> Iterator[LustreTarget]:
                 state, age, place = found
                 active = root.number(f"/sys/fs/lustre/{kind}/{name}/active")
                 seen = Seen(place, f"{name}: {state}")
-                yield LustreTarget(None, kind, name, state, active, age, seen)  # type: ignore[arg-type]
+                yield LustreTarget(None, kind, name, state, active, age, seen)
     yield from _lnet(root)
 
 
@@ -154,7 +155,7 @@ def _lnet(root: Root) -> Iterator[LustreTarget]:
             seen = Seen(" ".join(command), out.text.strip()[:300] or "(nothing)")
             names = [nid for nid in re.findall(r"\b([\w.:-]+@\w+)\b", out.text) if not nid.endswith("@lo")]
             for name in dict.fromkeys(names):
-                yield LustreTarget(None, "lnet", name, "up", None, None, seen)  # type: ignore[arg-type]
+                yield LustreTarget(None, "lnet", name, "up", None, None, seen)
             if not names:
-                yield LustreTarget(None, "lnet", "(none)", "no address", None, None, seen)  # type: ignore[arg-type]
+                yield LustreTarget(None, "lnet", "(none)", "no address", None, None, seen)
             return

@@ -9,13 +9,14 @@ import pytest
 from nccl_doctor.app import preflight
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
 from nccl_doctor.formats.gpu import smi_xml
 from nccl_doctor.knowledge import entries, machines
 from nccl_doctor.node.gpu import devices, pci
 from nccl_doctor.node.runtime import expectations
-from nccl_doctor.node.runtime.root import Root, Seen
+from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.rules import loader, schema
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import bus

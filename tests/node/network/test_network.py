@@ -8,6 +8,7 @@ import pytest
 
 from nccl_doctor.app import preflight
 from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RdmaDevice
 from nccl_doctor.node.gpu import pci_path
@@ -15,7 +16,7 @@ from nccl_doctor.node.gpu.pci_path import Place
 from nccl_doctor.node.network import counters, ethernet
 from nccl_doctor.node.rdma import efa, infiniband, rdma_ports, roce_qos
 from nccl_doctor.node.runtime import expectations, state
-from nccl_doctor.node.runtime.root import Absent, Output, Root, Seen
+from nccl_doctor.node.runtime.root import Absent, Output, Root
 from nccl_doctor.rules import loader, schema
 from nccl_doctor.simulate import node
 

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class Collection(NamedTuple):
     """How one collector fared on a node."""
@@ -11,7 +13,7 @@ class Collection(NamedTuple):
     outcome: str  # ok, partial (something may not be read), absent (no such subsystem), hung, failed
     seconds: float
     note: str | None  # why, where it is not ok
-    ref: int
+    ref: Ref
 
 
 class Expected(NamedTuple):
@@ -22,7 +24,7 @@ class Expected(NamedTuple):
     name: str  # count, model, links, width, rate, …
     value: str
     source: str  # where the expectation comes from: model, machine, file
-    ref: int
+    ref: Ref
 
 
 class NodeOdd(NamedTuple):

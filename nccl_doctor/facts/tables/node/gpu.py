@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class NodeMachine(NamedTuple):
     """The machine itself, as its firmware (DMI) and its PCI devices tell."""
@@ -11,7 +13,7 @@ class NodeMachine(NamedTuple):
     product: str | None  # /sys/class/dmi/id/product_name; of a cloud instance often its type
     type: str | None  # entry of machine_types.json; None where it is none of them
     container: int | None  # 1 inside a container, as far as that can be told
-    ref: int
+    ref: Ref
 
 
 class PciDevice(NamedTuple):
@@ -35,7 +37,7 @@ class PciDevice(NamedTuple):
     excluded: int | None  # 1 where the NVIDIA driver was told to leave the GPU out
     minor: int | None  # N of /dev/nvidiaN
     firmware: str | None  # GPU System Processor firmware; None without it
-    ref: int
+    ref: Ref
 
 
 class GpuFile(NamedTuple):
@@ -50,7 +52,7 @@ class GpuFile(NamedTuple):
     major: int | None  # of the file
     major_expected: int | None  # what /proc/devices says
     helper: int | None  # 1 where nvidia-modprobe is there, which makes such files when CUDA starts
-    ref: int
+    ref: Ref
 
 
 class NodeDriver(NamedTuple):
@@ -69,7 +71,7 @@ class NodeDriver(NamedTuple):
     nouveau: int | None  # 1 where the nouveau module is loaded
     whole: int | None  # 1 where processes of the whole node can be seen, 0 inside a container
     seconds: float | None  # what the source took
-    ref: int
+    ref: Ref
 
 
 class NodeGpu(NamedTuple):
@@ -119,7 +121,7 @@ class NodeGpu(NamedTuple):
     links: int | None  # NVLinks that the GPU has
     links_active: int | None
     granted: int | None  # 1 where the scheduler gave it to this job, 0 where not; None where it does not say
-    ref: int
+    ref: Ref
 
 
 class GpuHealth(NamedTuple):
@@ -147,7 +149,7 @@ class GpuHealth(NamedTuple):
     retired_pending: int | None  # 1 where a reset is needed
     recovery: int | None  # what the driver asks for: 0 nothing, 1 GPU reset, 2 reboot, 3 drain P2P, 4 drain and reset
     inforom: int | None  # 1 valid, 0 corrupt
-    ref: int
+    ref: Ref
 
 
 class GpuLink(NamedTuple):
@@ -158,7 +160,7 @@ class GpuLink(NamedTuple):
     link: int
     active: int
     speed: float | None  # GB/s in one direction
-    ref: int
+    ref: Ref
 
 
 class GpuPair(NamedTuple):
@@ -170,7 +172,7 @@ class GpuPair(NamedTuple):
     level: int | None  # 0 one board, 10 one switch, 20 several switches, 30 one host bridge, 40 one CPU, 50 across CPUs
     read: int | None  # 0 possible, 1 chipset, 2 GPU, 3 topology, 4 disabled, 5 not supported
     nvlink: int | None  # the same for NVLink
-    ref: int
+    ref: Ref
 
 
 class GpuHolder(NamedTuple):
@@ -187,7 +189,7 @@ class GpuHolder(NamedTuple):
     alive: int  # 0 where the process is gone and the driver has not noticed
     memory: float | None  # MiB
     granted: int | None  # as in node_gpu
-    ref: int
+    ref: Ref
 
 
 class NodeGpuError(NamedTuple):
@@ -200,7 +202,7 @@ class NodeGpuError(NamedTuple):
     code: int  # nvmlReturn_t
     name: str  # driver-not-loaded, gpu-lost, …
     text: str
-    ref: int
+    ref: Ref
 
 
 class NodeCounter(NamedTuple):
@@ -211,4 +213,4 @@ class NodeCounter(NamedTuple):
     name: str  # pcie-replay, nvlink-replay, ecc-corrected, link_downed, …
     value: int
     before: int | None  # at the last run since the same boot; None where there was none
-    ref: int
+    ref: Ref

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class HostMachine(NamedTuple):
     """What kind of machine answers."""
@@ -13,7 +15,7 @@ class HostMachine(NamedTuple):
     container: str | None  # docker, podman, kubernetes, lxc, container; None on the host itself
     rdma: int  # devices in /sys/class/infiniband
     efa: int  # 1 where the module efa is loaded
-    ref: int
+    ref: Ref
 
 
 class HostTask(NamedTuple):
@@ -29,7 +31,7 @@ class HostTask(NamedTuple):
     nodes: int | None  # nodes of the job
     gpus: int | None  # GPUs that it is given; None where nothing limits it
     locked: int | None  # bytes that a trial of mlock could lock; None where it was not tried
-    ref: int
+    ref: Ref
 
 
 class TaskLimit(NamedTuple):
@@ -40,7 +42,7 @@ class TaskLimit(NamedTuple):
     name: str  # memlock and stack (bytes), nofile, nproc, core (bytes)
     soft: int | None  # -1 = unlimited
     hard: int | None  # -1 = unlimited
-    ref: int
+    ref: Ref
 
 
 class CgroupLimit(NamedTuple):
@@ -51,7 +53,7 @@ class CgroupLimit(NamedTuple):
     value: float
     used: float | None
     path: str  # control group that sets it
-    ref: int
+    ref: Ref
 
 
 class CgroupEvent(NamedTuple):
@@ -61,7 +63,7 @@ class CgroupEvent(NamedTuple):
     name: str  # oom_kill
     times: int
     path: str
-    ref: int
+    ref: Ref
 
 
 class SharedMemory(NamedTuple):
@@ -73,7 +75,7 @@ class SharedMemory(NamedTuple):
     leftover: int  # files named nccl-*
     leftover_bytes: int
     writable: int | None
-    ref: int
+    ref: Ref
 
 
 class HostMemory(NamedTuple):
@@ -84,7 +86,7 @@ class HostMemory(NamedTuple):
     available: int | None
     swap_total: int | None
     swap_free: int | None
-    ref: int
+    ref: Ref
 
 
 class HugePages(NamedTuple):
@@ -94,7 +96,7 @@ class HugePages(NamedTuple):
     size: int  # bytes of a page
     total: int
     free: int | None
-    ref: int
+    ref: Ref
 
 
 class HostLoad(NamedTuple):
@@ -104,7 +106,7 @@ class HostLoad(NamedTuple):
     load1: float  # runnable and blocked processes, mean of a minute
     load5: float
     cpus: int | None  # online
-    ref: int
+    ref: Ref
 
 
 class KernelSetting(NamedTuple):
@@ -113,7 +115,7 @@ class KernelSetting(NamedTuple):
     host: str | None
     name: str  # sysctl name, or transparent_hugepage, cmdline, clocksource, boot_id, release, uptime
     value: str
-    ref: int
+    ref: Ref
 
 
 class CpuGovernor(NamedTuple):
@@ -123,7 +125,7 @@ class CpuGovernor(NamedTuple):
     governor: str  # performance, powersave, schedutil, …
     preference: str | None  # energy_performance_preference
     policies: int  # frequency domains that have it
-    ref: int
+    ref: Ref
 
 
 class GpuPlace(NamedTuple):
@@ -137,7 +139,7 @@ class GpuPlace(NamedTuple):
     granted: int | None  # 1 where the task is given it, 0 where another one; None where that is not known
     distance: int | None  # of the nearest NUMA node that the task may run on, as firmware counts: 10 = the same
     iommu: str | None  # type of its group: DMA, DMA-FQ (translated), identity
-    ref: int
+    ref: Ref
 
 
 class HostName(NamedTuple):
@@ -149,7 +151,7 @@ class HostName(NamedTuple):
     loopback: int  # 1 where all of them are 127.… or ::1
     error: str | None
     seconds: float | None
-    ref: int
+    ref: Ref
 
 
 class NodeInterface(NamedTuple):
@@ -162,7 +164,7 @@ class NodeInterface(NamedTuple):
     virtual: int  # 1 for bridges and tunnels of containers and virtual machines
     subnets: str  # of its routes, separated by blanks; empty without an IPv4 address
     rp_filter: int | None  # the stricter of its own and that of all: 0 off, 1 strict, 2 loose
-    ref: int
+    ref: Ref
 
 
 class NodeRoute(NamedTuple):
@@ -173,7 +175,7 @@ class NodeRoute(NamedTuple):
     subnet: str
     gateway: str | None
     metric: int
-    ref: int
+    ref: Ref
 
 
 class NodeClock(NamedTuple):
@@ -185,7 +187,7 @@ class NodeClock(NamedTuple):
     synchronised: int | None
     offset: float | None  # seconds to the reference
     source: str | None  # who says so: chrony, kernel, systemd
-    ref: int
+    ref: Ref
 
 
 class KernelLog(NamedTuple):
@@ -197,7 +199,7 @@ class KernelLog(NamedTuple):
     first: float | None  # time of the oldest line, seconds since the epoch
     now: float | None  # when it was read
     boot: float | None
-    ref: int
+    ref: Ref
 
 
 class StuckTask(NamedTuple):
@@ -209,7 +211,7 @@ class StuckTask(NamedTuple):
     seconds: int  # how long it was blocked, as last printed
     still: int | None  # 1 where it is blocked at this moment, 0 where it is gone or runs
     stamp: float | None
-    ref: int
+    ref: Ref
 
 
 class HostProcess(NamedTuple):
@@ -221,7 +223,7 @@ class HostProcess(NamedTuple):
     state: str  # D uninterruptible, Z zombie
     age: float  # seconds since it was started
     threads: int  # a zombie with more than one has a thread that does not end
-    ref: int
+    ref: Ref
 
 
 class HostPart(NamedTuple):
@@ -230,7 +232,7 @@ class HostPart(NamedTuple):
     host: str | None
     name: str  # nvme (drives on the PCI bus)
     number: int
-    ref: int
+    ref: Ref
 
 
 class TaskFolder(NamedTuple):
@@ -241,7 +243,7 @@ class TaskFolder(NamedTuple):
     path: str
     state: str  # ok, missing, not-a-folder, not-writable
     uid: int | None  # who asked
-    ref: int
+    ref: Ref
 
 
 class Firewall(NamedTuple):
@@ -253,4 +255,4 @@ class Firewall(NamedTuple):
     policy: str  # accept, drop
     closing: str  # the rule that refuses all that is left; empty without one
     sources: int  # rules before it that accept by source address or interface
-    ref: int
+    ref: Ref

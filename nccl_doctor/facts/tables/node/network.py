@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class RdmaStack(NamedTuple):
     """What the kernel has loaded for RDMA and for GPUDirect between GPUs and network cards."""
@@ -17,7 +19,7 @@ class RdmaStack(NamedTuple):
     open_module: int | None  # 1 with NVIDIA's open kernel module; None without a driver
     dmabuf: int | None  # 1 where kernel and driver can share GPU memory as DMA-BUF
     gpus: int  # NVIDIA GPUs on the PCI bus
-    ref: int
+    ref: Ref
 
 
 class RdmaDevice(NamedTuple):
@@ -43,7 +45,7 @@ class RdmaDevice(NamedTuple):
     gpu_path: str | None  # PIX, PXB, PHB, NODE, SYS
     gpus_near: int | None  # GPUs behind the same PCIe switches (PXB or nearer); None without GPUs
     p2p: str | None  # of EFA: which GPU driver it can exchange memory with; empty = none
-    ref: int
+    ref: Ref
 
 
 class RdmaGid(NamedTuple):
@@ -58,7 +60,7 @@ class RdmaGid(NamedTuple):
     scope: str  # link-local, ipv4, global
     kind: str | None  # RoCE v2, IB/RoCE v1; None where it cannot be read (an address of another network namespace)
     interface: str | None
-    ref: int
+    ref: Ref
 
 
 class RoceQos(NamedTuple):
@@ -75,7 +77,7 @@ class RoceQos(NamedTuple):
     trust: str | None  # what gives a packet its priority: dscp or pcp
     traffic_class: int | None  # of all RDMA traffic of the device, whatever programs ask for; None where none is set
     marks: str  # all of this in words, the same for ports that are set up alike
-    ref: int
+    ref: Ref
 
 
 class NetLink(NamedTuple):
@@ -93,7 +95,7 @@ class NetLink(NamedTuple):
     device: str | None  # RDMA device of the same card
     pci: str | None
     addresses: str  # 10.1.0.4/24, separated by blanks; link-local ones are left out
-    ref: int
+    ref: Ref
 
 
 class BondMember(NamedTuple):
@@ -106,7 +108,7 @@ class BondMember(NamedTuple):
     status: str | None  # up, down
     speed: int | None  # Mb/s
     aggregator: int | None  # of 802.3ad: members of one bond share it
-    ref: int
+    ref: Ref
 
 
 class EfaNode(NamedTuple):
@@ -126,7 +128,7 @@ class EfaNode(NamedTuple):
     hugepages: int | None  # of 2 MiB, reserved
     hugepages_free: int | None
     gdrcopy: int | None  # 1 where gdrdrv is loaded
-    ref: int
+    ref: Ref
 
 
 class PluginFile(NamedTuple):
@@ -138,7 +140,7 @@ class PluginFile(NamedTuple):
     problem: str  # empty, empty-file, not-elf, wrong-architecture, libfabric-missing
     oldest: int | None  # interface that it offers (N of ncclNetPlugin_vN), the oldest
     newest: int | None  # and the newest; None where the file does not tell
-    ref: int
+    ref: Ref
 
 
 class TaskSetting(NamedTuple):
@@ -147,7 +149,7 @@ class TaskSetting(NamedTuple):
     host: str | None
     name: str  # NCCL_IB_GID_INDEX, …
     value: str
-    ref: int
+    ref: Ref
 
 
 class SecurityMode(NamedTuple):
@@ -158,7 +160,7 @@ class SecurityMode(NamedTuple):
     mode: str  # enforcing, permissive; enabled for AppArmor
     configured: str | None  # what /etc/selinux/config says for the next boot
     own: str | None  # label or profile of this process
-    ref: int
+    ref: Ref
 
 
 class SecurityLabel(NamedTuple):
@@ -171,7 +173,7 @@ class SecurityLabel(NamedTuple):
     type: str | None  # the third part of it
     wanted: str  # type that the policy gives to it
     wrong: int  # 1 where the type is another and containers are denied it
-    ref: int
+    ref: Ref
 
 
 class SecurityBoolean(NamedTuple):
@@ -180,7 +182,7 @@ class SecurityBoolean(NamedTuple):
     host: str | None
     name: str
     value: int
-    ref: int
+    ref: Ref
 
 
 class DeviceAccess(NamedTuple):
@@ -191,4 +193,4 @@ class DeviceAccess(NamedTuple):
     error: str  # EPERM, EACCES
     mode: str  # 0666
     confined: str | None  # AppArmor profile or SELinux label of this process, where it is confined
-    ref: int
+    ref: Ref

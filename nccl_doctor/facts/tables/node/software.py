@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class SoftwareVersion(NamedTuple):
     """Something installed that a distributed GPU job uses."""
@@ -13,7 +15,7 @@ class SoftwareVersion(NamedTuple):
     nccl: str | None  # NCCL that it was built for or holds; `none` where it was built without NCCL
     place: str  # path, or folder of the Python package
     origin: str  # proc, file, env (the task's Python), user (~/.local), system, conda, path (first on PATH), command
-    ref: int
+    ref: Ref
 
 
 class NcclLibrary(NamedTuple):
@@ -29,7 +31,7 @@ class NcclLibrary(NamedTuple):
     size: int | None  # bytes
     oldest: int | None  # interface of network plug-ins (N of ncclNetPlugin_vN) that it accepts, the oldest
     newest: int | None  # and the newest; None where the file does not tell
-    ref: int
+    ref: Ref
 
 
 class SearchPath(NamedTuple):
@@ -41,7 +43,7 @@ class SearchPath(NamedTuple):
     path: str
     state: str  # ok, missing, stubs (libcuda without a driver), compat (libcuda of the CUDA compatibility package)
     filesystem: str | None  # type, where it is a network file system: nfs4, lustre, …
-    ref: int
+    ref: Ref
 
 
 class CondaChange(NamedTuple):
@@ -52,7 +54,7 @@ class CondaChange(NamedTuple):
     stamp: float | None
     packages: str  # that conda added or took away, those that matter to GPUs and networks first
     older: str  # packages that pip had installed before, blank-separated; only those that matter
-    ref: int
+    ref: Ref
 
 
 class NcclSettingLine(NamedTuple):
@@ -68,7 +70,7 @@ class NcclSettingLine(NamedTuple):
     name: str
     value: str
     problem: str
-    ref: int
+    ref: Ref
 
 
 class SettingTarget(NamedTuple):
@@ -82,7 +84,7 @@ class SettingTarget(NamedTuple):
     exact: int  # 1 where the name must be equal, 0 where it may be the beginning of one
     found: str  # what it names here, blank-separated; empty for nothing
     have: str  # what this node has of the kind, blank-separated
-    ref: int
+    ref: Ref
 
 
 class Allocation(NamedTuple):
@@ -94,7 +96,7 @@ class Allocation(NamedTuple):
     granted: int | None
     found: int | None  # None where it cannot be found out here
     setting: str  # variable that says it
-    ref: int
+    ref: Ref
 
 
 class Launch(NamedTuple):
@@ -114,7 +116,7 @@ class Launch(NamedTuple):
     loopback: int | None  # 1 where that is 127.* or ::1
     # taken: this node is to hold the rendezvous, and another user's program listens there; taken-own: one of the same user.
     answer: str | None  # accepted, refused, timeout, unresolved, unreachable, taken, taken-own; None where nobody asked
-    ref: int
+    ref: Ref
 
 
 class ContainerFact(NamedTuple):
@@ -124,7 +126,7 @@ class ContainerFact(NamedTuple):
     name: str  # toolkit, runtime, cgroup-driver, dev-char-missing, cdi-driver, cdi-gpus
     value: str
     path: str
-    ref: int
+    ref: Ref
 
 
 class SshLogin(NamedTuple):
@@ -135,7 +137,7 @@ class SshLogin(NamedTuple):
     outcome: str  # ok, noise, key-changed, key-unknown, denied, timeout, refused, unresolved, closed, failed
     seconds: float
     text: str  # what ssh said
-    ref: int
+    ref: Ref
 
 
 class SshSetting(NamedTuple):
@@ -151,4 +153,4 @@ class SshSetting(NamedTuple):
     value: str
     user: str | None  # who runs the task
     problem: str
-    ref: int
+    ref: Ref

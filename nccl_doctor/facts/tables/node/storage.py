@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nccl_doctor.facts.evidence import Ref
+
 
 class Mount(NamedTuple):
     """A file system that matters to jobs: shared ones, automounters, and local disks."""
@@ -14,7 +16,7 @@ class Mount(NamedTuple):
     read_only: int
     turned: int  # 1 where it was mounted for writing and the kernel made it read-only
     options: str
-    ref: int
+    ref: Ref
 
 
 class MountWanted(NamedTuple):
@@ -25,7 +27,7 @@ class MountWanted(NamedTuple):
     fstype: str
     source: str
     read_only: int
-    ref: int
+    ref: Ref
 
 
 class MountProbe(NamedTuple):
@@ -42,7 +44,7 @@ class MountProbe(NamedTuple):
     files_free: int | None
     wanted: int  # 1 where the site's own file names it
     uid: int | None  # user who tried
-    ref: int
+    ref: Ref
 
 
 class LustreTarget(NamedTuple):
@@ -54,7 +56,7 @@ class LustreTarget(NamedTuple):
     state: str  # FULL, IDLE, DISCONN, EVICTED, CONNECTING, …; healthy
     active: int | None  # 0 where an administrator took it out
     age: float | None  # seconds in this state
-    ref: int
+    ref: Ref
 
 
 class NfsMount(NamedTuple):
@@ -67,4 +69,4 @@ class NfsMount(NamedTuple):
     repeats: int  # transmissions beyond one an operation
     timeouts: int  # operations that ran into a major timeout
     rtt: float | None  # ms, mean of all operations
-    ref: int
+    ref: Ref

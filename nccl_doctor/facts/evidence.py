@@ -1,0 +1,15 @@
+"""What stands in the `ref` column of a row before and after it enters the fact base."""
+
+from typing import NamedTuple
+
+
+class Seen(NamedTuple):
+    """Where a collector read a row: a file or a command of the node, and what it showed."""
+
+    path: str
+    text: str
+    line: int = 1
+
+
+Ref = int | Seen
+"""The id of an `Evidence` row; a `Seen` while the row is on its way from a collector to the fact base."""
