@@ -36,7 +36,10 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     """The report about the nodes of a fact base."""
     derive_node(facts)
     derive_nodes(facts)
-    chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs), schema.NODE).rules)
+    folders = tuple(rules_dirs)
+    chosen = (config or Config()).apply(
+        loader.load_usable(folders, schema.NODE).rules, lambda: loader.load_usable(folders).rules
+    )
     report = diagnose.diagnose(facts, engine.ask_all(chosen, facts))
     collected = facts.rows(Collection)
     report.fitness = fitness(report, collected)

@@ -12,13 +12,14 @@ than root) leaves the defaults and turns on `observe`: what the site wanted is u
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nccl_doctor.common.trusted import distrust
+from nccl_doctor.common.trusted import distrust, distrust_tree
 
 PLACE = Path("/etc/nccl-doctor/preflight.toml")
+RULES = Path("/etc/nccl-doctor/rules")
 MOST = 1 << 20  # bytes of the file
 _DEFAULT = "default"
 
@@ -34,9 +35,6 @@ class Settings:
 
     observe: bool = setting(False, "report what would be done, and neither drain a node nor fail a job")
     timeout: float = setting(5.0, "seconds from the start to the verdict; --timeout replaces it", least=0.5, most=600)
-    strict: bool = setting(
-        False, "also fail for a job that cannot work and for what could not be looked at, as --strict does"
-    )
     expect: str = setting("", "file with what the site expects of this node, as --expect")
     config: str = setting("", "file that switches rules off and changes severities and parameters, as --config")
     rules: tuple[str, ...] = setting((), "further folders of rules, as --rules")
@@ -49,6 +47,13 @@ class Loaded(NamedTuple):
     settings: Settings
     sources: dict[str, str]
     problems: list[str]
+
+    def with_options(self, given: dict[str, Any]) -> "Loaded":
+        """The same with the values of options, where they were given (are not None)."""
+        values = {name: value for name, value in given.items() if value is not None}
+        return self._replace(
+            settings=replace(self.settings, **values), sources=self.sources | dict.fromkeys(values, "option")
+        )
 
 
 def load(file: Path = PLACE) -> Loaded:
@@ -71,19 +76,29 @@ def load(file: Path = PLACE) -> Loaded:
     return Loaded(Settings(**values), sources | dict.fromkeys(values, str(file)), problems)
 
 
-def explain(loaded: Loaded, overrides: dict[str, tuple[Any, str]] | None = None) -> str:
-    """Each setting with its value, where the value comes from and what it means; first what was refused."""
-    rows: list[tuple[str, str, str, str]] = []
-    for one in fields(Settings):
-        value, source = (overrides or {}).get(one.name, (getattr(loaded.settings, one.name), loaded.sources[one.name]))
-        rows.append((one.name, _toml(value), source, one.metadata["meaning"]))
+def explain(loaded: Loaded) -> str:
+    """Each setting with its value, where the value comes from and what it means; then the files, and which are refused."""
+    rows = [
+        (one.name, _toml(getattr(loaded.settings, one.name)), loaded.sources[one.name], one.metadata["meaning"])
+        for one in fields(Settings)
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"# {problem}" for problem in loaded.problems]
     lines += [
         f"{name:<{widths[0]}} = {value:<{widths[1]}}  # {source:<{widths[2]}}: {meaning}"
         for name, value, source, meaning in rows
     ]
+    holds = loaded.settings
+    named = [holds.expect, holds.config, *holds.rules, *holds.commands]
+    lines += [f"# {path}: {_use(path)}" for path in (str(PLACE), str(RULES), *named) if path]
     return "\n".join(lines) + "\n"
+
+
+def _use(path: str) -> str:
+    if not Path(path).exists():
+        return "absent"
+    why = distrust_tree(path) if Path(path).is_dir() else distrust(path)
+    return f"refused: {why}" if why else "trusted"
 
 
 def _refused(sources: dict[str, str], problem: str) -> Loaded:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from nccl_doctor import __version__
+from nccl_doctor.cli.fail_open import status_of_failure, syslog
 from nccl_doctor.cli.output import complain, silence_stdout
 from nccl_doctor.common.errors import UsageProblem
 
@@ -58,7 +59,10 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status; whatever goes wrong becomes one line on stderr."""
+    """Run one command line and return its exit status; whatever goes wrong becomes one line on stderr.
+
+    What goes wrong in `preflight --for CALLER` lets the job run, with the same line in syslog.
+    """
     try:
         status = cli.main(list(arguments), prog_name="nccl-doctor", standalone_mode=False)
         sys.stdout.flush()
@@ -68,26 +72,30 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
-        return _complain(error.format_message() + hint, USAGE)
+        return _failed(arguments, error.format_message() + hint, USAGE)
     except click.ClickException as error:
-        return _complain(error.format_message(), USAGE)
+        return _failed(arguments, error.format_message(), USAGE)
     except UsageProblem as error:
-        return _complain(str(error), USAGE)
+        return _failed(arguments, str(error), USAGE)
     except BrokenPipeError:
         silence_stdout()
         return OK
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:
-        if os.environ.get("NCCL_DOCTOR_DEBUG"):
+        if os.environ.get("NCCL_DOCTOR_DEBUG") and status_of_failure(arguments) is None:
             raise
         text = f"{type(error).__name__}: {error}"
-        return _complain(f"failed, {text} (NCCL_DOCTOR_DEBUG=1 shows the traceback)", FAILED)
+        return _failed(arguments, f"failed, {text} (NCCL_DOCTOR_DEBUG=1 shows the traceback)", FAILED)
 
 
-def _complain(text: str, status: int) -> int:
+def _failed(arguments: Sequence[str], text: str, status: int) -> int:
     complain(text)
-    return status
+    harmless = status_of_failure(arguments)
+    if harmless is None:
+        return status
+    syslog(f"{text}; nothing is drained")
+    return harmless
 
 
 def run() -> None:

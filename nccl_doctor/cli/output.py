@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -36,7 +37,8 @@ def write_file(path: Path, data: bytes) -> None:
 def complain(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    click.echo(f"nccl-doctor: {line}", err=True)
+    with suppress(OSError, ValueError):  # a stderr that is closed or full changes no exit status
+        click.echo(f"nccl-doctor: {line}", err=True)
 
 
 def silence_stdout() -> None:

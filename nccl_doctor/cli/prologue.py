@@ -1,8 +1,12 @@
-"""What each scheduler expects of a program that judges a node: exit status and words."""
+"""What each caller of `preflight` is told about a node: exit status and words.
+
+Schedulers are called back by the scripts in docs/prologues, which turn DRAIN and JOB into what each of them expects.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from nccl_doctor.cli.fail_open import DRAIN, JOB
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import node
 from nccl_doctor.reporters.words import clean
@@ -16,9 +20,9 @@ class Prologue(NamedTuple):
     """How one caller reads us."""
 
     caller: str
-    status: dict[str, int]  # fitness -> exit status
+    status: dict[str, int]  # fitness -> exit status; 0 for what is not named
     say: Callable[[Report], str]
-    strict: dict[str, int] = {}  # what --strict changes
+    says_all: bool = False  # the caller acts on what is printed, whatever the exit status
 
 
 def reason(report: Report) -> str:
@@ -69,20 +73,21 @@ def detector(report: Report) -> str:
     return text.encode()[: _NPD - 1].decode("utf-8", "ignore") + "\n"
 
 
-_FAIR = {"fit": 0, "drain": 1, "job": 0, "unknown": 0}  # only a broken node is punished
+_NODE = {"drain": DRAIN}  # only a broken node is punished
+_NODE_OR_JOB = {"drain": DRAIN, "job": JOB}
 PROLOGUES = {
     one.caller: one
     for one in (
-        Prologue("slurm", _FAIR, lines, {"job": 1, "unknown": 1}),
-        Prologue("slurm-task", {"fit": 0, "drain": 0, "job": 0, "unknown": 0}, printed, {"drain": 1, "job": 1}),
-        Prologue("slurm-health", _FAIR, lines),
-        Prologue("pbs", {"fit": 0, "drain": 1, "job": 2, "unknown": 0}, lambda r: reason(r) + "\n", {"unknown": 1}),
-        Prologue("torque", {"fit": 0, "drain": 0, "job": 0, "unknown": 0}, torque),
-        Prologue("lsf", {"fit": 0, "drain": 1, "job": 99, "unknown": 0}, lines, {"unknown": 1}),
-        Prologue("gridengine", {"fit": 0, "drain": 1, "job": 100, "unknown": 0}, lines, {"unknown": 1}),
-        Prologue("k8s", {"fit": 0, "drain": 1, "job": 1, "unknown": 0}, lines, {"unknown": 1}),
-        Prologue("npd", {"fit": 0, "drain": 1, "job": 0, "unknown": 2}, detector, {"job": 1}),
-        Prologue("nagios", {"fit": 0, "drain": 2, "job": 1, "unknown": 3}, nagios),
+        Prologue("slurm", _NODE, lines),
+        Prologue("slurm-task", {}, printed),
+        Prologue("slurm-health", _NODE, lines),
+        Prologue("pbs", _NODE_OR_JOB, lambda r: reason(r) + "\n"),
+        Prologue("torque", _NODE, torque, says_all=True),
+        Prologue("lsf", _NODE_OR_JOB, lines),
+        Prologue("gridengine", _NODE_OR_JOB, lines),
+        Prologue("k8s", _NODE_OR_JOB, lines),
+        Prologue("npd", {"drain": DRAIN, "unknown": 2}, detector),
+        Prologue("nagios", {"drain": 2, "job": 1, "unknown": 3}, nagios),
     )
 }
 
@@ -95,9 +100,8 @@ def of_slurm(environ: Mapping[str, str]) -> str:
     return "slurm" if environ.get("SLURM_JOB_ID") else "slurm-health"
 
 
-def status(prologue: Prologue, report: Report, strict: bool) -> int:
+def status(prologue: Prologue, report: Report) -> int:
     """The exit status for this caller."""
-    found = {**prologue.status, **(prologue.strict if strict else {})}[report.fitness]
     if prologue.caller == "nagios" and report.fitness == "fit" and report.verdict == "warning":
         return 1
-    return found
+    return prologue.status.get(report.fitness, 0)

@@ -1,36 +1,39 @@
-"""Draining a node in Slurm with a reason that says why, never over somebody else's reason."""
+"""Draining a node in Slurm with a reason that says why, never over what an administrator decided."""
 
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nccl_doctor.cli.prologue import OWNER
+from nccl_doctor.common import trusted
 
 SECONDS = 3.0  # for one call of scontrol; a controller that is away must not hold up the prolog
-_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin:/usr/local/sbin:/usr/sbin:/sbin"  # a prolog has none
+FOLDERS = ("/opt/slurm/bin", "/opt/slurm/current/bin", "/usr/local/slurm/bin")  # beyond the system's folders
+# States and flags of sinfo(1) and scontrol(1) that somebody else set: the node is not ours to drain or to give back.
+_OTHERS = re.compile(r"DOWN|FAIL|MAINT|REBOOT|FUTURE|ERROR|POWER|UNDRAIN")
 
 
-def drain(node: str, why: str) -> str | None:
-    """Drain a node unless it is drained already for a reason of others. Returns what could not be done, else None."""
-    told = _state(node)
+def drain(node: str, why: str, commands: Sequence[str] = ()) -> str | None:
+    """Drain a node unless it is out of service for a reason of others. Returns what could not be done, else None."""
+    told = _state(node, commands)
     if isinstance(told, str):
         return told
     state, reason = told
-    if "DRAIN" in state and reason and not reason.startswith(OWNER):
+    if _OTHERS.search(state) or (reason and not reason.startswith(OWNER)):
         return None
-    return _scontrol("update", f"NodeName={node}", "State=DRAIN", f"Reason={' '.join(why.split())}")[1]
+    return _scontrol(commands, "update", f"NodeName={node}", "State=DRAIN", f"Reason={' '.join(why.split())}")[1]
 
 
-def resume(node: str) -> str | None:
+def resume(node: str, commands: Sequence[str] = ()) -> str | None:
     """Give a node back that we drained, and no other. Returns what could not be done, else None."""
-    told = _state(node)
+    told = _state(node, commands)
     if isinstance(told, str):
         return told
     state, reason = told
-    if "DRAIN" not in state or not reason.startswith(OWNER):
+    if "DRAIN" not in state or _OTHERS.search(state) or not reason.startswith(OWNER):
         return None
-    return _scontrol("update", f"NodeName={node}", "State=RESUME")[1]
+    return _scontrol(commands, "update", f"NodeName={node}", "State=RESUME")[1]
 
 
 def node_name(environ: Mapping[str, str]) -> str:
@@ -38,24 +41,28 @@ def node_name(environ: Mapping[str, str]) -> str:
     return environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
 
 
-def _state(node: str) -> tuple[str, str] | str:
-    text, problem = _scontrol("show", "node", node, "-o")
+def _state(node: str, commands: Sequence[str]) -> tuple[str, str] | str:
+    text, problem = _scontrol(commands, "show", "node", node, "-o")
     if problem is not None:
         return problem
     state = re.search(r"\bState=(\S+)", text)
+    if state is None:
+        return f"scontrol names no state of node {node}"
     reason = re.search(r"\bReason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", text)
-    return (state[1] if state else "", reason[1] if reason else "")
+    return state[1], reason[1] if reason else ""
 
 
-def _scontrol(*arguments: str) -> tuple[str, str | None]:
-    environ = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:{_PATH}", "LC_ALL": "C"}
+def _scontrol(commands: Sequence[str], *arguments: str) -> tuple[str, str | None]:
+    program = trusted.command("scontrol", (*FOLDERS, *commands))
+    if program is None:
+        return "", "scontrol is in no folder that is searched (setting `commands`)"
+    configuration = os.environ.get("SLURM_CONF", "")
+    known = {"SLURM_CONF": configuration} if configuration and trusted.distrust(configuration) is None else {}
     try:
         done = subprocess.run(
-            ["scontrol", *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False,
-            env=environ, text=True, errors="replace",
+            [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False,
+            env=trusted.clean_environment(**known), text=True, errors="replace",
         )  # fmt: skip
-    except FileNotFoundError:
-        return "", "scontrol is not on the path"
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", f"scontrol {arguments[0]} failed: {' '.join(str(error).split())}"
     if done.returncode:

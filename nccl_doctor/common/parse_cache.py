@@ -1,8 +1,7 @@
 """What was made from files of the package is kept as JSON, so that TOML need not be parsed at every start.
 
-It stands beside the code in `compiled/`, as bytecode does: who can write there can change the code itself, so it is as
-trusted as the code, also by root. The wheel brings it along; a checkout writes it at the first start. The hash of the
-files' content is its key, so it cannot be out of date.
+It lies beside the code in `compiled/`, as bytecode does. Root reads it only where nobody else can write it. The wheel brings
+it along; a checkout writes it at the first start. The hash of the files' content is its key, so it cannot be out of date.
 """
 
 import hashlib
@@ -12,6 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from nccl_doctor.common.atomic_write import replace_file
+from nccl_doctor.common.trusted import distrust
 
 FOLDER = Path(__file__).parent / "compiled"
 
@@ -23,15 +25,16 @@ def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder
     """
     key = _key(files)
     target = folder / f"{name}.json"
-    try:
-        kept = json.loads(target.read_bytes())
+    trusted = distrust(target) is None
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(target.read_bytes()) if trusted else {}
         if kept["key"] == key:
             return kept["value"]
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
     value = make()
     with suppress(OSError):
-        if folder.parent.stat().st_uid == os.geteuid():  # root leaves nothing of its own in the checkout of a user
+        if (
+            trusted and folder.parent.stat().st_uid == os.geteuid()
+        ):  # root leaves nothing of its own in the checkout of a user
             _write(target, json.dumps({"key": key, "value": value}, ensure_ascii=False).encode())
     return value
 
@@ -48,9 +51,4 @@ def _key(files: Sequence[Path]) -> str:
 def _write(target: Path, data: bytes) -> None:
     """Replace a file as a whole: others may read or write it at the same time."""
     target.parent.mkdir(exist_ok=True)
-    whole = target.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        whole.write_bytes(data)
-        whole.replace(target)
-    finally:
-        whole.unlink(missing_ok=True)
+    replace_file(target, data, 0o644)

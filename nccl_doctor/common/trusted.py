@@ -10,8 +10,14 @@ Users who are not root can only harm themselves: for them every file is trusted.
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 
 FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin", "/opt/amazon/efa/bin")
+LIBRARIES = tuple(
+    f"{folder}{part}"
+    for folder in ("/usr/lib", "/lib")
+    for part in ("/x86_64-linux-gnu", "/aarch64-linux-gnu", "64", "")
+)
 _HOPS = 40  # symbolic links in one path, as the kernel allows
 
 
@@ -73,15 +79,38 @@ def distrust_tree(folder: str | os.PathLike[str], most: int = 10_000) -> str | N
 def command(name: str, more: Sequence[str] = ()) -> str | None:
     """The absolute path of an external command; None where no folder that is searched has it.
 
-    Root gets it from system folders and `more` (folders of the site) alone, and only where nobody else can change it. Others
-    get what their own PATH says first. The current folder is never searched.
+    Root gets it from `more` (folders of the site) and the system's folders alone, and only where nobody else can change it.
+    Others also get what their own PATH says. The current folder is never searched.
     """
     mine = os.environ.get("PATH", "").split(":") if os.geteuid() != 0 else []
-    for folder in (*mine, *FOLDERS, *more):
+    for folder in (*more, *mine, *FOLDERS):
         path = f"{folder}/{name}"
         if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK) and distrust(path) is None:  # noqa: PTH113
             return path
     return None
+
+
+def library(name: str) -> str | None:
+    """What to give to dlopen(3) for a library of the system, or None.
+
+    Root gets the absolute path in a folder of the system that ld.so searches, never one of LD_LIBRARY_PATH; others get the name.
+    """
+    if os.geteuid() != 0:
+        return name
+    paths = (f"{folder}/{name}" for folder in (*LIBRARIES, *_configured()))
+    return next((path for path in paths if os.path.exists(path) and distrust(path) is None), None)  # noqa: PTH110
+
+
+def _configured() -> list[str]:
+    """The folders that ld.so.conf(5) adds: one a line, in /etc/ld.so.conf.d by convention."""
+    files = ["/etc/ld.so.conf"]
+    with suppress(OSError):
+        files += sorted(entry.path for entry in os.scandir("/etc/ld.so.conf.d") if entry.name.endswith(".conf"))
+    lines: list[str] = []
+    for file in files:
+        with suppress(OSError, UnicodeDecodeError), open(file, encoding="utf-8") as stream:  # noqa: PTH123
+            lines += stream.read(1 << 16).splitlines()
+    return [line.strip().rstrip("/") for line in lines if line.strip().startswith("/")]
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a site may change without touching a rule: parameters, severities and rules that are switched off."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,14 @@ class Config:
                 raise UsageProblem(f"{path}: severity of {name} must be one of {', '.join(SEVERITIES)}")
         return cls(frozenset(map(str, off)), severity, params)
 
-    def apply(self, rules: Sequence[Rule]) -> list[Rule]:
-        """The rules as this site wants them. Raises UsageProblem where the file names a rule that does not exist."""
-        known = {key for rule in rules for key in (rule.id, rule.name)}
-        if unknown := (self.off | set(self.severity) | set(self.params)) - known:
+    def apply(self, rules: Sequence[Rule], others: Callable[[], Sequence[Rule]] = tuple) -> list[Rule]:
+        """The rules as this site wants them.
+
+        One file serves `analyze` and `preflight`: it may name rules of `others`, which are not asked now and are loaded only
+        where a name is not among `rules`. Raises UsageProblem where the file names a rule that does not exist.
+        """
+        unknown = (self.off | set(self.severity) | set(self.params)) - _keys(rules)
+        if unknown and (unknown := unknown - _keys(others())):
             raise UsageProblem(f"the configuration names no rule of ours: {', '.join(sorted(unknown))}")
         chosen = []
         for rule in rules:
@@ -60,3 +64,7 @@ class Config:
                 params.update(given)
             chosen.append(replace(rule, severity=decided or rule.severity, decided=decided, params=params))
         return chosen
+
+
+def _keys(rules: Sequence[Rule]) -> set[str]:
+    return {key for rule in rules for key in (rule.id, rule.name)}

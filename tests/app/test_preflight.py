@@ -16,6 +16,7 @@ import pytest
 
 from nccl_doctor.app import preflight
 from nccl_doctor.cli import prologue, slurm
+from nccl_doctor.cli.fail_open import DRAIN, JOB
 from nccl_doctor.cli.main import main
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.facts import wire
@@ -94,11 +95,10 @@ def test_a_broken_node_comes_before_a_job_that_cannot_work_before_not_knowing(
 @pytest.mark.parametrize("caller", prologue.PROLOGUES)
 def test_only_a_broken_node_is_punished(caller: str) -> None:
     chosen = prologue.PROLOGUES[caller]
-    assert 0 == prologue.status(chosen, report(), strict=False)
+    assert 0 == prologue.status(chosen, report())
     if caller not in ("npd", "nagios"):
-        assert 0 == prologue.status(chosen, report(outcome="hung"), strict=False)
-    statuses = {prologue.status(chosen, report(finding(action)), strict=False) for action in ("drain",)}
-    assert statuses == {"slurm-task": {0}, "torque": {0}, "nagios": {2}}.get(caller, {1})
+        assert 0 == prologue.status(chosen, report(outcome="hung"))
+    assert {"slurm-task": 0, "nagios": 2}.get(caller, DRAIN) == prologue.status(chosen, report(finding("drain")))
 
 
 def test_the_rule_stands_in_the_first_twenty_characters() -> None:
@@ -142,7 +142,7 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         '#!/bin/sh\necho "$@" >> "$0.asked"\n[ "$1" = show ] && cat "$0.node"\n[ -e "$0.hang" ] && sleep 60\nexit 0\n'
     )
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(slurm, "FOLDERS", (str(tmp_path),))
     return script
 
 
@@ -156,11 +156,18 @@ def asked(controller: Path) -> list[str]:
         ("NodeName=n1 State=IDLE", True),
         ("NodeName=n1 State=IDLE+DRAIN Reason=nccl-doctor:GPU001 old [root@2026-01-01T00:00:00]", True),
         ("NodeName=n1 State=IDLE+DRAIN Reason=waiting for a part [root@2026-01-01T00:00:00]", False),
+        ("NodeName=n1 State=DOWN", False),
+        ("NodeName=n1 State=DOWN*+DRAIN Reason=nccl-doctor:GPU001 old [root@2026-01-01T00:00:00]", False),
+        ("NodeName=n1 State=IDLE+FAIL", False),
+        ("NodeName=n1 State=IDLE+MAINT Reason=service", False),
+        ("NodeName=n1 State=IDLE+REBOOT_REQUESTED", False),
+        ("no such node", False),
     ],
 )
 def test_reasons_of_others_are_never_replaced(controller: Path, line: str, updates: bool) -> None:
     Path(f"{controller}.node").write_text(line + "\n")
-    assert slurm.drain("n1", "nccl-doctor:NIC003 down\nnow") is None
+    problem = slurm.drain("n1", "nccl-doctor:NIC003 down\nnow")
+    assert ("State=" in line) == (problem is None)
     assert updates == ("update NodeName=n1 State=DRAIN Reason=nccl-doctor:NIC003 down now" in asked(controller))
 
 
@@ -178,7 +185,7 @@ def test_a_healthy_and_a_broken_node(healthy: Path, broken: Path, capfd: pytest.
     assert (0, "") == (status, err)
     assert out.startswith("FIT node01: ")
     status, out, err = run("--root", str(broken), capfd=capfd)
-    assert (1, "") == (status, err)
+    assert (DRAIN, "") == (status, err)
     assert out.startswith("DRAIN node02: ")
     assert max(map(len, out.splitlines())) <= 80
 
@@ -268,7 +275,7 @@ def test_whatever_a_collector_does_the_verdict_comes_in_time(
 
 def test_a_live_node_without_anything_special_is_not_drained(capfd: pytest.CaptureFixture[str]) -> None:
     status, out, err = run("--timeout", "30", "--format", "json", capfd=capfd)
-    assert status in (0, 1, 3), out + err
+    assert status in (0, 3, JOB), out + err
     assert "" == err
     found = json.loads(out)
     assert "drain" != found["fitness"], found["findings"]
@@ -345,7 +352,7 @@ def test_nodes_are_asked_and_silent_ones_named(healthy: Path, broken: Path, capf
         'exec "$@" --root $tree\' sh'
     )
     status, out, _ = run("--nodes", "n[1-3]", "--via", via, "--timeout", "20", capfd=capfd)
-    assert 1 == status
+    assert DRAIN == status
     assert out.startswith("DRAIN ")
     assert "(node02)" in out
     assert "node on n3: unreachable, exit status 255: ssh: cannot reach n3" in " ".join(out.split())

@@ -26,7 +26,13 @@ class NvmlStub:
     def environ(self, state: Mapping[str, object], file: Path) -> dict[str, str]:
         """The environment of a program that shall find the library, which answers with `state`, kept in `file`."""
         file.write_text("".join(f"{key}={value}\n" for key, value in state.items()))
-        return {**os.environ, "LD_LIBRARY_PATH": str(self.folder), "NVML_STUB_FILE": str(file)}
+        # Root loads libraries from system folders alone: this folder is one for every Python that has it on its path.
+        (self.folder / "sitecustomize.py").write_text(
+            f"from nccl_doctor.common import trusted\ntrusted.LIBRARIES = ({str(self.folder)!r},)\n"
+        )
+        return {
+            **os.environ, "LD_LIBRARY_PATH": str(self.folder), "NVML_STUB_FILE": str(file), "PYTHONPATH": str(self.folder),
+        }  # fmt: skip
 
 
 def build(folder: Path, *flags: str) -> NvmlStub:

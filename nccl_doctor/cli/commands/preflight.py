@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccl_doctor.cli import prologue, slurm
+from nccl_doctor.cli.fail_open import DRAIN, JOB, syslog
 from nccl_doctor.cli.output import complain, emit, write_file
-from nccl_doctor.cli.site import site_rules
+from nccl_doctor.cli.site import preflight_rules, refuse
+from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.node.runtime.root import Root
 
-STATUS = {"fit": 0, "drain": 1, "job": 1, "unknown": 3}
+STATUS = {"fit": 0, "drain": DRAIN, "job": JOB, "unknown": 3}
 FORMATS = ("text", "json", "prometheus", "facts")
 WIDTH = 100  # of text that goes into a file
+TEMPORARY = "/tmp"  # for root, whatever TMPDIR of a job says
 
 
 @click.command("preflight")
@@ -34,9 +38,7 @@ WIDTH = 100  # of text that goes into a file
 )
 @click.option("--expect", type=click.Path(path_type=Path), metavar="FILE", help="What the site expects of this node.")
 @click.option("--learn", type=click.Path(path_type=Path), metavar="FILE", help="Write such a file from this node.")
-@click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds for all of it."
-)
+@click.option("--timeout", type=click.FloatRange(0.1, 600), help="Seconds for all of it; 5 if nothing else says so.")
 @click.option("--only", metavar="NAMES", help="Only these collectors, separated by commas.")
 @click.option("--deep", is_flag=True, help="Also what takes longer: writes to mounts, asks build tools.")
 @click.option("--peers", metavar="NODES", help="Log in to these nodes with ssh, as mpirun would.")
@@ -55,25 +57,39 @@ WIDTH = 100  # of text that goes into a file
 @click.option(
     "--via", default="ssh", show_default=True, help="ssh, srun, or a command in which %host stands for a node."
 )
-@click.option("--strict", is_flag=True, help="With --for: a job that cannot work, or what is unknown, fails too.")
-@click.option("--no-drain", is_flag=True, help="With --for slurm: never call scontrol.")
+@click.option(
+    "--observe",
+    "--no-drain",
+    "observe",
+    is_flag=True,
+    help="Report what would be done; drain nothing, fail no job, end with 0.",
+)
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The site's settings; /etc/nccl-doctor/preflight.toml if not given.",
+)
+@click.option("--explain-config", is_flag=True, help="Show each setting, its value, where it comes from, and stop.")
 @click.option("--resume", is_flag=True, help="With --for slurm: give back a fit node that we drained.")
 @click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Parameters, severities, rules off.")
 @click.option("-v", "--verbose", is_flag=True, help="Notes too, all evidence, and why it matters.")
 def command(
-    caller: str | None, form: str, output: Path | None, expect: Path | None, learn: Path | None, timeout: float,
+    caller: str | None, form: str, output: Path | None, expect: Path | None, learn: Path | None, timeout: float | None,
     only: str | None, deep: bool, peers: str | None, root: Path | None, save: Path | None, redact: bool,
-    state: Path | None, name: str | None, nodes: str | None, via: str, strict: bool, no_drain: bool, resume: bool,
-    rules_dirs: tuple[str, ...], config: Path | None, verbose: bool,
+    state: Path | None, name: str | None, nodes: str | None, via: str, observe: bool,
+    settings_file: Path | None, explain_config: bool, resume: bool, rules_dirs: tuple[str, ...], config: Path | None,
+    verbose: bool,
 ) -> int:  # fmt: skip
     """Say whether this node is fit for the job, in about a second.
 
     One of: fit; drain (the node is broken); job (the node is fine, this job cannot work as launched); unknown (it could
-    not look). Exit status 0 fit, 1 drain or job, 2 wrong usage, 3 unknown or our own failure; --for changes it to what
-    that caller expects.
+    not look). Exit status 0 fit, 90 drain, 91 job, 2 wrong usage, 3 unknown or our own failure. With --for a scheduler only
+    a verdict ends with 90 or 91: whatever else goes wrong ends with 0 and one line in syslog, so that the job runs.
     """
-    from nccl_doctor.app import preflight
+    from nccl_doctor.app import preflight, preflight_config
     from nccl_doctor.facts import wire
     from nccl_doctor.node.runtime import expectations
     from nccl_doctor.node.runtime import state as remembered
@@ -82,17 +98,26 @@ def command(
 
     if name is not None and not remembered.is_name(name):
         raise UsageProblem("--caller takes small letters, digits and hyphens")
-    settings = Config.read(config) if config is not None else None
+    given = {"observe": observe or None, "timeout": timeout, "expect": expect and str(expect), "config": config and str(config),
+             "rules": rules_dirs or None}  # fmt: skip
+    site = preflight_config.load(settings_file or preflight_config.PLACE).with_options(given)
+    holds = site.settings
+    if explain_config:
+        emit(preflight_config.explain(site))
+        return 0
+    for problem in site.problems:
+        _warn(problem, caller)
+    settings = Config.read(refuse(holds.config, "--config")) if holds.config else None
     names = _collectors(only)
-    wanted = expectations.read(expect) if expect is not None else {}
+    wanted = expectations.read(refuse(holds.expect, "--expect")) if holds.expect else {}
     if nodes is not None:
         from nccl_doctor.app import fleet
 
-        facts = fleet.collect(fleet.names(nodes), via, _command(timeout, only, deep), timeout)
+        facts = fleet.collect(fleet.names(nodes), via, _command(holds.timeout, only, deep), holds.timeout)
     else:
         with ExitStack() as stack:
-            options = {"deep": deep, "peers": _peers(peers), "expect": wanted}
-            facts = preflight.look(_root(stack, root, save, redact, options), names, preflight.left(timeout))
+            options = {"deep": deep, "peers": _peers(peers), "expect": wanted, "commands": holds.commands}
+            facts = preflight.look(_root(stack, root, save, redact, options), names, preflight.left(holds.timeout))
     expectations.add(facts, wanted)
     if learn is not None:
         write_file(learn, expectations.learn(facts).encode())
@@ -103,18 +128,30 @@ def command(
             remembered.remember_counters(facts, memory, name or _caller(caller, form), preflight.boot_id())
         if memory.problem and state is not None:
             complain(memory.problem)
-    folders = site_rules(rules_dirs)
-    for problem in loader.load_usable(folders, schema.NODE).problems:
-        complain(f"rule left out: {problem}")
+    folders, problems = preflight_rules(holds.rules)
+    for problem in (*problems, *loader.load_usable(folders, schema.NODE).problems):
+        _warn(f"rule left out: {problem}", caller)
     report = preflight.report_of(facts, rules_dirs=folders, config=settings)
     if caller is None:
         _put(_text(form, report, verbose, output is not None), output)
-        return STATUS[report.fitness]
+        return 0 if holds.observe else STATUS[report.fitness]
     chosen = prologue.PROLOGUES[prologue.of_slurm(os.environ) if caller == "slurm" else caller]
+    status = prologue.status(chosen, report)
+    if holds.observe and status in (DRAIN, JOB):
+        _put("" if chosen.says_all else chosen.say(report), output)
+        _warn(f"observe: would {report.fitness}: {prologue.reason(report)}", caller)
+        return 0
     _put(chosen.say(report), output)
-    if chosen.caller in ("slurm", "slurm-health") and not no_drain:
-        _tell_slurm(report, resume)
-    return prologue.status(chosen, report, strict)
+    if chosen.caller in ("slurm", "slurm-health") and not holds.observe:
+        _tell_slurm(report, resume, holds.commands)
+    return status
+
+
+def _warn(problem: str, caller: str | None) -> None:
+    """One line on stderr, and in syslog where a scheduler called."""
+    complain(problem)
+    if caller is not None:
+        syslog(problem)
 
 
 def _caller(caller: str | None, form: str) -> str:
@@ -125,14 +162,14 @@ def _caller(caller: str | None, form: str) -> str:
     return caller or ("exporter" if form == "prometheus" else "hand")
 
 
-def _tell_slurm(report: "Report", resume: bool) -> None:
+def _tell_slurm(report: "Report", resume: bool, commands: Sequence[str]) -> None:
     problem = None
     if report.fitness == "drain":
-        problem = slurm.drain(slurm.node_name(os.environ), prologue.reason(report))
+        problem = slurm.drain(slurm.node_name(os.environ), prologue.reason(report), commands)
     elif report.fitness == "fit" and resume:
-        problem = slurm.resume(slurm.node_name(os.environ))
+        problem = slurm.resume(slurm.node_name(os.environ), commands)
     if problem:
-        complain(problem)
+        _warn(problem, "slurm")
 
 
 def _collectors(only: str | None) -> list[str]:
@@ -178,7 +215,11 @@ def _root(stack: ExitStack, root: Path | None, save: Path | None, redact: bool, 
         return Root(stack.enter_context(tree.opened(root)), **options)
     if save is None:
         return Root(**options)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nccl-doctor-")))
+    folder = Path(
+        stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="nccl-doctor-", dir=TEMPORARY if os.geteuid() == 0 else None)
+        )
+    )
     stack.callback(tree.pack, folder, save)
     return Recorder(folder, redactor(os.urandom(16)) if redact else None, **options)
 
@@ -202,11 +243,8 @@ def _put(text: str, output: Path | None) -> int:
     if output is None:
         emit(text)
         return 0
-    part = output.with_name(f".{output.name}.{os.getpid()}")
-    write_file(part, text.encode("utf-8", "replace"))
     try:
-        part.replace(output)
+        replace_file(output, text.encode("utf-8", "replace"), 0o644)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise UsageProblem(f"cannot write {output}: {error.strerror}") from None
     return 0

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from nccl_doctor.common import trusted
+
 ABSENT = frozenset({2, 3, 6, 13, 21, 22, 25, 26, 27})  # this driver or GPU has no such value
 LOST = 15
 LIBRARY = "libnvidia-ml.so.1"
@@ -66,14 +68,20 @@ class Nvml:
 
     def __init__(self) -> None:
         self.calls = 0
+        path = trusted.library(LIBRARY)
+        if path is None:
+            raise NvmlFailure(
+                "dlopen", 12, f"{LIBRARY}: No such file in a folder of the system that only root can write"
+            )
         try:
-            ctypes.CDLL(LIBRARY)
+            library = ctypes.CDLL(path)
         except OSError as error:
             raise NvmlFailure("dlopen", 12, " ".join(str(error).split())) from None
         try:
             import pynvml
         except ImportError as error:
             raise NvmlFailure("import pynvml", 12, str(error)) from None
+        pynvml.nvmlLib = pynvml.nvmlLib or library  # it would load the library by name, along LD_LIBRARY_PATH
         self._nvml: Any = pynvml
         self._error: type[Exception] = pynvml.NVMLError
         self.must("nvmlInit")

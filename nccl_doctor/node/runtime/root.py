@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nccl_doctor.common import trusted
+
 EXTRA = ".nccl-doctor"
 MOST = 1 << 20  # bytes that are read of one file
 HOPS = 40  # symbolic links in one path, as the kernel allows
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin:/opt/amazon/efa/bin"  # a prolog has none
 
 
 class Absent(Exception):
@@ -49,11 +50,13 @@ class Root:
         deep: bool = False,
         peers: Sequence[str] = (),
         expect: Mapping[str, Any] | None = None,
+        commands: Sequence[str] = (),
     ) -> None:
         self.path = Path(path)
         self.deep = deep  # also what takes longer: write to mounts, ask build tools
         self.peers = tuple(peers)  # other nodes of the job, to be logged in to
         self.expect = dict(expect or {})  # the site's own file, by subject
+        self.commands = tuple(commands)  # folders of external commands beyond the system's
         self.live = self.path == Path("/")
         self.denied: list[str] = []
         self._cache: dict[str, Any] = {}
@@ -143,11 +146,13 @@ class Root:
         if not self.live:
             told = self.extra("commands").get(key)
             return Output(int(told["status"]), str(told["text"])) if told is not None else None
-        path = f"{os.environ.get('PATH', '')}:{_PATH}"
+        program = trusted.command(command[0], self.commands)
+        if program is None:
+            return None
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False,
-                env={**os.environ, "PATH": path, "LC_ALL": "C"},
+                [program, *command[1:]], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False,
+                env=trusted.clean_environment(), cwd="/",
             )  # fmt: skip
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, cast
 
+from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.node.runtime.root import EXTRA
 
@@ -19,16 +20,21 @@ SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Write a folder as .tar, .tar.gz, .tar.xz or .tar.zst. Raises UsageProblem where that cannot be done."""
+    """Write a folder as .tar, .tar.gz, .tar.xz or .tar.zst that only the owner can read.
+
+    Raises UsageProblem where that cannot be done.
+    """
+    content = io.BytesIO()
+    if target.suffix == ".zst":
+        with _zstandard().ZstdCompressor().stream_writer(content, closefd=False) as packed:
+            _add(folder, packed, "w|")
+    else:
+        mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz"}.get(target.suffix, "w:")
+        _add(folder, content, mode)
     try:
-        if target.suffix == ".zst":
-            zstandard = _zstandard()
-            with target.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as packed:
-                _add(folder, packed, "w|")
-        else:
-            with target.open("wb") as file:
-                mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz"}.get(target.suffix, "w:")
-                _add(folder, file, mode)
+        if target.is_symlink() and target.parent.stat().st_mode & 0o002:
+            raise UsageProblem(f"cannot write {target}: it is a symbolic link in a folder that everybody can write")
+        replace_file(target, content.getvalue(), 0o600)
     except OSError as error:
         raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
 

@@ -1,0 +1,37 @@
+"""Exit statuses of `preflight` for schedulers, and what a failure of our own ends with: the job runs.
+
+`DRAIN` is returned for a verdict about the node and for nothing else. It lies outside what shells (126, 127, 128 + signal),
+Python (1, 2, 120), `timeout` (124, 125, 137), `env` and `nice` (125), sysexits.h (64 to 78), ssh (255) and Grid Engine and LSF
+(99, 100) use, so that a script can tell it from every way in which a program can fail.
+"""
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+DRAIN = 90
+JOB = 91  # the node is fine, this job cannot work on it as launched
+LOG = "/dev/log"
+_WARNING = 3 << 3 | 4  # facility daemon, severity warning (RFC 5424)
+_UNKNOWN = {"npd": 2, "nagios": 3}  # callers that drain nothing and have a status for "could not look"
+
+
+def status_of_failure(arguments: Sequence[str]) -> int | None:
+    """The status with which a failed `preflight --for CALLER` ends; None for other command lines."""
+    if list(arguments[:1]) != ["preflight"]:
+        return None
+    for number, argument in enumerate(arguments):
+        if argument == "--for":
+            return _UNKNOWN.get("".join(arguments[number + 1 : number + 2]), 0)
+        if argument.startswith("--for="):
+            return _UNKNOWN.get(argument.removeprefix("--for="), 0)
+    return None
+
+
+def syslog(text: str) -> None:
+    """One line to the system's log; never waits, and a system without a log is not an error."""
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))[:1000]
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
+        stream.setblocking(False)
+        stream.sendto(f"<{_WARNING}>nccl-doctor[{os.getpid()}]: {line}".encode(), LOG)
