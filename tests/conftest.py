@@ -1,7 +1,10 @@
 """Fixtures that several test files share."""
 
 import pytest
-from helpers.nvml import NvmlStub, build
+
+pytest.register_assert_rewrite("helpers")
+
+from helpers.nvml import NvmlStub, build  # noqa: E402 - rewritten before it is imported
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Who holds up a hang: opCount, Horovod's lists and the table that brings all sources together; hosts and moments."""
 
 import pytest
-from helpers.places import SHARED
 
 from nccl_doctor.app import analyze
 from nccl_doctor.common.timestamps import Moment, moment, year_of
@@ -11,7 +10,6 @@ from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Hang, HorovodStall, OpCensus
 
-ARTIFACTS = SHARED / "artifacts"
 TIMEOUT = (
     "[rank{0}]:[E513 03:35:20.399015003 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation timeout: "
     "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600067 milliseconds "
@@ -171,13 +169,6 @@ def test_a_doomed_rank_and_the_number_of_its_report() -> None:
 def test_ranks_that_came_late_in_horovod_hold_up_nothing() -> None:
     facts = facts_of(HEAD, "Missing ranks:", "1: [allreduce.0.bias ...]", "[1,0]<stdout>:step 40 loss 2.2862 7.014s")
     assert {} == states(facts, "horovod")
-
-
-@pytest.mark.skipif(not ARTIFACTS.is_dir(), reason="recorded runs are not there")
-def test_a_recorded_stall_of_horovod() -> None:
-    facts = analyze.read([str(ARTIFACTS / "horovod" / "mpi_stall_shutdown_2r.out")])[0]
-    rows = [row for row in facts.rows(HorovodStall) if row.state == "missing"]
-    assert ({1}, 6, {1}) == ({row.rank for row in rows}, len(rows), {row.doomed for row in rows})
 
 
 def test_two_sources_give_one_finding_with_the_others_under_it() -> None:

@@ -1,28 +1,16 @@
 """One log behind any launcher or collector: the same findings on the same hosts and ranks."""
 
-import json
-import re
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from helpers.places import SHARED
+from helpers.log_prefixes import FORMS, Said, analysed
 
-from nccl_doctor.app import analyze
-from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.simulate import PREFIXES, Spec, fit, write_log
 from nccl_doctor.simulate.cluster import Host, Rank
 from nccl_doctor.simulate.prefixes import Place
 
-REAL = SHARED / "real"
-REAL_LOGS = (
-    "bigscience-workshop__bigscience/experiments__bandwidth__n1_16gb_all_reduce_bench.txt",
-    "bigscience-workshop__bigscience/experiments__bandwidth__n16_32gb_all_reduce_bench.txt",
-    "bigscience-workshop__bigscience/experiments__bandwidth__all_reduce_bench-a100-n4.txt",
-)
 FAULTS = (
     None,
     "cuda-oom",
@@ -32,123 +20,6 @@ FAULTS = (
     "ib-link-flapping",
     "python-exception",
 )
-
-
-class Said(NamedTuple):
-    """A line and who wrote it; a line of the launcher has neither host nor rank."""
-
-    text: str
-    when: float
-    host: str | None = None
-    node: int | None = None
-    rank: int | None = None
-    local: int = 0
-    pid: int = 0
-
-
-def _clock(said: Said) -> datetime:
-    return datetime.fromtimestamp(said.when, UTC)
-
-
-def _iso(said: Said) -> str:
-    return f"{_clock(said):%Y-%m-%dT%H:%M:%S.%f}Z"
-
-
-def _asctime(said: Said) -> str:
-    return f"{_clock(said):%a %b %e %H:%M:%S %Y}"
-
-
-def _rank(form: Callable[[Said], str]) -> Callable[[Said], str]:
-    """Only lines of ranks get it."""
-    return lambda said: "" if said.rank is None else form(said)
-
-
-def _host(form: Callable[[Said], str]) -> Callable[[Said], str]:
-    """Only lines of machines get it."""
-    return lambda said: "" if said.host is None else form(said)
-
-
-_mpi = _rank(lambda said: f"[1,{said.rank}]<stdout>:")
-_torch = _rank(lambda said: f"[rank{said.rank}]: ")
-_kubectl = _host(lambda said: f"[pod/job-worker-{said.node}/pytorch] ")
-_stern = _host(lambda said: f"job-worker-{said.node} pytorch ")
-
-BEFORE: dict[str, Callable[[Said], str]] = {
-    "mpirun": _mpi,
-    "mpirun-5": _rank(lambda said: f"[prterun-node01-4242@1,{said.rank}]<stdout>: "),
-    "mpirun-timestamp": _rank(lambda said: f"{_asctime(said)}[1,{said.rank}]<stderr>:"),
-    "horovodrun": _rank(lambda said: f"[{said.rank}]<stdout>:"),
-    "sagemaker": _rank(lambda said: f"[1,mpirank:{said.rank},algo-{said.node}]<stdout>:"),
-    "mpich": _rank(lambda said: f"[{said.rank}] "),
-    "mpich-pattern": _rank(lambda said: f"[{said.rank}@{said.host}] "),
-    "srun": _rank(lambda said: f"{said.rank:>2}: "),
-    "srun-torchrun": _rank(lambda said: f"{said.node}: [default{said.local}]:"),
-    "torchrun": _rank(lambda said: f"[default{said.local}]:"),
-    "torch": _torch,
-    "ray": _rank(lambda said: f"\x1b[36m(RayTrainWorker pid={said.pid}, ip=10.9.0.{said.node})\x1b[0m "),
-    "ray-torch": _rank(lambda said: f"(RayTrainWorker pid={said.pid}, ip=10.9.0.{said.node}) [rank{said.rank}]: "),
-    "pdsh": _host(lambda said: f"{said.host}: "),
-    "pdsh-torchrun": _rank(lambda said: f"{said.host}: [default{said.local}]:"),
-    "host-and-rank": _rank(lambda said: f"{said.host} {said.rank}: "),
-    "kubectl": _kubectl,
-    "kubectl-torch": lambda said: _kubectl(said) + _torch(said),
-    "stern": _stern,
-    "stern-torch": lambda said: _stern(said) + _torch(said),
-    "kail": _host(lambda said: f"default/job-worker-{said.node}[pytorch]: "),
-    "compose": _host(lambda said: f"worker-{said.node}  | "),
-    "cri": lambda said: f"{_iso(said)} stdout F ",
-    "cri-mpirun": lambda said: f"{_iso(said)} stdout F {_mpi(said)}",
-    "cloudwatch": lambda said: f"  | {_iso(said)} | ",
-    "iso": lambda said: f"{_iso(said)} ",
-    "iso-mpirun": lambda said: f"{_iso(said)} {_mpi(said)}",
-    "iso-torch": lambda said: f"{_iso(said)} {_torch(said)}",
-    "logging": lambda said: f"{_clock(said):%Y-%m-%d %H:%M:%S},500 - ",
-    "clock": lambda said: f"{_clock(said):%H:%M:%S} ",
-    "journald": _host(lambda said: f"{_clock(said):%b %e %H:%M:%S} {said.host} python3[77]: "),
-    "quote": lambda said: "> ",
-    "frame": lambda said: "│ ",
-}
-
-
-def _with(before: str) -> Callable[[Said], str]:
-    return lambda said: BEFORE[before](said) + said.text
-
-
-def _docker(said: Said) -> str:
-    text = json.dumps(said.text + "\n", ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
-    return f'{{"log":{text},"stream":"stdout","time":"{_iso(said)}"}}'
-
-
-def _xml(said: Said) -> str:
-    text = said.text.replace("<", "&lt;").replace(">", "&gt;")
-    return said.text if said.rank is None else f'<stdout rank="{said.rank}">{text}</stdout>'
-
-
-FORMS: dict[str, Callable[[Said], str]] = {
-    **{name: _with(name) for name in BEFORE},
-    "ansi": lambda said: f"\x1b[3{(said.node or 0) % 7}m{said.text}\x1b[0m",
-    "ansi-mpirun": lambda said: f"\x1b[1;34m{_mpi(said)}\x1b[0m{said.text}",
-    "crlf": lambda said: said.text + "\r",
-    "crlf-mpirun": lambda said: _mpi(said) + said.text + "\r",
-    "docker-json": _docker,
-    "xml": _xml,
-}
-
-
-def analysed(text: str, folder: Path) -> tuple[Any, ...]:
-    """What must not depend on the prefix."""
-    path = folder / "job.log"
-    path.write_bytes(text.encode())
-    report, facts, problems = analyze.analyze([str(path)])
-    assert [] == problems
-    names = facts.own("SELECT name FROM host ORDER BY name"), facts.own("SELECT rank, host FROM rank ORDER BY rank")
-    return report.verdict, report.job["hosts"], report.job["ranks"], names, _findings(report)
-
-
-def _findings(report: Report) -> list[tuple[str, ...]]:
-    """Alarms; notes may say more where a prefix says more."""
-    alarms = [finding for finding in report.findings if finding.severity != "note"]
-    return [(f.name, f.severity, f.role, f.confidence, f.hosts, f.ranks) for f in alarms]
 
 
 @cache
@@ -191,38 +62,3 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_a_prefix_changes_no_finding(job: tuple[list[Said], tuple[Any, ...]], form: str, tmp_path: Path) -> None:
     lines, expected = job
     assert expected == analysed("".join(f"{FORMS[form](said)}\n" for said in lines), tmp_path)
-
-
-_HEAD = re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[\d+\] ")
-_RANK = re.compile(
-    r"(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<dev>\d+)\] NCCL INFO .*\brank (?P<rank>\d+) nranks (?P<of>\d+) "
-)
-
-
-def _genuine(text: str) -> Iterator[Said]:
-    """The lines of a genuine log of one process a GPU; what no head names is the launcher's."""
-    ranks: dict[tuple[str, str], tuple[int, int]] = {}
-    for found in _RANK.finditer(text):
-        process = found["host"], found["pid"]
-        ranks[process] = max(ranks.get(process, (0, 0)), (int(found["of"]), int(found["rank"])))
-    hosts = sorted({host for host, _ in ranks})
-    for number, line in enumerate(text.splitlines()):
-        head = _HEAD.match(line)
-        process = (head["host"], head["pid"]) if head else ("", "")
-        if process not in ranks:
-            yield Said(line, 1.7e9 + number / 100)
-        else:
-            host, pid = process
-            rank = ranks[process][1]
-            yield Said(line, 1.7e9 + number / 100, host, hosts.index(host), rank, rank % 8, int(pid))
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="no folder of genuine logs beside the repository")
-@pytest.mark.parametrize("name", REAL_LOGS)
-def test_a_genuine_log_is_the_same_behind_any_prefix(name: str, tmp_path: Path) -> None:
-    text = (REAL / name).read_text("utf-8", "replace").replace("\r\n", "\n")
-    lines = list(_genuine(text))
-    assert any(said.rank is not None for said in lines)
-    expected = analysed("".join(f"{said.text}\n" for said in lines), tmp_path)
-    for form in FORMS:
-        assert expected == analysed("".join(f"{FORMS[form](said)}\n" for said in lines), tmp_path), form

@@ -3,18 +3,17 @@
 import io
 import re
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
-from nccl_doctor.facts.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, OfiDomain, Package
+from nccl_doctor.facts.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, Package
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.captures import kubernetes, node_commands, packages
 from nccl_doctor.formats.declaration import Reading
@@ -95,22 +94,6 @@ def test_nvlinks_agree_with_a_count_of_lines() -> None:
     assert [(block.count("GB/s"), block.count("<inactive>")) for block in blocks] == [
         (row.active, row.inactive) for row in rows
     ]
-
-
-@pytest.mark.skipif(not (SHARED / "real").is_dir(), reason="no folder of genuine files beside the repository")
-def test_genuine_captures() -> None:
-    rows = node(next((SHARED / "real").glob("*/*nvlink.status.a100")).read_bytes()).rows(NvlinkState)
-    assert [(gpu, 12, 0, 25.0) for gpu in range(8)] == [(row.gpu, row.active, row.inactive, row.speed) for row in rows]
-    pairs = Counter(
-        row.path
-        for row in node(next((SHARED / "real").glob("*/NVIDIADeep*")).read_bytes()).rows(GpuMatrix)
-        if row.peer[:3] == row.device[:3] == "GPU"
-    )
-    assert {"NV1": 16, "NV2": 16, "SYS": 24} == pairs
-    domains = node(next((SHARED / "real").glob("*/*eks-efa*block399.txt")).read_bytes()).rows(OfiDomain)
-    assert [(1, "rdmap197s0-rdm"), (0, "rdmap197s0-rdm")] == [(row.rank, row.domain) for row in domains] or len(
-        domains
-    ) == 2
 
 
 @pytest.mark.parametrize("separator", ["\t", "    "])
@@ -211,24 +194,6 @@ def test_a_capture_that_is_cut_or_holds_rubbish_is_survived(name: str, tmp_path:
     ):
         for module in (node_commands, packages, kubernetes):
             module.read_format(io.BytesIO(broken), f"{name}{number}", Facts())
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
-def test_ordinary_logs_are_not_taken_for_them() -> None:
-    paths = [
-        *SHARED.glob("cases/*/log.txt"),
-        *SHARED.glob("real/*/*"),
-        *SHARED.glob("artifacts/*/*.*"),
-        *SHARED.glob("knowledge/*.md"),
-    ]
-    taken = [
-        path.name
-        for path in paths
-        if path.is_file()
-        and (known := registry.recognise(path.read_bytes()[: 1 << 16])) is not None
-        and known.kind in ("kubernetes", "packages")
-    ]
-    assert [] == taken
 
 
 @pytest.mark.parametrize(

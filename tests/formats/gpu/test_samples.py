@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
@@ -109,17 +109,6 @@ def test_json_agrees_with_json() -> None:
         "SELECT host, gpu, samples FROM gpu_use ORDER BY gpu LIMIT 2"
     )
     assert 4 == len(facts.rows(GpuProcess))
-
-
-@pytest.mark.skipif(not (SHARED / "real").is_dir(), reason="no folder of genuine files beside the repository")
-def test_a_genuine_monitor_file() -> None:
-    path = next((SHARED / "real").glob("*/*monitor.jsonl"))
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    facts, reading = read(path.read_bytes(), "monitor.jsonl")
-    assert (len(records), None) == (reading.understood, reading.note)
-    for use in facts.rows(GpuUse):
-        assert statistics.mean(record[f"gpu_usage:{use.gpu}"] for record in records) == pytest.approx(use.util_mean)
-    assert "gpu-samples" == getattr(registry.recognise(path.read_bytes()[: 1 << 16]), "kind", None)
 
 
 def test_tables_of_columns_agree_with_the_csv_of_the_same_run() -> None:
@@ -279,19 +268,6 @@ def test_windows_stay_few_for_a_long_file() -> None:
     windows = facts.rows(GpuSample)
     assert len(windows) <= 1000
     assert 5000 == sum(window.samples for window in windows)
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
-def test_ordinary_logs_are_not_taken_for_samples() -> None:
-    paths = [*SHARED.glob("cases/*/log.txt"), *SHARED.glob("real/*/*"), *SHARED.glob("artifacts/*/*.out")]
-    taken = {
-        path.name
-        for path in paths
-        if path.is_file()
-        and (known := registry.recognise(path.read_bytes()[: 1 << 16]))
-        and known.kind == "gpu-samples"
-    }
-    assert {path.name for path in paths if path.name.endswith("monitor.jsonl")} == taken
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
@@ -25,7 +25,6 @@ from nccl_doctor.formats import registry
 from nccl_doctor.formats.horovod import timeline
 
 FOLDER = FIXTURES / "timeline"
-RECORDED = SHARED / "artifacts" / "horovod"
 WHOLE = ["healthy_4r", "slow_rank2_4r", "slow_rank2_4r_nocache", "gpu_healthy", "unfused", "long_cycle", "input_gaps"]
 
 
@@ -225,21 +224,3 @@ def test_recognised_by_content() -> None:
     other = registry.recognise(b'{"schemaVersion": 1, "traceEvents": [{"ph": "M", "name": "process_name"}]}')
     assert other is None or "horovod-timeline" != other.kind
     assert registry.recognise(b"[1,0]<stdout>: NEGOTIATE_ALLREDUCE took long\n") is None
-
-
-@pytest.mark.skipif(not RECORDED.is_dir(), reason="recorded timelines are not here")
-def test_recorded_timelines() -> None:
-    for path in sorted(RECORDED.glob("*.json")):
-        _, reading = read(path)
-        assert reading.understood > 0
-        assert ("diskfull" in path.name) == (reading.note is not None)
-        report, _, _ = analyze.analyze([str(path)])
-        straggler = [f.ranks for f in report.findings if f.name == "horovod-straggler"]
-        late = (
-            "2"
-            if "slow_rank2" in path.name
-            else "1"
-            if "stall" in path.name and "mpi_stall_sh" not in path.name
-            else None
-        )
-        assert straggler == ([late] if late else []), path.name

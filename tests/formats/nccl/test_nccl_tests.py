@@ -4,11 +4,10 @@ import io
 import json
 import re
 import statistics
-from pathlib import Path
 
 import pandas
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +21,6 @@ from nccl_doctor.formats.nccl import nccl_tests
 from nccl_doctor.knowledge import bandwidth
 
 FIXTURES = FIXTURES / "nccl_tests"
-REAL = SHARED / "real"
 ROW = re.compile(
     r"^ *(\d+) +(\d+) +float +sum +-1 +([\d.]+) +([\d.]+) +([\d.]+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+) +(\d+)$", re.M
 )
@@ -256,36 +254,3 @@ def test_ring_that_nccl_computed_is_the_limit() -> None:
     derive(facts)
     (limit,) = facts.rows(BenchLimit)
     assert (96.0, "graph", 1) == (limit.limit_, limit.basis, limit.known)
-
-
-# --- genuine logs ------------------------------------------------------------------------------------------------------
-
-real = pytest.mark.skipif(not REAL.is_dir(), reason="genuine logs are not here")
-
-
-@real
-def test_genuine_torn_log_is_whole_and_healthy() -> None:
-    path = REAL / "Timez-zx__nccl-tests" / "nccl.log"
-    report, facts, _ = analyze.analyze([str(path)])
-    (run,) = facts.rows(BenchRun)
-    busbw = [row.busbw for row in facts.rows(BenchRow)]
-    assert (22, 178.078, 240.0, 0) == (run.rows, run.avg_busbw, run.graph_bw, run.wrong)
-    assert statistics.mean(busbw) == pytest.approx(run.avg_busbw, abs=0.01)
-    assert [] == [f for f in report.findings if f.severity != "note"]
-    assert not {f.name for f in report.findings} & {"busbw-below-link", "busbw-dip-by-size", "latency-floor-high"}
-
-
-@real
-@pytest.mark.parametrize(
-    "path",
-    sorted(REAL.glob("*/tests__data__nccl_*.log")) + sorted(REAL.glob("*nccl-tests/*all_reduce*.txt")),
-    ids=lambda p: p.name,
-)
-def test_genuine_averages_are_those_of_the_rows(path: Path) -> None:
-    report, facts, _ = analyze.analyze([str(path)])
-    runs = facts.rows(BenchRun)
-    for run in runs:
-        busbw = [row.busbw for row in facts.rows(BenchRow) if row.run == run.run]
-        assert run.avg_busbw == pytest.approx(statistics.mean(busbw), rel=0.02, abs=0.01)
-    assert runs
-    assert not {f.name for f in report.findings} & {"busbw-below-link", "busbw-dip-by-size", "nccl-tests-wrong-data"}

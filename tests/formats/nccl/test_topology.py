@@ -3,22 +3,20 @@
 import io
 import json
 import statistics
-import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
+from helpers.second_readers import assert_topology_agrees
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.topology import RasRank, TopoGpu, TopoNet
+from nccl_doctor.facts.tables.topology import RasRank
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import inspector, ras, topology
 
 FIXTURES = FIXTURES / "topology"
-GENUINE = sorted((SHARED / "real").glob("*/*.xml"))
 
 
 def read(data: bytes, name: str = "topo.xml") -> tuple[Facts, Reading]:
@@ -67,33 +65,9 @@ def test_two_hosts_are_compared() -> None:
     assert "18 18 18 18 18 13 18 18 / 18 18 18 18 18 18 18 18" == different["NVLinks of the GPUs"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [FIXTURES / "node01.xml", FIXTURES / "node02.xml", *GENUINE],
-    ids=lambda path: path.name,
-)
-def test_numbers_agree_with_another_reader(path: Path) -> None:
-    data = path.read_bytes()
-    assert "nccl-topology" == getattr(registry.recognise(data[: 1 << 16]), "kind", None)
-    root = ElementTree.fromstring(data)
-    facts, reading = read(data)
-    assert reading.note is None
-    assert len(root.findall(".//graph")) == facts.counts()["topo_graph"]
-    gpus = root.findall(".//gpu[@dev]") if root.tag == "system" else []
-    if gpus:
-        rows = {row.gpu: row for row in facts.rows(TopoGpu)}
-        for gpu in gpus:
-            row = rows[int(gpu.attrib["dev"])]
-            assert sum(int(link.attrib["count"]) for link in gpu.findall("nvlink")) == row.nvlinks
-            assert int(gpu.attrib["rank"]) == row.rank
-    nets = root.findall(".//net[@name]")
-    assert Counter(net.attrib["speed"] for net in nets) == Counter(
-        str(row.rate) for row in facts.rows(TopoNet) if row.name
-    )
-    widths = Counter(
-        pci.attrib["link_width"] for pci in root.findall(".//pci[@link_width]") if pci.find("gpu") is not None
-    )
-    assert widths == Counter(str(row.width) for row in facts.rows(TopoGpu) if row.gpu is not None)
+@pytest.mark.parametrize("name", ["node01.xml", "node02.xml"])
+def test_numbers_agree_with_another_reader(name: str) -> None:
+    assert_topology_agrees(FIXTURES / name)
 
 
 def test_distance_in_words_of_nccl() -> None:
@@ -102,11 +76,6 @@ def test_distance_in_words_of_nccl() -> None:
     text = (FIXTURES / "node01.xml").read_bytes()
     assert b'numaid="1"' in text
     assert [("PIX", 8)] == facts.own("SELECT 'PIX', count(*) + 1 FROM topo_net WHERE nearest = 'PIX'")
-
-
-def test_healthy_genuine_files() -> None:
-    for path in GENUINE:
-        assert set() == {pair for pair in found(path) if pair[1] != "note"}, path.name
 
 
 @pytest.mark.parametrize(
@@ -173,17 +142,3 @@ def test_inspector_agrees_with_json() -> None:
         "ends in the middle of line 3"
         == inspector.read_format(io.BytesIO(b"\n".join(data.split(b"\n")[:2]) + b'\n{"header"'), "i", facts).note
     )
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of genuine files beside the repository")
-def test_ordinary_logs_are_not_taken_for_them() -> None:
-    paths = [*SHARED.glob("cases/*/log.txt"), *SHARED.glob("real/*/*"), *SHARED.glob("artifacts/*/*.*")]
-    kinds = ("nccl-topology", "nccl-ras", "nccl-inspector")
-    taken = [
-        path
-        for path in paths
-        if path.is_file()
-        and (known := registry.recognise(path.read_bytes()[: 1 << 16])) is not None
-        and known.kind in kinds
-    ]
-    assert GENUINE == sorted(taken)

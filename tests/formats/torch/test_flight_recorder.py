@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
@@ -20,7 +20,6 @@ from nccl_doctor.formats.torch import flight_recorder
 from nccl_doctor.inputs.sources import InputProblem
 
 FOLDER = FIXTURES / "torch"
-RECORDED = SHARED / "artifacts" / "torch" / "flight_recorder"
 sys.path.insert(0, str(FOLDER.parent / "make"))
 
 import pytorch as make  # noqa: E402 - the script beside the fixtures
@@ -224,14 +223,3 @@ def test_recognised_by_content() -> None:
         known = registry.recognise(path.read_bytes()[: 1 << 16])
         assert known is not None
         assert "flight-recorder" == known.kind
-
-
-@pytest.mark.skipif(not RECORDED.is_dir(), reason="recorded dumps are not here")
-def test_series_in_one_folder_are_kept_apart() -> None:
-    facts, problems = analyze.read([str(RECORDED)])
-    assert [] == problems
-    found = {
-        Path(facts.places([m.ref])[0].file).name.rsplit("_", 1)[0]: (m.seq, m.rank)
-        for m in facts.rows(RecorderMismatch)
-    }
-    assert {"hang_allreduce": (9, 1), "loader_w0": (4, 1), "loader_w2": (4, 1)} == found

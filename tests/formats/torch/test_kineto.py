@@ -5,21 +5,20 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
+from helpers.second_readers import assert_trace_agrees
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall, TraceOp
+from nccl_doctor.facts.tables import Trace, TraceArrival
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.torch import kineto
 from nccl_doctor.inputs import json_depth
 
 FOLDER = FIXTURES / "torch"
-REAL = SHARED / "real" / "facebookresearch__HolisticTraceAnalysis"
-TRACES = [*sorted(FOLDER.glob("kineto_*/*.gz")), *sorted(FOLDER.glob("gpu_*/*.gz")), *sorted(REAL.glob("*.gz"))]
+TRACES = [*sorted(FOLDER.glob("kineto_*/*.gz")), *sorted(FOLDER.glob("gpu_*/*.gz"))]
 sys.path.insert(0, str(FOLDER.parent / "make"))
 
 import pytorch as make  # noqa: E402 - the script beside the fixtures
@@ -30,52 +29,9 @@ def read(data: bytes, name: str = "rank0.json") -> tuple[Facts, registry.Reading
     return facts, kineto.read_format(io.BytesIO(data), name, facts)
 
 
-def covered(events: list[dict[str, Any]]) -> float:
-    """Seconds in which at least one of these events runs, by a sweep over their ends."""
-    edges = sorted([(e["ts"], 1) for e in events] + [(e["ts"] + e["dur"], -1) for e in events])
-    total, open_, before = 0.0, 0, 0.0
-    for at, step in edges:
-        total += (at - before) * (open_ > 0)
-        open_, before = open_ + step, at
-    return total / 1e6
-
-
 @pytest.mark.parametrize("path", TRACES, ids=lambda p: f"{p.parent.name}-{p.name.split('.')[0]}")
 def test_sums_agree_with_a_reading_by_json(path: Path) -> None:
-    data = gzip.decompress(path.read_bytes())
-    whole = json.loads(data)
-    events = [e for e in whole["traceEvents"] if e["ph"] == "X"]
-    kernels = [e for e in events if e.get("cat") == "kernel"]
-    comm = [e for e in kernels if e["name"].startswith("nccl")]
-    compute = [e for e in kernels if not e["name"].startswith("nccl")]
-    copies = [e for e in events if e.get("cat") in ("gpu_memcpy", "gpu_memset")]
-    facts, reading = read(data, str(path))
-    assert (len(whole["traceEvents"]), None) == (reading.lines, reading.note)
-    trace = facts.rows(Trace)[0]
-    info = whole["distributedInfo"]
-    assert (info["rank"], info["world_size"], info["backend"]) == (trace.rank, trace.world, trace.backend)
-    if kernels:
-        gpu = kernels + copies
-        span = (max(e["ts"] + e["dur"] for e in gpu) - min(e["ts"] for e in gpu)) / 1e6
-        expected = (
-            span,
-            covered(compute),
-            covered(comm),
-            covered(kernels) - covered(compute),
-            covered(copies),
-            span - covered(gpu),
-        )
-        found = (trace.span_s, trace.compute_s, trace.comm_s, trace.exposed_s, trace.copy_s, trace.idle_s)
-        assert expected == pytest.approx(found, abs=1e-6)
-    else:
-        comm = [e for e in events if e["name"].startswith("gloo:") and e["args"].get("finished") is not False]
-        assert covered(comm) == pytest.approx(trace.comm_s)
-        loader = [e for e in events if e["name"].startswith("enumerate(DataLoader)")]
-        assert covered(loader) == pytest.approx(trace.input_s)
-    steps = [e["dur"] for e in events if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation"]
-    assert (len(steps) or None) == trace.steps
-    assert sum(e["dur"] for e in comm) / 1000 == pytest.approx(sum(o.total_ms for o in facts.rows(TraceOp)))
-    assert len(comm) == len(facts.rows(TraceCall))
+    assert_trace_agrees(path)
 
 
 @pytest.mark.parametrize(

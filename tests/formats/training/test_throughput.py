@@ -5,12 +5,10 @@ import json
 import random
 import re
 import statistics
-from collections.abc import Iterable
-from pathlib import Path
 
-import pandas
 import pytest
-from helpers.places import FIXTURES, SHARED
+from helpers.places import FIXTURES
+from helpers.step_series import efficiencies, raw, scaling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +34,6 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import step_lines
 
 FIXTURES = FIXTURES / "throughput"
-REAL = SHARED / "real"
-BIGSCIENCE = REAL / "bigscience-workshop__bigscience"
-DLPERF = REAL / "Oneflow-Inc__DLPerf"
 
 
 def read(data: bytes | str, name: str = "train.log") -> tuple[Facts, Reading]:
@@ -98,11 +93,6 @@ def test_run_is_described(name: str, tool: str, unit: str, scope: str, gpus: int
     assert (tool, unit, scope, gpus, points) == (run.tool, run.unit, run.scope, run.gpus, run.points)
     assert reading.note is None
     assert reading.understood >= points
-
-
-def raw(path: Path, pattern: str) -> pandas.DataFrame:
-    text = path.read_text("utf-8", "replace")
-    return pandas.DataFrame([m.groups() for m in re.finditer(pattern, text)]).apply(pandas.to_numeric)
 
 
 def test_rates_are_those_of_the_raw_lines() -> None:
@@ -193,19 +183,6 @@ def test_drop_has_its_step() -> None:
 # --- scaling -----------------------------------------------------------------------------------------------------------
 
 
-def efficiencies(facts: Facts) -> dict[int, float]:
-    return {row.gpus: row.efficiency for row in facts.rows(Scaling)}
-
-
-def scaling(paths: Iterable[Path]) -> Facts:
-    facts = Facts()
-    for path in paths:
-        with path.open("rb", buffering=0) as stream:
-            step_lines.read_format(stream, str(path), facts)
-    derive(facts)
-    return facts
-
-
 def test_scaling_of_fixtures_agrees_with_a_hand_calculation() -> None:
     paths = [FIXTURES / f"megatron_{gpus}.log" for gpus in (8, 16, 32)]
     per_gpu = {}
@@ -216,54 +193,6 @@ def test_scaling_of_fixtures_agrees_with_a_hand_calculation() -> None:
     facts = scaling(paths)
     assert wanted == pytest.approx(efficiencies(facts))
     assert {"rate"} == {row.basis for row in facts.rows(Scaling)}
-
-
-@pytest.mark.skipif(not BIGSCIENCE.is_dir(), reason="genuine logs are not here")
-def test_scaling_of_genuine_megatron_logs_agrees_with_a_hand_calculation() -> None:
-    paths = sorted(BIGSCIENCE.glob("meg_gpt2_base_n*.out"))
-    done: dict[int, float] = {}
-    rates: dict[int, float] = {}
-    for path in paths:
-        text = path.read_text("utf-8", "replace")
-        frame = raw(path, r"elapsed time per iteration \(ms\): ([\d.]+) .*?global batch size: +(\d+)")[1:]
-        world, layers, hidden, length = (
-            int(re.search(pattern, text)[1])  # type: ignore[index]
-            for pattern in (
-                r"using world size: (\d+)",
-                r" num_layers \.+ (\d+)",
-                r" hidden_size \.+ (\d+)",
-                r" seq_length \.+ (\d+)",
-            )
-        )
-        vocabulary = int(re.search(r"new size: (\d+)", text)[1])  # type: ignore[index]
-        flops = 96 * length * layers * hidden**2 * (1 + length / (6 * hidden) + vocabulary / (16 * layers * hidden))
-        rates[world] = (frame[1] / frame[0] * 1000).median()
-        done[world] = rates[world] * flops / world
-    wanted = {world: value / done[16] for world, value in done.items()}
-    facts = scaling(paths)
-    assert [16, 32, 64, 128, 256] == sorted(wanted)
-    assert wanted == pytest.approx(efficiencies(facts), rel=1e-9)
-    assert rates == pytest.approx({row.gpus: row.rate for row in facts.rows(Scaling)}, rel=1e-9)
-    assert {"work"} == {row.basis for row in facts.rows(Scaling)}
-    assert {"world-size"} == {row.gpus_source for row in facts.rows(Scaling)}
-
-
-@pytest.mark.skipif(not DLPERF.is_dir(), reason="genuine logs are not here")
-def test_scaling_of_genuine_dlperf_logs_agrees_with_a_hand_calculation() -> None:
-    rates = {}
-    for name, gpus in (("1n1g", 1), ("1n8g", 8), ("2n8g", 16), ("4n8g", 32)):
-        text = (DLPERF / f"rn50_{name}_b128_1.log").read_text("utf-8", "replace")
-        frame = (
-            pandas.DataFrame(re.findall(r"batch_index: (\d+), timestamp: ([\d.]+)", text))
-            .apply(pandas.to_numeric)
-            .diff()
-        )
-        rates[gpus] = 128 * gpus / (frame[1] / frame[0])[2:].median()
-    wanted = {gpus: rate / gpus / rates[1] for gpus, rate in rates.items()}
-    facts = scaling(DLPERF / f"rn50_{name}_b128_1.log" for name in ("1n1g", "1n8g", "2n8g", "4n8g"))
-    assert wanted == pytest.approx(efficiencies(facts), rel=2e-3)  # the log rounds its own rates
-    assert 0.95 < efficiencies(facts)[8] < 0.97
-    assert 0.0 < next(row.serial for row in facts.rows(Scaling) if row.serial is not None) < 0.01
 
 
 def test_time_stamps_give_steps_where_no_line_was_printed_meanwhile() -> None:
