@@ -3,16 +3,19 @@
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from nccl_doctor.app import drain_policy
+from nccl_doctor.app.preflight_config import Settings
 from nccl_doctor.derive.node import derive_node
 from nccl_doctor.derive.node_differences import derive_nodes
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection, Input
-from nccl_doctor.node.runtime import expectations
+from nccl_doctor.node.runtime import expectations, state
 from nccl_doctor.node.runtime.collect import COLLECTORS, collect
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.rules import engine, loader, schema
@@ -51,6 +54,42 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     blind = [one for one in collected if one.outcome in ("hung", "failed", "partial", "unreachable")]
     report.missing = [f"{one.source} on {one.host}: {one.outcome}, {one.note or 'no reason known'}" for one in blind]
     return report
+
+
+class Memory(NamedTuple):
+    """Where a check is remembered, for whom, and by which settings it decides."""
+
+    folder: Path
+    caller: str
+    settings: Settings
+    check: drain_policy.Check
+
+
+class Judged(NamedTuple):
+    """A report in which what was remembered counts."""
+
+    report: Report
+    clean: int  # checks in a row that found nothing, with this one
+    problem: str | None  # why nothing could be remembered
+
+
+def judge(
+    facts: Facts,
+    wanted: Mapping[str, Any],
+    *,
+    rules_dirs: Sequence[Path] = (),
+    config: Config | None = None,
+    memory: Memory,
+) -> Judged:
+    """Judge one live node by what was read of it and by what is remembered of earlier checks, and remember this one."""
+    with state.opened(memory.folder) as kept:
+        expectations.add(facts, wanted, drain_policy.inventory(kept))
+        state.remember_counters(facts, kept, memory.caller, memory.check.boot_id)
+        report = report_of(facts, rules_dirs=rules_dirs, config=config)
+        rules = loader.load_usable(tuple(rules_dirs), schema.NODE).rules
+        clean = drain_policy.apply(report, facts, rules, kept, memory.settings, memory.check)
+    report.fitness = fitness(report, facts.rows(Collection))
+    return Judged(report, clean, kept.problem)
 
 
 def preflight(root: Root, *, host: str | None = None) -> tuple[Report, Facts]:

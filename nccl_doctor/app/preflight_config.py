@@ -38,6 +38,25 @@ class Settings:
     expect: str = setting("", "file with what the site expects of this node, as --expect")
     config: str = setting("", "file that switches rules off and changes severities and parameters, as --config")
     rules: tuple[str, ...] = setting((), "further folders of rules, as --rules")
+    grace: float = setting(
+        120.0,
+        "seconds that a fault with a possible cause outside the node must last before it drains",
+        least=0,
+        most=86400,
+    )
+    grace_checks: int = setting(2, "checks in a row that must find such a fault before it drains", least=1, most=1000)
+    cap: int = setting(5, "nodes that may be drained for one rule within cap_window; 0 is no limit", least=0)
+    cap_share: float = setting(
+        0.1, "share of the nodes of the cluster, where Slurm tells it, that lowers cap", least=0, most=1
+    )
+    cap_window: float = setting(3600.0, "seconds in which drained nodes count", least=60)
+    cap_folder: str = setting("", "folder that all nodes share, to count drained nodes where there is no Slurm")
+    hung_checks: int = setting(
+        5, "checks in a row in which the GPU driver hangs before that drains; 0 is never", least=0
+    )
+    hung_seconds: float = setting(240.0, "seconds over which these checks must extend", least=0)
+    clean_checks: int = setting(3, "clean checks in a row before --resume gives back a node that we drained", least=1)
+    deep_timeout: float = setting(600.0, "seconds for --deep; --timeout replaces it", least=10, most=7200)
     commands: tuple[str, ...] = setting((), "further folders of external commands, such as /opt/slurm/bin")
 
 

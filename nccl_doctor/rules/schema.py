@@ -55,6 +55,8 @@ class Rule:
     aliases: list[str] = field(default_factory=list)
     fallback: bool = False  # kept only where no other rule found something as bad
     action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
+    shared: bool = False  # preflight: the cause may lie outside the node, so that it drains only when it lasts
+    until_reset: bool = False  # preflight: drains until the node boots, the GPU is reset or an administrator forgets it
     example: list[Example] = field(default_factory=list)
     group: str = ""
     path: Path = Path()
@@ -96,6 +98,9 @@ def _check(rule: Rule) -> None:
         problems.append(f"id {rule.id!r} is not LETTERS and three digits")
     if not _NAME.fullmatch(rule.name) or rule.name != rule.path.stem:
         problems.append("name must be kebab-case and the name of the file")
+    for key in ("fallback", "shared", "until_reset"):
+        if not isinstance(getattr(rule, key), bool):
+            problems.append(f"{key} must be true or false")
     for key, allowed in OVERRIDES.items():
         if getattr(rule, key) not in allowed:
             problems.append(f"{key} must be one of {', '.join(allowed)}")

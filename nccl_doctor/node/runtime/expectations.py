@@ -41,7 +41,7 @@ class _Wish(NamedTuple):
     subject: str
     name: str
     value: str
-    source: str  # model, machine, file
+    source: str  # model, memory, machine, file
     why: str
 
 
@@ -68,13 +68,18 @@ def read(file: Path) -> dict[str, Any]:
     return wanted
 
 
-def add(facts: Facts, wanted: Mapping[str, Any]) -> None:
-    """Fill `expected` for every node that was looked at; what the site says comes before what data say."""
+def add(facts: Facts, wanted: Mapping[str, Any], inventory: Mapping[str, Any] | None = None) -> None:
+    """Fill `expected` for every node that was looked at; what the site says comes before what data say.
+
+    `inventory` is what the last good check of this node saw (`inventory_of`).
+    """
     facts.look("expected")
     made = []
     for (host,) in facts.own("SELECT DISTINCT host FROM collection"):
         chosen: dict[tuple[str, str], _Wish] = {}
-        for wish in [*_of_model(facts, host), *_of_machine(facts, host), *_of_file(wanted)]:
+        for wish in [
+            *_of_model(facts, host), *_of_memory(facts, inventory), *_of_machine(facts, host), *_of_file(wanted)
+        ]:  # fmt: skip
             chosen[wish.subject, wish.name] = wish
         for number, wish in enumerate(chosen.values(), 1):
             text = f"expected: {wish.subject} {wish.name} {wish.value} ({wish.why})"
@@ -93,6 +98,25 @@ def _of_model(facts: Facts, host: str | None) -> Iterator[_Wish]:
     for key, (subject, name) in _MODEL.items():
         if key in found[0]:
             yield _Wish(subject, name, str(found[0][key]), "model", f"{found[0]['model']}, {found[0]['source']}")
+
+
+def inventory_of(facts: Facts) -> dict[str, Any] | None:
+    """What a node has that was found good: the number of its GPUs, and by what the machine is told from others."""
+    ((gpus,),) = facts.own("SELECT count(*) FROM pci_device WHERE kind = 'gpu'")
+    return {"gpus": gpus, "machine": _machine(facts)} if gpus else None
+
+
+def _machine(facts: Facts) -> str | None:
+    names = facts.own("SELECT vendor, product FROM node_machine")
+    return f"{names[0][0]} {names[0][1]}" if len(names) == 1 else None
+
+
+def _of_memory(facts: Facts, inventory: Mapping[str, Any] | None) -> Iterator[_Wish]:
+    """Nothing where the same name or disk is another machine now."""
+    gpus = (inventory or {}).get("gpus")
+    if inventory is None or type(gpus) is not int or not 0 < gpus < 1000 or inventory.get("machine") != _machine(facts):
+        return
+    yield _Wish("gpu", "count", str(gpus), "memory", "as the last good check of this node saw")
 
 
 def _of_machine(facts: Facts, host: str | None) -> Iterator[_Wish]:

@@ -23,7 +23,7 @@ class Expected(NamedTuple):
     subject: str  # gpu, nvlink, nic, memlock, mount, …
     name: str  # count, model, links, width, rate, …
     value: str
-    source: str  # where the expectation comes from: model, machine, file
+    source: str  # where the expectation comes from: model, memory (the last good check), machine, file
     ref: Ref
 
 
