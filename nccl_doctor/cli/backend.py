@@ -1,4 +1,4 @@
-"""The engine as commands call it: loaded on the first call, its problems told on stderr or turned into UsageProblem."""
+"""What commands call of the lower layers: imported on the first call; problems go to stderr or become UsageProblem."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,52 +17,52 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None] | None
 
 
-def analyzed(
+def run_analysis(
     paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress
 ) -> "tuple[Report, Facts, list[str]]":
-    """The report and facts of these inputs, and what could not be read."""
+    """Returns the report, the facts, and one sentence for each input that could not be read."""
     from nccl_doctor.app import analyze
     from nccl_doctor.rules.site_config import Config
 
-    with _one_line():
+    with _usage_problems():
         settings = Config.read(config) if config is not None else None
         return analyze.analyze(paths, rules_dirs=rules_dirs, config=settings, progress=progress)
 
 
-def compared(
+def run_comparison(
     paths: tuple[str, str], rules_dirs: tuple[Path, ...], config: Path | None, tolerance: float, progress: Progress
 ) -> "tuple[Comparison, list[str]]":
-    """What changed from the first of two runs to the second, and what could not be read."""
+    """Returns what changed from the first run to the second, and one sentence for each unreadable input."""
     from nccl_doctor.app import compare
     from nccl_doctor.rules.site_config import Config
 
-    with _one_line():
+    with _usage_problems():
         settings = Config.read(config) if config is not None else None
         (before, problems), (after, more) = (compare.read(path, rules_dirs, settings, progress) for path in paths)
         return compare.compare(before, after, tolerance), list(dict.fromkeys([*problems, *more]))
 
 
-def facts_of(paths: Sequence[str]) -> "Facts":
-    """The facts of these inputs; what could not be read is told on stderr."""
+def load_facts(paths: Sequence[str]) -> "Facts":
+    """Returns the facts of these inputs; reports unreadable inputs on stderr."""
     from nccl_doctor.app import analyze
 
-    with _one_line():
+    with _usage_problems():
         facts, problems = analyze.read(paths)
     for problem in problems:
         complain(problem)
     return facts
 
 
-def facts_of_node() -> "Facts":
-    """The facts of the node that this runs on."""
+def collect_node_facts() -> "Facts":
+    """Returns the facts of this node, as `preflight` collects them."""
     from nccl_doctor.app import preflight
     from nccl_doctor.node.runtime.root import Root
 
     return preflight.preflight(Root())[1]
 
 
-def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
-    """The shipped rules and those of these folders; a file that cannot be used is told on stderr."""
+def load_rules(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
+    """Returns the shipped rules and those of these folders; reports unusable files on stderr."""
     from nccl_doctor.rules import loader
 
     found = loader.load_usable(folders)
@@ -71,16 +71,17 @@ def rules_of(folders: tuple[Path, ...]) -> "tuple[Rule, ...]":
     return found.rules
 
 
-def rule_of(file: Path) -> "Rule":
-    """The rule in this file."""
+def load_rule(file: Path) -> "Rule":
+    """Returns the rule in this file. Raises UsageProblem when it is not a valid rule."""
     from nccl_doctor.rules import loader
 
-    with _one_line():
+    with _usage_problems():
         return loader.read_rule(file)
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _usage_problems() -> Iterator[None]:
+    """Turn problems of rules and queries into UsageProblem."""
     from nccl_doctor.facts.store import QueryProblem
     from nccl_doctor.rules.schema import RuleProblem
 

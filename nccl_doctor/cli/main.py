@@ -1,4 +1,4 @@
-"""The `nccl-doctor` command: loads a command when it is called and turns every end into an exit status."""
+"""The `nccl-doctor` program: loads a command when it is called and maps every outcome to an exit status."""
 
 import importlib
 import os
@@ -12,26 +12,26 @@ from nccl_doctor.cli.fail_open import status_of_failure, syslog
 from nccl_doctor.cli.output import complain, silence_stdout
 from nccl_doctor.common.errors import UsageProblem
 
-# name -> one line for the overview, so that `--help` imports no command
+# Command name -> its line in the overview. Kept here so that `--help` imports no command.
 COMMANDS = {
-    "analyze": "Say which fault logs show, where, why, and what to do next.",
-    "compare": "Say what changed between two runs: findings, speed, transports, versions, settings, nodes.",
-    "explain": "Say what a rule, a log line, a variable or a code means.",
+    "analyze": "Find the fault in logs: what, where, why, and what to do next.",
+    "compare": "Show what changed between two runs: findings, speed, transports, versions, settings, nodes.",
+    "explain": "Explain a rule, a log line, a variable or a code.",
     "rules": "List, show and check rules.",
     "facts": "List the facts that were read from logs.",
-    "sql": "Ask the facts of a log with SQL.",
-    "preflight": "Say whether this node is fit for the job, in about a second.",
-    "watch": "Watch GPUs, network ports, the host and the ranks of jobs, with what the rules find.",
-    "record": "Run CMD with NCCL's log in files, sample the node beside it, and keep all of it in DIR for `analyze DIR`.",
-    "stacks": "Dump the stacks of all ranks of a job, fold equal ones, and say who stands elsewhere.",
-    "simulate": "Write the log of an invented job, with a fault of choice.",
+    "sql": "Query the facts of a log with SQL.",
+    "preflight": "Check whether this node is fit for the job, in about a second.",
+    "watch": "Watch GPUs, network ports, hosts and ranks live, with the findings of the rules.",
+    "record": "Run CMD, write NCCL's log to files, sample the node, and keep all of it in DIR for `analyze DIR`.",
+    "stacks": "Dump the stacks of all ranks of a job, group equal ones, and name the ranks that differ.",
+    "simulate": "Write the log of an invented job, with a fault of your choice.",
 }
-HIDDEN = ("sample",)  # what commands start on this and other nodes
+HIDDEN = ("sample",)  # started by other commands, on this node and on others
 OK, FOUND, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are `nccl_doctor.cli.<name>.command`."""
+    """A group whose commands are `nccl_doctor.cli.commands.<name>.command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -50,18 +50,18 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 nothing found at or above --fail-on, 1 something was, 2 wrong usage or unreadable input, "
+    epilog="Exit status: 0 no finding at or above --fail-on, 1 at least one, 2 wrong usage or unreadable input, "
     "3 nccl-doctor itself failed.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Reads what a distributed GPU job left behind and says what went wrong, where, why, and what to type next."""
+    """Read the logs of a distributed GPU job and report what went wrong, where, why, and what to type next."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status; whatever goes wrong becomes one line on stderr.
+    """Run one command line and return its exit status; an error becomes one line on stderr.
 
-    What goes wrong in `preflight --for CALLER` lets the job run, with the same line in syslog.
+    An error in `preflight --for CALLER` lets the job run; the line also goes to syslog.
     """
     try:
         status = cli.main(list(arguments), prog_name="nccl-doctor", standalone_mode=False)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         if os.environ.get("NCCL_DOCTOR_DEBUG") and status_of_failure(arguments) is None:
             raise
         text = f"{type(error).__name__}: {error}"
-        return _failed(arguments, f"failed, {text} (NCCL_DOCTOR_DEBUG=1 shows the traceback)", FAILED)
+        return _failed(arguments, f"internal error: {text} (set NCCL_DOCTOR_DEBUG=1 to see the traceback)", FAILED)
 
 
 def _failed(arguments: Sequence[str], text: str, status: int) -> int:

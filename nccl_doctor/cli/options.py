@@ -1,4 +1,4 @@
-"""What commands with a report share: options, the exit status, what a terminal shows, and the bar while they read."""
+"""Shared by commands that print a report: options, exit status, terminal size and colour, progress bar."""
 
 import os
 import shutil
@@ -18,35 +18,38 @@ PROGRESS_FROM = 50_000_000  # bytes of input
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def judged(more: str = "") -> Decorator:
-    """The options `fail_on`, `rules_dirs` and `config`; `more` is said behind the help of the first."""
-    return _all(
+def rule_options(more: str = "") -> Decorator:
+    """Add the options `fail_on`, `rules_dirs` and `config`; `more` is appended to the help of --fail-on."""
+    return _combined(
         click.option(
             "--fail-on",
             type=click.Choice([*SEVERITIES, "never"]),
             default="error",
             show_default=True,
-            help=f"Exit with status 1 from this severity on{more}.",
+            help=f"Exit with status 1 for findings of this severity or worse{more}.",
         ),
-        click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated."),
+        click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Add rules; may be repeated."),
         click.option(
-            "--config", type=click.Path(path_type=Path), metavar="FILE", help="Parameters, severities, rules off."
+            "--config",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Set parameters and severities of rules, or turn rules off.",
         ),
     )
 
 
-def shown(verbose: str) -> Decorator:
-    """The options `verbose`, whose help is given, `color` and `width`."""
-    return _all(
+def display_options(verbose: str) -> Decorator:
+    """Add the options `verbose`, with this help, `color` and `width`."""
+    return _combined(
         click.option("-v", "--verbose", is_flag=True, help=verbose),
         click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
         click.option(
-            "--width", type=click.IntRange(30, 500), help="Cells in a line; default: the terminal's, else 80."
+            "--width", type=click.IntRange(30, 500), help="Columns of a line; default: those of the terminal, else 80."
         ),
     )
 
 
-def _all(*options: Decorator) -> Decorator:
+def _combined(*options: Decorator) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             command = option(command)
@@ -55,24 +58,24 @@ def _all(*options: Decorator) -> Decorator:
     return decorate
 
 
-def fails(verdict: str, fail_on: str) -> int:
-    """The exit status: 1 where the verdict is a severity at or above the one that fails."""
+def exit_status(verdict: str, fail_on: str) -> int:
+    """Returns 1 if the verdict is a severity at or above `fail_on`, else 0."""
     return int(verdict in SEVERITIES[: SEVERITIES.index(fail_on) + 1 if fail_on in SEVERITIES else 0])
 
 
-def screen(width: int | None, verbose: bool, color: str) -> Options:
-    """What stdout can show."""
-    size = shutil.get_terminal_size((80, 24))  # COLUMNS and LINES come first
+def terminal_options(width: int | None, verbose: bool, color: str) -> Options:
+    """Returns reporter options for stdout: its size, whether it takes colour, and whether only ASCII."""
+    size = shutil.get_terminal_size((80, 24))  # honours COLUMNS and LINES
     try:
         "·…".encode(sys.stdout.encoding or "utf-8")
         plain = False
     except (UnicodeEncodeError, LookupError):
         plain = True
-    return Options(width or size.columns, max(size.lines, 24), verbose, colored(color, sys.stdout.isatty()), plain)
+    return Options(width or size.columns, max(size.lines, 24), verbose, use_color(color, sys.stdout.isatty()), plain)
 
 
-def colored(choice: str, terminal: bool) -> bool:
-    """Whether to colour: the option, then NO_COLOR, then FORCE_COLOR, then whether a terminal looks."""
+def use_color(choice: str, terminal: bool) -> bool:
+    """Returns whether to colour: the option decides, then NO_COLOR, then FORCE_COLOR, then whether it is a terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -82,15 +85,15 @@ def colored(choice: str, terminal: bool) -> bool:
     return terminal and os.environ.get("TERM") != "dumb"
 
 
-def keep_inputs(target: Path, paths: Sequence[str]) -> None:
-    """Raises UsageProblem where an output would replace an input."""
+def refuse_overwriting(target: Path, paths: Sequence[str]) -> None:
+    """Raises UsageProblem if the output file is one of the inputs."""
     if target.resolve() in {Path(path).resolve() for path in paths}:
         raise UsageProblem(f"{target} is an input; choose another name for the output")
 
 
 @contextmanager
-def progressing() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback that draws a bar on stderr for large inputs; None where nobody would see it."""
+def progress_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """Yields a callback that draws a progress bar on stderr for large inputs; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

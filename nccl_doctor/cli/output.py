@@ -1,4 +1,4 @@
-"""Where commands write: stdout that may close early, or a file."""
+"""Output of commands: stdout, which a reader may close early, stderr, and files."""
 
 import os
 import sys
@@ -11,13 +11,13 @@ from nccl_doctor.common.errors import UsageProblem
 
 
 def emit(text: str) -> None:
-    """Write text to stdout in its own encoding; characters that it lacks become `?`. A reader that left is no error."""
+    """Write text to stdout in its encoding; characters that it lacks become `?`. A closed pipe is not an error."""
     encoding = sys.stdout.encoding or "utf-8"
     emit_bytes(text.encode(encoding, "replace"))
 
 
 def emit_bytes(data: bytes) -> None:
-    """Write bytes to stdout as they are. A reader that left is no error."""
+    """Write bytes to stdout unchanged. A closed pipe is not an error."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -27,7 +27,7 @@ def emit_bytes(data: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file. Raises UsageProblem where that cannot be done."""
+    """Write a whole file. Raises UsageProblem when the file cannot be written."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -35,14 +35,14 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def complain(text: str) -> None:
-    """One line on stderr, whatever the text holds."""
+    """Write one line to stderr; line breaks become blanks, control characters `?`."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     with suppress(OSError, ValueError):  # a stderr that is closed or full changes no exit status
         click.echo(f"nccl-doctor: {line}", err=True)
 
 
 def silence_stdout() -> None:
-    """Let stdout lead nowhere, so that Python has nothing to complain about when it closes it."""
+    """Redirect stdout to /dev/null, so that Python does not report a broken pipe at exit."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     os.close(sink)

@@ -1,4 +1,4 @@
-"""Where a site keeps rules of its own. The current folder is never one of these places."""
+"""Folders of a site's own rules. The current folder is never one of them."""
 
 import os
 from collections.abc import Sequence
@@ -11,51 +11,51 @@ from nccl_doctor.common.trusted import distrust, distrust_tree
 SYSTEM = Path("/etc/nccl-doctor/rules")
 
 
-def site_rules(named: Sequence[str] = (), system: Path = SYSTEM) -> tuple[Path, ...]:
-    """The folders that exist of the system's and the user's, then those that were named.
+def rule_folders(named: Sequence[str] = (), system: Path = SYSTEM) -> tuple[Path, ...]:
+    """Returns the existing rule folders: the system's, the user's, then those named with --rules.
 
-    Raises UsageProblem for a named one that is no folder. A rule cannot run code, but it can say what it likes; root
-    therefore reads unasked only what nobody but root can write.
+    Raises UsageProblem when a named folder does not exist. A rule cannot run code, but it decides what a report says.
+    Root therefore reads a default folder only when nobody else can write there.
     """
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 (Path raises without HOME)
-    found, problems = _trusted([system, Path(home) / "nccl-doctor" / "rules"])
+    folders, problems = _trusted([system, Path(home) / "nccl-doctor" / "rules"])
     for problem in problems:
         complain(problem)
     for name in named:
         if not Path(name).is_dir():
-            raise UsageProblem(f"--rules {name} is no folder")
-        found.append(Path(name))
-    return tuple(found)
+            raise UsageProblem(f"--rules {name} is not a folder")
+        folders.append(Path(name))
+    return tuple(folders)
 
 
 def preflight_rules(named: Sequence[str], system: Path = SYSTEM) -> tuple[tuple[Path, ...], list[str]]:
-    """The folders of rules for `preflight`, and one line for each that is left out.
+    """Returns the rule folders for `preflight`, and one line for each folder that is ignored.
 
-    Homes are not looked at: a job names its own, and a file server that is away would hold up the caller.
+    Home folders are not read: a job can set HOME, and a dead file server would block the caller.
     """
-    found, problems = _trusted([system, *map(Path, named)])
+    folders, problems = _trusted([system, *map(Path, named)])
     problems += [f"{name} is not a folder" for name in named if not Path(name).is_dir()]
-    return tuple(found), problems
+    return tuple(folders), problems
 
 
 def refuse(file: str, option: str) -> Path:
-    """The file, if root may read it. Raises UsageProblem where somebody else than root can change it."""
+    """Returns the file if root may trust it. Raises UsageProblem if users other than root can change it."""
     if why := distrust(file):
         raise UsageProblem(f"{option} {file} is not read: {why}")
     return Path(file)
 
 
 def _trusted(folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Of these folders those that exist and that root may read, and why others are left out."""
-    found, problems = [], []
+    """Returns the existing folders that root may trust, and why the others are ignored."""
+    trusted, problems = [], []
     for folder in folders:
         try:
             if not folder.is_dir():
                 continue
-        except PermissionError:  # the home of another user, which HOME still names
+        except PermissionError:  # HOME still names the home of another user
             continue
         if why := distrust_tree(folder):
             problems.append(f"rules in {folder} are ignored: {why}")
         else:
-            found.append(folder)
-    return found, problems
+            trusted.append(folder)
+    return trusted, problems

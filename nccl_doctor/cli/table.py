@@ -11,14 +11,14 @@ from typing import Any
 from nccl_doctor.reporters.words import clean
 
 FORMATS = ("table", "csv", "json")
-_WRAPPED = 24  # cells that a last column needs to be wrapped and not cut
-_NARROW = 8  # cells below which a column is left out
+_MIN_WRAPPED = 24  # columns of the terminal below which the last column is cut and not wrapped
+_MIN_WIDTH = 8  # columns of the terminal below which a column is left out
 
 
 def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "table", width: int | None = None) -> str:
-    """All rows in one of FORMATS; None is empty in the first two and null in JSON.
+    """Returns all rows in one of FORMATS; None is an empty cell in a table and in CSV, null in JSON.
 
-    A table has the width of the terminal, else of $COLUMNS, else 80; its last line names what was cut.
+    A table is as wide as the terminal, else $COLUMNS, else 80; its last line names the columns that were cut or left out.
     """
     safe = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     if form == "json":
@@ -31,52 +31,55 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "t
         writer.writerows(safe)
         return out.getvalue()
     cells = [["" if cell is None else str(cell) for cell in row] for row in safe]
-    return _table(columns, cells, safe, width or shutil.get_terminal_size((80, 24)).columns)
+    return _render_table(columns, cells, safe, width or shutil.get_terminal_size((80, 24)).columns)
 
 
-def _table(columns: Sequence[str], cells: list[list[str]], values: list[list[Any]], width: int) -> str:
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+def _render_table(columns: Sequence[str], cells: list[list[str]], values: list[list[Any]], width: int) -> str:
+    needed = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
     numeric = [
         bool(values) and all(row[i] is None or isinstance(row[i], int | float) for row in values)
         for i in range(len(columns))
     ]
-    fitted = _fitted(widths, width, wrapped=bool(columns) and not numeric[-1])
-    kept = len(fitted)
-    wrapped = kept == len(columns) and _WRAPPED <= fitted[-1] < widths[-1]
+    widths = _fit_widths(needed, width, wraps=bool(columns) and not numeric[-1])
+    wraps = len(widths) == len(columns) and _MIN_WRAPPED <= widths[-1] < needed[-1]
+    rows = [columns, ["-" * column_width for column_width in widths], *cells]
+    lines = [line for row in rows for line in _row_lines(row, widths, numeric, wraps)]
+    return "\n".join(lines + _omissions(columns, needed, widths, wraps, width)) + "\n"
 
-    def lines(row: Sequence[str]) -> list[str]:
-        last = wrap(row[-1], fitted[-1]) if wrapped else []
-        first = [*row[:-1], last[0] if last else ""] if wrapped else row[:kept]
-        shown = [
-            _cut(cell, has).rjust(has) if right else _cut(cell, has).ljust(has)
-            for cell, has, right in zip(first, fitted, numeric, strict=False)
-        ]
-        indent = " " * (sum(fitted[:-1]) + 2 * (kept - 1))
-        return ["  ".join(shown).rstrip(), *(indent + more for more in last[1:])]
 
-    text = "\n".join(line for row in (columns, ["-" * has for has in fitted], *cells) for line in lines(row)) + "\n"
-    cut = [
-        name for at, name in enumerate(columns[:kept]) if fitted[at] < widths[at] and not (wrapped and at == kept - 1)
+def _row_lines(row: Sequence[str], widths: list[int], numeric: list[bool], wraps: bool) -> list[str]:
+    """The lines of one row: one, or more where the last column wraps."""
+    last = wrap(row[-1], widths[-1]) if wraps else []
+    cells = [*row[:-1], last[0] if last else ""] if wraps else row[: len(widths)]
+    padded = [
+        _cut(cell, column_width).rjust(column_width) if right else _cut(cell, column_width).ljust(column_width)
+        for cell, column_width, right in zip(cells, widths, numeric, strict=False)
     ]
-    told = [f"{what}: {', '.join(names)}" for what, names in (("cut", cut), ("left out", columns[kept:])) if names]
-    if told:
-        text += "\n".join(wrap(f"({'; '.join(told)}; --format csv shows all)", width)) + "\n"
-    return text
+    indent = " " * (sum(widths[:-1]) + 2 * (len(widths) - 1))
+    return ["  ".join(padded).rstrip(), *(indent + line for line in last[1:])]
 
 
-def _fitted(widths: list[int], width: int, wrapped: bool) -> list[int]:
-    """Widths that fit: the last column wraps, else the widest are cut, else columns are left out from the right."""
-    room = width - 2 * (len(widths) - 1)
-    if sum(widths) <= room:
-        return widths
-    if wrapped and room - sum(widths[:-1]) >= _WRAPPED:
-        return [*widths[:-1], room - sum(widths[:-1])]
-    fitted = [min(one, width) for one in widths]
-    while sum(fitted) > room and max(fitted) > _NARROW:
-        fitted[fitted.index(max(fitted))] -= 1
-    if sum(fitted) > room and len(widths) > 1:
-        return _fitted(widths[:-1], width, wrapped=False)
-    return fitted
+def _omissions(columns: Sequence[str], needed: list[int], widths: list[int], wraps: bool, width: int) -> list[str]:
+    """The lines that name columns that were cut or left out; none when all are shown in full."""
+    shown = len(widths)
+    cut = [columns[i] for i in range(shown) if widths[i] < needed[i] and not (wraps and i == shown - 1)]
+    parts = [f"{what}: {', '.join(names)}" for what, names in (("cut", cut), ("left out", columns[shown:])) if names]
+    return wrap(f"({'; '.join(parts)}; --format csv shows all)", width) if parts else []
+
+
+def _fit_widths(needed: list[int], width: int, wraps: bool) -> list[int]:
+    """Widths that fit: wrap the last column, else cut the widest, else leave out columns from the right."""
+    available = width - 2 * (len(needed) - 1)
+    if sum(needed) <= available:
+        return needed
+    if wraps and available - sum(needed[:-1]) >= _MIN_WRAPPED:
+        return [*needed[:-1], available - sum(needed[:-1])]
+    widths = [min(column_width, width) for column_width in needed]
+    while sum(widths) > available and max(widths) > _MIN_WIDTH:
+        widths[widths.index(max(widths))] -= 1
+    if sum(widths) > available and len(needed) > 1:
+        return _fit_widths(needed[:-1], width, wraps=False)
+    return widths
 
 
 def _cut(cell: str, width: int) -> str:

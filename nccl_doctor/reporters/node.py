@@ -28,7 +28,7 @@ def render(report: Report, options: Options) -> str:
     if hidden := len(report.findings) - len(shown):
         rows += ["", f"{hidden} more of no weight: -v"]
     rows += (
-        ["", *(row for one in report.missing for row in wrapped("unknown  ", one, options.width))]
+        ["", *(row for one in report.missing for row in wrap_labelled("unknown  ", one, options.width))]
         if report.missing
         else []
     )
@@ -58,7 +58,9 @@ def label(finding: Finding) -> str:
 
 def _finding(finding: Finding, host: str, options: Options) -> list[str]:
     where = f" ({finding.hosts})" if finding.hosts and finding.hosts != host else ""
-    rows = wrapped(f"{label(finding)} {finding.rule} ", f"{finding.name}: {_said(finding, host)}{where}", options.width)
+    rows = wrap_labelled(
+        f"{label(finding)} {finding.rule} ", f"{finding.name}: {_said(finding, host)}{where}", options.width
+    )
     places = finding.evidence if options.verbose else finding.evidence[:_EVIDENCE]
     for place in places:
         text = clean(f"{place.file}: {place.text}" if place.text else place.file)
@@ -66,11 +68,11 @@ def _finding(finding: Finding, host: str, options: Options) -> list[str]:
             f"  {text[: options.width - 3]}…" if len(text) > options.width - 2 and not options.verbose else f"  {text}"
         )
     if options.verbose:
-        rows += wrapped("  why  ", finding.why, options.width)
-    return rows + wrapped("  next ", finding.fix, options.width)
+        rows += wrap_labelled("  why  ", finding.why, options.width)
+    return rows + wrap_labelled("  next ", finding.fix, options.width)
 
 
-def wrapped(label_: str, block: str, width: int) -> list[str]:
+def wrap_labelled(label_: str, block: str, width: int) -> list[str]:
     import textwrap
 
     rows: list[str] = []

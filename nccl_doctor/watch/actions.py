@@ -1,4 +1,4 @@
-"""What keys do outside the screen: programs that are asked in a worker, and signals."""
+"""Actions of keys outside the screen: run a program in a worker and show its output, send signals."""
 
 import os
 import signal
@@ -11,26 +11,26 @@ from textual.app import App
 
 from nccl_doctor.watch.state import Node
 from nccl_doctor.watch.view.cells import Look
-from nccl_doctor.watch.view.screens import Ask, Page
+from nccl_doctor.watch.view.screens import Page, SignalDialog
 
-SECONDS = 60.0
+TIMEOUT = 60.0  # seconds
 RAS = [sys.executable, "-m", "nccl_doctor.watch.ras"]
 
 
-def stacks(row: tuple[Node, dict[str, Any]] | None, here: str, via: str) -> list[str]:
-    """The command that dumps the stacks of a process, or of all ranks; of another node through the way by which it is watched."""
+def stacks_command(row: tuple[Node, dict[str, Any]] | None, here: str, via: str) -> list[str]:
+    """Returns the command that dumps the stacks of a process, or of all ranks; on another node through `via`."""
     command = [sys.executable, "-m", "nccl_doctor", "stacks"]
     if row is None:
         return command
-    node, one = row
+    node, process = row
     if node.name != here:
         command += [f"--nodes={node.name}", f"--via={via}"]
-    return [*command, f"--pid={one['pid']}"] if isinstance(one.get("pid"), int) else command
+    return [*command, f"--pid={process['pid']}"] if isinstance(process.get("pid"), int) else command
 
 
-def ask(app: App[None], look: Look, title: str, command: list[str]) -> None:
-    """Show what a program says; the screen goes on meanwhile."""
-    page = Page(look, f"asking: {title}", title)
+def show_output(app: App[None], look: Look, title: str, command: list[str]) -> None:
+    """Run a program and show its output on a page; the screen stays live meanwhile."""
+    page = Page(look, f"running: {title}", title)
     app.push_screen(page)
 
     def show(text: str) -> None:
@@ -40,10 +40,10 @@ def ask(app: App[None], look: Look, title: str, command: list[str]) -> None:
     def work() -> None:
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS,
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT,
                 check=False,
             )  # fmt: skip
-            text = (done.stdout + done.stderr).strip() or "no answer"
+            text = (done.stdout + done.stderr).strip() or "no output"
         except (OSError, subprocess.TimeoutExpired) as error:
             text = str(error)
         app.call_from_thread(show, text)
@@ -51,13 +51,13 @@ def ask(app: App[None], look: Look, title: str, command: list[str]) -> None:
     app.run_worker(work, thread=True, group="ask", exit_on_error=False)
 
 
-def send(app: App[None], look: Look, one: dict[str, Any], say: Any) -> None:
-    """Ask which signal a process shall get, and send it where it is still the same process."""
-    pid = one.get("pid")
+def send_signal(app: App[None], look: Look, rank: dict[str, Any], show_message: Any) -> None:
+    """Ask which signal to send to a rank's process, and send it if the process id still belongs to that process."""
+    pid = rank.get("pid")
     try:
         process = psutil.Process(pid)
     except (psutil.Error, ValueError, TypeError):
-        say(f"process {pid} has ended")
+        show_message(f"process {pid} has ended")
         return
 
     def answered(number: signal.Signals | None) -> None:
@@ -67,11 +67,11 @@ def send(app: App[None], look: Look, one: dict[str, Any], say: Any) -> None:
             if not process.is_running():
                 raise ProcessLookupError
             os.kill(process.pid, number)
-            say(f"{number.name} sent to {pid}")
+            show_message(f"{number.name} sent to {pid}")
         except ProcessLookupError:
-            say(f"process {pid} has ended")
+            show_message(f"process {pid} has ended")
         except OSError as error:
-            say(f"{pid}: {error.strerror}")
+            show_message(f"cannot signal {pid}: {error.strerror}")
 
-    words = f"Process {pid}, rank {one.get('rank')}, of {one.get('user')}: {one.get('command') or ''}"
-    app.push_screen(Ask(look, words[:140]), answered)
+    question = f"Process {pid}, rank {rank.get('rank')}, of {rank.get('user')}: {rank.get('command') or ''}"
+    app.push_screen(SignalDialog(look, question[:140]), answered)

@@ -1,12 +1,10 @@
-"""The screen. Feeds run in threads and post records; handlers take them in; a timer draws what changed."""
+"""The live screen. Feeds run in threads and post records, handlers add them to the state, a timer draws what changed."""
 
 import os
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
-import psutil
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -15,24 +13,25 @@ from textual.message import Message
 from nccl_doctor.watch import actions
 from nccl_doctor.watch.cost import Cost
 from nccl_doctor.watch.feed import Replay
-from nccl_doctor.watch.live_diagnosis import Judge
-from nccl_doctor.watch.state import Device, Node, State
+from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
+from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view import bars, overview, panes
-from nccl_doctor.watch.view.cells import Column, Look, choose, row_line, title_line
-from nccl_doctor.watch.view.screens import HELP, Chart, Filter, Page, about
+from nccl_doctor.watch.view.cells import Look
+from nccl_doctor.watch.view.screens import HELP, Chart, Filter, Page, finding_page
+from nccl_doctor.watch.view.tables import Tables
 from nccl_doctor.watch.view.widgets import Grid, Lines
 
-JUDGE_EVERY = 10.0  # seconds
-JUDGE_FIRST = 4.0
-JUDGE_SHARE = 250.0  # the rules rest so many times as long as they took
-SAID = 4.0  # seconds for which an answer to a key is shown
+RULES_EVERY = 10.0  # seconds between two rule runs, at least
+RULES_FIRST = 4.0  # seconds before the first rule run
+RULES_PAUSE = 250.0  # pause after a rule run, as a multiple of its CPU time
+MESSAGE_SECONDS = 4.0  # seconds for which the answer to a key is shown
 TABS = ("overview", "GPUs", "network", "processes", "findings", "nodes")
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0)
 STEPS = {"left": -5.0, "right": 5.0, "comma": -30.0, "full_stop": 30.0, "home": float("-inf"), "end": float("inf")}
 
 
 class Source(Protocol):
-    """What starts and stops to hand on records."""
+    """A source of records that can be started and stopped."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -40,36 +39,19 @@ class Source(Protocol):
 
 
 class Record(Message):
-    """A record of a feed, and when it came."""
+    """A record of a feed and when it arrived; None in a replay."""
 
-    def __init__(self, record: dict[str, Any], came: float | None) -> None:
+    def __init__(self, record: dict[str, Any], received_at: float | None) -> None:
         super().__init__()
-        self.record, self.came = record, came
+        self.record, self.received_at = record, received_at
 
 
-class Judged(Message):
-    """The rules have answered, after so many seconds."""
+class RulesFinished(Message):
+    """A rule run ended; `cpu_seconds` is its CPU time."""
 
-    def __init__(self, took: float) -> None:
+    def __init__(self, cpu_seconds: float) -> None:
         super().__init__()
-        self.took = took
-
-
-@dataclass
-class Table:
-    """A table of the screen: its columns, its rows, what a row is known by, and what is said where there is none."""
-
-    columns: Callable[[], tuple[Column, ...]]
-    rows: Callable[[], list[Any]]
-    key: Callable[[Any], Hashable]
-    empty: str
-    sort: str | None = None  # key of a column; None is the order of `rows`
-    reverse: bool = False
-    shown: list[Any] = field(default_factory=list)
-
-
-def _device(row: tuple[Node, Device]) -> Hashable:
-    return row[0].name, row[1].name
+        self.cpu_seconds = cpu_seconds
 
 
 class Watch(App[None]):
@@ -110,39 +92,27 @@ class Watch(App[None]):
         super().__init__(ansi_color=True)
         self.animation_level = "none"
         self.state = State()
-        self.judge = Judge()
+        self.diagnosis = LiveDiagnosis()
         self.look = look or Look()
         self.readonly = readonly
         self.replay = replay
         self.active = TABS[0]
         self.paused = False
         self.interval = interval
-        self.filtered = ""
-        self.own = False
-        self.nested = False
+        self.filter_text = ""
         self.label = title or "nccl-doctor"
-        self._recorded = replay is not None or invented  # the time is that of the records
+        self._recorded = replay is not None or invented  # the screen shows the time of the records, not ours
         self._expected = nodes
         self._via = via
-        self._here = os.uname().nodename
+        self._hostname = os.uname().nodename
         self._clock = clock
         self._source = source(self._put)
         self._cost = Cost(self._source.pids)
         self._dirty = True
-        self._judging = False
-        self._judge_at = time.monotonic() + JUDGE_FIRST
-        self._said = ("", 0.0)
-        self.tables = {
-            "GPUs": Table(lambda: panes.GPUS, lambda: list(self.state.gpus()), _device, "no GPU is known"),
-            "network": Table(lambda: panes.PORTS, self._ports, _device, "no network port is known"),
-            "processes": Table(lambda: panes.PROCESSES, self._processes, lambda row: (row[0].name, row[1].get("pid")),
-                               "no rank of a job runs here (processes with RANK or the like in their environment)"),
-            "findings": Table(lambda: panes.FINDINGS, lambda: panes.episodes(self.judge.episodes), id,
-                              "the rules have found nothing"),
-            "nodes": Table(lambda: panes.node_columns(self.now()), lambda: panes.worst_first(self.state, self.now()),
-                           lambda node: node.name, "no node has answered"),
-        }  # fmt: skip
-        self.tables["overview"] = Table(lambda: panes.GPUS, self.tables["GPUs"].rows, _device, "no GPU is known")
+        self._rules_running = False
+        self._rules_due = time.monotonic() + RULES_FIRST
+        self._message = ("", 0.0)
+        self.tables = Tables(lambda: self.state, lambda: self.diagnosis.episodes, self.now)
 
     def _put(self, record: dict[str, Any]) -> None:
         self.post_message(Record(record, None if self._recorded else self._clock()))
@@ -153,7 +123,7 @@ class Watch(App[None]):
         yield Grid(self.look, id="grid")
         yield Lines(id="hosts")
         yield Lines(id="ports")
-        yield Lines(id="news")
+        yield Lines(id="alerts")
         yield Lines(id="keys")
 
     def on_mount(self) -> None:
@@ -170,62 +140,62 @@ class Watch(App[None]):
     # records and findings
 
     def on_record(self, message: Record) -> None:
-        self.take(message.record, message.came)
+        self.add_record(message.record, message.received_at)
 
-    def take(self, record: dict[str, Any], came: float | None = None) -> None:
-        """Take in one record; only the thread of the screen may call it."""
-        self.state.take(record, came)
-        self.judge.take(record, came)
+    def add_record(self, record: dict[str, Any], received_at: float | None = None) -> None:
+        """Add one record; only the screen's thread may call it."""
+        self.state.add_record(record, received_at)
+        self.diagnosis.add_record(record, received_at)
         self._dirty = True
 
-    def on_judged(self, message: Judged) -> None:
-        self._judging = False
-        self._judge_at = time.monotonic() + max(JUDGE_EVERY, JUDGE_SHARE * message.took)
+    def on_rules_finished(self, message: RulesFinished) -> None:
+        self._rules_running = False
+        self._rules_due = time.monotonic() + max(RULES_EVERY, RULES_PAUSE * message.cpu_seconds)
         self._dirty = True
 
-    def _ask(self) -> None:
-        if self._judging or time.monotonic() < self._judge_at or not self.state.now:
+    def _run_rules(self) -> None:
+        if self._rules_running or time.monotonic() < self._rules_due or not self.state.now:
             return
-        self._judging = True
-        spins, now = self.judge.spins(self.state), self.state.now
-        judge = self.judge
+        self._rules_running = True
+        spins, now = self.diagnosis.spinning_nodes(self.state), self.state.now
+        diagnosis = self.diagnosis
 
         def work() -> None:
             started = time.thread_time()
             try:
-                judge.judge(spins, now)
+                diagnosis.run_rules(spins, now)
             finally:
-                self.post_message(Judged(time.thread_time() - started))
+                self.post_message(RulesFinished(time.thread_time() - started))
 
-        self.run_worker(work, thread=True, group="judge", exit_on_error=False)
+        self.run_worker(work, thread=True, group="rules", exit_on_error=False)
 
-    def ask_now(self) -> None:
-        """Judge at once, for a replay that was moved and for tests."""
-        self.judge.ask(self.state)
+    def diagnose_now(self) -> None:
+        """Run the rules and wait for them: after a jump in a replay, and in tests."""
+        self.diagnosis.diagnose(self.state)
         self.draw()
 
     # drawing
 
     def now(self) -> float:
-        """The time that the screen shows: that of the records in a replay, else the clock's."""
+        """Returns the time that the screen shows: that of the records in a replay or demo, else ours."""
         return self.state.now if self._recorded else self._clock()
 
     def _tick(self) -> None:
         if self.replay is not None and not self.paused:
             self.replay.forward(self.interval)
         if not self.paused:
-            self._ask()
+            self._run_rules()
         self._cost.measure()
         if self._dirty or not self._recorded:
             self.draw()
 
-    def say(self, words: str) -> None:
-        """Answer a key in the last line."""
-        self._said = (words, time.monotonic() + SAID)
+    def show_message(self, text: str) -> None:
+        """Show the answer to a key in the last line."""
+        self._message = (text, time.monotonic() + MESSAGE_SECONDS)
         self.draw()
 
     def draw(self) -> None:
-        """Bring what is seen up to date."""
+        """Draw what changed, unless paused or hidden by another screen."""
         screen = self.screen
         if isinstance(screen, Page):
             screen.draw()
@@ -233,79 +203,50 @@ class Watch(App[None]):
             return
         try:
             if not self.paused:
-                self._below()
-                self._fill()
+                self._draw_overview()
+                self._draw_table()
                 self._dirty = False
-            self._bars()
-        except NoMatches:  # the screen is being taken down
+            self._draw_bars()
+        except NoMatches:  # the screen is closing
             return
 
     def redraw(self) -> None:
         """Draw after a key, also while paused."""
-        self._below()
-        self._fill()
-        self._bars()
+        self._draw_overview()
+        self._draw_table()
+        self._draw_bars()
 
-    def _bars(self) -> None:
+    def _draw_bars(self) -> None:
         width = self.size.width
-        self.query_one("#head", Lines).show([bars.head(self, self._cost.percent, width)])
+        self.query_one("#head", Lines).show([bars.status_line(self, self._cost.percent, width)])
         tabs = self.query_one("#tabs", Lines)
-        line, tabs.hot = bars.tabs(TABS, self.active, self.query_one(Grid).part, width)
+        line, tabs.click_areas = bars.tab_line(TABS, self.active, self.query_one(Grid).visible_range, width)
         tabs.show([line])
-        words = self._said[0] if time.monotonic() < self._said[1] else ""
+        text = self._message[0] if time.monotonic() < self._message[1] else ""
         keys = self.query_one("#keys", Lines)
-        line, keys.hot = bars.keys(self.readonly, self.replay is not None, words, self.look, width)
+        line, keys.click_areas = bars.key_line(self.readonly, self.replay is not None, text, self.look, width)
         keys.show([line])
 
-    def _below(self) -> None:
-        """The lines under the GPUs of the first pane, a third of the screen at most for findings and for ports."""
-        shown = self.active == "overview"
+    def _draw_overview(self) -> None:
+        """Draw the lines below the GPUs of the first tab: hosts, ports and alerts, each at most a third of the screen."""
+        visible = self.active == "overview"
         width, height = self.size
-        room = max(height - 6, 0)
-        news = overview.news(self.state, self.judge.episodes, self.look, self.now(), width, min(max(room // 4, 2), 8))
+        free = max(height - 6, 0)  # lines below the three bars at the top, the title and the bars at the bottom
+        alerts = overview.alert_lines(
+            self.state, self.diagnosis.episodes, self.look, self.now(), width, min(max(free // 4, 2), 8)
+        )
         hosts = [
             overview.host_line(node, self.look, width)
-            for node in panes.bad_first(self.state, self.now())[: min(max(room // 8, 1), 8)] if node.host.now
+            for node in panes.bad_first(self.state, self.now())[: min(max(free // 8, 1), 8)] if node.host.now
         ]  # fmt: skip
         gpus = sum(len(node.gpus) for node in self.state.nodes.values())
-        most = min(max(room - len(news) - len(hosts) - gpus, 3), max(room // 3, 1))
+        most = min(max(free - len(alerts) - len(hosts) - gpus, 3), max(free // 3, 1))
         ports = overview.port_lines(self.state, self.look, width, most)
-        for name, lines in (("#news", news), ("#hosts", hosts), ("#ports", ports)):
-            self.query_one(name, Lines).show(lines if shown else [])
+        for name, lines in (("#alerts", alerts), ("#hosts", hosts), ("#ports", ports)):
+            self.query_one(name, Lines).show(lines if visible else [])
 
-    def _fill(self) -> None:
-        table, grid = self.tables[self.active], self.query_one(Grid)
-        columns = [c for c in table.columns() if c.key != "node" or self.active == "nodes" or len(self.state.nodes) > 1]
-        rows = table.rows()
-        fitted = choose(columns, self.size.width, rows, self.look)
-        column = next((c for c in columns if c.key == table.sort), None)
-        if column is not None:
-            order = column.order
-            rows = sorted(rows, key=lambda row: _sortable(order(row)), reverse=table.reverse)
-        drawn = [[column.cell(row, self.look) for column, _ in fitted] for row in rows]
-        if self.filtered:
-            wanted = self.filtered.lower()
-            kept = [n for n, cells in enumerate(drawn) if wanted in " ".join(c.plain for c in cells).lower()]
-            rows, drawn = [rows[n] for n in kept], [drawn[n] for n in kept]
-        table.shown = rows
-        rights = [cell.right for cell in drawn[0]] if drawn else [False] * len(fitted)
-        empty = f"no row contains {self.filtered}; / changes the filter" if self.filtered else table.empty
-        grid.show(
-            title_line(fitted, self.look, rights), [row_line(cells, fitted, self.look) for cells in drawn],
-            [table.key(row) for row in rows], empty,
-        )  # fmt: skip
-
-    def _ports(self) -> list[tuple[Node, Device]]:
-        return [(node, port) for node in self.state.nodes.values() for port in node.ports.values()]
-
-    def _processes(self) -> list[tuple[Node, dict[str, Any]]]:
-        found = [(node, one) for node in self.state.nodes.values() for one in node.ranks]
-        if self.own:
-            me = psutil.Process().username()
-            found = [row for row in found if row[1].get("user") == me]
-        if self.nested:
-            found.sort(key=lambda row: (row[0].name, str(row[1].get("job")), _sortable(row[1].get("rank"))))
-        return found
+    def _draw_table(self) -> None:
+        self.query_one(Grid).show(*self.tables.draw(self.active, self.look, self.size.width, self.filter_text))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.redraw)
@@ -313,8 +254,8 @@ class Watch(App[None]):
     # keys
 
     def selected(self) -> Any:
-        """What the row under the cursor stands for."""
-        shown, row = self.tables[self.active].shown, self.query_one(Grid).cursor
+        """Returns the row under the cursor: a device, a process, an episode or a node; None if there is none."""
+        shown, row = self.tables.by_tab[self.active].shown, self.query_one(Grid).cursor
         return shown[row] if 0 <= row < len(shown) else None
 
     def action_tab(self, name: str) -> None:
@@ -333,31 +274,28 @@ class Watch(App[None]):
     def action_filter(self) -> None:
         def typed(value: str | None) -> None:
             if value is not None:
-                self.filtered = value.strip()
+                self.filter_text = value.strip()
             self.redraw()
 
-        self.push_screen(Filter(self.filtered), typed)
+        self.push_screen(Filter(self.filter_text), typed)
 
     def action_sort(self) -> None:
-        table = self.tables[self.active]
-        keys = [None, *(column.key for column in table.columns())]
-        table.sort = keys[(keys.index(table.sort) + 1) % len(keys)]
-        title = next((column.title for column in table.columns() if column.key == table.sort), "nothing")
-        self.say(f"sorted by {title}; O turns it round")
+        title = self.tables.by_tab[self.active].sort_by_next()
+        self.show_message(f"sorted by {title}; press O to reverse")
         self.redraw()
 
     def action_reverse(self) -> None:
-        self.tables[self.active].reverse = not self.tables[self.active].reverse
+        self.tables.by_tab[self.active].reverse = not self.tables.by_tab[self.active].reverse
         self.redraw()
 
     def action_tree(self) -> None:
-        self.nested = not self.nested
-        self.say("processes by node and job" if self.nested else "processes as they come")
+        self.tables.grouped = not self.tables.grouped
+        self.show_message("processes sorted by node and job" if self.tables.grouped else "processes unsorted")
         self.action_tab("processes")
 
     def action_own(self) -> None:
-        self.own = not self.own
-        self.say("own processes only" if self.own else "processes of all users")
+        self.tables.own_only = not self.tables.own_only
+        self.show_message("own processes only" if self.tables.own_only else "processes of all users")
         self.action_tab("processes")
 
     def action_pause(self) -> None:
@@ -365,8 +303,8 @@ class Watch(App[None]):
         self.redraw()
 
     def action_interval(self, step: int) -> None:
-        place = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.interval)) + step
-        self.interval = INTERVALS[min(max(place, 0), len(INTERVALS) - 1)]
+        index = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.interval)) + step
+        self.interval = INTERVALS[min(max(index, 0), len(INTERVALS) - 1)]
         self._timer.stop()
         self._timer = self.set_interval(self.interval, self._tick)
         self.redraw()
@@ -376,16 +314,16 @@ class Watch(App[None]):
         if self.replay is None:
             {"home": grid.action_first, "end": grid.action_last}.get(key, lambda: None)()
             return
-        at = min(max(self.replay.moment + STEPS[key], self.replay.start_time), self.replay.end_time)
-        if at < self.replay.moment:
-            self.state, self.judge = State(), Judge()
+        at = min(max(self.replay.time + STEPS[key], self.replay.start_time), self.replay.end_time)
+        if at < self.replay.time:
+            self.state, self.diagnosis = State(), LiveDiagnosis()
             self.replay.seek(at)
         else:
-            self.replay.forward(at - self.replay.moment)
-        self.ask_now()
+            self.replay.forward(at - self.replay.time)
+        self.diagnose_now()
 
     def on_grid_moved(self) -> None:
-        self._bars()
+        self._draw_bars()
 
     def on_grid_chosen(self) -> None:
         row = self.selected()
@@ -394,41 +332,33 @@ class Watch(App[None]):
         if self.active in ("overview", "GPUs"):
             self.push_screen(Chart(self.look, *row))
         elif self.active == "findings":
-            self.push_screen(about(self.look, row))
+            self.push_screen(finding_page(self.look, row))
         elif self.active == "processes":
             self.action_stacks()
         elif self.active == "nodes":
-            self.filtered = row.name
+            self.filter_text = row.name
             self.action_tab("GPUs")
 
     def action_stacks(self) -> None:
         if self.readonly:
-            self.say("processes are left alone here (--readonly, replay or demo)")
+            self.show_message("stacks are disabled (--readonly, replay or demo)")
             return
         row = self.selected() if self.active == "processes" else None
-        actions.ask(self, self.look, "stacks", actions.stacks(row, self._here, self._via))
+        actions.show_output(self, self.look, "stacks", actions.stacks_command(row, self._hostname, self._via))
 
     def action_ras(self) -> None:
         if self._recorded:
-            self.say("a replay or demo has no RAS to ask")
+            self.show_message("RAS is not available in a replay or demo")
             return
-        actions.ask(self, self.look, "RAS", actions.RAS)
+        actions.show_output(self, self.look, "RAS", actions.RAS)
 
     def action_kill(self) -> None:
         row = self.selected() if self.active == "processes" else None
         if self.readonly:
-            self.say("no signals here (--readonly, replay or demo)")
+            self.show_message("signals are disabled (--readonly, replay or demo)")
         elif row is None:
-            self.say("select a process first: 4")
-        elif row[0].name != self._here:
-            self.say(f"{row[0].name} is another node: signals go to processes of this one only")
+            self.show_message("select a process first: press 4")
+        elif row[0].name != self._hostname:
+            self.show_message(f"the process is on {row[0].name}; signals can be sent on this node only")
         else:
-            actions.send(self, self.look, row[1], self.say)
-
-
-def _sortable(value: Any) -> tuple[bool, Any, str]:
-    """Numbers before words, what is missing first: values of records may be of any kind."""
-    if isinstance(value, tuple):
-        return True, float(value[0]), str(value[1:])
-    known = isinstance(value, int | float)
-    return value is not None, float(value) if known else 0.0, "" if known else str(value)
+            actions.send_signal(self, self.look, row[1], self.show_message)

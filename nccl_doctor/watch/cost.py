@@ -1,4 +1,4 @@
-"""What the screen and the children that sample for it cost."""
+"""CPU time of the screen and of the children that sample for it."""
 
 import os
 import time
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
-EVERY = 2.0  # seconds
+INTERVAL = 2.0  # seconds between two measurements
 
 
 class Cost:
-    """Processor time since the last look, in percent of one processor."""
+    """CPU time since the last measurement, in percent of one core."""
 
     def __init__(self, children: Callable[[], list[int]]) -> None:
         self._children = children
@@ -21,17 +21,17 @@ class Cost:
 
     def measure(self) -> None:
         now = time.monotonic()
-        if now - self._at < EVERY:
+        if now - self._at < INTERVAL:
             return
         own = time.process_time()
-        used = {pid: seconds for pid in self._children() if (seconds := _used(pid)) is not None}
+        used = {pid: seconds for pid in self._children() if (seconds := _read_cpu_seconds(pid)) is not None}
         grown = sum(max(seconds - self._before.get(pid, seconds), 0.0) for pid, seconds in used.items())
         self.percent = 100 * (own - self._own + grown) / (now - self._at)
         self._at, self._own, self._before = now, own, used
 
 
-def _used(pid: int) -> float | None:
-    """Seconds of a process and of its children that have ended (proc_pid_stat(5))."""
+def _read_cpu_seconds(pid: int) -> float | None:
+    """Returns CPU seconds of a process and of its children that have ended (proc_pid_stat(5)); None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return sum(map(int, fields[11:15])) / TICK

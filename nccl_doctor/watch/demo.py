@@ -1,7 +1,7 @@
-"""An invented job on two nodes of eight GPUs in which something goes wrong: for `--demo`, documentation and tests.
+"""Records of an invented job on two nodes with eight GPUs each: for `--demo`, documentation and tests.
 
-The first minute is healthy; then a GPU of the second node is held back by heat, its peers wait, and after two minutes a rank
-stops in its DataLoader while all others spin in a collective.
+The first minute is healthy. Then a GPU of the second node throttles because of heat and its peers wait. After two minutes
+a rank stops in its DataLoader while all others spin in a collective.
 """
 
 import math
@@ -12,14 +12,14 @@ from typing import Any
 NODES = ("gpu-a", "gpu-b")
 HOT_NODE, HOT_GPU = "gpu-b", 3
 STUCK_RANK = 13
-FAR_RANK = 6  # bound to the processors of the other socket
+FAR_RANK = 6  # bound to the cores of the other socket
 HEATS, STOPS = 60, 120  # seconds after the start
 START = 1_780_000_000.0
 _MIB_GPU = 81_559
 
 
 class Demo:
-    """Records second by second; the same seed gives the same job."""
+    """Makes records second by second; equal seeds make equal jobs."""
 
     def __init__(self, seed: int = 7) -> None:
         self._random = random.Random(seed)
@@ -27,7 +27,7 @@ class Demo:
         self.second = 0
 
     def step(self) -> list[dict[str, Any]]:
-        """The records of the next second."""
+        """Returns the records of the next second."""
         self.second += 1
         records = []
         for node in NODES:
@@ -71,10 +71,10 @@ class Demo:
 
     def _ports(self, node: str) -> list[dict[str, Any]]:
         busy = 0.0 if self.second > STOPS else (0.55 if self.second > HEATS else 0.8)
-        found = []
+        ports = []
         for number in range(8):
-            found.append(self._port(node, f"mlx5_{number}/1", "ib", 400.0, busy * (0.95 + 0.1 * self._random.random())))
-        return [*found, self._port(node, "eth0", "ethernet", 25.0, 0.0003)]
+            ports.append(self._port(node, f"mlx5_{number}/1", "ib", 400.0, busy * (0.95 + 0.1 * self._random.random())))
+        return [*ports, self._port(node, "eth0", "ethernet", 25.0, 0.0003)]
 
     def _port(self, node: str, name: str, kind: str, speed: float, share: float) -> dict[str, Any]:
         counters = {}

@@ -1,4 +1,4 @@
-"""Metrics over HTTP or in a file for the textfile collector of node_exporter."""
+"""Exports metrics over HTTP, or to a file for the textfile collector of node_exporter."""
 
 import threading
 import time
@@ -6,17 +6,17 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-PORT = 9879  # free in the list of default port allocations that the Prometheus project keeps
+PORT = 9879  # unused in the default port allocations of the Prometheus project
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def serve(address: tuple[str, int], page: Callable[[], str]) -> ThreadingHTTPServer:
-    """Answer GET /metrics in threads. Raises OSError where the port is taken."""
+    """Answer GET /metrics in threads. Raises OSError when the port is in use."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path.split("?")[0] != "/metrics":
-                self.send_error(404, "only /metrics is here")
+                self.send_error(404, "the only path is /metrics")
                 return
             body = page().encode()
             self.send_response(200)
@@ -26,15 +26,15 @@ def serve(address: tuple[str, int], page: Callable[[], str]) -> ThreadingHTTPSer
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads a line for each scrape."""
+            """Log nothing: a line per scrape is noise."""
 
     server = ThreadingHTTPServer(address, Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
 
 
-def write(file: Path, text: str) -> None:
-    """Replace a file in one step, so that a collector never reads half of it. Raises OSError."""
+def write_file(file: Path, text: str) -> None:
+    """Replace a file atomically, so that a collector never reads half of it. Raises OSError."""
     part = file.with_name(f".{file.name}.{time.monotonic_ns()}")
     part.write_text(text, "utf-8")
     part.replace(file)

@@ -1,4 +1,4 @@
-"""Live findings: the last minutes of records become facts, and the rules that read recordings are asked."""
+"""Live findings: turns the records of the last minutes into facts and runs the rules that read recordings."""
 
 import io
 import json
@@ -14,10 +14,10 @@ from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.formats.recording import recorded_files
 from nccl_doctor.rules import engine, loader
-from nccl_doctor.watch.state import KINDS, State, moment, number, spinning
+from nccl_doctor.watch.state import KINDS, State, dicts, number, record_time, spinning
 
-WINDOW = 180.0  # seconds of records that are judged together
-SAMPLES = 60  # of each kind and node that are judged; more cost processor time and say the same
+WINDOW = 180.0  # seconds of records that the rules see
+SAMPLES = 60  # records per kind and node that the rules see; more cost CPU time and change no answer
 TABLES = frozenset(
     {"gpu_use", "gpu_throttle", "gpu_counter", "gpu_peer", "gpu_process", "port_use", "port_error", "host_use", "rank_use",
      "spinning"}
@@ -26,7 +26,7 @@ TABLES = frozenset(
 
 @dataclass
 class Episode:
-    """A finding from the moment it was first seen until it was gone."""
+    """A finding, from when it was first seen until it is over."""
 
     finding: Finding
     first: float  # seconds since the epoch
@@ -34,8 +34,8 @@ class Episode:
     over: bool = False
 
 
-class Judge:
-    """Keeps a window of records and the history of what was found in it."""
+class LiveDiagnosis:
+    """Keeps a window of records and the history of the findings in it."""
 
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window
@@ -43,9 +43,9 @@ class Judge:
         self._newest = 0.0
         self.episodes: list[Episode] = []
 
-    def take(self, record: dict[str, Any], came: float | None = None) -> None:
-        """Remember a record that came at this moment, or when it was made; older ones than the window go."""
-        at = came if came is not None else moment(record)
+    def add_record(self, record: dict[str, Any], received_at: float | None = None) -> None:
+        """Add a record that arrived at `received_at` (None: when it was sampled); drop those older than the window."""
+        at = received_at if received_at is not None else record_time(record)
         if at is None or record.get("kind") not in KINDS:
             return
         self._newest = max(self._newest, at)
@@ -54,19 +54,19 @@ class Judge:
         while feed[0][0] < at - self._window:
             feed.popleft()
 
-    def ask(self, state: State) -> list[Finding]:
-        """What the rules say now, in the order of the diagnosis."""
-        return self.judge(self.spins(state), state.now)
+    def diagnose(self, state: State) -> list[Finding]:
+        """Run the rules on the window and return the findings in report order."""
+        return self.run_rules(self.spinning_nodes(state), state.now)
 
-    def spins(self, state: State) -> list[tuple[str, int, int, float]]:
-        """Nodes whose GPUs spin in a collective: name, how many, of how many, highest share of the power limit."""
+    def spinning_nodes(self, state: State) -> list[tuple[str, int, int, float]]:
+        """Returns nodes whose GPUs spin in a collective: name, spinning GPUs, all GPUs, highest share of the power limit."""
         return [
-            (node.name, found[0], len(node.gpus), found[1])
-            for node in state.nodes.values() if node.gone is None and (found := spinning(node)) is not None
+            (node.name, result[0], len(node.gpus), result[1])
+            for node in state.nodes.values() if node.gone is None and (result := spinning(node)) is not None
         ]  # fmt: skip
 
-    def judge(self, spins: list[tuple[str, int, int, float]], now: float) -> list[Finding]:
-        """The same for a worker: it reads no state that the screen changes meanwhile."""
+    def run_rules(self, spins: list[tuple[str, int, int, float]], now: float) -> list[Finding]:
+        """Like `diagnose`, for a worker thread: does not read the state, which the screen changes meanwhile."""
         facts = Facts()
         for kind in KINDS:
             lines = self._lines(kind)
@@ -79,56 +79,57 @@ class Judge:
             text = f"{count} of {gpus} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
             facts.add([Spinning(name, count, gpus, share, 60.0, facts.evidence(f"live {name}", 1, text))])
         derive(facts)
-        asked = [rule for rule in loader.load_rules() if TABLES.intersection(rule.needs)]
-        findings = diagnose.diagnose(facts, engine.ask_all(asked, facts)).findings
+        rules = [rule for rule in loader.load_rules() if TABLES.intersection(rule.needs)]
+        findings = diagnose.diagnose(facts, engine.ask_all(rules, facts)).findings
         self._remember(findings, now)
         return findings
 
     def _lines(self, kind: str) -> list[str]:
-        """The window as `record` would have written it: of each node SAMPLES, evenly spread, and each port that was down."""
+        """The window as lines of `record`: SAMPLES records of each node, evenly spread, and all records of down ports."""
         lines = []
-        for (of, _), feed in list(self._feeds.items()):
-            if of != kind:
+        for (feed_kind, _), feed in list(self._feeds.items()):
+            if feed_kind != kind:
                 continue
-            records = [record for came, record in list(feed) if came >= self._newest - self._window]
+            records = [record for received_at, record in list(feed) if received_at >= self._newest - self._window]
             step = -(-len(records) // SAMPLES)
             lines += [
-                json.dumps({"kind": kind, **_kept(record, 3)}, separators=(",", ":"))
-                for number, record in enumerate(records) if number % step == 0 or (kind == "port" and _down(record))
+                json.dumps({"kind": kind, **_sanitized(record, 3)}, separators=(",", ":"))
+                for n, record in enumerate(records) if n % step == 0 or (kind == "port" and _has_down_port(record))
             ]  # fmt: skip
         return lines
 
     def _remember(self, findings: list[Finding], now: float) -> None:
-        seen = {_subject(finding): finding for finding in findings}
+        """Update the episodes: prolong those still found, end the others, begin new ones."""
+        by_subject = {_subject(finding): finding for finding in findings}
         for episode in self.episodes:
             if episode.over:
                 continue
-            found = seen.pop(_subject(episode.finding), None)
-            if found is None:
+            finding = by_subject.pop(_subject(episode.finding), None)
+            if finding is None:
                 episode.over = True
             else:
-                episode.finding, episode.last = found, now
-        self.episodes += [Episode(finding, now, now) for finding in seen.values()]
+                episode.finding, episode.last = finding, now
+        self.episodes += [Episode(finding, now, now) for finding in by_subject.values()]
         del self.episodes[:-500]
 
 
 def _subject(finding: Finding) -> tuple[str, ...]:
-    """What a finding is about, without its figures, which change from one look to the next."""
+    """Returns what a finding is about, without its numbers, which change from one run to the next."""
     about = (str(finding.values.get(name)) for name in ("gpu", "port", "rank", "who"))
     return (finding.rule, finding.hosts, *about)
 
 
-def _kept(value: Any, depth: int) -> Any:
-    """What `record` could have written of a record: a node may send anything."""
+def _sanitized(value: Any, depth: int) -> Any:
+    """Returns the parts of a record that `record` could have written: a node may send anything."""
     if isinstance(value, dict):
-        return {k: _kept(v, depth - 1) for k, v in value.items() if depth and _fits(k, v)}
+        return {k: _sanitized(v, depth - 1) for k, v in value.items() if depth and _has_type(k, v)}
     if isinstance(value, list):
-        return [_kept(one, depth) for one in value if isinstance(one, dict)]
+        return [_sanitized(item, depth) for item in value if isinstance(item, dict)]
     return value
 
 
-def _fits(key: str, value: Any) -> bool:
-    """Lists and objects stand under the names at which they are expected, and nothing else does."""
+def _has_type(key: str, value: Any) -> bool:
+    """Returns whether a value has the type that its key requires: list, object or scalar."""
     if key in ("gpus", "ports", "processes"):
         return isinstance(value, list)
     if key in ("host", "errors"):
@@ -136,8 +137,5 @@ def _fits(key: str, value: Any) -> bool:
     return value is None or isinstance(value, str) or number(value) is not None
 
 
-def _down(record: dict[str, Any]) -> bool:
-    ports = record.get("ports")
-    return isinstance(ports, list) and any(
-        isinstance(one, dict) and one.get("state") not in ("ACTIVE", "UP", None) for one in ports
-    )
+def _has_down_port(record: dict[str, Any]) -> bool:
+    return any(port.get("state") not in ("ACTIVE", "UP", None) for port in dicts(record.get("ports")))

@@ -1,4 +1,4 @@
-"""The state of all nodes as text or JSON, without a screen, and as metrics for Prometheus."""
+"""Renders the state of all nodes as text, as JSON, and as metrics for Prometheus."""
 
 import json
 from typing import Any
@@ -10,13 +10,13 @@ from nccl_doctor.watch.view.overview import host_line
 from nccl_doctor.watch.view.panes import GPUS, PORTS, node_state
 
 
-def text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
-    """One page."""
+def render_text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
+    """Returns one page of plain text."""
     look = Look(ascii_only)
     rows: list[str] = []
     for node in state.nodes.values():
-        bad, words = node_state(node, now)
-        rows.append(f"{node.name}: {words}" if bad else node.name)
+        badness, description = node_state(node, now)
+        rows.append(f"{node.name}: {description}" if badness else node.name)
         rows += _table(GPUS, [(node, gpu) for gpu in node.gpus.values()], look, width)
         rows += _table(PORTS, [(node, port) for port in node.ports.values()], look, width)
         rows += [_plain(host_line(node, look, width)), ""]
@@ -29,7 +29,7 @@ def _table(columns: tuple[Column, ...], rows: list[tuple[Node, Device]], look: L
         return []
     fitted = choose([column for column in columns if column.key not in ("node", "history")], width, rows, look)
     drawn = [[column.cell(row, look) for column, _ in fitted] for row in rows]
-    titles = [Cell(column.title, "", one.right) for (column, _), one in zip(fitted, drawn[0], strict=True)]
+    titles = [Cell(column.title, "", first.right) for (column, _), first in zip(fitted, drawn[0], strict=True)]
     return [_plain(row_line(cells, fitted, look)) for cells in (titles, *drawn)]
 
 
@@ -38,7 +38,7 @@ def _plain(line: Line) -> str:
 
 
 def document(state: State, findings: list[Finding], now: float) -> dict[str, Any]:
-    """The same as plain data."""
+    """Returns the state and the findings as plain data."""
     return {
         "schema": "nccl-doctor/watch/1", "time": now,
         "nodes": [
@@ -56,7 +56,7 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
     }  # fmt: skip
 
 
-def as_json(state: State, findings: list[Finding], now: float) -> str:
+def render_json(state: State, findings: list[Finding], now: float) -> str:
     return json.dumps(document(state, findings, now), indent=1, ensure_ascii=False, default=str) + "\n"
 
 
@@ -72,8 +72,8 @@ GAUGES = (
 )
 
 
-def metrics(state: State, findings: list[Finding], now: float) -> str:
-    """Text exposition format 0.0.4. What is not known has no line."""
+def render_metrics(state: State, findings: list[Finding], now: float) -> str:
+    """Returns the text exposition format 0.0.4. An unknown value has no line."""
     rows: list[str] = []
     for name, help_, key, unit in GAUGES:
         samples = [
@@ -104,7 +104,7 @@ def metrics(state: State, findings: list[Finding], now: float) -> str:
         labels = f'rule="{f.rule}",name="{f.name}",severity="{f.severity}",hosts="{_label(f.hosts)}"'
         counts[labels] = counts.get(labels, 0) + 1
     samples = [f"nccl_doctor_finding{{{labels}}} {count}" for labels, count in counts.items()]
-    rows += _metric("nccl_doctor_finding", "What the rules find now.", "gauge", samples)
+    rows += _metric("nccl_doctor_finding", "Current findings of the rules.", "gauge", samples)
     return "\n".join(rows) + "\n"
 
 

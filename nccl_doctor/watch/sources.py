@@ -1,4 +1,4 @@
-"""Sources that the screen starts: a replay or the demo moves with the screen's clock, a demo with its own."""
+"""Sources of records besides `feed.NodeFeeds`: none for a replay, which the screen drives, and the demo with its own clock."""
 
 import threading
 from collections.abc import Callable
@@ -9,29 +9,29 @@ from nccl_doctor.watch.demo import Demo
 Put = Callable[[dict[str, Any]], None]
 
 
-class Still:
-    """Nothing runs by itself: the screen asks for what comes next."""
+class IdleSource:
+    """A source that sends nothing: the screen drives the replay itself."""
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Does nothing."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Does nothing."""
 
     def pids(self) -> list[int]:
-        """No child samples for it."""
+        """Returns no process: there are no children."""
         return []
 
 
-class Played:
-    """The demo, a second each `pace` seconds, after `ahead` seconds that pass at once."""
+class DemoSource:
+    """The demo: one second of records every `pace` seconds, after `ahead` seconds of records at the start."""
 
     def __init__(self, put: Put, pace: float = 1.0, ahead: int = 0) -> None:
         self._put = put
         self._pace = pace
         self._demo = Demo()
         self._ahead = ahead
-        self._over = threading.Event()
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         for _ in range(self._ahead):
@@ -39,14 +39,14 @@ class Played:
         threading.Thread(target=self._run, name="demo", daemon=True).start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
 
     def pids(self) -> list[int]:
-        """No child samples for it."""
+        """Returns no process: there are no children."""
         return []
 
     def _run(self) -> None:
-        while not self._over.wait(self._pace):
+        while not self._stopped.wait(self._pace):
             self._step()
 
     def _step(self) -> None:

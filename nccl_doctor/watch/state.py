@@ -1,6 +1,6 @@
-"""What is known now of every node that is watched: the newest record of each kind, rates, and a short history.
+"""State of all watched nodes: the newest record of each kind, rates, and a short history.
 
-Records are those of `sampling`: one JSON object of one kind of one node. Counters become rates here, once.
+A record is a JSON object of `app.sample`: one kind of one node. Counters become rates here.
 """
 
 from collections import deque
@@ -11,15 +11,15 @@ from itertools import takewhile
 from math import isfinite
 from typing import Any
 
-HISTORY = 600  # samples that are kept of each series
-STALE = 5.0  # seconds without a record of a kind after which it is said
-HOLE = 15.0  # seconds without a sample after which nothing is said of the time in between
+HISTORY = 600  # samples kept of each series
+STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
+MAX_GAP = 15.0  # seconds between two samples above which the time between them counts as unknown
 KINDS = ("gpu", "port", "host", "process")
 GIGABIT = 1e9 / 8  # bytes
 
 
-def moment(record: dict[str, Any]) -> float | None:
-    """Seconds since the epoch of a record."""
+def record_time(record: dict[str, Any]) -> float | None:
+    """Returns when a record was sampled, in seconds since the epoch; None if it does not say."""
     try:
         return datetime.fromisoformat(str(record.get("query_time"))).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -27,24 +27,24 @@ def moment(record: dict[str, Any]) -> float | None:
 
 
 def number(value: Any) -> float | None:
-    """A finite number, or None for anything else."""
+    """Returns a finite number as float, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        found = float(value)
+        converted = float(value)
     except OverflowError:
         return None
-    return found if isfinite(found) else None
+    return converted if isfinite(converted) else None
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list; nothing for anything else."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    """Returns the objects of a list; an empty list for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 @dataclass
 class Series:
-    """Newest values of one quantity, oldest first; None where a sample lacked it."""
+    """The newest values of one quantity, oldest first; None where a sample lacked it."""
 
     values: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
@@ -58,24 +58,24 @@ class Series:
 
 @dataclass
 class Device:
-    """A GPU or a port: what its last record said, and series by name."""
+    """A GPU, a port or a host: its last record, and series by name."""
 
     name: str
     now: dict[str, Any] = field(default_factory=dict)
     series: dict[str, Series] = field(default_factory=dict)
     times: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))  # of the values in every series
-    moment: float | None = None
+    sampled_at: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # growth of each error counter since the watch began
 
-    def sampled(self, record: dict[str, Any], at: float | None, values: dict[str, float | None]) -> None:
-        """Take in what was read at one moment."""
-        self.now, self.moment = record, at
+    def add_sample(self, record: dict[str, Any], at: float | None, values: dict[str, float | None]) -> None:
+        """Add the record and values of one sample."""
+        self.now, self.sampled_at = record, at
         self.times.append(at if at is not None else 0.0)
         for name, value in values.items():
             self.series.setdefault(name, Series()).add(value)
 
     def recent(self, name: str, since: float) -> list[float]:
-        """Known values from a moment on."""
+        """Returns the known values since a time, newest first."""
         series = self.series.get(name)
         if series is None:
             return []
@@ -83,10 +83,10 @@ class Device:
         return [value for at, value in takewhile(lambda pair: pair[0] >= since, pairs) if value is not None]
 
     def covers(self, since: float) -> bool:
-        """Whether samples reach back to a moment without a hole."""
+        """Returns whether samples reach back to a time without a gap above MAX_GAP."""
         later = self.times[-1] if self.times else since
         for at in reversed(self.times):
-            if later - at > HOLE:
+            if later - at > MAX_GAP:
                 return False
             if at <= since:
                 return True
@@ -100,75 +100,81 @@ class Device:
 
 @dataclass
 class Node:
-    """One node."""
+    """The state of one node."""
 
     name: str
     gpus: dict[int, Device] = field(default_factory=dict)
     ports: dict[str, Device] = field(default_factory=dict)
     host: Device = field(default_factory=lambda: Device("host"))
     ranks: list[dict[str, Any]] = field(default_factory=list)
-    since: float | None = None  # when the first record came, or the node was expected
-    every: float = 0.0  # seconds between two records of a kind
-    heard: dict[str, float] = field(default_factory=dict)  # kind -> when its last record came
+    since: float | None = None  # when the first record arrived, or when the node was first expected
+    interval: float = 0.0  # seconds between two records of a kind
+    last_received: dict[str, float] = field(default_factory=dict)  # kind -> when its last record arrived
     problems: dict[str, str] = field(default_factory=dict)  # kind -> why it is missing
     gone: str | None = None  # why the whole node does not answer
 
     def silent(self, kind: str, now: float) -> float | None:
-        """Seconds since a kind was last heard of, or since it could have been; None where that is not long."""
-        heard = self.heard.get(kind, self.since)
-        since = now - heard if heard is not None else 0.0
-        return since if since > STALE + self.every else None
+        """Returns seconds since the last record of a kind, or since one was expected; None if it is not overdue."""
+        last = self.last_received.get(kind, self.since)
+        silence = now - last if last is not None else 0.0
+        return silence if silence > STALE + self.interval else None
 
-    def take(self, kind: str, record: dict[str, Any], came: float | None) -> None:
-        """Take in one record that came at this moment."""
-        at = moment(record)
-        came = came if came is not None else at
-        if came is not None:
-            self.since = came if self.since is None else self.since
-            self.heard[kind] = came
-        if kind == "host" and at is not None and self.host.moment is not None and at > self.host.moment:
-            self.every = min(at - self.host.moment, self.every or HISTORY)
-        self.gone = None
+    def add_record(self, kind: str, record: dict[str, Any], received_at: float | None) -> None:
+        """Add one record; `received_at` is when it arrived, None in a replay."""
+        at = record_time(record)
+        self._note_arrival(kind, at, received_at)
         problem = record.get("error")
         if isinstance(problem, str):
             self.problems[kind] = problem
         else:
             self.problems.pop(kind, None)
         if kind == "gpu":
-            self._gpus(record, at)
+            self._add_gpus(record, at)
         elif kind == "port":
-            self._ports(record, at)
+            self._add_ports(record, at)
         elif kind == "host" and isinstance(record.get("host"), dict):
-            self._host(record["host"], at)
+            self._add_host(record["host"], at)
         elif kind == "process":
             self.ranks = dicts(record.get("processes"))
 
-    def _gpus(self, record: dict[str, Any], at: float | None) -> None:
-        for one in dicts(record.get("gpus")):
-            if not isinstance(one.get("index"), int):
-                continue
-            gpu = self.gpus.setdefault(one["index"], Device(f"GPU{one['index']}"))
-            gpu.sampled(one, at, {name: number(one.get(key)) for name, key in GPU_SERIES.items()})
+    def _note_arrival(self, kind: str, at: float | None, received_at: float | None) -> None:
+        """Update when the node was last heard of, and its sampling interval."""
+        received_at = received_at if received_at is not None else at
+        if received_at is not None:
+            self.since = received_at if self.since is None else self.since
+            self.last_received[kind] = received_at
+        if kind == "host" and at is not None and self.host.sampled_at is not None and at > self.host.sampled_at:
+            self.interval = min(at - self.host.sampled_at, self.interval or HISTORY)
+        self.gone = None
 
-    def _ports(self, record: dict[str, Any], at: float | None) -> None:
-        for one in dicts(record.get("ports")):
-            if not isinstance(one.get("name"), str):
+    def _add_gpus(self, record: dict[str, Any], at: float | None) -> None:
+        for sample in dicts(record.get("gpus")):
+            if not isinstance(sample.get("index"), int):
                 continue
-            port = self.ports.setdefault(one["name"], Device(one["name"]))
-            rates = {way: _rate(port.now.get(way), one.get(way), port.moment, at, GIGABIT) for way in ("rx", "tx")}
-            before, errors = port.now.get("errors"), one.get("errors")
+            gpu = self.gpus.setdefault(sample["index"], Device(f"GPU{sample['index']}"))
+            gpu.add_sample(sample, at, {name: number(sample.get(key)) for name, key in GPU_SERIES.items()})
+
+    def _add_ports(self, record: dict[str, Any], at: float | None) -> None:
+        for sample in dicts(record.get("ports")):
+            if not isinstance(sample.get("name"), str):
+                continue
+            port = self.ports.setdefault(sample["name"], Device(sample["name"]))
+            rates = {
+                way: _rate(port.now.get(way), sample.get(way), port.sampled_at, at, GIGABIT) for way in ("rx", "tx")
+            }
+            before, errors = port.now.get("errors"), sample.get("errors")
             if isinstance(before, dict) and isinstance(errors, dict):
                 for name, value in errors.items():
                     old = before.get(name)
                     if isinstance(value, int) and isinstance(old, int) and value > old:
                         port.errors[name] = port.errors.get(name, 0) + value - old
-            port.sampled(one, at, rates)
+            port.add_sample(sample, at, rates)
 
-    def _host(self, record: dict[str, Any], at: float | None) -> None:
+    def _add_host(self, record: dict[str, Any], at: float | None) -> None:
         values = {name: number(record.get(name)) for name in ("cpu", "memory_used", "shm_used")}
         for name in ("disk_read", "disk_write"):
-            values[name] = _rate(self.host.now.get(name), record.get(name), self.host.moment, at, 1 << 20)
-        self.host.sampled(record, at, values)
+            values[name] = _rate(self.host.now.get(name), record.get(name), self.host.sampled_at, at, 1 << 20)
+        self.host.add_sample(record, at, values)
 
 
 GPU_SERIES = {
@@ -177,16 +183,17 @@ GPU_SERIES = {
 }  # fmt: skip
 
 
-def _rate(then: Any, now: Any, before: float | None, at: float | None, unit: float) -> float | None:
-    if not isinstance(then, int) or not isinstance(now, int) or before is None or at is None:
+def _rate(old: Any, new: Any, old_time: float | None, new_time: float | None, unit: float) -> float | None:
+    """Returns the growth of a counter in units per second; None when unknown or when the counter was reset."""
+    if not isinstance(old, int) or not isinstance(new, int) or old_time is None or new_time is None:
         return None
-    passed, growth = at - before, number(now - then)
+    passed, growth = new_time - old_time, number(new - old)
     return growth / passed / unit if growth is not None and growth >= 0 and passed > 0 else None
 
 
 @dataclass
 class State:
-    """All nodes, in the order in which they were first heard of."""
+    """All nodes, in the order in which their first records arrived."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     now: float = 0.0  # time of the newest record
@@ -195,13 +202,14 @@ class State:
         return self.nodes.setdefault(name, Node(name))
 
     def expect(self, name: str, now: float) -> None:
-        """A node that is asked: what it does not say is missing from now on."""
+        """Add a node that is watched; a kind without records counts as silent from now on."""
         self.node(name).since = now
 
-    def take(self, record: Any, came: float | None = None) -> Node | None:
-        """Take in one record of a feed that came at this moment, or when it was made; anything else is passed over.
+    def add_record(self, record: Any, received_at: float | None = None) -> Node | None:
+        """Add one record of a feed and return its node; ignores anything that is not a record and returns None.
 
-        The time at which it came is what counts for silence, because the clock of another node may be wrong.
+        Silence is measured by `received_at` on our clock, because the clock of another node may be wrong. In a replay it
+        is None and the time of the record counts.
         """
         if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone"):
             return None
@@ -209,8 +217,8 @@ class State:
         if record["kind"] == "gone":
             node.gone = str(record.get("error") or "no answer")
             return node
-        node.take(record["kind"], record, came)
-        self.now = max(self.now, moment(record) or 0.0)
+        node.add_record(record["kind"], record, received_at)
+        self.now = max(self.now, record_time(record) or 0.0)
         return node
 
     def gpus(self) -> Iterator[tuple[Node, Device]]:
@@ -226,7 +234,7 @@ THROTTLES = (
 
 
 def throttle(reasons: Any) -> str:
-    """The gravest of NVML's clock event reasons (nvml.h nvmlClocksEventReason*) in words; empty where none holds."""
+    """Returns the most severe of NVML's clock event reasons (nvml.h nvmlClocksEventReason*); empty if there is none."""
     if not isinstance(reasons, int):
         return ""
     return next((word for bit, word in THROTTLES if reasons & bit), "")
@@ -234,41 +242,48 @@ def throttle(reasons: Any) -> str:
 
 QUIET_LINK = 50e6  # bytes/s of NVLink or PCIe that a spinning kernel may cause by polling
 QUIET_PORT = 0.05  # Gb/s that ssh, monitoring and the like cause
-LEAST = 5  # samples
+MIN_SAMPLES = 5
 
 
 def spinning(node: Node, seconds: float = 60.0) -> tuple[int, float] | None:
-    """How many GPUs spin in a collective, and the highest share of its power limit that one draws; None where they work.
+    """Returns the number of GPUs that spin in a collective and the highest share of the power limit; None if they work.
 
-    A kernel of NCCL that waits keeps utilisation at 100 % and draws little: for `seconds` at least 95 % utilisation, at most
-    25 % of the power limit, next to no traffic on NVLink, PCIe and the network, and no rank that writes output. The other
-    GPUs of the node are idle: one of them belongs to the rank that does not come.
+    A waiting NCCL kernel keeps utilisation at 100 % and draws little power. All of this must hold for `seconds`: at least
+    95 % utilisation, at most 25 % of the power limit, almost no traffic on NVLink, PCIe and the network, and no rank
+    writes output. The other GPUs of the node must be idle: one of them belongs to the rank that is missing.
     """
     shares = []
     for gpu in node.gpus.values():
-        since = (gpu.moment or 0.0) - seconds
-        utils, powers = gpu.recent("util", since), gpu.recent("power", since)
-        limit = number(gpu.now.get("enforced.power.limit"))
-        if min(len(utils), len(powers)) < LEAST or not gpu.covers(since) or not limit or _moves(gpu, since):
+        share = _spinning_share(gpu, (gpu.sampled_at or 0.0) - seconds)
+        if share is None:
             return None
-        if min(utils) >= 95 and max(powers) <= 0.25 * limit:
-            shares.append(max(powers) / limit)
-        elif max(utils) > 5:
-            return None
-    silent = [quiet for one in node.ranks if (quiet := number(one.get("quiet"))) is not None]
-    if not shares or any(quiet < seconds for quiet in silent):
+        if share:
+            shares.append(share)
+    quiet_times = [quiet for rank in node.ranks if (quiet := number(rank.get("quiet"))) is not None]
+    if not shares or any(quiet < seconds for quiet in quiet_times):
         return None
-    if any(_traffic(port, (port.moment or 0.0) - seconds) for port in node.ports.values()):
+    if any(_port_busy(port, (port.sampled_at or 0.0) - seconds) for port in node.ports.values()):
         return None
     return len(shares), max(shares)
 
 
-def _moves(gpu: Device, since: float) -> bool:
+def _spinning_share(gpu: Device, since: float) -> float | None:
+    """Returns the share of its power limit that a spinning GPU draws, 0 for an idle one, None if it works or is unknown."""
+    utils, powers = gpu.recent("util", since), gpu.recent("power", since)
+    limit = number(gpu.now.get("enforced.power.limit"))
+    if min(len(utils), len(powers)) < MIN_SAMPLES or not gpu.covers(since) or not limit or _links_busy(gpu, since):
+        return None
+    if min(utils) >= 95 and max(powers) <= 0.25 * limit:
+        return max(powers) / limit
+    return 0.0 if max(utils) <= 5 else None
+
+
+def _links_busy(gpu: Device, since: float) -> bool:
     return any(
         max(gpu.recent(name, since), default=0.0) > QUIET_LINK
         for name in ("pcie_rx", "pcie_tx", "nvlink_rx", "nvlink_tx")
     )
 
 
-def _traffic(port: Device, since: float) -> bool:
+def _port_busy(port: Device, since: float) -> bool:
     return any(max(port.recent(way, since), default=0.0) > QUIET_PORT for way in ("rx", "tx"))

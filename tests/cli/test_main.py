@@ -20,8 +20,8 @@ from helpers.places import ROOT
 from nccl_doctor.app import analyze
 from nccl_doctor.cli import table
 from nccl_doctor.cli.main import COMMANDS, main
-from nccl_doctor.cli.options import colored
-from nccl_doctor.cli.site import site_rules
+from nccl_doctor.cli.options import use_color
+from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.tables import TABLES
 
@@ -202,7 +202,7 @@ def test_colour(
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert expected is colored(choice, terminal)
+    assert expected is use_color(choice, terminal)
 
 
 # how it ends
@@ -275,7 +275,7 @@ def test_our_own_failure_is_one_line_and_status_3(
     monkeypatch.setattr(analyze, "analyze", fail)
     assert 3 == main(["analyze", str(DEMO)])
     assert (
-        "nccl-doctor: failed, ZeroDivisionError: by zero (NCCL_DOCTOR_DEBUG=1 shows the traceback)\n"
+        "nccl-doctor: internal error: ZeroDivisionError: by zero (set NCCL_DOCTOR_DEBUG=1 to see the traceback)\n"
         == capsys.readouterr().err
     )
     monkeypatch.setenv("NCCL_DOCTOR_DEBUG", "1")
@@ -457,18 +457,18 @@ def test_rules_that_others_can_write_are_not_for_root(
     (mine / "x.toml").write_text("")
     (mine / "x.toml").chmod(0o666)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert () == site_rules(system=tmp_path / "absent")
+    assert () == rule_folders(system=tmp_path / "absent")
     assert "ignored" in capsys.readouterr().err
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert (mine,) == site_rules(system=tmp_path / "absent")
+    assert (mine,) == rule_folders(system=tmp_path / "absent")
 
 
 def test_rules_in_the_current_folder_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rules").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert () == site_rules(system=tmp_path / "absent")
+    assert () == rule_folders(system=tmp_path / "absent")
     with pytest.raises(UsageProblem):
-        site_rules(["absent"], system=tmp_path / "absent")
+        rule_folders(["absent"], system=tmp_path / "absent")
 
 
 def test_equal_seeds_give_equal_logs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -519,12 +519,12 @@ def test_files_of_other_kinds_in_a_folder_are_told_in_one_line(tmp_path: Path, h
 def test_simulate_fits_defaults_to_the_fault_and_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["simulate", "--fault", "efa-device-missing"])
     assert (
-        "nccl-doctor: --network is efa, because efa-device-missing does not show with ib\n" == capsys.readouterr().err
+        "nccl-doctor: --network is efa, because efa-device-missing does not occur with ib\n" == capsys.readouterr().err
     )
     assert 2 == main(["simulate", "--fault", "efa-device-missing", "--network", "ib"])
-    assert "does not show with --network ib; it does with --network efa" in capsys.readouterr().err
+    assert "does not occur with --network ib; use --network efa" in capsys.readouterr().err
     assert 2 == main(["simulate", "--fault", "duplicate-gp"])
-    assert "no fault is called duplicate-gp; near are duplicate-gpu" in capsys.readouterr().err
+    assert "no fault is called duplicate-gp; similar: duplicate-gpu" in capsys.readouterr().err
 
 
 def test_tables_fit_the_screen_and_name_what_they_cut() -> None:

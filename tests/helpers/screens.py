@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.demo import Demo
-from nccl_doctor.watch.sources import Still
+from nccl_doctor.watch.sources import IdleSource
 
 Play = Callable[[Pilot[None], Watch], Awaitable[None]]
 
@@ -27,18 +27,18 @@ def text(app: Watch) -> str:
 
 def demo(seconds: int, **options: Any) -> Watch:
     """A screen that the invented job has fed for so long, and that stands still."""
-    app = Watch(lambda _: Still(), interval=60.0, title="demo", invented=True, **options)
+    app = Watch(lambda _: IdleSource(), interval=60.0, title="demo", invented=True, **options)
     invented = Demo()
     for _ in range(seconds):
         for record in invented.step():
-            app.take(record)
+            app.add_record(record)
     return app
 
 
 def play(app: Watch, steps: Play, size: tuple[int, int] = (80, 24)) -> None:
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
-            app.ask_now()
+            app.diagnose_now()
             await pilot.pause()
             await steps(pilot, app)
 

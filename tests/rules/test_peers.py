@@ -406,7 +406,7 @@ def test_errors_since_the_boot_are_not_errors_of_the_job(tmp_path: Path) -> None
     state = State()
     for second in range(3):
         stamp = f"2026-03-01T10:00:0{second}+00:00"
-        state.take({"kind": "port", "hostname": "node01", "query_time": stamp, **Ports(tmp_path).read()})
+        state.add_record({"kind": "port", "hostname": "node01", "query_time": stamp, **Ports(tmp_path).read()})
     assert {} == state.nodes["node01"].ports["mlx5_0/1"].errors
 
 

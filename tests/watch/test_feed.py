@@ -22,7 +22,7 @@ from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.watch import exporter, feed, ras, snapshot
 from nccl_doctor.watch.demo import Demo
-from nccl_doctor.watch.feed import Nodes, Replay
+from nccl_doctor.watch.feed import NodeFeeds, Replay
 from nccl_doctor.watch.state import State
 
 WATCH = [sys.executable, "-m", "nccl_doctor", "watch"]
@@ -50,7 +50,7 @@ class Heard:
 @contextmanager
 def watching(script: Path, *nodes: str, **options: Any) -> Iterator[Heard]:
     heard = Heard()
-    source = Nodes(heard.put, nodes, f"sh {script} %host", **options)
+    source = NodeFeeds(heard.put, nodes, f"sh {script} %host", **options)
     source.start()
     try:
         yield heard
@@ -60,7 +60,7 @@ def watching(script: Path, *nodes: str, **options: Any) -> Iterator[Heard]:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "AGAIN", (0.2, 0.2))
+    monkeypatch.setattr(feed, "RETRY_AFTER", (0.2, 0.2))
 
 
 LINE = """{"kind":"host","hostname":"x","query_time":"2026-01-01T00:00:00+00:00","host":{"cpu":5}}"""
@@ -94,21 +94,21 @@ def test_garbage_between_records(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_LONGEST", 1 << 16)
+    monkeypatch.setattr(feed, "_MAX_LINE", 1 << 16)
     with watching(script(tmp_path, "head -c 300000 /dev/zero; echo; say; sleep 600"), "n1") as heard:
         heard.wait(lambda: bool(heard.of("n1", "host")))
 
 
 def test_a_child_that_is_silent_for_long_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "SILENT", 0.3)
+    monkeypatch.setattr(feed, "SILENCE_LIMIT", 0.3)
     with watching(script(tmp_path, "say; exec sleep 600"), "n1", interval=0.1) as heard:
         heard.wait(lambda: len(heard.of("n1", "host")) >= 2, 30)
-    assert "said nothing more" == heard.of("n1", "gone")[0]["error"]
+    assert "no output" == heard.of("n1", "gone")[0]["error"]
 
 
 def test_a_program_that_is_not_there_is_said() -> None:
     heard = Heard()
-    source = Nodes(heard.put, ["n1"], "no-such-program-here %host")
+    source = NodeFeeds(heard.put, ["n1"], "no-such-program-here %host")
     source.start()
     heard.wait(lambda: bool(heard.of("n1", "gone")))
     source.stop()
@@ -117,7 +117,7 @@ def test_a_program_that_is_not_there_is_said() -> None:
 
 def test_children_end_with_the_screen(tmp_path: Path) -> None:
     heard = Heard()
-    source = Nodes(heard.put, ["n1"], f"sh {script(tmp_path, 'while :; do say; sleep 0.1; done')} %host")
+    source = NodeFeeds(heard.put, ["n1"], f"sh {script(tmp_path, 'while :; do say; sleep 0.1; done')} %host")
     source.start()
     heard.wait(lambda: len(heard.records) > 2)
     (pid,) = source.pids()
@@ -127,7 +127,7 @@ def test_children_end_with_the_screen(tmp_path: Path) -> None:
 
 def test_this_node_answers_in_all_kinds() -> None:
     heard = Heard()
-    source = Nodes(heard.put, interval=0.2)
+    source = NodeFeeds(heard.put, interval=0.2)
     source.start()
     heard.wait(lambda: {one["kind"] for one in heard.records} == {"gpu", "port", "host", "process"})
     source.stop()
@@ -159,7 +159,7 @@ def test_a_recording_of_record_is_replayed(tmp_path: Path) -> None:
     ]
     subprocess.run(command, check=True, timeout=60)
     state = State()
-    replay = Replay(lambda record: state.take(record), tmp_path)
+    replay = Replay(lambda record: state.add_record(record), tmp_path)
     replay.seek(replay.end_time)
     assert replay.ended
     (node,) = state.nodes.values()
@@ -286,7 +286,7 @@ def test_metrics_in_a_file_that_is_never_half(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(20):
-        exporter.write(file, page)
+        exporter.write_file(file, page)
     over.set()
     reader.join()
     assert [] == torn
@@ -306,8 +306,8 @@ def test_metrics_in_a_file_of_a_running_watch(tmp_path: Path) -> None:
 
 def test_labels_cannot_break_the_page() -> None:
     state = State()
-    state.take({"kind": "port", "hostname": 'a"\n\\', "ports": [{"name": "x", "rx": 1}]})
-    rows = [line for line in snapshot.metrics(state, [], 0.0).splitlines() if "receive_bytes_total{" in line]
+    state.add_record({"kind": "port", "hostname": 'a"\n\\', "ports": [{"name": "x", "rx": 1}]})
+    rows = [line for line in snapshot.render_metrics(state, [], 0.0).splitlines() if "receive_bytes_total{" in line]
     assert ['nccl_doctor_port_receive_bytes_total{node="a\\" \\\\",port="x"} 1'] == rows
 
 
@@ -342,7 +342,7 @@ def ras_service(answer: bytes) -> Iterator[tuple[str, int]]:
 
 def test_ras_is_asked() -> None:
     with ras_service(b"SERVER PROTOCOL 2\nOK\nrank 3 is missing\n") as address:
-        assert "rank 3 is missing" in ras.ask(address, 5.0)
+        assert "rank 3 is missing" in ras.query_status(address, 5.0)
 
 
 def test_where_ras_listens(monkeypatch: pytest.MonkeyPatch) -> None:

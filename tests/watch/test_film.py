@@ -15,7 +15,7 @@ from helpers.nvml import STUB, NvmlStub
 from helpers.screens import text
 
 from nccl_doctor.watch.app import Watch
-from nccl_doctor.watch.feed import Nodes
+from nccl_doctor.watch.feed import NodeFeeds
 
 filmed = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here; install the package tmux")
 
@@ -75,7 +75,7 @@ def test_the_demo_develops_its_fault(film: Film) -> None:
     hang = film.wait("spinning-in-collective", "press s for the stacks")
     assert all(len(line) <= 100 for line in hang.splitlines())
     film.keys("5")
-    film.wait("how bad", "since", "gpu-thermal-throttle")  # judged before or after the hang, as the machine is fast
+    film.wait("severity", "since", "gpu-thermal-throttle")  # judged before or after the hang, as the machine is fast
     film.keys("Enter")
     film.wait("Why", "Next")
     film.keys("Escape")
@@ -102,7 +102,7 @@ def live(seconds: float, *words: str) -> str:
     """The screen of this node, as soon as it shows all these words."""
 
     async def run() -> str:
-        app = Watch(lambda put: Nodes(put, interval=0.3), interval=0.3)
+        app = Watch(lambda put: NodeFeeds(put, interval=0.3), interval=0.3)
         async with app.run_test(size=(100, 30)) as pilot:
             end = time.monotonic() + seconds
             while not all(word in text(app) for word in words):
@@ -133,5 +133,5 @@ def test_a_driver_that_blocks_leaves_the_screen_alive(
     nvml_stub: NvmlStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_folder(nvml_stub, {**STUB, "nvmlDeviceGetUtilizationRates.hang": 1}, tmp_path, monkeypatch)
-    seen = live(40.0, "gpu: no answer since", "CPU")
+    seen = live(40.0, "gpu: no answer for", "CPU")
     assert "memory" in seen

@@ -17,9 +17,9 @@ from nccl_doctor.watch import actions
 from nccl_doctor.watch.app import TABS, Watch
 from nccl_doctor.watch.demo import START, Demo
 from nccl_doctor.watch.feed import Replay
-from nccl_doctor.watch.sources import Still
+from nccl_doctor.watch.sources import IdleSource
 from nccl_doctor.watch.view.cells import Look
-from nccl_doctor.watch.view.screens import Ask, Chart, Filter, Page
+from nccl_doctor.watch.view.screens import Chart, Filter, Page, SignalDialog
 from nccl_doctor.watch.view.widgets import Grid, Lines
 
 SIZES = [(160, 50), (80, 24), (60, 24)]
@@ -37,7 +37,7 @@ def test_every_pane_fits_every_screen(size: tuple[int, int], ascii_only: bool) -
             assert all(len(line) == size[0] for line in lines)
             assert all(line.isascii() for line in lines) or not ascii_only
             assert "help" in lines[-1]
-        assert 2 == len(app.tables["nodes"].shown)
+        assert 2 == len(app.tables.by_tab["nodes"].shown)
 
     play(demo(200, look=Look(ascii_only)), steps, size)
 
@@ -51,7 +51,7 @@ def test_the_first_pane_shows_everything_at_once() -> None:
             "mlx5_0/1",
             "402/2015 GiB",
             "gpu-thermal-throttle",
-            "held by",
+            "throttled by",
             "H100",
         ):
             assert wanted in seen
@@ -68,11 +68,11 @@ def test_findings_with_why_and_fix_and_their_history() -> None:
             more.step()
         for _ in range(81):
             for record in more.step():
-                app.take(record)
-        app.ask_now()
+                app.add_record(record)
+        app.diagnose_now()
         await pilot.press("5")
         await pilot.pause()
-        found = [episode.finding.name for episode in app.tables["findings"].shown]
+        found = [episode.finding.name for episode in app.tables.by_tab["findings"].shown]
         assert "spinning-in-collective" == found[0]
         assert "gpu-thermal-throttle" in found
         assert "press s" not in text(app)
@@ -90,7 +90,7 @@ def test_findings_with_why_and_fix_and_their_history() -> None:
 
 def test_a_finding_that_is_over_stays_in_the_history() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        for episode in app.judge.episodes:
+        for episode in app.diagnosis.episodes:
             episode.over = True
         await pilot.press("5")
         await pilot.pause()
@@ -128,14 +128,14 @@ def test_filter_sort_and_reverse() -> None:
         assert isinstance(app.screen, Filter)
         await pilot.press(*"gpu-b", "enter")
         await pilot.pause()
-        assert {"gpu-b"} == {row[0].name for row in app.tables["GPUs"].shown}
+        assert {"gpu-b"} == {row[0].name for row in app.tables.by_tab["GPUs"].shown}
         assert "/gpu-b" in screen(app)[0]
         await pilot.press("slash", *"xyz", "escape")
         await pilot.pause()
-        assert "gpu-b" == app.filtered
+        assert "gpu-b" == app.filter_text
         await pilot.press("slash", *["backspace"] * 5, "enter", "o", "o", "o", "O")
         await pilot.pause()
-        utils = [gpu.last("util") for _, gpu in app.tables["GPUs"].shown]
+        utils = [gpu.last("util") for _, gpu in app.tables.by_tab["GPUs"].shown]
         assert 16 == len(utils)
         assert utils == sorted(utils, reverse=True, key=lambda value: value or 0)
         assert "sorted by util" in screen(app)[-1]
@@ -147,11 +147,11 @@ def test_every_column_of_every_pane_sorts() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         for number, name in enumerate(TABS, 1):
             await pilot.press(str(number))
-            for _ in app.tables[name].columns():
+            for _ in app.tables.by_tab[name].columns():
                 await pilot.press("o")
-            assert app.tables[name].sort == app.tables[name].columns()[-1].key
+            assert app.tables.by_tab[name].sort == app.tables.by_tab[name].columns()[-1].key
             await pilot.press("o")
-            assert app.tables[name].sort is None
+            assert app.tables.by_tab[name].sort is None
 
     play(demo(130), steps)
 
@@ -161,28 +161,28 @@ def test_processes_tree_own_and_numa() -> None:
         await pilot.press("t")
         await pilot.pause()
         assert "processes" == app.active
-        assert list(range(16)) == [row[1]["rank"] for row in app.tables["processes"].shown]
+        assert list(range(16)) == [row[1]["rank"] for row in app.tables.by_tab["processes"].shown]
         assert "GPU6 FAR" in text(app)
         assert 15 == text(app).count(" near")
         await pilot.press("u")
         await pilot.pause()
-        assert [] == app.tables["processes"].shown
-        assert "no rank of a job runs here" in text(app)
+        assert [] == app.tables.by_tab["processes"].shown
+        assert "no rank of a job was found" in text(app)
 
     play(demo(10), steps, (100, 24))
 
 
 def test_nodes_drill_down() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        app.take({"kind": "gone", "hostname": "gpu-a", "error": "Connection refused"})
+        app.add_record({"kind": "gone", "hostname": "gpu-a", "error": "Connection refused"})
         await pilot.press("6")
         await pilot.pause()
-        assert ["gpu-a", "gpu-b"] == [node.name for node in app.tables["nodes"].shown]
+        assert ["gpu-a", "gpu-b"] == [node.name for node in app.tables.by_tab["nodes"].shown]
         assert "gone: Connection refused" in text(app)
         await pilot.press("down", "enter")
         await pilot.pause()
         assert "GPUs" == app.active
-        assert {"gpu-b"} == {row[0].name for row in app.tables["GPUs"].shown}
+        assert {"gpu-b"} == {row[0].name for row in app.tables.by_tab["GPUs"].shown}
 
     play(demo(10), steps)
 
@@ -191,7 +191,7 @@ def test_pause_holds_the_picture_but_nothing_is_lost() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("space")
         before = screen(app)[2:]
-        app.take({"kind": "gone", "hostname": "gpu-c", "error": "x"})
+        app.add_record({"kind": "gone", "hostname": "gpu-c", "error": "x"})
         app.draw()
         await pilot.pause()
         assert before == screen(app)[2:]
@@ -244,10 +244,10 @@ def test_a_demo_leaves_processes_alone(key: str) -> None:
 
 def live(pid: int, **options: Any) -> Watch:
     """A screen that knows one process, which runs on this node."""
-    app = Watch(lambda _: Still(), interval=60.0, **options)
+    app = Watch(lambda _: IdleSource(), interval=60.0, **options)
     one = {"pid": pid, "rank": 0, "user": "me", "job": None, "command": "python train.py", "state": "running"}
     head = {"hostname": os.uname().nodename, "query_time": "2026-01-01T00:00:00.000+00:00"}
-    app.take({"kind": "process", **head, "processes": [one]})
+    app.add_record({"kind": "process", **head, "processes": [one]})
     return app
 
 
@@ -269,7 +269,7 @@ def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
         assert "select a process first" in screen(app)[-1]
         await pilot.press("4", "k")
         await pilot.pause()
-        assert isinstance(app.screen, Ask)
+        assert isinstance(app.screen, SignalDialog)
         assert "python train.py" in text(app)
         await pilot.press("enter")
         await pilot.pause()
@@ -301,7 +301,7 @@ def test_no_signal_to_another_node() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("4", "k")
         await pilot.pause()
-        assert "another node" in screen(app)[-1]
+        assert "on this node only" in screen(app)[-1]
 
     play(demo(3), steps)
 
@@ -341,32 +341,32 @@ def test_ras_says_that_nobody_answers() -> None:
 
 def test_stacks_of_another_node_go_the_way_it_is_watched() -> None:
     app = demo(2)
-    row = app.tables["processes"].rows()[9]
-    assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == actions.stacks(row, "here", "srun")[4:]
+    row = app.tables.by_tab["processes"].rows()[9]
+    assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == actions.stacks_command(row, "here", "srun")[4:]
 
 
 def test_replay_seeks(tmp_path: Path) -> None:
     write(tmp_path, 100)
     app: Watch
-    replay = Replay(lambda record: app.take(record), tmp_path)
-    app = Watch(lambda _: Still(), interval=60.0, title="run", replay=replay, readonly=True)
+    replay = Replay(lambda record: app.add_record(record), tmp_path)
+    app = Watch(lambda _: IdleSource(), interval=60.0, title="run", replay=replay, readonly=True)
 
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("right")
-        assert replay.start_time + 5 == replay.moment
+        assert replay.start_time + 5 == replay.time
         await pilot.press("full_stop", "left")
         await pilot.pause()
-        assert replay.start_time + 30 == replay.moment
+        assert replay.start_time + 30 == replay.time
         assert START + 31 == app.state.now
         assert "0:00:30 of 0:01:39" in screen(app)[0]
         await pilot.press("comma")
-        assert replay.start_time == replay.moment
+        assert replay.start_time == replay.time
         await pilot.press("end")
         await pilot.pause()
         assert replay.ended
         assert "gpu-thermal-throttle" in text(app)
         await pilot.press("home")
-        assert replay.start_time == replay.moment
+        assert replay.start_time == replay.time
         await pilot.press("s")
         await pilot.pause()
         assert "replay" in screen(app)[-1]
@@ -402,7 +402,7 @@ def test_the_mouse_selects_and_changes_panes() -> None:
 
 def test_a_command_cannot_write_to_the_terminal() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        app.tables["processes"].rows()[0][1]["command"] = "\x1b]0;title\x07[red]x[/red] 漢字漢字"
+        app.tables.by_tab["processes"].rows()[0][1]["command"] = "\x1b]0;title\x07[red]x[/red] 漢字漢字"
         await pilot.press("4")
         await pilot.pause()
         assert "?]0;title?[red]x[/red]" in text(app)
@@ -450,14 +450,12 @@ def test_sixteen_colours_are_enough() -> None:
 
 def test_an_empty_screen_says_why() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        for number, words in enumerate(
-            ("no GPU", "no GPU", "no network port", "no rank", "found nothing", "no node"), 1
-        ):
+        for number, words in enumerate(("no GPU", "no GPU", "no network port", "no rank", "no finding", "no node"), 1):
             await pilot.press(str(number))
             await pilot.pause()
             assert words in text(app)
 
-    play(Watch(lambda _: Still(), interval=60.0), steps)
+    play(Watch(lambda _: IdleSource(), interval=60.0), steps)
 
 
 def test_the_terminal_is_needed() -> None:

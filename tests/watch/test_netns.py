@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nccl_doctor.watch import feed
-from nccl_doctor.watch.feed import Nodes
+from nccl_doctor.watch.feed import NodeFeeds
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.panes import node_state
 
@@ -104,18 +104,18 @@ def until(reached: Callable[[], bool], seconds: float) -> None:
 
 
 def test_a_node_that_is_cut_off_comes_back(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "AGAIN", (0.5, 1.0))
-    monkeypatch.setattr(feed, "SILENT", 6.0)
+    monkeypatch.setattr(feed, "RETRY_AFTER", (0.5, 1.0))
+    monkeypatch.setattr(feed, "SILENCE_LIMIT", 6.0)
     state = State()
 
-    def take(record: dict[str, Any]) -> None:
-        state.take(record, time.time())
+    def add_record(record: dict[str, Any]) -> None:
+        state.add_record(record, time.time())
 
     def bad(node: str) -> int:
         return node_state(state.nodes[node], time.time())[0] if node in state.nodes else 3
 
     first, second = NODES
-    source = Nodes(take, NODES, cluster.via, 0.5)
+    source = NodeFeeds(add_record, NODES, cluster.via, 0.5)
     for node in NODES:
         state.expect(node, time.time())
     source.start()

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor.watch.demo import STOPS, Demo
-from nccl_doctor.watch.live_diagnosis import Judge
-from nccl_doctor.watch.snapshot import as_json, metrics
-from nccl_doctor.watch.snapshot import text as page
-from nccl_doctor.watch.state import Node, State, moment, spinning, throttle
+from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
+from nccl_doctor.watch.snapshot import render_json, render_metrics
+from nccl_doctor.watch.snapshot import render_text as page
+from nccl_doctor.watch.state import Node, State, record_time, spinning, throttle
 from nccl_doctor.watch.view import overview, panes
 from nccl_doctor.watch.view.cells import GAP, Look, choose
 from nccl_doctor.watch.view.panes import cpu_set, node_state, worst_first
-from nccl_doctor.watch.view.widgets import wrapped
+from nccl_doctor.watch.view.widgets import wrap_text
 
 
 def stamp(second: float) -> str:
@@ -39,7 +39,7 @@ def port(second: float, rx: object, tx: object = 0, **more: object) -> dict[str,
 def test_rates_are_deltas_over_time() -> None:
     state = State()
     for second, count in ((0, 0), (1, 125_000_000), (3, 625_000_000)):
-        state.take(port(second, count))
+        state.add_record(port(second, count))
     found = state.nodes["a"].ports["mlx5_0/1"]
     assert [None, 1.0, 2.0] == list(found.series["rx"].values)
 
@@ -49,25 +49,25 @@ def test_rates_are_deltas_over_time() -> None:
 )
 def test_a_counter_that_wraps_resets_or_fails_gives_no_rate(then: object, now: object) -> None:
     state = State()
-    state.take(port(0, then))
-    state.take(port(1, now))
+    state.add_record(port(0, then))
+    state.add_record(port(1, now))
     assert state.nodes["a"].ports["mlx5_0/1"].last("rx") is None
-    state.take(port(2, 1000))
-    state.take(port(3, 2000))
+    state.add_record(port(2, 1000))
+    state.add_record(port(3, 2000))
     assert 8e-6 == pytest.approx(state.nodes["a"].ports["mlx5_0/1"].last("rx"))
 
 
 def test_a_clock_that_goes_back_gives_no_rate() -> None:
     state = State()
-    state.take(port(5, 100))
-    state.take(port(4, 200))
+    state.add_record(port(5, 100))
+    state.add_record(port(4, 200))
     assert state.nodes["a"].ports["mlx5_0/1"].last("rx") is None
 
 
 def test_errors_count_from_the_start_of_the_watch() -> None:
     state = State()
     for second, count in ((0, 5), (1, 5), (2, 9), (3, 0), (4, 1)):
-        state.take(port(second, 0, errors={"symbol_error": count}))
+        state.add_record(port(second, 0, errors={"symbol_error": count}))
     assert {"symbol_error": 5} == state.nodes["a"].ports["mlx5_0/1"].errors
 
 
@@ -78,12 +78,12 @@ def record(kind: str, second: float, **more: object) -> dict[str, Any]:
 def test_a_kind_that_blocks_is_said_and_the_others_go_on() -> None:
     state = State()
     for kind in ("gpu", "port", "host", "process"):
-        state.take(record(kind, 0), 100.0)
+        state.add_record(record(kind, 0), 100.0)
     for second in range(1, 13):
         for kind in ("port", "host", "process"):
-            state.take(record(kind, second), 100.0 + second)
-    assert (2, "gpu: no answer since 12 s") == node_state(state.nodes["a"], 112.0)
-    state.take(record("gpu", 13), 113.0)
+            state.add_record(record(kind, second), 100.0 + second)
+    assert (2, "gpu: no answer for 12 s") == node_state(state.nodes["a"], 112.0)
+    state.add_record(record("gpu", 13), 113.0)
     assert (0, "ok") == node_state(state.nodes["a"], 113.0)
 
 
@@ -91,21 +91,21 @@ def test_a_kind_that_never_answered_is_said() -> None:
     state = State()
     for second in range(8):
         for kind in ("port", "host", "process"):
-            state.take(record(kind, second), 100.0 + second)
-    assert (2, "gpu: no answer since 7 s") == node_state(state.nodes["a"], 107.0)
+            state.add_record(record(kind, second), 100.0 + second)
+    assert (2, "gpu: no answer for 7 s") == node_state(state.nodes["a"], 107.0)
 
 
 def test_a_node_that_never_answered_is_said() -> None:
     state = State()
     state.expect("b", 100.0)
     assert (0, "ok") == node_state(state.nodes["b"], 103.0)
-    assert (3, "no answer since 20 s") == node_state(state.nodes["b"], 120.0)
+    assert (3, "no answer for 20 s") == node_state(state.nodes["b"], 120.0)
 
 
 def test_a_wrong_clock_of_a_node_is_no_silence() -> None:
     state = State()
     for kind in ("gpu", "port", "host", "process"):
-        state.take(record(kind, 0), 5_000_000_000.0)
+        state.add_record(record(kind, 0), 5_000_000_000.0)
     assert (0, "ok") == node_state(state.nodes["a"], 5_000_000_001.0)
 
 
@@ -113,7 +113,7 @@ def test_long_intervals_are_no_silence() -> None:
     state = State()
     for second in (0, 10, 20):
         for kind in ("gpu", "port", "host", "process"):
-            state.take(record(kind, second, host={}), 100.0 + second)
+            state.add_record(record(kind, second, host={}), 100.0 + second)
     assert (0, "ok") == node_state(state.nodes["a"], 129.0)
     assert 3 == node_state(state.nodes["a"], 136.0)[0]
 
@@ -121,12 +121,12 @@ def test_long_intervals_are_no_silence() -> None:
 def test_nodes_stand_worst_first() -> None:
     state = State()
     for name, util in (("a", 90), ("b", 10), ("c", 95)):
-        state.take({**record("gpu", 0, gpus=[{"index": 0, "utilization.gpu": util}]), "hostname": name}, 100.0)
+        state.add_record({**record("gpu", 0, gpus=[{"index": 0, "utilization.gpu": util}]), "hostname": name}, 100.0)
         for kind in ("port", "host", "process"):
-            state.take({**record(kind, 0), "hostname": name}, 100.0)
-    state.take({"kind": "gone", "hostname": "c", "error": "lost"})
+            state.add_record({**record(kind, 0), "hostname": name}, 100.0)
+    state.add_record({"kind": "gone", "hostname": "c", "error": "lost"})
     assert ["c", "b", "a"] == [node.name for node in worst_first(state, 101.0)]
-    state.take({**record("gpu", 1, error="dlopen failed", gpus=[]), "hostname": "a"}, 101.0)
+    state.add_record({**record("gpu", 1, error="dlopen failed", gpus=[]), "hostname": "a"}, 101.0)
     assert ["c", "a", "b"] == [node.name for node in worst_first(state, 101.0)]
 
 
@@ -143,9 +143,9 @@ def watched(
     state = State()
     second = 0.0
     while second < seconds:
-        state.take(record("gpu", second, gpus=gpus))
-        state.take(port(second, int(second * rate)))
-        state.take(record("process", second, processes=[{"rank": 0, "pid": 1, "quiet": quiet}]))
+        state.add_record(record("gpu", second, gpus=gpus))
+        state.add_record(port(second, int(second * rate)))
+        state.add_record(record("process", second, processes=[{"rank": 0, "pid": 1, "quiet": quiet}]))
         second += step
     return state.nodes["a"]
 
@@ -199,33 +199,33 @@ def test_sets_of_processors() -> None:
 
 
 def test_history_of_findings() -> None:
-    state, judge, invented = State(), Judge(), Demo()
+    state, diagnosis, invented = State(), LiveDiagnosis(), Demo()
     seen = []
     for second in range(1, STOPS + 90):
         for one in invented.step():
-            state.take(one)
-            judge.take(one)
+            state.add_record(one)
+            diagnosis.add_record(one)
         if second % 20 == 0:
-            judge.ask(state)
-            seen.append({e.finding.name for e in judge.episodes if not e.over})
+            diagnosis.diagnose(state)
+            seen.append({e.finding.name for e in diagnosis.episodes if not e.over})
     assert "gpu-thermal-throttle" not in seen[2]
     assert "gpu-thermal-throttle" in seen[5]
     assert "spinning-in-collective" not in seen[6]
     assert "spinning-in-collective" in seen[-1]
-    assert all(episode.first <= episode.last for episode in judge.episodes)
+    assert all(episode.first <= episode.last for episode in diagnosis.episodes)
 
 
 def test_two_gpus_with_the_same_fault_are_two_findings() -> None:
-    state, judge, invented = State(), Judge(), Demo()
+    state, diagnosis, invented = State(), LiveDiagnosis(), Demo()
     for _ in range(110):
         for one in invented.step():
             if one["kind"] == "gpu" and one["hostname"] == "gpu-b":
                 one["gpus"][5]["clock_reasons"] = 0x40 if invented.second > 60 else 0
-            state.take(one)
-            judge.take(one)
-    judge.ask(state)
-    judge.ask(state)
-    hot = [e for e in judge.episodes if e.finding.name in ("gpu-thermal-throttle", "gpu-hw-slowdown")]
+            state.add_record(one)
+            diagnosis.add_record(one)
+    diagnosis.diagnose(state)
+    diagnosis.diagnose(state)
+    hot = [e for e in diagnosis.episodes if e.finding.name in ("gpu-thermal-throttle", "gpu-hw-slowdown")]
     assert 2 == len({e.finding.values.get("gpu") for e in hot})
     assert len(hot) == len({(e.finding.rule, e.finding.values.get("gpu")) for e in hot})
 
@@ -253,18 +253,18 @@ records = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(records | values, max_size=6))
 def test_hostile_records_do_no_harm(found: list[Any]) -> None:
-    state, judge, look = State(), Judge(), Look(ascii=True)
+    state, diagnosis, look = State(), LiveDiagnosis(), Look(ascii=True)
     for one in found:
-        state.take(one)
+        state.add_record(one)
         if isinstance(one, dict):
-            judge.take(one)
-    judge.ask(state)
+            diagnosis.add_record(one)
+    diagnosis.diagnose(state)
     now = state.now
     assert page(state, [], now, 80, True).isascii()
-    json.loads(as_json(state, [], now))
-    metrics(state, [], now)
+    json.loads(render_json(state, [], now))
+    render_metrics(state, [], now)
     overview.port_lines(state, look, 80, 4)
-    overview.news(state, judge.episodes, look, now, 80, 4)
+    overview.alert_lines(state, diagnosis.episodes, look, now, 80, 4)
     rows = [(node, one) for node in state.nodes.values() for one in node.ranks]
     for columns, lines in (
         (panes.GPUS, list(state.gpus())),
@@ -291,7 +291,7 @@ def test_text_is_cut_to_the_screen(text: str, width: int) -> None:
     from rich.cells import cell_len
 
     assert width == cell_len(Look().fit(text, width))
-    assert all(cell_len(line) <= max(width, 2) for line in wrapped(False, text, width))
+    assert all(cell_len(line) <= max(width, 2) for line in wrap_text(False, text, width))
     assert Look(ascii=True).fit(text, width).isascii()
 
 
@@ -302,5 +302,5 @@ def test_charts_have_their_size(values: list[float | None], width: int, height: 
 
 
 def test_moments() -> None:
-    assert moment({"query_time": stamp(1)}) is not None
-    assert [None] * 3 == [moment({"query_time": value}) for value in (None, "soon", 5)]
+    assert record_time({"query_time": stamp(1)}) is not None
+    assert [None] * 3 == [record_time({"query_time": value}) for value in (None, "soon", 5)]

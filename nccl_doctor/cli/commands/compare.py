@@ -1,4 +1,4 @@
-"""`nccl-doctor compare`: what changed between two runs."""
+"""`nccl-doctor compare`: shows what changed between two runs."""
 
 import importlib
 from pathlib import Path
@@ -7,9 +7,16 @@ from typing import Any
 import click
 
 from nccl_doctor.cli import backend
-from nccl_doctor.cli.options import fails, judged, keep_inputs, progressing, screen, shown
+from nccl_doctor.cli.options import (
+    display_options,
+    exit_status,
+    progress_bar,
+    refuse_overwriting,
+    rule_options,
+    terminal_options,
+)
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
-from nccl_doctor.cli.site import site_rules
+from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.reporters import Options
 
 FORMATS = ("terminal", "json", "markdown")
@@ -19,18 +26,18 @@ SUFFIXES = {".json": "json", ".md": "markdown"}
 @click.command("compare")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: what FILE ends in, else terminal.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the comparison there.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of FILE, else terminal.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the comparison to FILE.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(0, 100),
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="Smaller changes of a speed do not count.",
+    help="Ignore smaller changes of a speed.",
 )
-@judged("; a lower speed is a warning")
-@shown("All changes, with the lines that show them.")
+@rule_options("; a lower speed is a warning")
+@display_options("Show all changes, with the lines that show them.")
 def command(
     before: str,
     after: str,
@@ -44,17 +51,17 @@ def command(
     color: str,
     width: int | None,
 ) -> int:
-    """Say what changed between two runs: findings, speed, transports, versions, settings, nodes.
+    """Show what changed between two runs: findings, speed, transports, versions, settings, nodes.
 
-    A and B are what `analyze` reads: logs, folders, archives, kept facts, or trees that `preflight --save` kept of two
-    nodes. A is the run that went well.
+    A and B are inputs of `analyze`: logs, folders, archives, saved facts, or node trees from `preflight --save`.
+    A is the good run.
     """
     form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
     if output is not None:
-        keep_inputs(output, (before, after))
-    with progressing() as progress:
-        comparison, problems = backend.compared(
-            (before, after), site_rules(rules_dirs), config, tolerance / 100, progress
+        refuse_overwriting(output, (before, after))
+    with progress_bar() as progress:
+        comparison, problems = backend.run_comparison(
+            (before, after), rule_folders(rules_dirs), config, tolerance / 100, progress
         )
     for problem in problems:
         complain(problem)
@@ -63,7 +70,7 @@ def command(
         options = Options(width=width or 80, verbose=verbose, color=color == "always")
         write_file(output, reporter.render(comparison, options).encode("utf-8", "replace"))
     elif form == "terminal":
-        emit(reporter.render(comparison, screen(width, verbose, color)))
+        emit(reporter.render(comparison, terminal_options(width, verbose, color)))
     else:
         emit_bytes(reporter.render(comparison, Options()).encode("utf-8", "replace"))
-    return fails(comparison.verdict, fail_on)
+    return exit_status(comparison.verdict, fail_on)

@@ -1,4 +1,4 @@
-"""`nccl-doctor explain`: the words of a rule, or the meaning of something pasted."""
+"""`nccl-doctor explain`: prints the text of a rule, or the meaning of pasted text."""
 
 import sys
 
@@ -11,7 +11,7 @@ ASK = "the id or name of a rule, a whole line of a log, a variable, `Xid N`, `st
 
 
 class _Pasted(click.Command):
-    """A pasted text may start with a dash, as `-> 3` and lines of a list do; an option holds no blank."""
+    """Accepts pasted text that starts with a dash, such as `-> 3`; options never contain a blank."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and (" " in args[0].strip() or args[0].startswith("->")):
@@ -22,17 +22,17 @@ class _Pasted(click.Command):
 @click.command("explain", cls=_Pasted)
 @click.argument("text", nargs=-1, required=True, metavar="TEXT...")
 def command(text: tuple[str, ...]) -> None:
-    """Say what a rule, a log line, a variable or a code means.
+    """Explain a rule, a log line, a variable or a code.
 
     TEXT is the id or name of a rule, a line of a log, a variable such as NCCL_IB_HCA, an Xid, a completion status or a
-    result code; - reads it from standard input.
+    result code. - reads it from standard input.
     """
     from nccl_doctor.app.explain import explain
 
-    wanted = sys.stdin.read() if text == ("-",) else " ".join(text)
-    answer = explain(wanted)
+    pasted = sys.stdin.read() if text == ("-",) else " ".join(text)
+    answer = explain(pasted)
     if answer is None:
-        shown = wanted.strip()
+        shown = pasted.strip()
         if not shown:
             raise UsageProblem(f"nothing to explain: give {ASK}")
         raise UsageProblem(f"nothing is known about {shown if len(shown) <= 60 else shown[:60] + '...'}; give {ASK}")

@@ -6,7 +6,7 @@ import click
 
 from nccl_doctor.cli import backend, table
 from nccl_doctor.cli.output import emit
-from nccl_doctor.cli.site import site_rules
+from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters.words import clean
 
@@ -27,7 +27,7 @@ def list_(word: str | None = None, rules_dirs: tuple[str, ...] = (), form: str =
     """All rules, or those whose id, name, title or group contains WORD."""
     rows = [
         (rule.id, rule.name, rule.severity, rule.role, rule.confidence, rule.group, rule.title)
-        for rule in sorted(backend.rules_of(site_rules(rules_dirs)), key=lambda rule: (rule.order, rule.id))
+        for rule in sorted(backend.load_rules(rule_folders(rules_dirs)), key=lambda rule: (rule.order, rule.id))
         if word is None or word.lower() in f"{rule.id} {rule.name} {rule.title} {rule.group}".lower()
     ]
     emit(table.render(("id", "name", "severity", "role", "confidence", "group", "title"), rows, form))
@@ -40,7 +40,7 @@ def show(name: str, rules_dirs: tuple[str, ...]) -> None:
     """The file of a rule, named by id or name: its query, words and examples."""
     from nccl_doctor.rules import loader
 
-    rule = loader.find_rule(name, site_rules(rules_dirs))
+    rule = loader.find_rule(name, rule_folders(rules_dirs))
     if rule is None:
         raise UsageProblem(f"no rule has the id or name {name} (see nccl-doctor rules list)")
     emit(rule.path.read_text("utf-8"))
@@ -82,8 +82,8 @@ def try_(file: Path, logs: tuple[str, ...]) -> int:
     """Ask one rule file about logs and print its rows. Status 1 when the rule breaks."""
     from nccl_doctor.rules import engine
 
-    rule = backend.rule_of(file)
-    facts = backend.facts_of(logs)
+    rule = backend.load_rule(file)
+    facts = backend.load_facts(logs)
     answer = engine.ask(rule, facts)
     emit(f"{answer.outcome}{': ' + answer.reason if answer.reason else ''}\n")
     for row in answer.rows:

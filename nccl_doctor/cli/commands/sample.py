@@ -1,4 +1,4 @@
-"""`nccl-doctor sample`: samples of this node on stdout or in files, for `record` and `watch`."""
+"""`nccl-doctor sample`: writes samples of this node to stdout or files, for `record` and `watch`."""
 
 import json
 import os
@@ -14,35 +14,35 @@ import click
 @click.command("sample", hidden=True)
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS")
 @click.option(
-    "--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Files there, not stdout."
+    "--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write files there, not stdout."
 )
-@click.option("--only", metavar="KINDS", help="gpu, port, host, process.")
-@click.option("--while-parent", is_flag=True, help="End when the process that started this one ends.")
+@click.option("--only", metavar="KINDS", help="Comma-separated: gpu, port, host, process.")
+@click.option("--while-parent", is_flag=True, help="Exit when the parent process exits.")
 def command(interval: float, into: Path | None, only: str | None, while_parent: bool) -> None:
-    """Sample this node until stopped: one JSON object a line."""
+    """Sample this node until stopped; write one JSON object a line."""
     from nccl_doctor.app.sample import FEEDS, Files, Sampler
 
-    over = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: over.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN if into is not None else lambda *_: over.set())
-    wanted = set((only or ",".join(FEEDS)).split(","))
+        signal.signal(number, lambda *_: stopped.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN if into is not None else lambda *_: stopped.set())
+    kinds = set((only or ",".join(FEEDS)).split(","))
     lock = threading.Lock()
 
-    def say(kind: str, record: dict[str, Any]) -> None:
+    def write_line(kind: str, record: dict[str, Any]) -> None:
         with lock:
             try:
                 sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
                 sys.stdout.flush()
             except OSError:
-                over.set()
+                stopped.set()
 
-    put = Files(into).put if into is not None else say
-    sampler = Sampler(put, interval, {kind: feed for kind, feed in FEEDS.items() if kind in wanted})
+    put = Files(into).put if into is not None else write_line
+    sampler = Sampler(put, interval, {kind: feed for kind, feed in FEEDS.items() if kind in kinds})
     parent = os.getppid()
     sampler.start()
-    while not over.wait(0.5):
+    while not stopped.wait(0.5):
         if while_parent and os.getppid() != parent:
             break
     sampler.stop()
-    os._exit(0)  # a thread that blocks in a driver must not keep us
+    os._exit(0)  # do not wait for a thread that blocks in a driver

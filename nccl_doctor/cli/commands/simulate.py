@@ -1,7 +1,8 @@
-"""`nccl-doctor simulate`: the log of an invented job."""
+"""`nccl-doctor simulate`: writes the log of an invented job, or the tree of an invented node."""
 
 import difflib
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,18 +19,18 @@ if TYPE_CHECKING:
 
 @click.command("simulate")
 @click.option("--nodes", type=int, default=2, show_default=True)
-@click.option("--gpus", type=int, default=8, show_default=True, help="GPUs a node.")
-@click.option("--nccl", "version", default="2.21.5", show_default=True, help="Version of NCCL.")
+@click.option("--gpus", type=int, default=8, show_default=True, help="GPUs per node.")
+@click.option("--nccl", "version", default="2.21.5", show_default=True, help="NCCL version.")
 @click.option("--network", default="ib", show_default=True)
 @click.option("--framework", default="pytorch", show_default=True)
-@click.option("--prefix", default="none", show_default=True, help="What the launcher puts in front of each line.")
-@click.option("--fault", help="What goes wrong; without it the job is healthy.")
+@click.option("--prefix", default="none", show_default=True, help="Prefix that the launcher adds to each line.")
+@click.option("--fault", help="What goes wrong; without it, the job is healthy.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal logs.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write there, not to stdout.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
 @click.option(
-    "--node", "machine", metavar="TYPE", help="Not a log but the tree of a node of this machine type, into FILE."
+    "--node", "machine", metavar="TYPE", help="Write the tree of a node of this machine type into the folder FILE."
 )
-@click.option("--list", "listing", is_flag=True, help="Print the known values and stop.")
+@click.option("--list", "listing", is_flag=True, help="Print the known values and exit.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -45,35 +46,24 @@ def command(
     machine: str | None,
     listing: bool,
 ) -> None:
-    """Write the log of an invented job, with a fault of choice.
+    """Write the log of an invented job, with a fault of your choice.
 
-    What NCCL, the framework, the launcher and the kernel would print; hosts and addresses are invented.
+    The log holds what NCCL, the framework, the launcher and the kernel would print. Hosts and addresses are invented.
     """
     from nccl_doctor import simulate
 
     if listing:
-        for name, values in (
-            ("--nccl", simulate.VERSIONS),
-            ("--network", simulate.NETWORKS),
-            ("--framework", simulate.FRAMEWORKS),
-            ("--prefix", simulate.PREFIXES),
-        ):
-            emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
-        _list_nodes()
-        emit(
-            "--fault:\n" + table.render(("name", "what is wrong"), [(f.name, f.doc) for f in simulate.FAULTS.values()])
-        )
+        _list_values()
         return
     if machine is not None:
-        _node(machine, fault, output)
+        _write_node(machine, fault, output)
         return
     spec = simulate.Spec(nodes, gpus, version, network, framework, prefix, fault, seed)
     try:
         spec.check()
         if fault is not None and fault not in simulate.FAULTS:
-            near = difflib.get_close_matches(fault, simulate.FAULTS, 3, 0.5)
-            raise ValueError(f"no fault is called {fault}" + (f"; near are {', '.join(near)}" if near else ""))
-        spec = _fitting(ctx, spec, simulate.fit(spec))
+            raise ValueError(f"no fault is called {fault}{_similar(fault, simulate.FAULTS)}")
+        spec = _adapted(ctx, spec, simulate.fit(spec))
         text = "".join(line + "\n" for line in simulate.write_log(spec))
     except ValueError as error:
         raise UsageProblem(f"{error} (see nccl-doctor simulate --list)") from None
@@ -83,25 +73,41 @@ def command(
         write_file(output, text.encode("utf-8"))
 
 
-def _list_nodes() -> None:
+def _list_values() -> None:
+    """Print the known values of every option."""
+    from nccl_doctor import simulate
     from nccl_doctor.simulate import node
 
-    emit(textwrap.fill(f"--node: {', '.join(node.MACHINES)}", 80, subsequent_indent="  ") + "\n")
-    emit(textwrap.fill(f"--fault with --node: {', '.join(node.FAULTS)}", 80, subsequent_indent="  ") + "\n")
+    for name, values in (
+        ("--nccl", simulate.VERSIONS),
+        ("--network", simulate.NETWORKS),
+        ("--framework", simulate.FRAMEWORKS),
+        ("--prefix", simulate.PREFIXES),
+        ("--node", node.MACHINES),
+        ("--fault with --node", node.FAULTS),
+    ):
+        emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
+    faults = [(fault.name, fault.doc) for fault in simulate.FAULTS.values()]
+    emit("--fault:\n" + table.render(("name", "what is wrong"), faults))
 
 
-def _node(machine: str, fault: str | None, output: Path | None) -> None:
-    """Write the tree of a node into a folder that is new or empty."""
+def _similar(name: str, known: Iterable[str]) -> str:
+    """`; similar: a, b`; empty when no known name is similar."""
+    similar = difflib.get_close_matches(name, known, 3, 0.5)
+    return f"; similar: {', '.join(similar)}" if similar else ""
+
+
+def _write_node(machine: str, fault: str | None, output: Path | None) -> None:
+    """Write the tree of a node into a new or empty folder."""
     from nccl_doctor.simulate import node
 
     if output is None:
         raise UsageProblem("--node writes a folder: name it with -o")
-    for name, known in ((machine, node.MACHINES), (fault, node.FAULTS)):
+    for kind, name, known in (("machine type", machine, node.MACHINES), ("fault", fault, node.FAULTS)):
         if name is not None and name not in known:
-            near = difflib.get_close_matches(name, known, 3, 0.5)
-            raise UsageProblem(f"nothing is called {name}" + (f"; near are {', '.join(near)}" if near else ""))
+            raise UsageProblem(f"no {kind} is called {name}{_similar(name, known)}")
     if fault is not None and machine not in node.FAULTS[fault].machines:
-        raise UsageProblem(f"{fault} does not occur on {machine}; it does on {', '.join(node.FAULTS[fault].machines)}")
+        raise UsageProblem(f"{fault} does not occur on {machine}, only on {', '.join(node.FAULTS[fault].machines)}")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageProblem(f"{output} exists and is not an empty folder")
     try:
@@ -111,14 +117,17 @@ def _node(machine: str, fault: str | None, output: Path | None) -> None:
         raise UsageProblem(f"cannot write {output}: {error.strerror}") from None
 
 
-def _fitting(ctx: click.Context, wanted: "Spec", fitting: "Spec") -> "Spec":
-    """The job that can show the fault. Defaults give way and stderr says so; raises UsageProblem where a named value would."""
+def _adapted(ctx: click.Context, asked: "Spec", fitting: "Spec") -> "Spec":
+    """Returns the job that can show the fault.
+
+    Changed defaults are reported on stderr. Raises UsageProblem when an option from the command line had to change.
+    """
     for name in ("nodes", "gpus", "version", "network", "framework"):
-        given, needed = getattr(wanted, name), getattr(fitting, name)
+        given, needed = getattr(asked, name), getattr(fitting, name)
         if given == needed:
             continue
         option = "--nccl" if name == "version" else f"--{name}"
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageProblem(f"{wanted.fault} does not show with {option} {given}; it does with {option} {needed}")
-        complain(f"{option} is {needed}, because {wanted.fault} does not show with {given}")
+            raise UsageProblem(f"{asked.fault} does not occur with {option} {given}; use {option} {needed}")
+        complain(f"{option} is {needed}, because {asked.fault} does not occur with {given}")
     return fitting

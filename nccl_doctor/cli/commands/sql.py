@@ -1,4 +1,4 @@
-"""`nccl-doctor sql`: any question about the facts of a log."""
+"""`nccl-doctor sql`: runs a query on the facts of a log."""
 
 import click
 
@@ -12,13 +12,13 @@ from nccl_doctor.common.errors import UsageProblem
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(table.FORMATS), default="table", show_default=True)
 def command(paths: tuple[str, ...], query: str, form: str) -> None:
-    """Ask the facts of a log with SQL.
+    """Query the facts of a log with SQL.
 
-    QUERY is one SELECT. `nccl-doctor facts` lists the tables, `nccl-doctor facts --table NAME` their columns.
+    QUERY is one SELECT. `nccl-doctor facts` lists the tables, `nccl-doctor facts --table NAME` the columns of one.
     """
     from nccl_doctor.facts.store import QueryProblem
 
-    facts = backend.facts_of(paths)
+    facts = backend.load_facts(paths)
     try:
         columns, rows = facts.sql(query, seconds=60)
     except QueryProblem as problem:

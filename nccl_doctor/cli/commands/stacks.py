@@ -1,4 +1,4 @@
-"""`nccl-doctor stacks`: who is stuck where."""
+"""`nccl-doctor stacks`: shows where the ranks of a job are, and which of them differ."""
 
 import json
 import shutil
@@ -10,14 +10,15 @@ from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from nccl_doctor.app.stacks import Group
     from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
 
-WORDS = {
+ACTIVITIES = {
     "collective": "in a collective",
-    "backward": "in the backward pass, where gradients are reduced (--native tells)",
+    "backward": "in the backward pass, where gradients are reduced (--native shows more)",
     "dataloader": "in its DataLoader",
-    "loader-worker": "makes a sample",
+    "loader-worker": "loads a sample",
     "loader-idle": "waits for an index",
     "checkpoint": "in a checkpoint",
     "cuda-sync": "waits for the GPU",
@@ -26,22 +27,20 @@ WORDS = {
     "queue": "waits in a queue",
     "other": "elsewhere",
 }
-FRAMES = 8  # shown of one stack
+FRAMES = 8  # frames shown of one stack without -v
 
 
 @click.command("stacks")
 @click.option("--pid", "pids", type=int, multiple=True, help="Only this process; may be repeated.")
-@click.option("--job", metavar="ID", help="Only the ranks of this job; of a Slurm job on all its nodes.")
-@click.option("--nodes", metavar="NODES", help="Ask these nodes.")
+@click.option("--job", metavar="ID", help="Only the ranks of this job; a Slurm job on all its nodes.")
+@click.option("--nodes", metavar="NODES", help="Dump the ranks of these nodes.")
+@click.option("--via", default="ssh", show_default=True, help="ssh, srun, or a command with %host for the node.")
+@click.option("--native", is_flag=True, help="Show C and C++ frames too: identifies a collective; takes longer.")
 @click.option(
-    "--via", default="ssh", show_default=True, help="ssh, srun, or a command in which %host stands for a node."
-)
-@click.option("--native", is_flag=True, help="C and C++ frames too: tells a collective from other work; takes longer.")
-@click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds for one process."
+    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds per process."
 )
 @click.option("--format", "form", type=click.Choice(["text", "json", "facts"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Whole stacks.")
+@click.option("-v", "--verbose", is_flag=True, help="Show whole stacks.")
 def command(
     pids: tuple[int, ...],
     job: str | None,
@@ -52,21 +51,21 @@ def command(
     form: str,
     verbose: bool,
 ) -> int:
-    """Dump the stacks of all ranks of a job, fold equal ones, and say who stands elsewhere.
+    """Dump the stacks of all ranks of a job, group equal ones, and name the ranks that differ.
 
-    Each process is stopped for some milliseconds. Exit status 1 where a rank keeps the others waiting.
+    Each process is paused for some milliseconds. Exit status 1 if a rank keeps the others waiting.
     """
     from nccl_doctor.derive.hang.stacks import derive_stacks
     from nccl_doctor.facts import wire
     from nccl_doctor.facts.store import Facts
 
     problems: list[str] = []
-    asked, via = _way(nodes, job if form != "facts" and not pids else None, via)
-    if asked:
+    remote, via = _remote_nodes(nodes, job if form != "facts" and not pids else None, via)
+    if remote:
         from nccl_doctor.app import fleet
 
         options = [f"--timeout={timeout:g}", *(["--native"] if native else []), *([f"--job={job}"] if job else [])]
-        facts = fleet.collect(asked, via, ["stacks", "--format", "facts", *options], timeout + 5)
+        facts = fleet.collect(remote, via, ["stacks", "--format", "facts", *options], timeout + 5)
         problems = [f"{host}: {note}" for host, note in facts.own("SELECT host, note FROM collection")]
     else:
         facts = Facts()
@@ -75,15 +74,15 @@ def command(
         emit(wire.dump(facts))
         return 0
     derive_stacks(facts)
-    report = _judged(facts)
-    emit(_json(facts, report, problems) if form == "json" else _text(facts, report, verbose))
+    report = _diagnose(facts)
+    emit(_render_json(facts, report, problems) if form == "json" else _render_text(facts, report, verbose))
     for problem in problems if form == "text" else ():
         complain(problem)
     return int(report.verdict == "error")
 
 
-def _way(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
-    """Which nodes to ask, none for this one alone, and the way to them."""
+def _remote_nodes(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
+    """Returns the nodes to ask and the transport to them; no nodes means this node only."""
     from nccl_doctor.app import fleet
 
     if nodes is not None:
@@ -91,25 +90,27 @@ def _way(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
     if job is not None and shutil.which("squeue") is not None:
         try:
             return fleet.of_job(job)
-        except UsageProblem:  # a job of another scheduler, whose ranks may run here
+        except UsageProblem:  # a job of another scheduler; its ranks may run here
             pass
     return [], via
 
 
 def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, timeout: float) -> list[str]:
     from nccl_doctor.app import stacks
+
+    """Add the stacks of the ranks on this node. Raises UsageProblem when no rank could be dumped."""
     from nccl_doctor.node.host import job_processes
 
     found = job_processes.find(job=job)
     ranks = found.ranks
     if pids:
-        known = {one.pid: one for one in ranks}
+        known = {rank.pid: rank for rank in ranks}
         ranks = [
             known.get(pid) or job_processes.RankProcess(pid, number, None, None, 0, None, "")
             for number, pid in enumerate(pids)
         ]
     if not ranks:
-        hidden = f"; {found.hidden} processes of other users could not be looked into" if found.hidden else ""
+        hidden = f"; {found.hidden} processes of other users are not readable" if found.hidden else ""
         of = f" of job {job}" if job else ""
         raise UsageProblem(
             f"no rank{of} runs on this node (no process with RANK or a launcher's rank){hidden}; name one with --pid"
@@ -120,50 +121,56 @@ def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, 
     return problems
 
 
-def _judged(facts: "Facts") -> "Report":
-    """What the rules about stacks say; no others are asked, because nothing else was looked at."""
+def _diagnose(facts: "Facts") -> "Report":
+    """Returns the report of the rules that read stacks; the others have no facts here."""
     from nccl_doctor.diagnosis import diagnose
     from nccl_doctor.rules import engine, loader
 
-    wanted = [rule for rule in loader.load_rules() if {"stack", "rank_doing"} & set(rule.needs)]
-    return diagnose.diagnose(facts, engine.ask_all(wanted, facts))
+    rules = [rule for rule in loader.load_rules() if {"stack", "rank_doing"} & set(rule.needs)]
+    return diagnose.diagnose(facts, engine.ask_all(rules, facts))
 
 
-def _text(facts: "Facts", report: "Report", verbose: bool) -> str:
+def _render_text(facts: "Facts", report: "Report", verbose: bool) -> str:
     from nccl_doctor.app import stacks
-    from nccl_doctor.diagnosis.diagnose import fold_hosts, fold_ranks
-    from nccl_doctor.reporters.node import wrapped
+    from nccl_doctor.reporters.node import wrap_labelled
 
     width = shutil.get_terminal_size((80, 24)).columns
-    rows: list[str] = []
+    lines: list[str] = []
     for finding in report.findings:
-        rows += wrapped(f"{finding.severity.upper()} {finding.rule} ", f"{finding.name}: {finding.message}", width)
-        rows += [*wrapped("  next ", finding.fix, width), ""]
+        label = f"{finding.severity.upper()} {finding.rule} "
+        lines += wrap_labelled(label, f"{finding.name}: {finding.message}", width)
+        lines += [*wrap_labelled("  next ", finding.fix, width), ""]
     for group in stacks.groups(facts):
-        ranks = fold_ranks(one.rank for one in group.members)
-        hosts = fold_hosts(one.host for one in group.members)
-        number = len(group.members)
-        rows.append(
-            f"{'rank' if number == 1 else 'ranks'} {ranks or '?'} on {hosts or '?'}: {WORDS.get(group.doing, group.doing)}"
-        )
-        frames = group.frames if verbose else group.frames[:FRAMES]
-        rows += [f"    {frame}" for frame in frames]
-        if len(frames) < len(group.frames):
-            rows.append(f"    … {len(group.frames) - len(frames)} more: -v")
-        for worker in stacks.workers(facts, group.members[0].pid)[: None if verbose else 3]:
-            rows.append(f"    its process {worker.pid} {WORDS.get(worker.doing, worker.doing)}: {worker.leaf}")
-        rows.append("")
-    return "\n".join(rows[:-1]) + "\n"
+        lines += [*_group_lines(facts, group, verbose), ""]
+    return "\n".join(lines[:-1]) + "\n"
 
 
-def _json(facts: "Facts", report: "Report", problems: list[str]) -> str:
+def _group_lines(facts: "Facts", group: "Group", verbose: bool) -> list[str]:
+    """The lines of ranks with equal stacks: who and what, the frames, the processes of the first rank."""
+    from nccl_doctor.app import stacks
+    from nccl_doctor.diagnosis.diagnose import fold_hosts, fold_ranks
+
+    ranks = fold_ranks(member.rank for member in group.members)
+    hosts = fold_hosts(member.host for member in group.members)
+    noun = "rank" if len(group.members) == 1 else "ranks"
+    frames = group.frames if verbose else group.frames[:FRAMES]
+    lines = [f"{noun} {ranks or '?'} on {hosts or '?'}: {ACTIVITIES.get(group.doing, group.doing)}"]
+    lines += [f"    {frame}" for frame in frames]
+    if len(frames) < len(group.frames):
+        lines.append(f"    … {len(group.frames) - len(frames)} more frames: -v")
+    for worker in stacks.workers(facts, group.members[0].pid)[: None if verbose else 3]:
+        lines.append(f"    its process {worker.pid} {ACTIVITIES.get(worker.doing, worker.doing)}: {worker.leaf}")
+    return lines
+
+
+def _render_json(facts: "Facts", report: "Report", problems: list[str]) -> str:
     from nccl_doctor.app import stacks
     from nccl_doctor.reporters.json_report import document
 
     content = document(report)
     content["stacks"] = [
-        {"doing": group.doing, "frames": group.frames, "ranks": [one.rank for one in group.members],
-         "processes": [{"host": one.host, "pid": one.pid, "rank": one.rank, "leaf": one.leaf} for one in group.members]}
+        {"doing": group.doing, "frames": group.frames, "ranks": [member.rank for member in group.members],
+         "processes": [{"host": m.host, "pid": m.pid, "rank": m.rank, "leaf": m.leaf} for m in group.members]}
         for group in stacks.groups(facts)
     ]  # fmt: skip
     content["problems"] = problems

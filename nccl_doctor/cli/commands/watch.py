@@ -16,53 +16,53 @@ if TYPE_CHECKING:
     from nccl_doctor.diagnosis.report import Finding
     from nccl_doctor.watch.state import State
 
-FIRST_ANSWER = 6.0  # seconds to wait for every node with --once
-HTTP = "9879"
+FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
+HTTP_PORT = "9879"
+DEMO_SECONDS = 200  # of the demo that --once shows
 
 
 @click.command("watch")
-@click.option("--nodes", metavar="NODES", help="Watch these nodes, each through a child of its own.")
-@click.option("--job", metavar="ID", help="Watch the nodes of this Slurm job, through srun --overlap.")
-@click.option(
-    "--via", default="ssh", show_default=True, help="ssh, srun, or a command in which %host stands for a node."
-)
-@click.option("--replay", type=click.Path(path_type=Path), metavar="DIR", help="Show what `record` kept.")
-@click.option("--demo", is_flag=True, help="An invented job of two nodes in which a fault develops.")
-@click.option("--once", is_flag=True, help="One page on stdout, no screen.")
+@click.option("--nodes", metavar="NODES", help="Watch these nodes, one child process each.")
+@click.option("--job", metavar="ID", help="Watch the nodes of this Slurm job through srun --overlap.")
+@click.option("--via", default="ssh", show_default=True, help="ssh, srun, or a command with %host for the node.")
+@click.option("--replay", type=click.Path(path_type=Path), metavar="DIR", help="Replay a recording of `record`.")
+@click.option("--demo", is_flag=True, help="Show an invented job of two nodes in which a fault develops.")
+@click.option("--once", is_flag=True, help="Print one page to stdout and exit.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="With --once."
 )
-@click.option("--export", metavar="prometheus[:PORT]|FILE.prom", help="No screen: serve or write metrics.")
+@click.option("--export", metavar="prometheus[:PORT]|FILE.prom", help="Serve or write metrics instead of a screen.")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
-@click.option("--ascii", "ascii_only", is_flag=True, help="No characters beyond ASCII.")
-@click.option("--readonly", is_flag=True, help="No signals and no stacks.")
-@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, which then selects text.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@click.option("--readonly", is_flag=True, help="Disable signals and stacks.")
+@click.option("--no-mouse", is_flag=True, help="Do not use the mouse, so that the terminal can select text.")
 def command(
     nodes: str | None, job: str | None, via: str, replay: Path | None, demo: bool, once: bool, form: str, export: str | None,
     interval: float, ascii_only: bool, readonly: bool, no_mouse: bool,
 ) -> int:  # fmt: skip
-    """Watch GPUs, network ports, the host and the ranks of jobs, with what the rules find. `?` lists the keys.
+    """Watch GPUs, network ports, hosts and ranks live, with the findings of the rules. `?` lists the keys.
 
-    Works without a GPU driver. Nodes that do not answer never hold up the others.
+    Works without a GPU driver. A node that does not answer does not delay the others.
     """
-    chosen = [
+    sources = [
         name for name, given in (("--nodes", nodes), ("--job", job), ("--replay", replay), ("--demo", demo)) if given
     ]
-    if len(chosen) > 1:
-        raise UsageProblem(f"{' and '.join(chosen)} exclude each other")
-    names, via = _names(nodes, job, via)
+    if len(sources) > 1:
+        raise UsageProblem(f"{' and '.join(sources)} exclude each other")
+    names, via = _node_names(nodes, job, via)
     if once or export is not None:
-        return _plain(names, via, replay, demo, interval, form, export, ascii_only)
+        return _run_without_screen(names, via, replay, demo, interval, form, export, ascii_only)
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
-    return _screen(names, via, replay, demo, interval, ascii_only or _plain_terminal(), readonly, not no_mouse)
+    return _run_screen(names, via, replay, demo, interval, ascii_only or _ascii_terminal(), readonly, not no_mouse)
 
 
-def _plain_terminal() -> bool:
+def _ascii_terminal() -> bool:
     return "utf" not in (sys.stdout.encoding or "").lower() or os.environ.get("TERM") == "linux"
 
 
-def _names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
+def _node_names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
+    """Returns the nodes to watch and the transport to them; no nodes means this node only."""
     from nccl_doctor.app import fleet
 
     if job is not None:
@@ -70,34 +70,41 @@ def _names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str
     return (fleet.names(nodes) if nodes is not None else []), via
 
 
-def _screen(
+def _run_screen(
     names: list[str], via: str, replay: Path | None, demo: bool, interval: float, ascii_only: bool, readonly: bool,
     mouse: bool,
 ) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
-    from nccl_doctor.watch.feed import Nodes, Replay
-    from nccl_doctor.watch.sources import Played, Still
+    from nccl_doctor.watch.feed import NodeFeeds, Replay
+    from nccl_doctor.watch.sources import DemoSource, IdleSource
     from nccl_doctor.watch.view.cells import Look
 
     app: Watch
     look = Look(ascii_only)
     if replay is not None:
-        played = Replay(lambda record: app.take(record), replay)
-        app = Watch(lambda _: Still(), interval=interval, look=look, readonly=True, title=replay.name, replay=played)
+        played = Replay(lambda record: app.add_record(record), replay)
+        app = Watch(
+            lambda _: IdleSource(), interval=interval, look=look, readonly=True, title=replay.name, replay=played
+        )
     elif demo:
         app = Watch(
-            lambda put: Played(put, interval), interval=interval, look=look, readonly=True, title="demo", invented=True
+            lambda put: DemoSource(put, interval),
+            interval=interval,
+            look=look,
+            readonly=True,
+            title="demo",
+            invented=True,
         )
     else:
         app = Watch(
-            lambda put: Nodes(put, names, via, interval), interval=interval, look=look, readonly=readonly, via=via,
+            lambda put: NodeFeeds(put, names, via, interval), interval=interval, look=look, readonly=readonly, via=via,
             nodes=tuple(names),
         )  # fmt: skip
     app.run(mouse=mouse)
     return app.return_code or 0
 
 
-def _plain(
+def _run_without_screen(
     names: list[str],
     via: str,
     replay: Path | None,
@@ -108,69 +115,72 @@ def _plain(
     ascii_only: bool,
 ) -> int:
     from nccl_doctor.watch import snapshot
-    from nccl_doctor.watch.live_diagnosis import Judge
+    from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
     from nccl_doctor.watch.state import State
 
-    state, judge = State(), Judge()
+    state, diagnosis = State(), LiveDiagnosis()
 
-    def take(record: dict[str, Any]) -> None:
-        state.take(record)
-        judge.take(record)
+    def add_record(record: dict[str, Any]) -> None:
+        state.add_record(record)
+        diagnosis.add_record(record)
 
-    source = _collected(take, names, via, replay, demo, interval)
+    source = _fill_state(add_record, names, via, replay, demo, interval)
     if export is None:
-        findings = judge.ask(state)
+        findings = diagnosis.diagnose(state)
         now = state.now if replay is not None or demo else time.time()
         width = shutil.get_terminal_size((80, 24)).columns
         emit(
-            snapshot.as_json(state, findings, now)
+            snapshot.render_json(state, findings, now)
             if form == "json"
-            else snapshot.text(state, findings, now, width, ascii_only)
+            else snapshot.render_text(state, findings, now, width, ascii_only)
         )
         if source is not None:
             source.stop()
         return int(any(finding.severity == "error" for finding in findings))
-    _export(export, state, lambda: judge.ask(state), interval)
+    _export(export, state, lambda: diagnosis.diagnose(state), interval)
     return 0
 
 
-def _collected(take: Any, names: list[str], via: str, replay: Path | None, demo: bool, interval: float) -> Any:
-    """Fill the state: wholly from a recording or the demo, else until every node has said everything once."""
+def _fill_state(add_record: Any, names: list[str], via: str, replay: Path | None, demo: bool, interval: float) -> Any:
+    """Add all records of a recording or the demo; else start the feeds and wait until each node sent each kind twice.
+
+    Returns the source that still runs, or None. Two samples are needed because counters become rates.
+    """
     from nccl_doctor.watch.demo import Demo
-    from nccl_doctor.watch.feed import Nodes, Replay
+    from nccl_doctor.watch.feed import NodeFeeds, Replay
 
     if replay is not None:
-        recording = Replay(take, replay)
+        recording = Replay(add_record, replay)
         recording.seek(recording.end_time)
         return None
     if demo:
         invented = Demo()
-        for _ in range(200):
+        for _ in range(DEMO_SECONDS):
             for record in invented.step():
-                take(record)
+                add_record(record)
         return None
     seen: set[tuple[str, str]] = set()
+    twice: set[tuple[str, str]] = set()
 
-    def noting(record: dict[str, Any]) -> None:
+    def count_and_add(record: dict[str, Any]) -> None:
         key = (str(record.get("hostname")), str(record.get("kind")))
         if key in seen:
             twice.add(key)
         seen.add(key)
         if record.get("kind") == "gone":
             twice.update((key[0], kind) for kind in ("gpu", "port", "host", "process"))
-        take(record)
+        add_record(record)
 
-    twice: set[tuple[str, str]] = set()
-    source = Nodes(noting, names, via, min(interval, 1.0))
+    source = NodeFeeds(count_and_add, names, via, min(interval, 1.0))
     source.start()
-    end = time.monotonic() + FIRST_ANSWER + (10 if names else 0)
+    end = time.monotonic() + FIRST_SAMPLES + (10 if names else 0)
     while time.monotonic() < end and len(twice) < 4 * max(len(names), 1):
         time.sleep(0.05)
     return source
 
 
-def _export(target: str, state: "State", ask: Any, interval: float) -> None:
-    """Serve or write until stopped."""
+def _export(target: str, state: "State", diagnose: Any, interval: float) -> None:
+    """Serve or write metrics until stopped."""
     from nccl_doctor.watch import exporter, snapshot
 
     findings: list[Finding] = []
@@ -178,20 +188,21 @@ def _export(target: str, state: "State", ask: Any, interval: float) -> None:
     server = None
     if name == "prometheus":
         try:
-            server = exporter.serve(("", int(port or HTTP)), lambda: snapshot.metrics(state, findings, time.time()))
+            address = ("", int(port or HTTP_PORT))
+            server = exporter.serve(address, lambda: snapshot.render_metrics(state, findings, time.time()))
         except (OSError, ValueError, OverflowError) as error:
             raise UsageProblem(
-                f"cannot listen on port {port or HTTP}: {getattr(error, 'strerror', None) or error}"
+                f"cannot listen on port {port or HTTP_PORT}: {getattr(error, 'strerror', None) or error}"
             ) from None
-        complain(f"metrics on port {port or HTTP}, path /metrics; Ctrl-C ends it")
+        complain(f"metrics on port {port or HTTP_PORT}, path /metrics; press Ctrl-C to stop")
     elif not target.endswith(".prom"):
         raise UsageProblem("--export takes prometheus, prometheus:PORT or a file that ends in .prom")
     try:
         while True:
-            findings[:] = ask()
+            findings[:] = diagnose()
             if server is None:
                 try:
-                    exporter.write(Path(target), snapshot.metrics(state, findings, time.time()))
+                    exporter.write_file(Path(target), snapshot.render_metrics(state, findings, time.time()))
                 except OSError as error:
                     raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
             time.sleep(max(interval, 5.0))

@@ -1,4 +1,4 @@
-"""The lines at the top and at the bottom of the screen."""
+"""The bars of the screen: status and tabs at the top, keys at the bottom."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from nccl_doctor.watch.view.cells import Line, Look, Span
 from nccl_doctor.watch.view.panes import clock
 
-Hot = list[tuple[int, int, str]]
-KEYS = (
+ClickAreas = list[tuple[int, int, str]]  # first column, column after the last, action
+KEYS = (  # key, label, action, priority (lowest first) where the screen is narrow
     ("?", "help", "help", 0), ("q", "leave", "quit", 1), ("/", "filter", "filter", 3), ("o", "sort", "sort", 4),
     ("s", "stacks", "stacks", 2), ("k", "signal", "kill", 5), ("r", "RAS", "ras", 6), ("Spc", "pause", "pause", 7),
     ("+/-", "interval", "interval(1)", 9), ("t", "tree", "tree", 8), ("u", "own", "own", 8),
@@ -17,8 +17,8 @@ KEYS = (
 SEEK = (("left/right", "5 s", "seek('right')", 2), (",/.", "30 s", "seek('full_stop')", 3))
 
 
-def head(app: Any, cost: float, width: int) -> Line:
-    """What is watched, when, and what that costs."""
+def status_line(app: Any, cost: float, width: int) -> Line:
+    """Returns the first line: what is watched, the time, and our own CPU time."""
     nodes = len(app.state.nodes)
     gpus = sum(len(node.gpus) for node in app.state.nodes.values())
     parts = [
@@ -29,60 +29,61 @@ def head(app: Any, cost: float, width: int) -> Line:
         f"{app.interval:g} s",
     ]
     if app.replay is not None:
-        passed, whole = app.replay.moment - app.replay.start_time, app.replay.end_time - app.replay.start_time
+        passed, whole = app.replay.time - app.replay.start_time, app.replay.end_time - app.replay.start_time
         share = passed / whole if whole else 1.0
         parts.append(f"{span(passed)} of {span(whole)} {app.look.gauge(share, 10)}")
     parts.append(f"own {cost:.1f} %")
-    if app.filtered:
-        parts.insert(0, f"/{app.filtered}")
+    if app.filter_text:
+        parts.insert(0, f"/{app.filter_text}")
     if app.paused:
         parts.insert(0, "PAUSED")
     return ((app.look.fit(app.look.dot.join(parts), width), "bold"),)
 
 
 def span(seconds: float) -> str:
-    """A length of time as h:mm:ss."""
+    """Returns a duration as h:mm:ss."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
-SHORT = {"overview": "over", "network": "net", "processes": "procs", "findings": "found"}
+SHORT = {"overview": "over", "network": "net", "processes": "procs", "findings": "finds"}
 
 
-def tabs(names: Sequence[str], active: str, part: str, width: int) -> tuple[Line, Hot]:
-    """Panes with their numbers, shorter where the screen is narrow, and which rows are seen."""
-    narrow = sum(len(name) + 4 for name in names) + len(part) > width
+def tab_line(names: Sequence[str], active: str, visible_range: str, width: int) -> tuple[Line, ClickAreas]:
+    """Returns the tabs with their numbers, abbreviated on a narrow screen, and the range of visible rows."""
+    narrow = sum(len(name) + 4 for name in names) + len(visible_range) > width
     spans: list[Span] = []
-    hot: Hot = []
+    areas: ClickAreas = []
     at = 0
     for number, name in enumerate(names, 1):
         text = f"{number} {SHORT.get(name, name) if narrow else name}"
-        hot.append((at, at + len(text), f"tab('{name}')"))
+        areas.append((at, at + len(text), f"tab('{name}')"))
         spans += [(text, "bold reverse" if name == active else ""), ("  ", "")]
         at += len(text) + 2
-    return (*spans, (part.rjust(max(width - at, 0)), "dim")), hot
+    return (*spans, (visible_range.rjust(max(width - at, 0)), "dim")), areas
 
 
-def keys(readonly: bool, replay: bool, said: str, look: Look, width: int) -> tuple[Line, Hot]:
-    """The keys that fit, the most useful first; or the answer to the last key."""
-    if said:
-        return ((look.fit(said, width), "bold"),), []
-    known = [*KEYS[:2], *(SEEK if replay else ()), *KEYS[2:]]
-    known = [one for one in known if not (readonly and one[0] in ("s", "k", "r"))]
+def key_line(readonly: bool, replay: bool, message: str, look: Look, width: int) -> tuple[Line, ClickAreas]:
+    """Returns the keys that fit, by priority; or the answer to the last key."""
+    if message:
+        return ((look.fit(message, width), "bold"),), []
+    keys = [*KEYS[:2], *(SEEK if replay else ()), *KEYS[2:]]
+    keys = [key for key in keys if not (readonly and key[0] in ("s", "k", "r"))]
     fitting = []
-    room = width
-    for one in sorted(known, key=lambda one: one[3]):
-        room -= cell_len(one[0]) + len(one[1]) + 3
-        if room < -2:
+    free = width
+    for key in sorted(keys, key=lambda key: key[3]):
+        free -= cell_len(key[0]) + len(key[1]) + 3
+        if free < -2:
             break
-        fitting.append(one)
+        fitting.append(key)
     spans: list[Span] = []
-    hot: Hot = []
+    areas: ClickAreas = []
     at = 0
-    for one in known:
-        if one in fitting:
-            length = len(one[0]) + 1 + len(one[1])
-            spans += [(one[0], "bold"), (f" {one[1]}  ", "")]
-            hot.append((at, at + length, one[2]))
+    for key in keys:
+        if key in fitting:
+            name, label, action, _ = key
+            length = len(name) + 1 + len(label)
+            spans += [(name, "bold"), (f" {label}  ", "")]
+            areas.append((at, at + length, action))
             at += length + 2
-    return tuple(spans), hot
+    return tuple(spans), areas

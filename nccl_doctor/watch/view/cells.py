@@ -1,4 +1,4 @@
-"""What is drawn: cells of tables, lines of spans, bars; widths in cells of the terminal."""
+"""Building blocks of the screen: cells of tables, lines of spans, bars. Widths are in columns of the terminal."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,13 @@ class Cell(NamedTuple):
 
 
 def cell(value: object, style: str = "", right: bool = False) -> Cell:
+    """Returns a cell; None becomes a dim `-`."""
     return Cell("-" if value is None else str(value), DIM if value is None else style, right)
 
 
 @dataclass(frozen=True)
 class Look:
-    """How values are drawn."""
+    """Draws values with Unicode or with ASCII characters."""
 
     ascii: bool = False
 
@@ -38,7 +39,7 @@ class Look:
 
     @property
     def more(self) -> str:
-        """What stands where text was cut."""
+        """The mark at the end of text that was cut."""
         return "~" if self.ascii else "…"
 
     @property
@@ -46,14 +47,14 @@ class Look:
         return " | " if self.ascii else " · "
 
     def spark(self, values: Iterable[float | None], top: float, width: int) -> str:
-        """The newest values as a row of bars; a blank where a value is missing."""
+        """Returns the newest values as a row of bars; a blank for a missing value."""
         newest = list(values)[-width:]
         steps = len(self.bars) - 1
         drawn = [" " if v is None else self.bars[min(max(round(v / top * steps), 0), steps)] for v in newest]
         return "".join(drawn).rjust(width)
 
     def chart(self, values: Sequence[float | None], top: float, width: int, height: int) -> list[str]:
-        """All values as bars of several lines, the newest at the right; the highest of those that share a column."""
+        """Returns all values as bars of several lines, the newest at the right; a column shows the highest of its values."""
         per = max(-(-len(values) // width), 1)
         first = len(values) % per
         bins = [values[:first]] if first else []
@@ -71,14 +72,14 @@ class Look:
         return rows
 
     def gauge(self, share: float | None, width: int) -> str:
-        """A horizontal bar."""
+        """Returns a horizontal bar; blanks if the share is unknown."""
         if share is None:
             return " " * width
         full = round(min(max(share, 0.0), 1.0) * width)
         return ("#" if self.ascii else "█") * full + ("." if self.ascii else "░") * (width - full)
 
     def fit(self, text: str, width: int, right: bool = False) -> str:
-        """Text in exactly this width: padded, or cut with a mark that says so; nothing that would move the cursor."""
+        """Returns text in exactly this width, padded or cut with a mark, without control characters."""
         text = self.clean(text)
         length = cell_len(text)
         if length > width:
@@ -86,7 +87,7 @@ class Look:
         return " " * (width - length) + text if right else text + " " * (width - length)
 
     def clean(self, text: str) -> str:
-        """Without control characters, which a process or a node could send to the terminal through us."""
+        """Replaces control characters, which a process or a node could otherwise send to the terminal."""
         if not text.isprintable():
             text = "".join(c if c.isprintable() else "?" for c in text)
         return text.encode("ascii", "replace").decode() if self.ascii and not text.isascii() else text
@@ -100,16 +101,16 @@ class Column:
     title: str
     width: int
     cell: Callable[[Any, Look], Cell]
-    order: Callable[[Any], Any]  # what rows are sorted by
-    rank: int = 0  # columns of a higher rank go first where the screen is narrow
-    most: int = 0  # width up to which it grows where there is room
+    order: Callable[[Any], Any]  # sort key of a row
+    rank: int = 0  # columns of the highest rank are dropped first on a narrow screen
+    most: int = 0  # width up to which the column grows if the screen is wide enough
 
 
-Fitted = list[tuple[Column, int]]  # with the width that it has
+Fitted = list[tuple[Column, int]]  # columns with their actual widths
 
 
 def choose(columns: Sequence[Column], width: int, rows: Sequence[Any] = (), look: Look | None = None) -> Fitted:
-    """The columns that fit into a line, by their rank; those that may grow get of the room that is left what their rows need."""
+    """Returns the columns that fit into a line, by rank; columns that may grow share the remaining width as their rows need."""
     kept: list[Column] = []
     left = width + GAP
     for column in sorted(columns, key=lambda column: column.rank):
@@ -131,16 +132,16 @@ GAP = 2  # between columns
 
 
 def row_line(cells: Sequence[Cell], fitted: Fitted, look: Look) -> Line:
-    """The cells of a row as a line."""
+    """Returns the cells of a row as a line."""
     spans: list[Span] = []
-    for place, (one, (_, width)) in enumerate(zip(cells, fitted, strict=True)):
-        if place:
+    for number, (drawn, (_, width)) in enumerate(zip(cells, fitted, strict=True)):
+        if number:
             spans.append((" " * GAP, ""))
-        spans.append((look.fit(one.plain, width, one.right), one.style))
+        spans.append((look.fit(drawn.plain, width, drawn.right), drawn.style))
     return tuple(spans)
 
 
 def title_line(fitted: Fitted, look: Look, rights: Sequence[bool]) -> Line:
-    """The titles of columns, aligned as their cells."""
+    """Returns the titles of columns, aligned like their cells."""
     cells = [Cell(column.title, "bold", right) for (column, _), right in zip(fitted, rights, strict=True)]
     return row_line(cells, fitted, look)

@@ -1,4 +1,4 @@
-"""The lines of the first pane below its GPUs: hosts, ports and findings, in the room that there is."""
+"""The lines below the GPUs of the first tab: hosts, ports and alerts."""
 
 from collections.abc import Iterable
 
@@ -7,12 +7,12 @@ from nccl_doctor.watch.state import Device, Node, State, number
 from nccl_doctor.watch.view import panes
 from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Line, Look, Span
 
-RATES = 11  # cells of what a port receives and sends
-ERRORS = 11  # cells of its errors or of its state
+RATES = 11  # columns for the rates of a port
+ERRORS = 11  # columns for the errors or the state of a port
 
 
 def host_line(node: Node, look: Look, width: int) -> Line:
-    """Processors, memory, /dev/shm and disks of a node in one line."""
+    """Returns CPU, memory, /dev/shm and disk use of a node as one line."""
     now = node.host.now
     cpu, used, total = number(now.get("cpu")), number(now.get("memory_used")), number(now.get("memory_total"))
     shm, shm_total = number(now.get("shm_used")), number(now.get("shm_total"))
@@ -29,16 +29,17 @@ def host_line(node: Node, look: Look, width: int) -> Line:
     disk = [node.host.last(name) for name in ("disk_read", "disk_write")]
     if disk[0] is not None and disk[1] is not None:
         parts.append(f"disk {disk[0]:.0f}+{disk[1]:.0f} MiB/s")
-    full = max((share for share in (_share(used, total), _share(shm, shm_total)) if share is not None), default=0.0)
+    full = max(_share(used, total), _share(shm, shm_total))
     return ((look.fit("  ".join(parts), width), BAD if full >= 0.97 else FAIR if full >= 0.9 else ""),)
 
 
-def _share(used: float | None, total: float | None) -> float | None:
-    return used / total if used is not None and total else None
+def _share(used: float | None, total: float | None) -> float:
+    """Returns used / total; 0 if unknown, which colours nothing."""
+    return used / total if used is not None and total else 0.0
 
 
 def port_lines(state: State, look: Look, width: int, most: int) -> list[Line]:
-    """Ports side by side, those with errors or without a link first; the last line says how many are left out."""
+    """Returns ports side by side, those with errors or without a link first; the last cell counts those left out."""
     several = len(state.nodes) > 1
     ports = sorted(
         ((node, port) for node in state.nodes.values() for port in node.ports.values()),
@@ -82,26 +83,25 @@ def _gigabits(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def news(state: State, found: Iterable[Episode], look: Look, now: float, width: int, most: int) -> list[Line]:
-    """What does not answer and the findings that hold, the gravest first."""
+def alert_lines(state: State, episodes: Iterable[Episode], look: Look, now: float, width: int, most: int) -> list[Line]:
+    """Returns nodes that do not answer and current findings, the worst first."""
     lines: list[Span] = []
     for node in panes.worst_first(state, now):
-        bad, words = panes.node_state(node, now)
-        if bad:
-            lines.append((f"{node.name}  {words}", FAIR if bad == 1 else BAD))
-    for episode in panes.episodes(found):
+        badness, description = panes.node_state(node, now)
+        if badness:
+            lines.append((f"{node.name}  {description}", FAIR if badness == 1 else BAD))
+    for episode in panes.episodes(episodes):
         finding = episode.finding
         if episode.over or finding.severity == "note":
             continue
         where = f" {finding.hosts}" if finding.hosts else ""
         text = f"{finding.severity.upper()}{where} {finding.name}: {finding.message}"
         lines.append((text, panes.STYLES[finding.severity]))
-        if finding.name == OFFERED and OFFER not in lines:
-            lines.append(OFFER)
+        if finding.name == "spinning-in-collective" and HINT not in lines:
+            lines.append(HINT)
     if len(lines) > most:
         lines[most - 1 :] = [(f"{len(lines) - most + 1} more: press 5", DIM)]
     return [((look.fit(text, width), style),) for text, style in lines[:most]]
 
 
-OFFERED = "spinning-in-collective"
-OFFER: Span = ("  press s for the stacks of all ranks, r to ask NCCL's RAS", "bold")
+HINT: Span = ("  press s for the stacks of all ranks, r for the status from NCCL's RAS", "bold")

@@ -1,4 +1,4 @@
-"""What the tables of the screen show: columns, what goes first where the screen is narrow, and the cells of a row."""
+"""Columns of the tables of the screen: title, cell, sort key, and which are dropped first on a narrow screen."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, GOOD, Cell, Column, Loo
 
 
 def _grade(value: float | None, fair: float, bad: float) -> str:
-    """Colour of a value that is worse the higher it is."""
+    """Returns the colour of a value that is worse the higher it is."""
     if value is None:
         return DIM
     return BAD if value >= bad else FAIR if value >= fair else ""
@@ -24,8 +24,8 @@ def _util(row: GpuRow, look: Look) -> Cell:
     if util is None:
         return cell(row[1].now.get("error"), BAD)
     power, limit = row[1].last("power"), number(row[1].now.get("enforced.power.limit"))
-    waits = util >= 95 and power is not None and limit is not None and power <= 0.25 * limit
-    return cell(f"{util:3.0f} %", GOOD if util >= 80 and not waits else FAIR if util >= 25 else BAD, right=True)
+    waiting = util >= 95 and power is not None and limit is not None and power <= 0.25 * limit
+    return cell(f"{util:3.0f} %", GOOD if util >= 80 and not waiting else FAIR if util >= 25 else BAD, right=True)
 
 
 def _power(row: GpuRow, look: Look) -> Cell:
@@ -52,7 +52,7 @@ def _rate(device: Device, *names: str) -> Cell:
 
 
 def _amount(rate: float) -> str:
-    """Bytes per second in the largest unit that keeps a digit before the point."""
+    """Returns bytes per second in the largest unit that keeps a digit before the decimal point."""
     for unit in ("B", "K", "M", "G"):
         if rate < 1000:
             return f"{rate:.0f}{unit}" if rate >= 10 or unit == "B" else f"{rate:.1f}{unit}"
@@ -68,8 +68,8 @@ def _why(row: GpuRow, look: Look) -> Cell:
 
 def _ranks(row: GpuRow) -> list[int]:
     node, gpu = row
-    pids = [one.get("pid") for one in dicts(gpu.now.get("processes"))]
-    return sorted(one["rank"] for one in node.ranks if one.get("pid") in pids and isinstance(one.get("rank"), int))
+    pids = [process.get("pid") for process in dicts(gpu.now.get("processes"))]
+    return sorted(rank["rank"] for rank in node.ranks if rank.get("pid") in pids and isinstance(rank.get("rank"), int))
 
 
 def _rank_of(row: GpuRow) -> str:
@@ -91,7 +91,7 @@ GPUS = (
     Column("temp", "temp", 4, lambda r, _: cell(_degrees(r[1].last("temperature")), _grade(r[1].last("temperature"), 80, 87), True),
            lambda r: r[1].last("temperature") or 0, 3),
     Column("clock", "MHz", 4, lambda r, _: cell(_whole(r[1].last("clock")), right=True), lambda r: r[1].last("clock") or 0, 5),
-    Column("why", "held by", 11, _why, lambda r: throttle(r[1].now.get("clock_reasons")), 7),
+    Column("why", "throttled by", 12, _why, lambda r: throttle(r[1].now.get("clock_reasons")), 7),
     Column("nvlink", "NVLink/s", 8, lambda r, _: _rate(r[1], "nvlink_rx", "nvlink_tx"), lambda r: r[1].last("nvlink_rx") or 0, 8),
     Column("pcie", "PCIe/s", 6, lambda r, _: _rate(r[1], "pcie_rx", "pcie_tx"), lambda r: r[1].last("pcie_rx") or 0, 9),
     Column("rank", "rank", 4, lambda r, _: cell(_rank_of(r), right=True), lambda r: _first_rank(r), 4),
@@ -170,15 +170,15 @@ def _state_of(row: ProcessRow, look: Look) -> Cell:
 
 
 def _gpu_of(row: ProcessRow) -> Device | None:
-    node, one = row
+    node, rank = row
     for gpu in node.gpus.values():
-        if any(task.get("pid") == one.get("pid") for task in dicts(gpu.now.get("processes"))):
+        if any(process.get("pid") == rank.get("pid") for process in dicts(gpu.now.get("processes"))):
             return gpu
     return None
 
 
 def _near(row: ProcessRow, look: Look) -> Cell:
-    """Whether the process may run only on processors next to its GPU."""
+    """Returns whether the process is bound to cores near its GPU."""
     gpu = _gpu_of(row)
     if gpu is None:
         return cell(None)
@@ -191,14 +191,14 @@ def _near(row: ProcessRow, look: Look) -> Cell:
 
 
 def cpu_set(text: Any) -> frozenset[int]:
-    """`0-3,8` as numbers; empty where it is nothing of the kind."""
-    found: set[int] = set()
+    """Returns `0-3,8` as numbers; empty for anything else."""
+    cpus: set[int] = set()
     for part in str(text or "").split(","):
         first, _, last = part.partition("-")
         if not first.isdecimal() or (last and not last.isdecimal()) or int(last or first) > 1 << 14:
             return frozenset()
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
 
 
 PROCESSES = (
@@ -219,23 +219,23 @@ PROCESSES = (
 STYLES = {"error": BAD, "warning": FAIR, "note": "cyan"}
 
 
-def _how_bad(episode: Episode, look: Look) -> Cell:
+def _severity(episode: Episode, look: Look) -> Cell:
     if episode.over:
         return cell("over", DIM)
     return cell(episode.finding.severity, STYLES.get(episode.finding.severity, ""))
 
 
-def _grave(episode: Episode) -> int:
-    return GRAVE.get(episode.finding.severity, 3)
+def _severity_rank(episode: Episode) -> int:
+    return SEVERITY_RANKS.get(episode.finding.severity, 3)
 
 
-GRAVE = {"error": 0, "warning": 1, "note": 2}
+SEVERITY_RANKS = {"error": 0, "warning": 1, "note": 2}
 FINDINGS = (
-    Column("severity", "how bad", 7, _how_bad, _grave),
+    Column("severity", "severity", 8, _severity, _severity_rank),
     Column("first", "since", 8, lambda e, _: cell(clock(e.first)), lambda e: e.first),
     Column("last", "until", 8, lambda e, _: cell(clock(e.last) if e.over else "now", DIM if e.over else ""), lambda e: e.last, 1),
     Column("hosts", "where", 8, lambda e, _: cell(e.finding.hosts or "-"), lambda e: e.finding.hosts, 2, 20),
-    Column("name", "what", 22, lambda e, _: cell(e.finding.name), lambda e: e.finding.name, 0, 30),
+    Column("name", "finding", 22, lambda e, _: cell(e.finding.name), lambda e: e.finding.name, 0, 30),
     Column("message", "message", 20, lambda e, _: cell(e.finding.message), lambda e: e.finding.message, 3, 300),
 )  # fmt: skip
 
@@ -263,15 +263,15 @@ def _total(node: Node, way: str) -> float:
 
 
 def node_state(node: Node, now: float) -> tuple[int, str]:
-    """(how bad, words): worst first is how nodes are sorted."""
+    """Returns how bad the state of a node is (0 to 3) and a description: `(3, "gone: Connection refused")`."""
     if node.gone is not None:
         return 3, f"gone: {node.gone}"
     silent = {kind: seconds for kind in KINDS if (seconds := node.silent(kind, now)) is not None}
     if len(silent) == len(KINDS):
-        return 3, f"no answer since {min(silent.values()):.0f} s"
+        return 3, f"no answer for {min(silent.values()):.0f} s"
     if silent:
         kind, seconds = max(silent.items(), key=lambda item: item[1])
-        return 2, f"{kind}: no answer since {seconds:.0f} s"
+        return 2, f"{kind}: no answer for {seconds:.0f} s"
     if node.problems:
         kind, problem = next(iter(node.problems.items()))
         return 1, f"{kind}: {' '.join(problem.split())}"
@@ -279,7 +279,7 @@ def node_state(node: Node, now: float) -> tuple[int, str]:
 
 
 def node_columns(now: float) -> tuple[Column, ...]:
-    """The overview of nodes, one line each."""
+    """Returns the columns of the table of nodes."""
 
     def percent(name: str, value: Callable[[Node], float | None], rank: int) -> Column:
         return Column(name, name, 5, lambda n, _: cell(_percent(value(n)), right=True), lambda n: value(n) or 0, rank)
@@ -289,8 +289,8 @@ def node_columns(now: float) -> tuple[Column, ...]:
         return cell(_percent(value), BAD if value is not None and value < 25 else "", True)
 
     def state(node: Node, look: Look) -> Cell:
-        bad, words = node_state(node, now)
-        return cell(words, ("", FAIR, BAD, BAD)[bad])
+        badness, description = node_state(node, now)
+        return cell(description, ("", FAIR, BAD, BAD)[badness])
 
     def traffic(node: Node) -> float:
         return _total(node, "rx") + _total(node, "tx")
@@ -314,7 +314,7 @@ def node_columns(now: float) -> tuple[Column, ...]:
 
 
 def bad_first(state: State, now: float) -> list[Node]:
-    """Nodes that do not answer before the others, which keep their order."""
+    """Returns nodes that do not answer before the others, which keep their order."""
     return sorted(state.nodes.values(), key=lambda node: -node_state(node, now)[0])
 
 
@@ -330,6 +330,6 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
-def episodes(found: Iterable[Episode]) -> list[Episode]:
-    """What holds now before what is over, the gravest first, the newest first."""
-    return sorted(found, key=lambda e: (e.over, _grave(e), -e.first))
+def episodes(all_episodes: Iterable[Episode]) -> list[Episode]:
+    """Returns episodes sorted: current before over, then by severity, then the newest first."""
+    return sorted(all_episodes, key=lambda e: (e.over, _severity_rank(e), -e.first))

@@ -1,4 +1,4 @@
-"""Screens above the main one: text, one GPU, the question before a signal, and the line for a filter."""
+"""Screens above the main one: a page of text, the history of a GPU, the choice of a signal, and the filter."""
 
 import signal
 from typing import ClassVar
@@ -16,29 +16,31 @@ from nccl_doctor.watch.view.panes import clock
 from nccl_doctor.watch.view.widgets import Lines, Pager
 
 HELP = """\
-1-6, Tab   panes: overview, GPUs, network, processes, findings, nodes
-arrows     move; Enter opens: history of a GPU, a finding with its
-           fix, stacks of a process, the GPUs of a node
-/          only rows that contain a text; empty shows all; Esc keeps
-o  O       sort by the next column; the other way round
-t          processes below their node and job, or as they come
-u          own processes only
-s          stacks of all ranks here, or of the selected process
-k          send a signal to the selected process, after a question
-r          RAS: ask NCCL who does not answer (port 28028)
+1-6, Tab   select a tab: overview, GPUs, network, processes, findings,
+           nodes
+arrows     move. Enter opens the history of a GPU, a finding with its
+           fix, the stacks of a process, the GPUs of a node
+/          show only rows that contain a text; empty shows all
+o  O       sort by the next column; reverse the order
+t          sort processes by node and job, or not
+u          show your own processes only, or all
+s          stacks of all ranks on this node, or of the selected process
+k          send a signal to the selected process; asks first
+r          ask NCCL's RAS which ranks do not answer (port 28028)
 Space      pause
-+  -       draw more or less often
-left right in a replay 5 s back and forth; , and . 30 s; Home, End
-?  q       this help; leave
++  -       redraw more or less often
+left right replay: 5 s back or forth; , and . 30 s; Home, End
+?  q       this help; quit
 
-"util" is green while a GPU works, yellow where it draws so little that
-it only waits. "held by": the driver's reason for lower clocks. "low": the
-least busy GPU of a node. "own": our processor time, of one core.
+"util" is green while a GPU works, yellow while it draws so little power
+that it only waits. "throttled by": the driver's reason for lower clocks.
+"low": the least busy GPU of a node. "own": CPU use of this program, in
+percent of one core.
 """
 SIGNALS = (
-    ("t", signal.SIGTERM, "asks it to end"),
-    ("i", signal.SIGINT, "Ctrl-C"),
-    ("k", signal.SIGKILL, "ends it at once"),
+    ("t", signal.SIGTERM, "ask it to exit"),
+    ("i", signal.SIGINT, "like Ctrl-C"),
+    ("k", signal.SIGKILL, "kill it at once"),
 )
 
 
@@ -56,7 +58,7 @@ class Box(Vertical):
 
 
 class Page(ModalScreen[None]):
-    """Text that is read and closed."""
+    """A page of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,question_mark", "dismiss", "close")]
     DEFAULT_CSS = "Page { align: center middle; }"
@@ -71,23 +73,23 @@ class Page(ModalScreen[None]):
             yield self.pager
 
     def draw(self) -> None:
-        """What changes with time; nothing here."""
+        """Draw what changed; plain text does not change."""
 
 
-def about(look: Look, episode: Episode) -> Page:
-    """A finding in full."""
+def finding_page(look: Look, episode: Episode) -> Page:
+    """Returns the page of a finding: message, why, fix and evidence."""
     finding = episode.finding
-    places = "\n".join(f"  {place.file}:{place.line} {place.text[:300]}" for place in finding.evidence[:6])
+    evidence = "\n".join(f"  {place.file}:{place.line} {place.text[:300]}" for place in finding.evidence[:6])
     seen = f"since {clock(episode.first)}" + (f", over at {clock(episode.last)}" if episode.over else "")
     text = (
         f"{finding.severity}, {finding.confidence}, {finding.rule}, {seen}\n{finding.hosts}\n\n{finding.message}\n\n"
-        f"Why\n  {finding.why}\n\nNext\n  {finding.fix}\n\nSeen in\n{places}\n"
+        f"Why\n  {finding.why}\n\nNext\n  {finding.fix}\n\nEvidence\n{evidence}\n"
     )
     return Page(look, text, finding.name)
 
 
 class Chart(Page):
-    """History of one GPU, which goes on."""
+    """The history of one GPU, updated live."""
 
     SERIES = (
         ("util", "utilisation, %"), ("power", "power, W"), ("memory", "memory, MiB"), ("temperature", "temperature, C"),
@@ -111,23 +113,23 @@ class Chart(Page):
             if known:
                 rows.append(f"{title}: now {known[-1]:.0f}, lowest {min(known):.0f}, highest {max(known):.0f}")
                 rows += [row.rstrip() for row in self._look.chart(values, self._top(name, known, unit), width, 3)]
-        self.pager.show("\n".join(rows) or "nothing is known of this GPU")
+        self.pager.show("\n".join(rows) or "no sample of this GPU yet")
 
     def _top(self, name: str, known: list[float], unit: float) -> float:
         return 100.0 if name == "util" else (max(known) or 1.0) * unit
 
 
-class Ask(ModalScreen[signal.Signals | None]):
-    """Which signal; any other key is none."""
+class SignalDialog(ModalScreen[signal.Signals | None]):
+    """Asks which signal to send; returns None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"answer({int(number)})", number.name) for key, number, _ in SIGNALS),
         Binding("n,escape,enter,q", "answer(0)", "no"),
     ]
     DEFAULT_CSS = """
-    Ask { align: center middle; }
-    Ask > Box { height: 9; max-width: 76; border: solid ansi_red; padding: 1 2; }
-    Ask > Box.-ascii { border: ascii ansi_red; }
+    SignalDialog { align: center middle; }
+    SignalDialog > Box { height: 9; max-width: 76; border: solid ansi_red; padding: 1 2; }
+    SignalDialog > Box.-ascii { border: ascii ansi_red; }
     """
 
     def __init__(self, look: Look, question: str) -> None:
@@ -137,14 +139,14 @@ class Ask(ModalScreen[signal.Signals | None]):
     def compose(self) -> ComposeResult:
         choices = "\n".join(f"  {key}  {number.name[3:]:5} {words}" for key, number, words in SIGNALS)
         with Box(self._look, "send a signal"):
-            yield Pager(self._look, f"{self._question}\n{choices}\n  n  none (also Esc, Enter)", id="ask")
+            yield Pager(self._look, f"{self._question}\n{choices}\n  n  cancel (also Esc, Enter)", id="ask")
 
     def action_answer(self, number: int) -> None:
         self.dismiss(signal.Signals(number) if number else None)
 
 
 class Filter(ModalScreen[str | None]):
-    """A line to type a filter into."""
+    """Asks for the text that rows must contain; returns None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "keep the old one")]
     DEFAULT_CSS = """

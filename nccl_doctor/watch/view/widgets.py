@@ -1,4 +1,4 @@
-"""Widgets that draw lines themselves: only lines that changed are sent to the terminal, and no line is wider than the screen."""
+"""Widgets that draw lines: only changed lines are sent to the terminal, and no line is wider than the screen."""
 
 import re
 from collections.abc import Hashable, Sequence
@@ -24,24 +24,31 @@ def _style(name: str) -> Style:
 
 
 def _strip(line: Line, width: int, over: str = "") -> Strip:
-    """A line as what textual draws, exactly as wide as the widget."""
+    """Returns a line as a textual strip, exactly as wide as the widget."""
     more = _style(over)
     segments = [Segment(text, _style(style) + more) for text, style in line]
     return Strip(segments).adjust_cell_length(width, more)
 
 
+def _refresh_changed(widget: Widget, old: Sequence[Line], new: Sequence[Line]) -> None:
+    """Redraw the lines that differ; both have the same number of lines."""
+    changed = [y for y, (before, after) in enumerate(zip(old, new, strict=True)) if before != after]
+    if changed:
+        widget.refresh(*(Region(0, y, widget.size.width, 1) for y in changed))
+
+
 class Lines(Widget):
-    """Lines that are replaced as a whole; those that are equal stay."""
+    """Lines that are replaced as a whole; only changed ones are drawn."""
 
     DEFAULT_CSS = "Lines { height: 1; width: 1fr; }"
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.lines: list[Line] = []
-        self.hot: list[tuple[int, int, str]] = []  # columns of the first line that act when clicked on
+        self.click_areas: list[tuple[int, int, str]] = []  # columns of the first line that react to a click
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Show these lines, and be as high as they need."""
+        """Show these lines and set the height to their number."""
         new = list(lines)
         if len(new) != len(self.lines):
             self.lines = new
@@ -49,16 +56,14 @@ class Lines(Widget):
             self.display = bool(new)
             self.refresh()
             return
-        changed = [y for y, (one, old) in enumerate(zip(new, self.lines, strict=True)) if one != old]
-        self.lines = new
-        if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+        old, self.lines = self.lines, new
+        _refresh_changed(self, old, new)
 
     def render_line(self, y: int) -> Strip:
         return _strip(self.lines[y] if y < len(self.lines) else (), self.size.width)
 
     async def on_click(self, event: events.Click) -> None:
-        for start, end, action in self.hot:
+        for start, end, action in self.click_areas:
             if event.y == 0 and start <= event.x < end:
                 await self.app.run_action(action)
 
@@ -74,10 +79,10 @@ class Grid(Widget, can_focus=True):
     ]  # fmt: skip
 
     class Chosen(Message):
-        """Enter or a second click on a row."""
+        """Enter was pressed on a row, or the selected row was clicked."""
 
     class Moved(Message):
-        """The cursor stands elsewhere."""
+        """The cursor moved."""
 
     def __init__(self, look: Look, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -91,35 +96,31 @@ class Grid(Widget, can_focus=True):
         self._top = 0
 
     def show(self, title: Line, rows: Sequence[Line], keys: Sequence[Hashable], empty: str) -> None:
-        """Show these rows; `empty` says why there are none."""
-        known = self._keys[self.cursor] if self.cursor < len(self._keys) else None
+        """Show these rows, or the text `empty` if there are none; the cursor stays on the row with its key."""
+        selected = self._keys[self.cursor] if self.cursor < len(self._keys) else None
         self._title, self._rows, self._keys, self._empty = title, list(rows), list(keys), empty
-        if known is not None and known in self._keys:
-            self.cursor = self._keys.index(known)
-        self._bring()
+        if selected is not None and selected in self._keys:
+            self.cursor = self._keys.index(selected)
+        self._scroll_to_cursor()
 
     def move_to(self, row: int) -> None:
         """Put the cursor on a row."""
         self.cursor = row
-        self._bring()
+        self._scroll_to_cursor()
         self.post_message(self.Moved())
 
-    def _bring(self) -> None:
-        """Keep the cursor inside the rows and the rows around it on the screen, and draw what changed."""
+    def _scroll_to_cursor(self) -> None:
+        """Clamp the cursor to the rows, scroll until it is visible, and draw what changed."""
         height = max(self.size.height - 1, 1)
         self.cursor = min(max(self.cursor, 0), max(len(self._rows) - 1, 0))
         self._top = min(max(self._top, self.cursor - height + 1), self.cursor, max(len(self._rows) - height, 0))
-        drawn = self._seen(height)
-        if len(drawn) != len(self._drawn):
-            self._drawn = drawn
+        old, self._drawn = self._drawn, self._visible_lines(height)
+        if len(old) != len(self._drawn):
             self.refresh()
-            return
-        changed = [y for y, (one, old) in enumerate(zip(drawn, self._drawn, strict=True)) if one != old]
-        self._drawn = drawn
-        if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+        else:
+            _refresh_changed(self, old, self._drawn)
 
-    def _seen(self, height: int) -> list[Line]:
+    def _visible_lines(self, height: int) -> list[Line]:
         if not self._rows:
             return [self._title, ((self._look.fit(self._empty, max(self.size.width, 1)), "dim"),)]
         drawn = [self._title]
@@ -129,8 +130,8 @@ class Grid(Widget, can_focus=True):
         return drawn
 
     @property
-    def part(self) -> str:
-        """Which rows are seen, where not all are."""
+    def visible_range(self) -> str:
+        """`11-20/64`: the visible rows; empty if all rows are visible."""
         height = max(self.size.height - 1, 1)
         if len(self._rows) <= height:
             return ""
@@ -143,7 +144,7 @@ class Grid(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         self._drawn = []
-        self._bring()
+        self._scroll_to_cursor()
 
     def action_move(self, step: int) -> None:
         self.move_to(self.cursor + step)
@@ -177,7 +178,7 @@ class Grid(Widget, can_focus=True):
 
 
 class Pager(Widget, can_focus=True):
-    """Text that is longer than the screen."""
+    """Text that can be scrolled."""
 
     DEFAULT_CSS = """
     Pager { height: 1fr; width: 1fr; }
@@ -202,7 +203,7 @@ class Pager(Widget, can_focus=True):
 
     @property
     def _wrapped(self) -> list[str]:
-        return wrapped(self._look.ascii, self.text, max(self.size.width, 1))
+        return wrap_text(self._look.ascii, self.text, max(self.size.width, 1))
 
     def render_line(self, y: int) -> Strip:
         lines = self._wrapped
@@ -225,14 +226,14 @@ class Pager(Widget, can_focus=True):
         self.action_scroll(-3)
 
 
-HANGING = re.compile(r" *(?:\S.{0,10}?  +)?")  # blanks at the start, or a short word and the blanks behind it
+HANGING = re.compile(r" *(?:\S.{0,10}?  +)?")  # leading blanks, or a short label and the blanks after it
 
 
 @lru_cache(8)
-def wrapped(ascii_only: bool, text: str, width: int) -> list[str]:
-    """Lines of at most this width, broken at blanks; what continues is indented as its line is."""
+def wrap_text(ascii_only: bool, text: str, width: int) -> list[str]:
+    """Returns lines of at most this width, broken at blanks; continuation lines keep the indent of their line."""
     look = Look(ascii_only)
-    found = []
+    lines = []
     for raw in text.split("\n"):
         line = look.clean(raw.expandtabs(4))
         hanging = HANGING.match(line)
@@ -243,7 +244,7 @@ def wrapped(ascii_only: bool, text: str, width: int) -> list[str]:
                 fits -= 1
             cut = line.rfind(" ", len(indent) + 1, fits + 1)
             cut = cut if cut > len(indent) else max(fits, len(indent) + 1)
-            found.append(line[:cut].rstrip())
+            lines.append(line[:cut].rstrip())
             line = indent + line[cut:].lstrip(" ")
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
