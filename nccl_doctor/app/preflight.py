@@ -22,15 +22,25 @@ from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.site_config import Config
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
+LOOK = "look"  # the evidence that names the look: callers that share one have the same
 VERDICT = 0.3  # seconds of it that are kept for asking the rules and writing the report
 
 
-def look(root: Root, names: Sequence[str] = COLLECTORS, seconds: float = TIMEOUT, host: str | None = None) -> Facts:
-    """The facts of one node."""
+def look(
+    root: Root,
+    names: Sequence[str] = COLLECTORS,
+    seconds: float = TIMEOUT,
+    host: str | None = None,
+    *,
+    shared: Path | None = None,
+    connection: int | None = None,
+) -> Facts:
+    """The facts of one node. `shared` and `connection` as for `collect`."""
     facts = Facts()
     name = host or hostname(root)
     asked = [*names, "ssh"] if root.peers and "ssh" not in names else names
-    collect(facts, root, name, names=asked, seconds=seconds)
+    number = collect(facts, root, name, names=asked, seconds=seconds, shared=shared, connection=connection)
+    facts.evidence(LOOK, 1, number)
     facts.add([Input(name or str(root.path), "node", 0, 0, 0, 0, None)])
     return facts
 
@@ -125,6 +135,12 @@ def hostname(root: Root) -> str | None:
     if root.live:
         return socket.gethostname()
     return root.value("/proc/sys/kernel/hostname") or root.value("/etc/hostname")
+
+
+def check_of(facts: Facts) -> drain_policy.Check:
+    """The look that these facts come from."""
+    names = facts.own("SELECT text FROM evidence WHERE file = ?", (LOOK,))
+    return drain_policy.Check(boot_id(), str(names[0][0]) if names else "", time.time())
 
 
 def boot_id() -> str | None:

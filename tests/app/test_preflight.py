@@ -237,7 +237,7 @@ class Stuck:
     def __init__(self, how: str) -> None:
         self.how = how
 
-    def read(self, root: Root) -> Iterator[Any]:
+    def collect(self, root: Root) -> Iterator[Any]:
         if self.how == "hang":
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGALRM})
             time.sleep(1000)

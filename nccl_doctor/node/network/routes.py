@@ -1,19 +1,15 @@
 """Which interfaces TCP of a job may pick, and what the node's own name leads to."""
 
 import ipaddress
-import json
-import os
 import re
-import selectors
-import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import HostName, NodeInterface, NodeRoute
+from nccl_doctor.node.runtime import children
 from nccl_doctor.node.runtime.root import Root
 
 MOST = 64  # interfaces; a node full of pods has hundreds of veth
@@ -140,25 +136,10 @@ def _ask(seconds: float = 1.5) -> dict[str, Any]:
     """getaddrinfo in a child: a dead name server holds it for longer than anybody wants to wait."""
     name = socket.gethostname()
     started = time.monotonic()
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writing, json.dumps(_resolve(name)).encode()[:4000])
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with selectors.DefaultSelector() as selector:
-        selector.register(reading, selectors.EVENT_READ)
-        answer = os.read(reading, 4096) if selector.select(seconds) else b""
-    os.close(reading)
-    with suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
     try:
-        told: dict[str, Any] = json.loads(answer)
-    except ValueError:
-        told = {"error": f"no answer within {seconds:g} s"}
+        told = children.ask(lambda: _resolve(name), seconds)
+    except TimeoutError as error:
+        told = {"error": str(error)}
     return {"name": name, **told, "seconds": round(time.monotonic() - started, 4)}
 
 

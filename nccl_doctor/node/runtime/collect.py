@@ -4,23 +4,25 @@ A child that blocks in the kernel cannot be killed; it is left behind and the pa
 nothing they read can run code in the parent, which may be root's prolog.
 """
 
-import gc
+import functools
 import importlib
 import json
 import os
 import selectors
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
 from nccl_doctor.facts.tables import Collection
+from nccl_doctor.node.runtime import shared_look
+from nccl_doctor.node.runtime.children import guarded
 from nccl_doctor.node.runtime.recording import Recorder
 from nccl_doctor.node.runtime.root import Absent, Root
+from nccl_doctor.node.runtime.shared_look import Answers
 
 MODULES = {
     "gpu": "gpu.devices",
@@ -54,12 +56,8 @@ class Collector(Protocol):
         ...
 
 
-class _Child(NamedTuple):
-    name: str
-    pid: int
-    pipe: int
-    started: float
-    buffer: bytearray
+class ConnectionEnded(Exception):
+    """Whoever asked for this look is gone."""
 
 
 def collect(
@@ -70,32 +68,59 @@ def collect(
     names: Sequence[str] = COLLECTORS,
     seconds: float = 5.0,
     now: Callable[[], float] = time.monotonic,
-) -> None:
-    """Ask these collectors at once and fill the fact base until all have answered or the time is over."""
+    shared: Path | None = None,
+    connection: int | None = None,
+) -> str:
+    """Ask these collectors at once and fill the fact base until all have answered or the time is over.
+
+    `shared` is a folder in which callers that start together, such as the ranks of a job, share one look. `connection` is a
+    descriptor whose end ends the look with ConnectionEnded. Returns the name of the look.
+    """
     started = now()
-    children = [_start(name, root) for name in names]
+    if shared is None:
+        answers = _ask(root, names, seconds, now, connection)
+    else:
+        answers = shared_look.ask(
+            shared, root, names, seconds, lambda some, left: _ask(root, some, left, now, connection)
+        )
+    for name in names:
+        said = {"seconds": now() - started, **answers.ended.get(name, _HUNG)}
+        enter(facts, host, name, answers.rows.get(name, []), said)
+    return answers.look
+
+
+def _ask(root: Root, names: Sequence[str], seconds: float, now: Callable[[], float], connection: int | None) -> Answers:
+    started = now()
     rows: dict[str, list[Any]] = {name: [] for name in names}
     ended: dict[str, dict[str, Any]] = {}
-    with selectors.DefaultSelector() as selector:
-        for child in children:
-            selector.register(child.pipe, selectors.EVENT_READ, child)
-        while selector.get_map() and (left := started + seconds - now()) > 0:
-            for key, _ in selector.select(left):
-                child = key.data
-                piece = os.read(child.pipe, 1 << 16)
-                child.buffer.extend(piece)
-                for line in _lines(child.buffer):
-                    _take(line, rows[child.name], ended, child.name)
-                if not piece or len(child.buffer) > _LINE:
-                    selector.unregister(child.pipe)
-                    ended.setdefault(child.name, _SILENT)
-    for child in children:
-        os.close(child.pipe)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(child.pid, os.WNOHANG)
-        enter(facts, host, child.name, rows[child.name], {"seconds": now() - started, **ended.get(child.name, _HUNG)})
+    with guarded() as children, selectors.DefaultSelector() as selector:
+        for name in names:
+            _, pipe = children.start(functools.partial(_work, name, root))
+            selector.register(pipe, selectors.EVENT_READ, (name, bytearray()))
+        if connection is not None:
+            with suppress(OSError):  # a regular file, which never ends
+                selector.register(connection, selectors.EVENT_READ)
+        try:
+            while (left := started + seconds - now()) > 0 and any(key.data for key in selector.get_map().values()):
+                for key, _ in selector.select(left):
+                    piece = os.read(key.fd, 1 << 16)
+                    if key.data is None:
+                        if not piece:
+                            raise ConnectionEnded
+                        continue
+                    name, buffer = key.data
+                    buffer.extend(piece)
+                    for line in _lines(buffer):
+                        _take(line, rows[name], ended, name)
+                    if not piece or len(buffer) > _LINE:
+                        selector.unregister(key.fd)
+                        os.close(key.fd)
+                        ended.setdefault(name, _SILENT)
+        finally:
+            for key in list(selector.get_map().values()):
+                if key.data is not None:
+                    os.close(key.fd)
+    return Answers(f"{time.time():.6f}-{os.getpid()}", rows, ended)
 
 
 def _lines(buffer: bytearray) -> Iterator[bytes]:
@@ -130,37 +155,6 @@ def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict
     note = said["note"]
     ref = facts.evidence(f"collector {name}", 1, f"{name}: {said['outcome']}{': ' if note else ''}{note}")
     facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])
-
-
-def _start(name: str, root: Root) -> _Child:
-    reading, writing = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    started = time.monotonic()
-    pid = os.fork()
-    if pid == 0:
-        gc.disable()  # a short life: collecting would only copy pages that are shared with the parent
-        status = 1
-        try:
-            os.setpgid(0, 0)
-            os.close(reading)
-            _quiet()
-            _work(name, root, writing)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with suppress(OSError):
-        os.setpgid(pid, pid)
-    return _Child(name, pid, reading, started, bytearray())
-
-
-def _quiet() -> None:
-    """A library that prints must not reach the report."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    sys.stdout = sys.stderr = open(null, "w", closefd=False)  # noqa: SIM115  (for the life of the child)
 
 
 def _work(name: str, root: Root, pipe: int) -> None:
