@@ -1,4 +1,10 @@
-#!/bin/sh
-# prolog of a queue (run as root: `root@/path/gridengine-prolog.sh`): 1 sets the queue instance of a broken node in error
-# and the job waits for another node; 100 sets a job in error that cannot work as launched.
-exec "${NCCL_DOCTOR:-/opt/nccl-doctor/bin/nccl-doctor}" preflight --for gridengine --timeout 5 ${NCCL_DOCTOR_OPTIONS:-}
+#!/bin/sh -p
+# prolog of a queue, run as root: `prolog root@/etc/nccl-doctor/gridengine-prolog.sh`. 1 puts the queue instance of a broken node
+# in error and the job waits for another node; 100 puts a job in error that cannot work as launched. Grid Engine hands over the
+# variables of `qsub -v`: none of them is kept.
+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C /bin/sh -p "${0%/*}/launch.sh" gridengine
+case $? in
+90) exit 1 ;;
+91) exit 100 ;;
+esac
+exit 0

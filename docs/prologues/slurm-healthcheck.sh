@@ -1,5 +1,10 @@
-#!/bin/sh
-# HealthCheckProgram= of slurm.conf: drains a broken node and gives back one that we drained and that is well again.
-# A run that still hangs keeps the next one from starting.
-exec flock --nonblock /run/nccl-doctor.lock \
-    "${NCCL_DOCTOR:-/opt/nccl-doctor/bin/nccl-doctor}" preflight --for slurm-health --resume --timeout 20 ${NCCL_DOCTOR_OPTIONS:-}
+#!/bin/sh -p
+# HealthCheckProgram= of slurm.conf: drains a broken node with a reason and gives back one that we
+# drained and that is well again. A run that still hangs keeps the next one from starting.
+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
+    ${SLURM_CONF+"SLURM_CONF=$SLURM_CONF"} ${SLURMD_NODENAME+"SLURMD_NODENAME=$SLURMD_NODENAME"} \
+    /usr/bin/flock -n -E 0 /run/nccl-doctor.lock /bin/sh -p "${0%/*}/launch.sh" slurm-health --resume
+case $? in
+90) exit 1 ;;
+esac
+exit 0

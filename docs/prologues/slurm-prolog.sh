@@ -1,4 +1,13 @@
-#!/bin/sh
-# Prolog= and Epilog= of slurm.conf (with PrologFlags=Alloc): a broken node is drained with a reason, its job goes back to
-# the queue; a healthy node, or one that could not be looked at in time, runs the job.
-exec "${NCCL_DOCTOR:-/opt/nccl-doctor/bin/nccl-doctor}" preflight --for slurm --timeout 5 ${NCCL_DOCTOR_OPTIONS:-}
+#!/bin/sh -p
+# Prolog= and Epilog= of slurm.conf, with PrologFlags=Alloc. A broken node is drained with a reason and its job goes back to the
+# queue. Everything else runs the job. -p and the first command keep everything out that the environment could bring: functions,
+# PATH, IFS, LD_LIBRARY_PATH, PYTHONPATH.
+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
+    ${SLURM_CONF+"SLURM_CONF=$SLURM_CONF"} ${SLURMD_NODENAME+"SLURMD_NODENAME=$SLURMD_NODENAME"} \
+    ${SLURM_SCRIPT_CONTEXT+"SLURM_SCRIPT_CONTEXT=$SLURM_SCRIPT_CONTEXT"} ${SLURM_JOB_ID+"SLURM_JOB_ID=$SLURM_JOB_ID"} \
+    ${SLURM_JOB_GPUS+"SLURM_JOB_GPUS=$SLURM_JOB_GPUS"} \
+    /bin/sh -p "${0%/*}/launch.sh" slurm
+case $? in
+90) exit 1 ;;
+esac
+exit 0

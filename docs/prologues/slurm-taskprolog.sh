@@ -1,4 +1,7 @@
-#!/bin/sh
-# TaskProlog= of slurm.conf: sees the job's own environment and tells the job, in its output, what will not work.
-# It never fails a task unless --strict is added.
-exec "${NCCL_DOCTOR:-/opt/nccl-doctor/bin/nccl-doctor}" preflight --for slurm-task --timeout 3 ${NCCL_DOCTOR_OPTIONS:-}
+#!/bin/sh -p
+# TaskProlog= of slurm.conf: runs as the user, sees the job's own environment, and tells the job in its output what will not
+# work, once a node. It never fails a task.
+case ${SLURM_LOCALID:-0} in
+0) /bin/sh -p "${0%/*}/launch.sh" slurm-task ;;
+esac
+exit 0

@@ -1,0 +1,46 @@
+#!/bin/sh -p
+# Runs `preflight` for the scripts beside it: launch.sh CALLER [OPTION...]. Ends with 90 (drain this node), 91 (this job cannot work) or 0.
+# Whatever else happens to the program - it is missing, crashes, hangs, is killed - ends with 0 and one line in syslog.
+# Edit the first three settings to fit the node; install this file on the node's own disk, where only root can write.
+PYTHON=/opt/nccl-doctor/bin/python3
+PROGRAM='-m nccl_doctor' # of a pyz: /opt/nccl-doctor/nccl-doctor.pyz
+LIMIT=30 # seconds until the program is killed; above `timeout` of /etc/nccl-doctor/preflight.toml
+
+umask 022
+cd / || exit 0
+
+go_on() {
+    set -f
+    set -- $1 # one line
+    echo "nccl-doctor: $*; nothing is drained" >&2
+    /usr/bin/timeout 2 /usr/bin/logger -t nccl-doctor -p daemon.warning -- "$*; nothing is drained" >/dev/null 2>&1
+    exit 0
+}
+
+# The program runs in the background and is not waited for: a process that blocks in the kernel cannot even be killed. Its last
+# line is its exit status behind a mark that it does not know, so that nothing it prints can pass for one.
+read -r mark </proc/sys/kernel/random/uuid || go_on 'no /proc'
+answer=$(
+    {
+        {
+            /usr/bin/timeout -k 2 "$LIMIT" "$PYTHON" -I $PROGRAM preflight --for "$@"
+            echo "$mark $?"
+        } </dev/null 2>&1 & # holds no file of the caller open
+    } | /usr/bin/timeout $((LIMIT + 5)) /bin/sed "/^$mark /q"
+)
+case $answer in
+*"$mark "*) status=${answer##*"$mark "} ;;
+*) go_on "$PYTHON does not end: does its file system hang?" ;;
+esac
+text=${answer%"$mark "*}
+case $status in
+0 | 90 | 91) ;;
+2) [ "$1" = npd ] || go_on "preflight ended with status 2: $text" ;;
+124 | 137) go_on "preflight gave no answer within $LIMIT s" ;;
+127) go_on "$PYTHON was not found" ;;
+*) go_on "preflight ended with status $status: $text" ;;
+esac
+if [ -n "$text" ]; then
+    printf '%s' "$text" || go_on 'the report cannot be written'
+fi
+exit "$status"
