@@ -1,13 +1,14 @@
 """A real Slurm whose Prolog is ours: a healthy node runs the job, a faulty one is drained with our reason."""
 
 import json
-import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.places import ROOT
+from helpers import prologues
+from helpers.prologues import ours
 from helpers.slurm_cluster import Cluster, cluster, missing
 
 from nccl_doctor.app.preflight import preflight
@@ -17,7 +18,6 @@ from nccl_doctor.simulate import node
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 DRAINS = "gpu-off-the-bus"
-PROLOGUES = ROOT / "docs" / "prologues"
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +29,26 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def nodes(slurm: Cluster, tmp_path: Path) -> Path:
-    """Trees of n1, well, and n2, broken; the prologs look at the tree of their node."""
+    """Our scripts, with trees of n1, well, and n2, broken; each looks at the tree of its node."""
     node.build("dgx-h100", host="n1").write(tmp_path / "n1")
     node.build("dgx-h100", DRAINS, host="n2").write(tmp_path / "n2")
     assert ("fit", "drain") == tuple(preflight(Root(tmp_path / name))[0].fitness for name in ("n1", "n2"))
-    for name, script in (("prolog", "slurm-prolog.sh"), ("taskprolog", "slurm-taskprolog.sh")):
-        slurm.script(name, call(PROLOGUES / script, tmp_path))
+    use(slurm, tmp_path, ours(tmp_path, f"--root {tmp_path}/$SLURMD_NODENAME"))
     slurm.idle()
     return tmp_path
 
 
-def call(script: Path, trees: Path, options: str = "") -> str:
-    """A prolog that knows nothing but the node's name, as Slurm leaves it."""
-    path = Path(sys.executable).with_name("nccl-doctor")
-    return f"NCCL_DOCTOR={path} NCCL_DOCTOR_OPTIONS='--root {trees}/'$SLURMD_NODENAME'{options}' exec {script}"
+def use(slurm: Cluster, folder: Path, python: Path, limit: int = 60) -> None:
+    """Let Slurm run our scripts, with this in place of the interpreter."""
+    scripts = prologues.install(folder, python, limit)
+    for name in ("prolog", "taskprolog"):
+        slurm.script(name, f"exec {scripts}/slurm-{name}.sh")
+
+
+def by_hand(slurm: Cluster, folder: Path, script: str, name: str) -> subprocess.CompletedProcess[str]:
+    """A script as slurmd calls it: with a few variables and nothing else."""
+    environ = [f"SLURM_CONF={slurm.environ['SLURM_CONF']}", f"SLURMD_NODENAME={name}"]
+    return slurm.run("env", "-i", *environ, str(folder / "prologues" / script))
 
 
 def test_a_healthy_node_runs_the_job(slurm: Cluster, nodes: Path) -> None:
@@ -57,31 +63,76 @@ def test_a_broken_node_is_drained_with_the_reason(slurm: Cluster, nodes: Path) -
     assert "ran" not in done.stdout
     state, reason = slurm.state("n2")
     assert "drain" in state
-    report = preflight(Root(nodes / "n2"))[0]
-    top = report.findings[0]
+    top = preflight(Root(nodes / "n2"))[0].findings[0]
     assert reason.startswith(f"nccl-doctor:{top.rule}")
     assert top.rule in reason[:20]
     assert top.name in reason
 
 
+def test_an_observed_node_runs_the_job(slurm: Cluster, nodes: Path) -> None:
+    settings = nodes / "preflight.toml"
+    settings.write_text("observe = true\n")
+    use(slurm, nodes, ours(nodes, f"--settings {settings} --root {nodes}/$SLURMD_NODENAME"))
+    done = slurm.run("srun", "-w", "n2", "-N1", "tail", "-n1", "/dev/null")
+    assert 0 == done.returncode, done.stderr
+    assert "drain" not in slurm.state("n2")[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(None, id="missing"),
+        pytest.param("echo 'No module named nccl_doctor' >&2; exit 1", id="no-module"),
+        pytest.param("kill -SEGV $$", id="crashed"),
+        pytest.param("kill -KILL $$", id="out-of-memory"),
+        pytest.param("trap '' TERM; sleep 600; sleep 600", id="hung"),
+        pytest.param("--config /no/such/file", id="config-missing"),
+        pytest.param("--config /etc/hostname", id="config-broken"),
+        pytest.param("--expect /no/such/file", id="expect-missing"),
+        pytest.param("--rules /no/such/folder", id="rules-missing"),
+        pytest.param("--no-such-option", id="wrong-option"),
+    ],
+)
+def test_whatever_is_wrong_with_the_tool_the_job_runs(slurm: Cluster, nodes: Path, program: str | None) -> None:
+    """n1 is well, so that with a tool in working order its job would run too; what counts is that the node stays."""
+    python = nodes / "python3"
+    python.unlink()
+    if program is not None and program.startswith("--"):
+        ours(nodes, f"--root {nodes}/$SLURMD_NODENAME {program}")
+    elif program is not None:
+        prologues.program(python, program)
+    use(slurm, nodes, python, 1 if program is not None and "sleep" in program else 60)
+    done = slurm.run("srun", "-w", "n1", "-N1", "echo", "ran")
+    assert (0, "ran") == (done.returncode, done.stdout.strip()), done.stderr
+    assert "drain" not in slurm.state("n1")[0]
+
+
 def test_the_reason_of_an_administrator_stays(slurm: Cluster, nodes: Path) -> None:
     slurm.run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=waiting for a part")
-    environ = {**os.environ, "SLURM_CONF": slurm.environ["SLURM_CONF"], "SLURMD_NODENAME": "n2"}
-    done = slurm.run("env", *(f"{k}={environ[k]}" for k in ("SLURM_CONF", "SLURMD_NODENAME")), "sh", "-c",
-                     call(PROLOGUES / "slurm-prolog.sh", nodes))  # fmt: skip
+    done = by_hand(slurm, nodes, "slurm-prolog.sh", "n2")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "waiting for a part" == slurm.state("n2")[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("n1", "waiting for a part"), ("n2", "waiting for a part"), ("n1", "nccl-doctor:GPU001 x")]
+)
+def test_down_stays_down(slurm: Cluster, nodes: Path, name: str, reason: str) -> None:
+    slurm.run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={reason}")
+    try:
+        done = by_hand(slurm, nodes, "slurm-healthcheck.sh", name)
+        assert {"n1": 0, "n2": 1}[name] == done.returncode, done.stderr
+        assert ("down", reason) == slurm.state(name)
+    finally:
+        slurm.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+
+
 def test_a_node_that_we_drained_comes_back_and_no_other(slurm: Cluster, nodes: Path) -> None:
     slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=nccl-doctor:GPU001 gone")
-    health = (
-        f"SLURMD_NODENAME=n1 {sys.executable} -m nccl_doctor preflight --for slurm-health --resume --root {nodes}/n1"
-    )
-    assert 0 == slurm.run("sh", "-c", health).returncode
+    assert 0 == by_hand(slurm, nodes, "slurm-healthcheck.sh", "n1").returncode
     assert "drain" not in slurm.state("n1")[0]
     slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=waiting for a part")
-    slurm.run("sh", "-c", health)
+    by_hand(slurm, nodes, "slurm-healthcheck.sh", "n1")
     assert "drain" in slurm.state("n1")[0]
 
 
@@ -107,13 +158,13 @@ def job(slurm: Cluster) -> Iterator[str]:
     slurm.idle()
 
 
-def ours(slurm: Cluster, *arguments: str) -> tuple[int, str, str]:
+def nccl_doctor(slurm: Cluster, *arguments: str) -> tuple[int, str, str]:
     done = slurm.run(sys.executable, "-m", "nccl_doctor", *arguments)
     return done.returncode, done.stdout, done.stderr
 
 
 def test_the_nodes_of_a_job_are_watched_from_within_it(slurm: Cluster, job: str) -> None:
-    status, out, err = ours(slurm, "watch", "--job", job, "--once", "--format", "json")
+    status, out, err = nccl_doctor(slurm, "watch", "--job", job, "--once", "--format", "json")
     assert (0, "") == (status, err)
     found = {one["name"]: one for one in json.loads(out)["nodes"]}
     assert {"n1", "n2"} == found.keys()
@@ -124,7 +175,7 @@ def test_the_nodes_of_a_job_are_watched_from_within_it(slurm: Cluster, job: str)
 
 @pytest.mark.parametrize("nodes", [(), ("--nodes", "n[1-2]", "--via", "srun")])
 def test_the_ranks_of_a_job_are_dumped_on_all_its_nodes(slurm: Cluster, job: str, nodes: tuple[str, ...]) -> None:
-    status, out, err = ours(slurm, "stacks", "--job", job, *nodes)
+    status, out, err = nccl_doctor(slurm, "stacks", "--job", job, *nodes)
     if "may not be looked into" in err or "py-spy" in err or "ptrace" in err:
         pytest.skip(f"stacks cannot be dumped here: {err.strip()}")
     assert (0, "") == (status, err)
@@ -132,7 +183,7 @@ def test_the_ranks_of_a_job_are_dumped_on_all_its_nodes(slurm: Cluster, job: str
 
 
 def test_a_job_that_slurm_does_not_know_is_one_line(slurm: Cluster) -> None:
-    status, out, err = ours(slurm, "watch", "--job", "99999", "--once")
+    status, out, err = nccl_doctor(slurm, "watch", "--job", "99999", "--once")
     assert (2, "", 1) == (status, out, err.count("\n"))
     assert "Slurm knows no running job 99999" in err
-    assert 2 == ours(slurm, "stacks", "--job", "99999")[0]
+    assert 2 == nccl_doctor(slurm, "stacks", "--job", "99999")[0]
