@@ -11,13 +11,24 @@ import subprocess
 
 import pbs
 
-LAUNCH = ["/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "/bin/sh", "-p", "/etc/nccl-doctor/launch.sh", "pbs"]
+LAUNCH = [
+    "/usr/bin/env",
+    "-i",
+    "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+    "LC_ALL=C",
+    "/bin/sh",
+    "-p",
+    "/etc/nccl-doctor/launch.sh",
+    "pbs",
+]
 DRAIN, JOB = 90, 91
 OWNER = "nccl-doctor:"
 
 event = pbs.event()
 try:
-    done = subprocess.run(LAUNCH, capture_output=True, text=True, errors="replace", timeout=50, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        LAUNCH, capture_output=True, text=True, errors="replace", timeout=50, stdin=subprocess.DEVNULL
+    )
     status, lines = done.returncode, done.stdout.strip().splitlines()
 except Exception as error:  # the check could not run, which says nothing about the node
     pbs.logmsg(pbs.LOG_WARNING, f"nccl-doctor could not run: {error}")
