@@ -6,20 +6,38 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 JOBS ?= 2
 
-.PHONY: demo test lint bench format pyz clean
+.PHONY: demo test unit fuzz lint lint-repository bench format dist pyz constraints clean
 
 demo: $(VENV)/.installed
 	@echo '$$ nccl-doctor analyze fixtures/demo.log'
 	@$(BIN)/nccl-doctor analyze fixtures/demo.log || test $$? -eq 1
 
-test: lint
+test: lint unit
+
+unit: $(VENV)/.developing
 	$(BIN)/python -m pytest -n $(JOBS)
 
-lint: $(VENV)/.developing
+# All properties with many times as many examples, which are new ones each time.
+FUZZ ?= 20
+fuzz: $(VENV)/.developing
+	NCCL_DOCTOR_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(JOBS) -m hypothesis -o timeout=3600
+
+lint: lint-repository
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema
+lint-repository: $(VENV)/.developing
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) custom.github-workflows-require-timeout .github/workflows/*.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) vendor.dependabot .github/dependabot.yml
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
+	$(BIN)/zizmor --offline --quiet --no-progress .github
+	$(BIN)/shellcheck --severity=warning .ci/run $(shell find docs -name '*.sh')
 
 format: $(VENV)/.developing
 	$(BIN)/ruff check --fix .
@@ -28,20 +46,30 @@ format: $(VENV)/.developing
 bench: $(VENV)/.developing
 	$(BIN)/python bench/run.py
 
+dist: $(VENV)/.developing
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
 # What preflight needs and nothing else; the C libraries in it are those of this Python and this machine.
 PREFLIGHT = click nvidia-ml-py psutil ClusterShell PyYAML
 pyz: $(VENV)/.developing
 	rm -rf build/pyz
-	$(PIP) --target build/pyz --no-deps . $(PREFLIGHT)
+	$(PIP) --target build/pyz --no-deps --constraint constraints.txt . $(PREFLIGHT)
 	$(BIN)/shiv --site-packages build/pyz --compressed --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run --output-file nccl-doctor.pyz
 	@ls -l nccl-doctor.pyz
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(PIP) --editable .
+# One file for Python 3.11 to 3.14 and every platform; look at the difference before you commit it.
+constraints: $(BIN)/python
+	$(PIP) uv
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --no-annotate --upgrade --quiet \
+		--custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.developing: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[dev]'
+$(VENV)/.developing: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
 $(BIN)/python:
