@@ -1,10 +1,29 @@
-"""Fixtures that several test files share."""
+"""Fixtures and settings that all tests share."""
+
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("helpers")
 
-from helpers.nvml import NvmlStub, build  # noqa: E402 - rewritten before it is imported
+from helpers.examples import load_profile  # noqa: E402 - rewritten before it is imported
+from helpers.nvml import NvmlStub, build  # noqa: E402
+
+load_profile()
+
+WITHOUT = os.environ.get("NCCL_DOCTOR_TEST_WITHOUT", "")  # an optional package that is installed and must not be used
+if WITHOUT:
+    absent = Path(__file__).parent / "helpers" / "without" / WITHOUT
+    if not absent.is_dir():
+        raise pytest.UsageError(f"NCCL_DOCTOR_TEST_WITHOUT={WITHOUT}: no such folder: {absent}")
+    sys.path.insert(0, str(absent))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(absent), os.environ.get("PYTHONPATH"))))
+
+
+def pytest_report_header() -> str:
+    return f"without {WITHOUT}" if WITHOUT else ""
 
 
 @pytest.fixture(scope="session")

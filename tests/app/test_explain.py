@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app.explain import explain
@@ -123,7 +124,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=12).map("".join)))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_text_gets_words_or_nothing(text: str) -> None:
     answer = explain(text)
     assert answer is None or answer.strip()

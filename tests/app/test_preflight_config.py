@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from helpers.examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import preflight_config
@@ -68,7 +69,7 @@ def test_a_file_that_others_can_write_is_refused_and_observes(tmp_path: Path, mo
     assert loaded.problems[0] in preflight_config.explain(loaded)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_no_content_raises(tmp_path: Path, content: bytes) -> None:
     loaded = load(write(tmp_path, content))

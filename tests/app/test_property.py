@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from hypothesis import HealthCheck, given, settings
+from helpers.examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
@@ -52,7 +53,7 @@ NOISE = (
     "mem allocated 41.{n} GiB, reserved 52.{n} GiB, max 79 GiB",
     "",
 )
-KNOBS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+KNOBS = examples(40, suppress_health_check=list(HealthCheck))
 
 ABSENCE = {"hang-after-init"}  # faults that show by what does not follow
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,10 +26,10 @@ PROGRAM = """
 import os, time
 
 def barrier():
-    time.sleep(1000)
+    print("there", flush=True); time.sleep(1000)
 
 def load_everything():
-    time.sleep(1000)
+    print("there", flush=True); time.sleep(1000)
 
 load_everything() if os.environ["RANK"] == "2" else barrier()
 """
@@ -173,8 +172,10 @@ def job(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     running = []
     for rank in range(4):
         environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "4", "PBS_JOBID": f"test-{os.getpid()}"}
-        running.append(subprocess.Popen([sys.executable, str(script)], env=environ))
-    time.sleep(1)
+        running.append(subprocess.Popen([sys.executable, str(script)], env=environ, stdout=subprocess.PIPE))
+    for one in running:
+        assert one.stdout is not None
+        assert b"there\n" == one.stdout.readline()
     yield running
     for one in running:
         one.send_signal(signal.SIGKILL)

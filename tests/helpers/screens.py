@@ -1,11 +1,13 @@
 """The live screen without a terminal."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from textual.pilot import Pilot
 
+from helpers.waiting import DEADLINE
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.demo import Demo
 from nccl_doctor.watch.sources import IdleSource
@@ -23,6 +25,14 @@ def screen(app: Watch) -> list[str]:
 
 def text(app: Watch) -> str:
     return "\n".join(screen(app))
+
+
+async def shows(pilot: Pilot[None], app: Watch, reached: Callable[[], object]) -> None:
+    """Wait until `reached` is true, while the screen handles its messages."""
+    end = time.monotonic() + DEADLINE
+    while not reached():
+        assert time.monotonic() < end, text(app)
+        await pilot.pause(0.02)
 
 
 def demo(seconds: int, **options: Any) -> Watch:

@@ -5,10 +5,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from helpers.processes import runs
+from helpers.waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sinfo", "srun", "sbatch")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -61,10 +63,8 @@ class Cluster:
         self.folder = folder
         self.environ = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH}
 
-    def run(self, *command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, env=self.environ, capture_output=True, text=True, timeout=seconds, cwd=self.folder, check=False
-        )
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=self.environ, capture_output=True, text=True, cwd=self.folder, check=False)
 
     def script(self, name: str, text: str) -> None:
         """The program that slurm.conf names; written anew for each test."""
@@ -85,11 +85,8 @@ class Cluster:
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         self.wait(lambda: {self.state(node)[0] for node in ("n1", "n2")} == {"idle"})
 
-    def wait(self, reached: Callable[[], bool], seconds: float = 30) -> None:
-        end = time.monotonic() + seconds
-        while not reached():
-            assert time.monotonic() < end, self.run("sinfo", "-N", "-l").stdout
-            time.sleep(0.2)
+    def wait(self, reached: Callable[[], bool]) -> None:
+        until(reached, lambda: self.run("sinfo", "-N", "-l").stdout)
 
 
 def _free_ports() -> int:
@@ -127,10 +124,12 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         slurm.wait(lambda: {slurm.state(node)[0] for node in ("n1", "n2")} == {"idle"})
         yield slurm
     finally:
+        stopped = []
         for file in folder.glob("*.pid"):
             with suppress(OSError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGKILL if file.name == "munged.pid" else signal.SIGTERM)
-        time.sleep(0.3)
+                stopped.append(int(file.read_text()))
+                os.kill(stopped[-1], signal.SIGKILL if file.name == "munged.pid" else signal.SIGTERM)
+        until(lambda: not any(map(runs, stopped)))
 
 
 def _started(slurm: Cluster, *command: str) -> None:

@@ -4,7 +4,8 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.inputs.prefix_rules import RULES, Rule
@@ -193,7 +194,7 @@ NUMBERS = st.integers(0, 4194304)
 
 
 @given(HOSTS, NUMBERS, NUMBERS, st.integers(-1, 40000), st.text(), st.sampled_from(sorted(PREFIXES)))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_head_survives_any_prefix(host: str, pid: int, tid: int, dev: int, text: str, name: str) -> None:
     if name == "grep-n" and not re.match(r"\d*[A-Za-z]", host):
         return  # `123:9018:1:1 [0]`: a line number, or a host that is called `123:9018`
@@ -213,7 +214,7 @@ def test_any_head_survives_any_prefix(host: str, pid: int, tid: int, dev: int, t
         "".join
     )
 )
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_anything_goes_and_twice_is_once(line: str) -> None:
     tidy = clean(line)
     assert tidy == clean(tidy)
@@ -225,7 +226,7 @@ def test_anything_goes_and_twice_is_once(line: str) -> None:
 
 
 @given(st.text(alphabet="\x1b[]0;1m>│* \r\x07a3:)(", max_size=40))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_clean_twice_is_once(line: str) -> None:
     tidy = clean(line)
 

@@ -18,7 +18,8 @@ from typing import BinaryIO
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.inputs import detect, streams
@@ -613,7 +614,7 @@ def test_header_that_claims_gigabytes(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=3000), st.integers(0, 20000))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_archive_makes_it_fail(tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int) -> None:
     path = tmp_path_factory.mktemp("archives") / "job"
     for kind in ("tar", "zip"):

@@ -11,7 +11,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
@@ -521,7 +522,7 @@ LOGS = st.lists(st.tuples(st.sampled_from(PIECES), st.integers(0, 200), st.sampl
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOGS, st.integers(1, 3_000))
 def test_any_block_gives_what_one_block_gives(text: str, block: int) -> None:
     data = text.encode()
@@ -529,7 +530,7 @@ def test_any_block_gives_what_one_block_gives(text: str, block: int) -> None:
     assert whole == plain(read(data, block=block, ahead=2_500))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOGS)
 def test_dense_and_sparse_logs_are_read_alike(text: str) -> None:
     data = text.encode()
@@ -575,7 +576,7 @@ def line_by_line() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.one_of(CHANNEL_LINES, st.sampled_from(PIECES)), max_size=40),
     st.lists(st.integers(0, 39)),
@@ -600,7 +601,7 @@ TIMED_LINES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(TIMED_LINES, max_size=60), st.integers(1, 8_000))
 def test_lines_counted_together_keep_their_times(lines: list[str], block: int) -> None:
     data = "\n".join([*lines, "end"]).encode()
@@ -638,14 +639,14 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     assert not len(tally)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.text("NC\n\rab", max_size=60))
 def test_lines_are_found(text: str) -> None:
     found = Lines(text.encode() + b"NC\nNC", len(text.encode()))
     assert text.removesuffix("\n").split("\n") == found.text(np.arange(len(found.stops))).decode().split("\n")[:-1]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(LOGS)
 def test_nothing_changes_without_hyperscan(text: str) -> None:
     data = text.encode()
@@ -654,20 +655,20 @@ def test_nothing_changes_without_hyperscan(text: str) -> None:
         assert expected == plain(read(data))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(LOGS)
 def test_no_text_makes_reading_fail(text: str) -> None:
     facts = analyze.read_text(text)
     assert 1 == len(facts.own("SELECT * FROM job"))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.text(max_size=300))
 def test_no_characters_make_reading_fail(text: str) -> None:
     analyze.read_text(f"node01:1:2 [0] NCCL WARN {text}\n{text} NCCL INFO {text}\n{text}")
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(LOGS, st.floats(0, 1))
 def test_stretches_merge_to_the_whole(text: str, share: float) -> None:
     data = text.encode()

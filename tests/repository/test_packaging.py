@@ -13,7 +13,7 @@ from helpers.places import ROOT
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
+        list(map(str, command)), capture_output=True, text=True, env={**os.environ, **environment},
         cwd=ROOT, check=False,
     )  # fmt: skip
 

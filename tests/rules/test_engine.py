@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
@@ -43,7 +43,6 @@ def literal(value: Any) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''").replace("\0", "") + "'"
 
 
-@settings(deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_no_row_makes_the_engine_or_a_reporter_raise(rows: list[dict[str, Any]]) -> None:
     columns = sorted({name for row in rows for name in row})

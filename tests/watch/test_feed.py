@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from helpers.nvml import STUB, NvmlStub
 from helpers.processes import runs
+from helpers.waiting import DEADLINE, until
 
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
@@ -40,11 +40,8 @@ class Heard:
     def of(self, node: str, kind: str = "") -> list[dict[str, Any]]:
         return [one for one in list(self.records) if one.get("hostname") == node and kind in ("", one["kind"])]
 
-    def wait(self, reached: Callable[[], bool], seconds: float = 20.0) -> None:
-        end = time.monotonic() + seconds
-        while not reached():
-            assert time.monotonic() < end, self.records[-5:]
-            time.sleep(0.02)
+    def wait(self, reached: Callable[[], bool]) -> None:
+        until(reached, lambda: self.records[-5:])
 
 
 @contextmanager
@@ -100,9 +97,9 @@ def test_a_line_without_end_is_dropped(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_child_that_is_silent_for_long_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "SILENCE_LIMIT", 0.3)
+    monkeypatch.setattr(feed, "SILENCE_LIMIT", 2.0)
     with watching(script(tmp_path, "say; exec sleep 600"), "n1", interval=0.1) as heard:
-        heard.wait(lambda: len(heard.of("n1", "host")) >= 2, 30)
+        heard.wait(lambda: len(heard.of("n1", "host")) >= 2)
     assert "no output" == heard.of("n1", "gone")[0]["error"]
 
 
@@ -144,6 +141,7 @@ def recording(folder: Path, seconds: int) -> Path:
 
 
 def test_a_recording_of_record_is_replayed(tmp_path: Path) -> None:
+    job = f"until [ $(cat {tmp_path}/run-*/host.jsonl | wc -l) -ge 4 ]; do sleep 0.1; done"
     command = [
         sys.executable,
         "-m",
@@ -154,17 +152,18 @@ def test_a_recording_of_record_is_replayed(tmp_path: Path) -> None:
         "--interval",
         "0.2",
         "--",
-        "sleep",
-        "2",
+        "sh",
+        "-c",
+        job,
     ]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True)
     state = State()
     replay = Replay(lambda record: state.add_record(record), tmp_path)
     replay.seek(replay.end_time)
     assert replay.ended
     (node,) = state.nodes.values()
     assert os.uname().nodename == node.name
-    assert 0.5 < replay.end_time - replay.start_time < 10
+    assert replay.start_time < replay.end_time
     assert node.host.now["cpus"] == os.cpu_count()
 
 
@@ -227,7 +226,7 @@ def test_one_page_of_nodes_of_which_one_is_dead(tmp_path: Path) -> None:
     via = f"sh {script(tmp_path, body)} %host"
     done = subprocess.run(
         [*WATCH, "--once", "--nodes", "n[1-2],dead", "--via", via, "--format", "json"], capture_output=True, text=True,
-        timeout=60, check=False,
+        check=False,
     )  # fmt: skip
     states = {node["name"]: node["state"] for node in json.loads(done.stdout)["nodes"]}
     assert {"n1", "n2", "dead"} == set(states)
@@ -243,21 +242,20 @@ def test_metrics_over_http() -> None:
     try:
         assert running.stderr is not None
         assert f"metrics on port {port}" in running.stderr.readline()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             page = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=DEADLINE)
         taken = subprocess.run(
             [*WATCH, "--demo", "--export", f"prometheus:{port}"],
             capture_output=True,
             text=True,
-            timeout=60,
             check=False,
         )
     finally:
         running.terminate()
-        running.wait(10)
+        running.wait()
     assert (2, 1) == (taken.returncode, taken.stderr.count("\n"))
     assert_metrics(page)
 
@@ -300,7 +298,7 @@ def test_metrics_in_a_file_of_a_running_watch(tmp_path: Path) -> None:
         Heard().wait(file.exists)
     finally:
         running.terminate()
-        running.wait(10)
+        running.wait()
     assert_metrics(file.read_text())
 
 
@@ -359,7 +357,7 @@ def test_where_ras_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_are_those_of_nvml(nvml_stub: NvmlStub, tmp_path: Path) -> None:
     environ = nvml_stub.environ(STUB, tmp_path / "state")
     done = subprocess.run(
-        [*WATCH, "--once", "--format", "json"], env=environ, capture_output=True, text=True, timeout=60, check=False
+        [*WATCH, "--once", "--format", "json"], env=environ, capture_output=True, text=True, check=False
     )
     (node,) = json.loads(done.stdout)["nodes"]
     first, second = node["gpus"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.screens import demo, play, screen, text
+from helpers.screens import demo, play, screen, shows, text
 from textual.pilot import Pilot
 
 from nccl_doctor.watch import actions
@@ -274,10 +274,12 @@ def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert process.poll() is None
-        await pilot.press("k", key)
-        await pilot.pause()
-        assert -number == process.wait(10)
-        assert f"sent to {process.pid}" in screen(app)[-1]
+        await pilot.press("k")
+        await shows(pilot, app, lambda: isinstance(app.screen, Ask))
+        await pilot.press(key)
+        await shows(pilot, app, lambda: f"sent to {process.pid}" in screen(app)[-1])
+        await shows(pilot, app, lambda: process.poll() is not None)
+        assert -number == process.returncode
 
     with sleeper() as process:
         play(live(process.pid), steps)

@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from helpers.waiting import until
 
 from nccl_doctor.watch import feed
 from nccl_doctor.watch.feed import NodeFeeds
@@ -90,22 +91,15 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     finally:
         for server in servers:
             server.terminate()
-            server.wait(10)
+            server.wait()
         for name in NODES.values():
             ip("netns", "del", f"{name}{tag}")
             ip("link", "del", f"v{name}{tag}")
 
 
-def until(reached: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_a_node_that_is_cut_off_comes_back(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "RETRY_AFTER", (0.5, 1.0))
-    monkeypatch.setattr(feed, "SILENCE_LIMIT", 6.0)
+    monkeypatch.setattr(feed, "SILENCE_LIMIT", 15.0)
     state = State()
 
     def add_record(record: dict[str, Any]) -> None:
@@ -120,14 +114,14 @@ def test_a_node_that_is_cut_off_comes_back(cluster: Cluster, monkeypatch: pytest
         state.expect(node, time.time())
     source.start()
     try:
-        until(lambda: all("cpu" in state.nodes[node].host.now for node in NODES), 30)
+        until(lambda: all("cpu" in state.nodes[node].host.now for node in NODES))
         cluster.cut(NODES[second])
-        until(lambda: bad(second) == 3, 30)
+        until(lambda: bad(second) == 3)
         assert bad(first) < 3
         heard = state.nodes[first].heard["host"]
-        until(lambda: state.nodes[first].heard["host"] > heard, 10)
+        until(lambda: state.nodes[first].heard["host"] > heard)
         cluster.join(NODES[second])
-        until(lambda: bad(second) < 3, 40)
+        until(lambda: bad(second) < 3)
         assert bad(first) < 3
     finally:
         source.stop()
@@ -136,6 +130,6 @@ def test_a_node_that_is_cut_off_comes_back(cluster: Cluster, monkeypatch: pytest
 def test_one_page_of_both(cluster: Cluster) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "nccl_doctor", "watch", "--once", "--nodes", ",".join(NODES), "--via", cluster.via],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert all(f"{node}  CPU" in done.stdout for node in NODES), done.stdout + done.stderr

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from helpers.examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.watch.demo import STOPS, Demo
@@ -250,7 +251,7 @@ records = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(st.lists(records | values, max_size=6))
 def test_hostile_records_do_no_harm(found: list[Any]) -> None:
     state, diagnosis, look = State(), LiveDiagnosis(), Look(ascii=True)

@@ -7,8 +7,9 @@ import statistics
 
 import pandas
 import pytest
+from helpers.examples import examples
 from helpers.places import FIXTURES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
@@ -171,7 +172,7 @@ def test_json_is_read_and_a_broken_one_as_far_as_it_goes() -> None:
     assert "nccl_tests" == known.module
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_damaged_output_never_raises(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["a100_8_torn.log", "two.json", "a100_8_wrong.out"]))

@@ -5,7 +5,6 @@ import json
 import os
 import pickle
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -198,15 +197,13 @@ def test_what_is_no_dump_is_refused(data: bytes) -> None:
         read(data)
 
 
-def test_lists_that_hold_each_other_take_no_time() -> None:
+def test_lists_that_hold_each_other_are_not_written_out() -> None:
     """Forty lists of two make a terabyte when they are written out."""
     deep: Any = [1, 2]
     for _ in range(40):
         deep = [deep, deep]
     dump = make.dump([make.entry(0, 1, sizes=deep, state=deep, process_group=deep)], 2)
-    start = time.monotonic()
     facts, _ = read(pickle.dumps(dump, 2))
-    assert time.monotonic() - start < 1
     assert 1 == len(facts.rows(RecorderCall))
 
 

@@ -7,9 +7,10 @@ import re
 import statistics
 
 import pytest
+from helpers.examples import examples
 from helpers.places import FIXTURES
 from helpers.step_series import efficiencies, raw, scaling
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
@@ -273,7 +274,7 @@ def test_ordinary_output_has_no_steps() -> None:
     assert (0, []) == (reading.understood, facts.rows(ThroughputRun))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_damaged_logs_never_raise(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(path.name for path in FIXTURES.glob("*.log"))))

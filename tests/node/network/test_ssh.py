@@ -5,12 +5,12 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from helpers.waiting import until
 
 from nccl_doctor.app import preflight
 from nccl_doctor.facts.tables import SshLogin
@@ -56,6 +56,11 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("sshd")
@@ -80,17 +85,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     )
     process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL)
     try:
-        for _ in range(100):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        else:
+        until(lambda: process.poll() is not None or _answers(port))
+        if process.poll() is not None:
             pytest.skip("sshd does not start here")
         yield Server(folder, port)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait()
 
 
 @real
@@ -142,10 +143,8 @@ def test_a_server_that_says_nothing_is_given_up(server: Server) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        started = time.monotonic()
         (found,) = ssh.logins(Root(), ["127.0.0.1"], [*server.client(), "-p", str(silent.getsockname()[1])])
     assert "timeout" == found.outcome
-    assert time.monotonic() - started < 8
 
 
 def test_a_peer_that_looks_like_an_option_is_no_peer() -> None:

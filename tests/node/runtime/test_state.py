@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from helpers.examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from nccl_doctor.common.atomic_write import replace_file
@@ -73,7 +74,7 @@ def test_damaged_state_is_no_error(tmp_path: Path, content: bytes) -> None:
     assert 1 == growth(tmp_path, 4)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner:
                     st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)))  # fmt: skip
 def test_any_json_is_no_error(tmp_path: Path, content: object) -> None:
