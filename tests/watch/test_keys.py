@@ -275,7 +275,7 @@ def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
         await pilot.pause()
         assert process.poll() is None
         await pilot.press("k")
-        await shows(pilot, app, lambda: isinstance(app.screen, Ask))
+        await shows(pilot, app, lambda: isinstance(app.screen, SignalDialog))
         await pilot.press(key)
         await shows(pilot, app, lambda: f"sent to {process.pid}" in screen(app)[-1])
         await shows(pilot, app, lambda: process.poll() is not None)

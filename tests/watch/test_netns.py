@@ -118,8 +118,8 @@ def test_a_node_that_is_cut_off_comes_back(cluster: Cluster, monkeypatch: pytest
         cluster.cut(NODES[second])
         until(lambda: bad(second) == 3)
         assert bad(first) < 3
-        heard = state.nodes[first].heard["host"]
-        until(lambda: state.nodes[first].heard["host"] > heard)
+        heard = state.nodes[first].last_received["host"]
+        until(lambda: state.nodes[first].last_received["host"] > heard)
         cluster.join(NODES[second])
         until(lambda: bad(second) < 3)
         assert bad(first) < 3
