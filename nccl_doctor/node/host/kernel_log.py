@@ -1,82 +1,62 @@
 """The kernel's log of this boot: Xids and SXids, PCIe, memory, file systems, network cards.
 
-What its lines mean stands in the line grammars of `sources/patterns`; here they get a time and are folded.
+The patterns of the log engine (`log/patterns/kernel.toml`, `host.toml`) give a message its kind and fields; here it must also
+come from the kernel (`kernel_records`) and have the form of the kernel's own messages (`kernel_forms`), and is folded.
 """
 
 import json
 import os
 import re
-import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import KernelLog, Message, StuckTask, Xid
 from nccl_doctor.log import line_patterns
 from nccl_doctor.node.host import clock
+from nccl_doctor.node.host.kernel_forms import KINDS, has_device, has_form, split_name
+from nccl_doctor.node.host.kernel_records import KERNEL, Record, parse
 from nccl_doctor.node.runtime.root import Root
 
 TABLES = (KernelLog, Message, StuckTask, Xid)
-KINDS = frozenset((
-    "aer-error", "disk-error", "filesystem-turned-read-only", "gpu-init-failed", "gpu-off-bus", "iommu-fault",
-    "link-down", "lustre-error", "machine-check", "memory-error", "mlx5-health", "mlx5-module-event", "nfs-answers",
-    "nfs-not-responding", "nic-slot-power", "nic-transmit-stuck", "nccl-segfault", "oom-kill-constraint",
-    "oom-killed-process", "pcie-bandwidth-limited", "pcie-bus-error", "pcie-surprise-down", "peermem-invalid-context",
-    "sxid-fatal", "sxid-nonfatal", "soft-lockup", "task-blocked", "xid", "xid-fatal", "xid-nonfatal",
-))  # fmt: skip
-"""Patterns that kernels print; the others of those files are words of tools."""
-
-FILES = ("host", "kernel")  # of sources/patterns
+FILES = ("host", "kernel")  # of log/patterns
 MOST = 4 << 20  # bytes of a log; the end counts
+_ENDLESS = 16 * MOST  # a kernel that prints faster than we read has no end
 FOLDED = 5_000  # different rows kept
-_COMMANDS = (
-    ("dmesg", "--time-format", "iso"),
-    ("dmesg",),  # of busybox
-    ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"),
-)
-_STAMPS = re.compile(
-    r"\d+,\d+,(?P<usec>\d{1,18}),[^;\n]{0,80};"  # /dev/kmsg: priority, number, µs since boot, flags
-    r"|(?:<\d+>)?\[ *(?P<seconds>\d{1,12}\.\d{1,9})\](?: ?\[ *[TC]\d+\])? ?"
-    r"|(?:<\d+>)?\[(?P<words>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?"
-    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?:Z|[+-]\d\d:?\d\d))\s(?:\S+ kernel: )?"
-)
-
-
-class Line(NamedTuple):
-    """A line of the log without its stamp."""
-
-    number: int
-    stamp: float | None  # seconds since the epoch
-    text: str
-    whole: str
+NOT_BELIEVED = "kernel-line-not-believed"
+_JOURNAL = "MESSAGE,SYSLOG_FACILITY,_SOURCE_MONOTONIC_TIMESTAMP,_KERNEL_DEVICE"
+_COMMANDS = {  # -> what its output starts with; the journal comes first, as it keeps records apart
+    ("journalctl", "-k", "-b", "-o", "json", f"--output-fields={_JOURNAL}", "--no-pager"): "{",
+    ("dmesg", "-r"): "<",
+}
 
 
 def collect(root: Root) -> Iterator[Any]:
     """One row about the log, then what it holds. A log that may not be read is no error: the row says so."""
     times = clock.times(root)
-    source, text = log(root)
-    found = list(lines(text, times.boot))
-    first = next((line.stamp for line in found if line.stamp is not None), None)
-    seen = Seen(source or "kernel log", f"{len(found)} lines" if source else "may not be read")
-    yield KernelLog(None, source, len(found), first, times.now, times.boot, seen)
+    source, text = read_log(root)
+    records = parse(text, times.boot)
+    first = next((record.stamp for record in records if record.stamp is not None), None)
+    seen = Seen(source or "kernel log", f"{len(records)} lines" if source else "may not be read")
+    yield KernelLog(None, source, len(records), first, times.now, times.boot, seen)
     if source is not None:
-        rows = list(fold(found, source))
+        rows = list(fold(records, source))
         yield from rows
         yield from _stuck(root, rows)
 
 
-def log(root: Root) -> tuple[str | None, str]:
+def read_log(root: Root) -> tuple[str | None, str]:
     """Where the log was read and its text; (None, "") where nobody lets us."""
-    told = root.asked("kmsg", lambda: _kmsg(root))
-    if isinstance(told, dict) and isinstance(told.get("text"), str):
-        return "/dev/kmsg", told["text"]
-    for command in _COMMANDS:
+    kept = root.asked("kmsg", lambda: _read_kmsg(root))
+    if isinstance(kept, dict) and isinstance(kept.get("text"), str):
+        return "/dev/kmsg", kept["text"]
+    for command, start in _COMMANDS.items():
         with suppress(TimeoutError):
             out = root.run(*command, seconds=1.0)
-            if out is not None and out.status == 0 and out.text.strip():
-                return " ".join(command), out.text[-MOST:]
+            if out is not None and out.status == 0 and out.text.startswith(start):
+                return " ".join(command[:2]), out.text[-MOST:]
     if not root.live:  # of a live node it may be of another boot, in a container of another machine
         text = root.text("/var/log/dmesg")
         if text is not None:
@@ -84,8 +64,8 @@ def log(root: Root) -> tuple[str | None, str]:
     return None, ""
 
 
-def _kmsg(root: Root) -> dict[str, str] | None:
-    """All records that the kernel still holds; reading never waits for the next one."""
+def _read_kmsg(root: Root) -> dict[str, str] | None:
+    """The newest `MOST` bytes of records that the kernel still holds; reading never waits for the next one."""
     try:
         handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError:
@@ -93,10 +73,10 @@ def _kmsg(root: Root) -> dict[str, str] | None:
         return None
     except OSError:
         return None
-    records: list[bytes] = []
-    size = 0
+    records: deque[bytes] = deque()
+    size = total = 0
     try:
-        while size < MOST:
+        while total < _ENDLESS:
             try:
                 record = os.read(handle, 8192)
             except BrokenPipeError:  # the record was overwritten while we read; the next one is there
@@ -108,36 +88,14 @@ def _kmsg(root: Root) -> dict[str, str] | None:
                 break
             if not record:
                 break
+            total += len(record)
             size += len(record)
-            records.append(record.split(b"\n", 1)[0])
+            records.append(record.rstrip(b"\n"))
+            while size > MOST:
+                size -= len(records.popleft()) + 1
     finally:
         os.close(handle)
     return {"text": b"\n".join(records).decode("utf-8", "replace")} if records else None
-
-
-def lines(text: str, boot: float | None) -> Iterator[Line]:
-    """Lines with their time. Without the time of the boot, seconds since it give none."""
-    for number, whole in enumerate(text.splitlines(), 1):
-        match = _STAMPS.match(whole)
-        if match is None:
-            yield Line(number, None, whole, whole)
-            continue
-        text = whole[match.end() :]
-        usec = match["usec"]
-        shown = whole if usec is None else f"[{int(usec) * 1e-6:.6f}] {text}"  # as dmesg shows it
-        yield Line(number, _stamp(match, boot), text, shown)
-
-
-def _stamp(match: re.Match[str], boot: float | None) -> float | None:
-    if match["usec"] is not None:
-        return boot + int(match["usec"]) * 1e-6 if boot is not None else None
-    if match["seconds"] is not None:
-        return boot + float(match["seconds"]) if boot is not None else None
-    with suppress(ValueError, OverflowError):
-        if match["words"] is not None:
-            return time.mktime(time.strptime(match["words"], "%a %b %d %H:%M:%S %Y"))
-        return datetime.fromisoformat(match["iso"]).timestamp()
-    return None
 
 
 def grammar() -> list[line_patterns.Pattern]:
@@ -150,29 +108,54 @@ def grammar() -> list[line_patterns.Pattern]:
     ]
 
 
-def fold(found: Iterable[Line], source: str) -> Iterator[Xid | Message]:
+def fold(records: Iterable[Record], source: str) -> Iterator[Xid | Message]:
     """Rows; equal events are one with the number of lines and the time of the last of them.
 
-    The second and third line of an SXid match no pattern of it, so that an error counts once.
+    The second and third line of an SXid match no pattern of it, so that an error counts once. A line that has the shape of
+    a message but not its origin or form becomes a message of kind `NOT_BELIEVED`.
     """
-    found = list(found)
-    whole = "\n".join(line.text for line in found)
+    records = list(records)
+    whole = "\n".join(record.text for record in records)
     asked = [
         (pattern, present) for pattern in grammar() if (present := [word for word in pattern.literals if word in whole])
     ]
     if not asked:
         return
-    kept: dict[tuple[Any, ...], tuple[int, Line, line_patterns.Pattern, dict[str, Any]]] = {}
-    for line in found:
+    devices = source == "/dev/kmsg" and any(record.device for record in records)
+    kept: dict[tuple[Any, ...], tuple[int, Record, str, line_patterns.Pattern, dict[str, Any]]] = {}
+    for record in records:
+        text, process = split_name(record.text)
         for pattern, present in asked:
-            if not any(word in line.text for word in present) or (fields := pattern.match(line.text)) is None:
+            if not any(word in text for word in present) or (fields := pattern.match(text)) is None:
                 continue
-            key = _key(pattern, fields)
+            if process is not None and "process" in fields:
+                fields["process"] = process if process != "<unknown>" else None
+            reason = _doubt(pattern.name, record, devices)
+            key = (NOT_BELIEVED, pattern.name, reason) if reason else _key(pattern, fields)
             n = kept[key][0] if key in kept else 0
             if n or len(kept) < FOLDED:
-                kept[key] = (n + 1, line, pattern, fields)
-    for n, line, pattern, fields in kept.values():
-        yield _row(pattern, fields, n, line, Seen(source, line.whole[:500], line.number))
+                kept[key] = (n + 1, record, reason, pattern, fields)
+    for n, record, reason, pattern, fields in kept.values():
+        seen = Seen(source, record.shown[:500], record.number)
+        if reason:
+            yield _message(NOT_BELIEVED, {"like": pattern.name, "reason": reason}, n, record, seen)
+        elif pattern.table == "xid":
+            yield _xid(fields, n, record, seen)
+        else:
+            yield _message(pattern.name, fields, n, record, seen)
+
+
+def _doubt(kind: str, record: Record, devices: bool) -> str:
+    """Why a line is not taken for a message of the kernel; empty where it is. `devices`: the source has dictionaries."""
+    if record.facility not in (None, KERNEL):
+        return "written by a program"
+    if not record.whole:
+        return "part of another message"
+    if not has_form(kind, record.text):
+        return "not in the form of the kernel"
+    if devices and not has_device(kind, record.text, record.device):
+        return "not printed for that device"
+    return ""
 
 
 def _key(pattern: line_patterns.Pattern, fields: dict[str, Any]) -> tuple[Any, ...]:
@@ -182,17 +165,17 @@ def _key(pattern: line_patterns.Pattern, fields: dict[str, Any]) -> tuple[Any, .
     return pattern.name, *sorted((name, value) for name, value in fields.items() if value is not None)
 
 
-def _row(pattern: line_patterns.Pattern, fields: dict[str, Any], n: int, line: Line, seen: Seen) -> Xid | Message:
-    if pattern.table == "xid":
-        return Xid(
-            None, fields["kind"], fields.get("pci"), int(fields["code"]), _int(fields.get("pid")), fields.get("process"),
-            fields.get("text") or "", fields.get("fatal"), _int(fields.get("previous")), n, line.stamp,
-            seen,
-        )  # fmt: skip
+def _xid(fields: dict[str, Any], n: int, record: Record, seen: Seen) -> Xid:
+    return Xid(
+        None, fields["kind"], fields.get("pci"), int(fields["code"]), _int(fields.get("pid")), fields.get("process"),
+        fields.get("text") or "", fields.get("fatal"), _int(fields.get("previous")), n, record.stamp, seen,
+    )  # fmt: skip
+
+
+def _message(kind: str, fields: dict[str, Any], n: int, record: Record, seen: Seen) -> Message:
     named = json.dumps({name: value for name, value in fields.items() if value is not None})
     return Message(
-        pattern.name, None, None, None, None, "kernel", line.text[:500], named, n, line.number, line.stamp,
-        seen,
+        kind, None, None, None, None, "kernel", record.text[:500], named, n, record.number, record.stamp, seen
     )  # fmt: skip
 
 
@@ -205,15 +188,16 @@ def _stuck(root: Root, rows: Iterable[Any]) -> Iterator[StuckTask]:
     latest: dict[tuple[int, str], StuckTask] = {}
     for row in rows:
         if isinstance(row, Message) and row.kind == "task-blocked":
-            told = json.loads(row.fields)
-            pid, name = int(told["blocked"]), str(told["process"])
-            latest[pid, name] = StuckTask(None, pid, name, int(told["seconds"]), None, row.stamp, row.ref)
+            fields = json.loads(row.fields)
+            pid, name = int(fields["blocked"]), str(fields["process"])
+            latest[pid, name] = StuckTask(None, pid, name, int(fields["seconds"]), None, None, row.stamp, row.ref)
     for (pid, name), task in latest.items():
-        text = root.text(f"/proc/{pid}/stat")
-        state = re.match(r"\d+ \((.*)\) (\S)", text or "", re.DOTALL)
+        stat = root.text(f"/proc/{pid}/stat")
+        state = re.match(r"\d+ \((.*)\) (\S)", stat or "", re.DOTALL)
         still = None
         if state is not None:
             still = int(state[1][:15] == name[:15] and state[2] == "D")
-        elif root.live and text is None:
+        elif root.live and stat is None:
             still = 0
-        yield task._replace(still=still)
+        function = (root.value(f"/proc/{pid}/wchan") or "0") if still else "0"
+        yield task._replace(still=still, function=function if function != "0" else None)

@@ -1,19 +1,29 @@
 """The kernel's log of an invented node, and what it can report."""
 
+import re
+
 from nccl_doctor.simulate.node.host import BARE, UPTIME
 from nccl_doctor.simulate.node.machines import Machine
 from nccl_doctor.simulate.node.storage import WITH_NFS
 from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 HOUR = 3600.0
+_DEVICE = re.compile(r"[\w-]+ ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
 
 
-def print_line(tree: Tree, ago: float, *texts: str) -> None:
-    """Lines that the kernel printed this many seconds before the node was looked at."""
+def print_line(tree: Tree, ago: float, *texts: str, priority: int = 4) -> None:
+    """Records of /dev/kmsg from this many seconds before the node was looked at; a priority from 8 on: of a program."""
     at = int((UPTIME - ago) * 1e6)
-    told = tree.extra.setdefault("kmsg", {"text": ""})
-    number = 1000 + told["text"].count("\n")
-    told["text"] += "".join(f"4,{number + i},{at + i * 31},-;{text}\n" for i, text in enumerate(texts))
+    kept = tree.extra.setdefault("kmsg", {"text": ""})
+    number = 1000 + kept["text"].count("\n")
+    for i, text in enumerate(texts):
+        device = _DEVICE.match(text)
+        escaped = "".join(
+            letter if " " <= letter <= "~" and letter != "\\" else f"\\x{ord(letter):02x}" for letter in text
+        )
+        kept["text"] += f"{priority},{number + i},{at + i * 31},-,caller=T812;{escaped}\n"
+        if device and priority < 8:  # dev_printk adds them; what a program writes to /dev/kmsg has none
+            kept["text"] += f" SUBSYSTEM=pci\n DEVICE=+pci:{device[1]}\n"
 
 
 @part

@@ -1,5 +1,6 @@
 """The kernel's log of a node: stamps, traps of its lines, and faults that it reports."""
 
+import json
 import os
 import stat
 import subprocess
@@ -10,9 +11,10 @@ import pytest
 from helpers.waiting import until
 
 from nccl_doctor.app import preflight
+from nccl_doctor.common import trusted
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
-from nccl_doctor.node.host import clock, kernel_log
+from nccl_doctor.node.host import clock, kernel_log, kernel_records
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node.kernel_log import HOUR, print_line
@@ -49,6 +51,8 @@ STAMPED = {
     "dmesg with a caller": "[    1.500000][  T812] text",
     "dmesg -r": "<4>[    1.500000] text",
     "dmesg --time-format iso": "1970-01-12T13:46:41,500000+00:00 text",
+    "journalctl -o json": '{"MESSAGE": "text", "SYSLOG_FACILITY": "0", "_SOURCE_MONOTONIC_TIMESTAMP": "1500000"}',
+    "journalctl -o json, of bytes": '{"MESSAGE": [116, 101, 120, 116], "_SOURCE_MONOTONIC_TIMESTAMP": "1500000"}',
     "journalctl -o short-iso": "1970-01-12T13:46:41+0000 node01 kernel: text",
     "dmesg -T": time.strftime("[%a %b %d %H:%M:%S %Y] text", time.localtime(1_000_001)),
 }
@@ -56,19 +60,19 @@ STAMPED = {
 
 @pytest.mark.parametrize("kind", STAMPED)
 def test_stamps_become_seconds_since_the_epoch(kind: str) -> None:
-    [line] = kernel_log.lines(STAMPED[kind], 1_000_000.0)
-    assert "text" == line.text
-    assert line.stamp == pytest.approx(1_000_001.5, abs=1)
+    [record] = kernel_records.parse(STAMPED[kind], 1_000_000.0)
+    assert "text" == record.text
+    assert record.stamp == pytest.approx(1_000_001.5, abs=1)
 
 
 def test_without_the_time_of_the_boot_seconds_since_it_are_no_time() -> None:
-    assert [None, None] == [line.stamp for line in kernel_log.lines("[ 1.5] a\n[99999999999999999.5] b", None)]
-    assert "no stamp" == next(kernel_log.lines("no stamp", 1.0)).text
+    assert [None, None] == [r.stamp for r in kernel_records.parse("[ 1.5] a\n[99999999999999999.5] b", None)]
+    assert ["no stamp"] == [record.text for record in kernel_records.parse("no stamp", 1.0)]
 
 
 def rows(*texts: str) -> list[tables.Xid | tables.Message]:
-    lines = kernel_log.lines("\n".join(f"[{10 + i}.0] {text}" for i, text in enumerate(texts)), 0.0)
-    return list(kernel_log.fold(lines, "dmesg"))
+    records = kernel_records.parse("\n".join(f"[{10 + i}.0] {text}" for i, text in enumerate(texts)), 0.0)
+    return list(kernel_log.fold(records, "dmesg -r"))
 
 
 def test_the_number_of_a_bus_is_no_xid() -> None:
@@ -144,20 +148,35 @@ def test_a_line_without_a_time_warns_and_does_not_drain(tmp_path: Path) -> None:
     assert ("xid-gpu-lost", "fit") == (report.findings[0].name, report.fitness)
 
 
+JOURNAL = " ".join(next(iter(kernel_log._COMMANDS)))
+LOST = "NVRM: Xid (PCI:0000:48:00): 79, GPU has fallen off the bus."
+ENTRY = {"MESSAGE": LOST, "SYSLOG_FACILITY": "0", "_SOURCE_MONOTONIC_TIMESTAMP": "345000500000"}
+
+
 @pytest.mark.parametrize(
-    "source", ["dmesg --time-format iso", "dmesg", "journalctl -k -b -o short-iso --no-pager", "/var/log/dmesg"]
+    ("source", "content"),
+    [
+        ("dmesg -r", f"<4>[345000.500000] {LOST}"),
+        (JOURNAL, json.dumps(ENTRY)),
+        ("/var/log/dmesg", f"[345000.500000] {LOST}"),
+    ],
 )
-def test_a_tree_gives_its_log_in_several_ways(source: str, tmp_path: Path) -> None:
+def test_a_tree_gives_its_log_in_several_ways(source: str, content: str, tmp_path: Path) -> None:
     tree = node.build("p5")
     del tree.extra["kmsg"]
-    line = "[345000.500000] NVRM: Xid (PCI:0000:48:00): 79, GPU has fallen off the bus."
     if source.startswith("/"):
-        tree.put(source, line)
+        tree.put(source, content)
     else:
-        tree.command(source, line)
-    assert ("xid-gpu-lost", "drain") == (lambda report: (report.findings[0].name, report.fitness))(
-        judge(tree, tmp_path)
-    )
+        tree.command(source, content)
+    report = judge(tree, tmp_path)
+    assert ("xid-gpu-lost", "drain") == (report.findings[0].name, report.fitness)
+
+
+def test_the_hint_of_journalctl_is_not_a_log(tmp_path: Path) -> None:
+    tree = node.build("p5")
+    del tree.extra["kmsg"]
+    tree.command(JOURNAL, "Hint: You are currently not seeing messages from other users and the system.")
+    assert ["kernel-log-unreadable"] == [f.name for f in judge(tree, tmp_path).findings]
 
 
 def test_a_log_that_nobody_may_read_is_a_note(tmp_path: Path) -> None:
@@ -172,9 +191,9 @@ def test_commands_that_hang_do_not_hold_us(tmp_path: Path, monkeypatch: pytest.M
         script = tmp_path / name
         script.write_text("#!/bin/sh\nexec sleep 1000000\n")
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(kernel_log, "_kmsg", lambda root: None)
-    assert (None, "") == kernel_log.log(Root("/"))
+    monkeypatch.setattr(trusted, "command", lambda name, folders: str(tmp_path / name))
+    monkeypatch.setattr(kernel_log, "_read_kmsg", lambda root: None)
+    assert (None, "") == kernel_log.read_log(Root("/"))
 
 
 def test_the_log_of_this_machine() -> None:

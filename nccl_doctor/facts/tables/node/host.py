@@ -210,6 +210,7 @@ class StuckTask(NamedTuple):
     name: str
     seconds: int  # how long it was blocked, as last printed
     still: int | None  # 1 where it is blocked at this moment, 0 where it is gone or runs
+    function: str | None  # kernel function in which it waits (/proc/PID/wchan, root only)
     stamp: float | None
     ref: Ref
 
