@@ -18,7 +18,7 @@ from nccl_doctor.formats.declaration import Format, Reading
 from nccl_doctor.inputs import sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
-from nccl_doctor.log.counts import Partial
+from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.node.runtime import expectations, tree
 from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
@@ -51,7 +51,7 @@ def analyze(
     return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
 
 
-@parallel.uncollected()
+@parallel.without_garbage_collection()
 def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> tuple[Facts, list[str]]:
     """The fact base of these inputs, derived tables included. A saved fact base is opened as it is."""
     problems: list[str] = []
@@ -65,11 +65,11 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     facts = Facts()
     for path in trees:
         _look(facts, path)
-    parts: list[job_log.Part] = []
+    parts: list[job_log.LogPart] = []
     meter = _Meter(progress, sum(source.size or 0 for source in to_read))
     asked = {sources.one_line(path) for path in paths}
     foreign: set[str] = set()  # names in folders and archives of what nothing here reads
-    ahead = parallel.Ahead((source.path, source.size or 0) for source in to_read if source.plain and source.path)
+    ahead = parallel.ReadAhead((source.path, source.size or 0) for source in to_read if source.plain and source.path)
     for source in to_read:
         meter.begin(source)
         try:
@@ -131,7 +131,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     return facts, problems
 
 
-def _log_input(name: str, partial: Partial, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:
+def _log_input(name: str, partial: LogCounts, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:
     """What a log turned out to be: without NCCL lines it is named after what a reader of something inside it could use."""
     used = [(known, reading) for known, reading in inside if reading.understood]
     note = note or next((reading.note for _, reading in used if reading.note), None)
@@ -210,7 +210,7 @@ class _Meter:
 
     def told(self, source: sources.Source) -> sources.Source:
         """The same source; reading it is noticed."""
-        return source._replace(opener=lambda: parallel.Told(source.opener(), self.tell))
+        return source._replace(opener=lambda: parallel.MeteredStream(source.opener(), self.tell))
 
     def tell(self, size: int) -> None:
         self._here = min(self._here + size, self._size)

@@ -1,7 +1,7 @@
-"""The one pass that every byte of a log takes: where do telling literals stand, and which marks stand anywhere at all.
+"""The pass over every byte of a log: finds the offsets of pattern literals, and which markers occur.
 
 hyperscan finds hundreds of literals at some gigabytes a second. Where it is missing the literals are searched one by one:
-slower, the same result.
+slower, with the same result.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Any
 
 
 @cache
-def gate(literals: frozenset[bytes], marks: frozenset[bytes]) -> "Gate":
-    """The gate of these words, which takes some milliseconds to make and is the same for every file."""
-    return Gate(literals, marks)
+def prefilter(literals: frozenset[bytes], marks: frozenset[bytes]) -> "Prefilter":
+    """The prefilter of these literals; it takes some milliseconds to build and serves every file."""
+    return Prefilter(literals, marks)
 
 
-class Gate:
-    """Finds every place where one of many literals stands."""
+class Prefilter:
+    """Finds every offset at which one of many literals occurs."""
 
     def __init__(self, literals: Iterable[bytes], marks: Iterable[bytes] = ()) -> None:
         self.literals = sorted(set(literals))

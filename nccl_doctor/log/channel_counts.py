@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.rows import edge
+from nccl_doctor.log.rows import parse_edge
 
 _MASKS = 50_000  # texts of channels remembered
 
 
-class Edges:
+class ChannelCounts:
     """Channel lines of one process for one edge of a graph."""
 
     __slots__ = ("channel", "first", "last", "left", "mask", "n")
@@ -32,10 +32,10 @@ class Edges:
         self.last = max(self.last, last)
 
 
-ByText = dict[str, Edges]  # `0[0] -> 1[1] via …` -> its lines
+ChannelsByEdge = dict[str, ChannelCounts]  # `0[0] -> 1[1] via …` -> its lines
 
 
-class Masks(dict[str, int]):
+class ChannelMasks(dict[str, int]):
     """`05/0` -> a bit for channel 5; no bit where it is no number."""
 
     def __missing__(self, channel: str) -> int:
@@ -46,28 +46,32 @@ class Masks(dict[str, int]):
         return mask
 
 
-class Packed(NamedTuple):
-    """Edges of several processes in columns: many times as fast between processes of ours as the objects themselves."""
+class PackedChannels(NamedTuple):
+    """ChannelCounts of several processes in columns: many times as fast between processes of ours as the objects themselves."""
 
     sizes: list[int]  # how many edges each process has
     texts: str  # one a line
-    columns: list[tuple[Any, ...]]  # the fields of Edges, none where there is no edge
+    columns: list[tuple[Any, ...]]  # the fields of ChannelCounts, none where there is no edge
 
 
-def pack(edges: Iterable[ByText]) -> Packed:
+def pack(edges: Iterable[ChannelsByEdge]) -> PackedChannels:
     edges = list(edges)
     rows = [(e.mask, e.n, e.first, e.last, e.channel, e.left) for one in edges for e in one.values()]
-    return Packed([len(one) for one in edges], "\n".join(chain.from_iterable(edges)), list(zip(*rows, strict=True)))
+    return PackedChannels(
+        [len(one) for one in edges], "\n".join(chain.from_iterable(edges)), list(zip(*rows, strict=True))
+    )
 
 
-def unpack(packed: Packed) -> list[ByText]:
+def unpack(packed: PackedChannels) -> list[ChannelsByEdge]:
     if not packed.columns:
         return [{} for _ in packed.sizes]
-    each = zip(packed.texts.split("\n"), map(Edges, *packed.columns), strict=True)
+    each = zip(packed.texts.split("\n"), map(ChannelCounts, *packed.columns), strict=True)
     return [dict(islice(each, size)) for size in packed.sizes]
 
 
-def append(edges: Sequence[ByText], numbers: Iterable[int], more: Iterable[ByText], offset: int) -> None:
+def append(
+    edges: Sequence[ChannelsByEdge], numbers: Iterable[int], more: Iterable[ChannelsByEdge], offset: int
+) -> None:
     """Add edges of a stretch behind so many lines; `numbers` are the places of its processes. They are used up."""
     for number, one in zip(numbers, more, strict=True):
         known = edges[number]
@@ -81,11 +85,11 @@ def append(edges: Sequence[ByText], numbers: Iterable[int], more: Iterable[ByTex
                 old.extend(added.mask, added.n, added.last + offset)
 
 
-def _first(edge: tuple[str, Edges]) -> int:
+def _first(edge: tuple[str, ChannelCounts]) -> int:
     return edge[1].first
 
 
-class Who(NamedTuple):
+class Origin(NamedTuple):
     """The process behind a head."""
 
     host: str | None
@@ -95,12 +99,12 @@ class Who(NamedTuple):
     source: str | None
 
 
-def rows(facts: Facts, file: str, processes: Iterable[tuple[Who, ByText]]) -> Iterator[tuple[Any, ...]]:
+def rows(facts: Facts, file: str, processes: Iterable[tuple[Origin, ChannelsByEdge]]) -> Iterator[tuple[Any, ...]]:
     """Rows of `connection`, those of a process in the order of their lines. Their evidence goes to `facts`; the edges are used up."""
     cleaned: dict[str, str] = {}
     for (host, rank, pid, tid, _), one in processes:
         for text, entry in sorted(one.items(), key=_first):
-            parsed = edge(text)
+            parsed = parse_edge(text)
             if parsed is not None:
                 left = cleaned.get(entry.left)
                 if left is None:

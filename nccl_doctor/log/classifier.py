@@ -1,4 +1,4 @@
-"""What an NCCL line or a line of another program says: counted as an event, a channel line, or an unknown text."""
+"""Decides what a line says: an NCCL record, a channel line, a message of another program, or an unknown text; and counts it."""
 
 import re
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import multiline, nccl_header
-from nccl_doctor.log.channel_counts import Edges, Masks
-from nccl_doctor.log.counts import Key, Partial
+from nccl_doctor.log.channel_counts import ChannelCounts, ChannelMasks
+from nccl_doctor.log.counts import EventKey, LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern
-from nccl_doctor.log.multiline import After
-from nccl_doctor.log.nccl_header import Head
+from nccl_doctor.log.multiline import NextLines
+from nccl_doctor.log.nccl_header import NcclHeader
 
 LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
@@ -26,208 +26,228 @@ _DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:
 class Writer(NamedTuple):
     """Who wrote a line."""
 
-    head: int
+    header: int  # number in the counts
     stamp: float | None
-    left: str  # what stands before `NCCL `
+    left: str  # the text before `NCCL `
 
 
 def _nothing(_count: int) -> list[str]:
     return []
 
 
-class Records:
-    """Counts what lines say. Which lines are looked at is the scanner's business."""
+class Classifier:
+    """Counts what lines say. The scanner chooses the lines."""
 
-    def __init__(self, words: Grammar) -> None:
-        self.grammar = words
-        self.partial = Partial()
-        self._writers: dict[str, Writer] = {}
-        self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> head, which date counts
-        self._skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
-        self._masks = Masks()
-        self._taken: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> last line of a record
-        self._present: frozenset[str] = frozenset()  # of the grammar's rare literals near these lines
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.counts = LogCounts()
+        self.writers: dict[str, Writer] = {}  # text before `NCCL ` -> who wrote it, where it has no time stamp
+        self.skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
+        self.present: frozenset[str] = frozenset()  # of the grammar's rare literals near the lines that come next
+        self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> header, which date counts
+        self._masks = ChannelMasks()
+        self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
 
-    def _writer(self, left: str) -> Writer:
-        """Who wrote a line, from all that stands before `NCCL `."""
-        known = self._writers.get(left)
+    def writer(self, left: str) -> Writer:
+        """Who wrote a line, from the text before `NCCL `."""
+        known = self.writers.get(left)
         if known is not None:
             return known
         dates = _DATE.findall(left)
         parts = tuple(_DATE.split(left)) if dates else ()
-        if parts in self._dated:  # time stamps differ from line to line: only what stands around them is parsed once
+        if parts in self._dated:  # time stamps differ from line to line: the text around them is parsed once
             number, which = self._dated[parts]
             return Writer(number, prefixes.epoch(dates[which]), left)
-        head = nccl_header.parse(prefixes.clean(left))
-        stamp = head.label.stamp
-        number = self.partial.head(head._replace(label=head.label._replace(stamp=None)))
+        header = nccl_header.parse_header(prefixes.clean(left))
+        stamp = header.label.stamp
+        number = self.counts.header_id(header._replace(label=header.label._replace(stamp=None)))
         writer = Writer(number, stamp, left)
         if stamp is None:
-            if len(self._writers) > _MEMO:
-                self._writers.clear()
-            self._writers[left] = writer
+            if len(self.writers) > _MEMO:
+                self.writers.clear()
+            self.writers[left] = writer
         else:
             stamps = [prefixes.epoch(date) for date in dates]
             if stamp in stamps and len(self._dated) < _MEMO:
                 self._dated[parts] = number, len(stamps) - 1 - stamps[::-1].index(stamp)
         return writer
 
-    def _nccl_line(self, line: str, number: int, after: After) -> None:
-        """The records of a line: one, or several where a carriage return wiped the line or two writers shared it."""
+    def add_nccl_line(self, line: str, number: int, after: NextLines) -> None:
+        """Count the records of a line: one, or several where a carriage return wiped the line or two writers shared it."""
         if line.startswith("{"):
             line = prefixes.opened(line)
         line = _bounded(line)
         for piece in line.split("\r") if "\r" in line else (line,):
-            left, found, rest = piece.partition(nccl_header.TOKEN)
-            while found:
+            left, token, rest = piece.partition(nccl_header.TOKEN)
+            while token:
                 if nccl_header.TOKEN in rest and (inner := nccl_header.GLUED.search(rest)):
-                    self._record(left, rest[: inner.start()], number, _nothing)
-                    left, found, rest = rest[inner.start() :].partition(nccl_header.TOKEN)
-                else:
-                    if nccl_header.TOKEN in rest and (
-                        whole := nccl_header.record(left + nccl_header.TOKEN + rest)
-                    ):  # prose names NCCL
-                        left, level, body = whole
-                        rest = f"{level} {body}"
-                    self._record(left, rest, number, after)
-                    break
+                    self._add_split_record(left, rest[: inner.start()], number, _nothing)
+                    left, token, rest = rest[inner.start() :].partition(nccl_header.TOKEN)
+                    continue
+                if nccl_header.TOKEN in rest and (
+                    record := nccl_header.split_record(left + nccl_header.TOKEN + rest)
+                ):  # prose names NCCL
+                    left, level, body = record
+                    rest = f"{level} {body}"
+                self._add_split_record(left, rest, number, after)
+                break
 
-    def _record(self, left: str, rest: str, number: int, after: After) -> None:
-        """One record: `left` is its head, `rest` its level and its message."""
+    def _add_split_record(self, left: str, rest: str, number: int, after: NextLines) -> None:
+        """Count one record: `left` is its header, `rest` its level and its message."""
         if rest.endswith(prefixes.CLOSING):
             rest = prefixes.closed(rest)
         level, _, body = rest.partition(" ")
-        if level in nccl_header.LEVELS and nccl_header.begins(left):
-            self._said(self._writer(left), rest, level, body, number, after)
+        if level in nccl_header.LEVELS and nccl_header.can_precede_record(left):
+            self.add_record(self.writer(left), rest, level, body, number, after)
 
-    def _said(self, writer: Writer, rest: str, level: str, body: str, number: int, after: After) -> None:
-        """One record of a known writer: `rest` is its level and its message."""
+    def add_record(self, writer: Writer, rest: str, level: str, body: str, number: int, after: NextLines) -> None:
+        """Count one record of a known writer: `rest` is its level and its message, `body` the message alone."""
         repeat = 1
         if "[repeated " in body:
             body, repeat = prefixes.unfold(body)
-        if body.startswith(("Channel ", "Ring ")) and " via " in body and self._edge(writer, body, number):
+        if body.startswith(("Channel ", "Ring ")) and " via " in body and self._add_channel(writer, body, number):
             return
-        partial = self.partial
-        partial.nccl_lines += 1
-        partial.spans[writer.head].add(number, writer.stamp)
-        if rest in self._skipped:
-            partial.understood += 1
+        counts = self.counts
+        counts.nccl_lines += 1
+        counts.spans[writer.header].add(number, writer.stamp)
+        if rest in self.skipped:
+            counts.understood += 1
             return
-        text = body.strip()
-        pattern = self.grammar.nccl(text, level, self._present)
-        if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
-            text = prefixes.clean(body).strip()
-            pattern = self.grammar.nccl(text, level, self._present)
+        pattern, text = self._pattern(body, level)
         if pattern is not None and pattern.reader == SKIP and level not in nccl_header.SHOWN:
-            if len(rest) < _MEMO_LENGTH:
-                if len(self._skipped) > _MEMO:
-                    self._skipped.clear()
-                self._skipped.add(rest)
-            partial.understood += 1
+            self._remember_skipped(rest)
+            counts.understood += 1
             return
         if pattern is None or pattern.lines:
-            pattern, text = self._continued(pattern, text, level, after, partial.heads[writer.head].label)
+            pattern, text = self._continued(pattern, text, level, after, counts.headers[writer.header].label)
         if pattern is None:
-            if text and len(partial.unknown) < _UNKNOWN:
-                partial.unknown[body] = partial.unknown.get(body, 0) + 1
-            if text and level not in nccl_header.SHOWN:
-                return
-        partial.understood += 1
-        if pattern is not None and pattern.reader == "collective":
-            self._call(writer, pattern, text, number)
-        elif pattern is not None:
-            partial.count(Key(writer.head, pattern.order, level, text), repeat, number, writer.stamp, writer.left)
-        elif text:  # a WARN or ATTN line is always shown, known or not
-            partial.count(Key(writer.head, -1, level, text[:500]), repeat, number, writer.stamp, writer.left)
+            self._add_unknown(writer, level, body, text, repeat, number)
+            return
+        counts.understood += 1
+        if pattern.reader == "collective":
+            self._add_collective(writer, pattern, text, number)
+        else:
+            key = EventKey(writer.header, pattern.order, level, text)
+            counts.count(key, repeat, number, writer.stamp, writer.left)
 
-    def _plain_edge(self, writer: Writer, number: int, channel: str, edge: str) -> Edges | None:
-        """Where Channel lines like this one are counted; None where it may be anything else, or more than that."""
-        edges = self.partial.edges[writer.head]
-        entry = edges.get(edge)
+    def _pattern(self, body: str, level: str) -> tuple[Pattern | None, str]:
+        """The pattern of a message and its text, cleaned of control characters where it has any."""
+        text = body.strip()
+        pattern = self.grammar.nccl(text, level, self.present)
+        if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
+            text = prefixes.clean(body).strip()
+            pattern = self.grammar.nccl(text, level, self.present)
+        return pattern, text
+
+    def _remember_skipped(self, rest: str) -> None:
+        if len(rest) < _MEMO_LENGTH:
+            if len(self.skipped) > _MEMO:
+                self.skipped.clear()
+            self.skipped.add(rest)
+
+    def _add_unknown(self, writer: Writer, level: str, body: str, text: str, repeat: int, number: int) -> None:
+        """Count a message without a pattern; a WARN or ATTN line is shown all the same."""
+        counts = self.counts
+        if text and len(counts.unknown) < _UNKNOWN:
+            counts.unknown[body] = counts.unknown.get(body, 0) + 1
+        if text and level not in nccl_header.SHOWN:
+            return
+        counts.understood += 1
+        if text:
+            key = EventKey(writer.header, -1, level, text[:500])
+            counts.count(key, repeat, number, writer.stamp, writer.left)
+
+    def channel_counts(self, writer: Writer, number: int, channel: str, edge: str) -> ChannelCounts | None:
+        """Where Channel lines like this one are counted; None where it may be another kind of line."""
+        channels = self.counts.channels[writer.header]
+        entry = channels.get(edge)
         if entry is None and _EDGE(edge):
-            entry = edges[edge] = Edges(0, 0, number, number, channel, writer.left)
+            entry = channels[edge] = ChannelCounts(0, 0, number, number, channel, writer.left)
         return entry
 
-    def _edge(self, writer: Writer, body: str, number: int) -> bool:
-        """Note a channel line; False where it is something else, or torn."""
+    def _add_channel(self, writer: Writer, body: str, number: int) -> bool:
+        """Count a channel line; False where it is another kind of line, or torn."""
         channel, _, edge = body.rstrip().partition(" : ")
         channel = channel.partition(" ")[2]
-        edges = self.partial.edges[writer.head]
-        entry = edges.get(edge)
+        channels = self.counts.channels[writer.header]
+        entry = channels.get(edge)
         if entry is None:
             if " -> " not in edge or " via " not in edge or edge.endswith((" via", "[send]", "[receive]")):
                 return False
-            entry = edges[edge] = Edges(0, 0, number, number, channel, writer.left)
+            entry = channels[edge] = ChannelCounts(0, 0, number, number, channel, writer.left)
         elif number < entry.first:  # plain lines of a block are counted before the others
             entry.first, entry.channel, entry.left = number, channel, writer.left
         entry.mask |= self._masks[channel]
         entry.n += 1
         entry.last = max(entry.last, number)
         if writer.stamp is not None:
-            span = self.partial.spans[writer.head]
+            span = self.counts.spans[writer.header]
             span.stamp, span.stamped = writer.stamp, number
         return True
 
-    def _call(self, writer: Writer, pattern: Pattern, text: str, number: int) -> None:
-        """Note a collective without what differs from call to call: opCount and buffers."""
+    def _add_collective(self, writer: Writer, pattern: Pattern, text: str, number: int) -> None:
+        """Count a collective without the parts that differ from call to call: opCount and buffers."""
         match = pattern.compiled.match(text)
         if match is None:
             return
-        shape = (
-            f"{match['function']}: opCount 0 sendbuff 0 recvbuff 0 {text[text.find('count ', match.end('first_op')) :]}"
-        )
-        key = Key(writer.head, pattern.order, "INFO", shape)
-        self.partial.call(key, int(match["first_op"], 16), number, writer.stamp, writer.left, text)
+        sizes = text[text.find("count ", match.end("first_op")) :]
+        shape = f"{match['function']}: opCount 0 sendbuff 0 recvbuff 0 {sizes}"
+        key = EventKey(writer.header, pattern.order, "INFO", shape)
+        self.counts.count_collective(key, int(match["first_op"], 16), number, writer.stamp, writer.left, text)
 
     def _continued(
-        self, pattern: Pattern | None, body: str, level: str, after: After, label: prefixes.Label
+        self, pattern: Pattern | None, body: str, level: str, after: NextLines, label: prefixes.Label
     ) -> tuple[Pattern | None, str]:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
-            rows = multiline.following(after, pattern.lines, label)
+            rows = multiline.following_lines(after, pattern.lines, label)
             whole = _bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
-        for row in multiline.following(after, 1, label):
+        for row in multiline.following_lines(after, 1, label):
             text = _bounded(row.text)
             for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
-                pattern = self.grammar.nccl(whole, level, self._present)
+                pattern = self.grammar.nccl(whole, level, self.present)
                 if pattern is not None:
                     return pattern, whole
         return None, body
 
-    def _text_line(self, line: str, numbers: Sequence[int], at: int, after: After, patterns: list[Pattern]) -> None:
-        """The line with number `numbers[at]`."""
-        number = numbers[at]
+    def add_text_line(
+        self, line: str, numbers: Sequence[int], at: int, after: NextLines, patterns: list[Pattern]
+    ) -> None:
+        """Count the patterns that match the line with number `numbers[at]`, which holds a literal of each."""
         line = _bounded(prefixes.clean(prefixes.opened(line)))
-        record = nccl_header.record(line)
+        record = nccl_header.split_record(line)
         if record is not None:
             patterns = [pattern for pattern in patterns if pattern.nccl_too]
             if not patterns:
                 return
             left, _, text = record
-            label = nccl_header.parse(left).label
+            label = nccl_header.parse_header(left).label
         else:
             label, text = prefixes.split(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
-        for pattern, whole in multiline.matches(patterns, text, after, label):
-            end = at + whole.distance
+        for pattern, joined in multiline.matches(patterns, text, after, label):
+            end = at + joined.distance
             last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
-            place = (pattern.order, multiline.who(label))
-            if last <= self._taken.get(place, 0):  # part of the record before it
+            place = (pattern.order, multiline.writer_of(label))
+            if last <= self._last_lines.get(place, 0):  # part of the record before it
                 continue
-            if whole.distance:
-                self._taken[place] = last
-            body = _bounded(whole.text)
-            if pattern.reader == LAST_ERROR:
-                match = pattern.compiled.search(body)
-                repeated = self.grammar.nccl(match["text"], "WARN") if match else None
-                # Of verbs and libfabric; for the others there are patterns of the text alone.
-                if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
-                    continue
-                pattern, body, number = repeated, match["text"], last
-            head = Head(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
-            key = Key(self.partial.head(head), pattern.order, "", body)
-            self.partial.count(key, label.repeat, number, label.stamp, left)
+            if joined.distance:
+                self._last_lines[place] = last
+            self._add_text(pattern, _bounded(joined.text), label, left, numbers[at], last)
+
+    def _add_text(self, pattern: Pattern, body: str, label: prefixes.Label, left: str, number: int, last: int) -> None:
+        """Count the text of a record that starts at line `number` and ends at line `last`."""
+        if pattern.reader == LAST_ERROR:
+            match = pattern.compiled.search(body)
+            repeated = self.grammar.nccl(match["text"], "WARN") if match else None
+            # Of verbs and libfabric; for the others there are patterns of the text alone.
+            if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
+                return
+            pattern, body, number = repeated, match["text"], last
+        header = NcclHeader(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
+        key = EventKey(self.counts.header_id(header), pattern.order, "", body)
+        self.counts.count(key, label.repeat, number, label.stamp, left)
 
 
 def _bounded(text: str) -> str:

@@ -1,27 +1,27 @@
-"""What was counted while reading a stretch of a log. Stretches are read apart, also by other processes, and merged in order."""
+"""Counters of one part of a log. Parts are read separately, also by other processes, and merged in order."""
 
 from typing import Any, NamedTuple
 
 from nccl_doctor.log import channel_counts
-from nccl_doctor.log.nccl_header import Head
+from nccl_doctor.log.nccl_header import NcclHeader
 
-KINDS = (
+MAX_TEXTS = (
     100_000  # different texts kept of one pattern, INFO lines apart: a flood of one warning must not fill the memory
 )
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
-class Key(NamedTuple):
-    """What makes two events the same."""
+class EventKey(NamedTuple):
+    """Events with equal keys are counted together."""
 
-    head: int
+    header: int
     pattern: int  # order of the pattern; -1 for a WARN line that no pattern knows
     level: str
     body: str  # what the pattern matched: the message, or the text without launcher prefix
 
 
 class Event:
-    """How often and where an event was seen."""
+    """How often and on which lines an event occurred."""
 
     __slots__ = ("first", "last", "left", "n", "stamp")
 
@@ -30,10 +30,10 @@ class Event:
         self.first = first
         self.last = last
         self.stamp = stamp
-        self.left = left  # all that stood before the message in the first of them
+        self.left = left  # the text before the message in the first of them
 
 
-class Calls(Event):
+class CollectiveCalls(Event):
     """Collectives of one kind: their opCount differs from line to line and is kept as a range."""
 
     __slots__ = ("high", "low", "text")
@@ -47,8 +47,8 @@ class Calls(Event):
         self.text = text  # the whole message of the first of them
 
 
-class Span:
-    """The NCCL lines of one head."""
+class LineSpan:
+    """The NCCL lines of one writer: how many, the first and the last."""
 
     __slots__ = ("first", "last", "n", "stamp", "stamped")
 
@@ -69,7 +69,7 @@ class Span:
             self.stamp, self.stamped = stamp, line
 
     def extend(self, n: int, first: int, last: int, stamp: float | None) -> None:
-        """Count lines that stand before, between or behind those counted so far."""
+        """Count lines that lie before, between or after those counted so far."""
         if n:
             self.first = min(self.first, first) if self.n else first
             self.last = max(self.last, last)
@@ -78,40 +78,40 @@ class Span:
             self.stamp = stamp
 
 
-class Partial:
-    """What one stretch of a log holds."""
+class LogCounts:
+    """The counts of one part of a log."""
 
     def __init__(self) -> None:
-        self.heads: list[Head] = []
-        self.head_ids: dict[Head, int] = {}
-        self.spans: list[Span] = []  # per head
-        self.edges: list[channel_counts.ByText] = []  # per head: `0[0] -> 1[1] via …`
-        self.events: dict[Key, Event] = {}
+        self.headers: list[NcclHeader] = []
+        self.header_ids: dict[NcclHeader, int] = {}
+        self.spans: list[LineSpan] = []  # per header
+        self.channels: list[channel_counts.ChannelsByEdge] = []  # per header: `0[0] -> 1[1] via …`
+        self.events: dict[EventKey, Event] = {}
         self.lines = 0
         self.bytes = 0
         self.nccl_lines = 0
         self.understood = 0
         self.unknown: dict[str, int] = {}  # samples of messages that no pattern knows
-        self.marks: set[bytes] = set()  # literals of other formats that stand in the log
-        self._kinds: dict[int, int] = {}
-        self._floods: dict[int, dict[int, Event]] = {}  # pattern -> head -> the event that takes the rest of a flood
+        self.marks: set[bytes] = set()  # literals of other formats that occur in the log
+        self._texts: dict[int, int] = {}
+        self._floods: dict[int, dict[int, Event]] = {}  # pattern -> header -> the event that counts the rest of a flood
 
-    def head(self, head: Head) -> int:
-        """The number of a head."""
-        number = self.head_ids.get(head)
+    def header_id(self, header: NcclHeader) -> int:
+        """The number of a header."""
+        number = self.header_ids.get(header)
         if number is None:
-            number = self.head_ids[head] = len(self.heads)
-            self.heads.append(head)
-            self.spans.append(Span())
-            self.edges.append({})
+            number = self.header_ids[header] = len(self.headers)
+            self.headers.append(header)
+            self.spans.append(LineSpan())
+            self.channels.append({})
         return number
 
     def in_order(self) -> list[int]:
-        """The numbers of the heads in the order of their first NCCL lines, whatever was read first."""
-        return sorted(range(len(self.heads)), key=lambda number: self.spans[number].first)
+        """The numbers of the headers in the order of their first NCCL lines, whatever was read first."""
+        return sorted(range(len(self.headers)), key=lambda number: self.spans[number].first)
 
-    def count(self, key: Key, n: int, line: int, stamp: float | None, left: str) -> None:
-        """Note an event that was seen `n` times on a line."""
+    def count(self, key: EventKey, n: int, line: int, stamp: float | None, left: str) -> None:
+        """Count an event that occurred `n` times on a line."""
         event = self.events.get(key)
         if event is None and (key.level != "INFO" or key.pattern == -1):
             event = self._flood(key)
@@ -123,80 +123,80 @@ class Partial:
         if key.body.endswith(_COMPLETE):
             self._forget_start(key)
 
-    def _forget_start(self, key: Key) -> None:
-        """Drop the START of a communicator of which a COMPLETE now says the same: half as many events."""
+    def _forget_start(self, key: EventKey) -> None:
+        """Drop the START of a communicator when its COMPLETE repeats the same fields: that halves the events."""
         started = key.body.removesuffix(_COMPLETE) + _START
-        self.events.pop(Key(key.head, key.pattern, key.level, started), None)
+        self.events.pop(EventKey(key.header, key.pattern, key.level, started), None)
 
-    def call(self, key: Key, op: int, line: int, stamp: float | None, left: str, text: str) -> None:
-        """Note a collective that was enqueued on a line."""
+    def count_collective(self, key: EventKey, op: int, line: int, stamp: float | None, left: str, text: str) -> None:
+        """Count a collective that was enqueued on a line."""
         event = self.events.get(key) or self._flood(key)
-        if type(event) is Calls:
+        if type(event) is CollectiveCalls:
             event.n += 1
             event.last = line
             event.low = min(event.low, op)
             event.high = max(event.high, op)
         else:
-            self.events[key] = Calls(1, line, line, stamp, left, op, op, text)
+            self.events[key] = CollectiveCalls(1, line, line, stamp, left, op, op, text)
 
-    def _flood(self, key: Key) -> Event | None:
-        """Where so many different texts of a pattern were seen that one more would not help: the event to count it to."""
-        kinds = self._kinds[key.pattern] = self._kinds.get(key.pattern, 0) + 1
-        if kinds <= KINDS:
+    def _flood(self, key: EventKey) -> Event | None:
+        """The event that counts for further texts of a pattern, once MAX_TEXTS different ones are kept; else None."""
+        texts = self._texts[key.pattern] = self._texts.get(key.pattern, 0) + 1
+        if texts <= MAX_TEXTS:
             return None
         known = self._floods.get(key.pattern)
         if known is None:
             known = self._floods[key.pattern] = {}
             for other, event in self.events.items():
                 if other.pattern == key.pattern:
-                    known.setdefault(other.head, event)
-        return known.get(key.head)
+                    known.setdefault(other.header, event)
+        return known.get(key.header)
 
     def close(self) -> None:
-        """Add the channel lines, which are counted by edge while reading, to the sums. Once, after the last line."""
-        for span, one in zip(self.spans, self.edges, strict=True):
-            if one:
-                every = one.values()
-                n = sum(edge.n for edge in every)
-                span.extend(n, min(edge.first for edge in every), max(edge.last for edge in every), None)
+        """Add the channel lines, which are counted by edge while reading, to the sums. Call once, after the last line."""
+        for span, by_edge in zip(self.spans, self.channels, strict=True):
+            if by_edge:
+                edges = by_edge.values()
+                n = sum(edge.n for edge in edges)
+                span.extend(n, min(edge.first for edge in edges), max(edge.last for edge in edges), None)
                 self.nccl_lines += n
                 self.understood += n
 
-    def packed(self) -> "Packed":
-        """All of it in columns: many times as fast on the way between processes as the objects themselves."""
-        every = [(*key, e.n, e.first, e.last, e.stamp, e.left) for key, e in self.events.items()]
-        calls = {at: (e.low, e.high, e.text) for at, e in enumerate(self.events.values()) if type(e) is Calls}
-        return Packed(
-            [(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.heads, self.spans, strict=True)],
-            list(zip(*every, strict=True)), calls,
-            channel_counts.pack(self.edges), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
+    def packed(self) -> "PackedCounts":
+        """All counts in columns, which pickle many times as fast as the objects."""
+        events = [(*key, e.n, e.first, e.last, e.stamp, e.left) for key, e in self.events.items()]
+        calls = {at: (e.low, e.high, e.text) for at, e in enumerate(self.events.values()) if type(e) is CollectiveCalls}
+        return PackedCounts(
+            [(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.headers, self.spans, strict=True)],
+            list(zip(*events, strict=True)), calls,
+            channel_counts.pack(self.channels), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
         )  # fmt: skip
 
-    def merge(self, other: "Packed") -> None:
-        """Append the stretch that follows this one."""
+    def merge(self, other: "PackedCounts") -> None:
+        """Append the counts of the part that follows this one."""
         offset = self.lines
         ids = []
-        for *head, n, first, last, stamp in other.heads:
-            number = self.head(Head(*head))
+        for *head, n, first, last, stamp in other.headers:
+            number = self.header_id(NcclHeader(*head))
             ids.append(number)
             self.spans[number].extend(n, first + offset, last + offset, stamp)
         for at, row in enumerate(zip(*other.events, strict=True)):
-            head_id, pattern, level, body, n, first, last, stamp, left = row
-            key = Key(ids[head_id], pattern, level, body)
+            header_id, pattern, level, body, n, first, last, stamp, left = row
+            key = EventKey(ids[header_id], pattern, level, body)
             if body.endswith(_COMPLETE):
                 self._forget_start(key)
             event = self.events.get(key)
             if event is None:
                 rest = (n, first + offset, last + offset, stamp, left)
-                self.events[key] = Calls(*rest, *other.calls[at]) if at in other.calls else Event(*rest)
+                self.events[key] = CollectiveCalls(*rest, *other.calls[at]) if at in other.calls else Event(*rest)
             else:
                 event.n += n
                 event.last = last + offset
-                if type(event) is Calls and at in other.calls:
+                if type(event) is CollectiveCalls and at in other.calls:
                     low, high, _ = other.calls[at]
                     event.low = min(event.low, low)
                     event.high = max(event.high, high)
-        channel_counts.append(self.edges, ids, channel_counts.unpack(other.edges), offset)
+        channel_counts.append(self.channels, ids, channel_counts.unpack(other.channels), offset)
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -206,13 +206,13 @@ class Partial:
         self.marks |= other.marks
 
 
-class Packed(NamedTuple):
-    """A Partial in columns."""
+class PackedCounts(NamedTuple):
+    """A LogCounts in columns."""
 
-    heads: list[tuple[Any, ...]]  # Head and Span of each
-    events: list[tuple[Any, ...]]  # columns: the fields of Key, then of Event
-    calls: dict[int, tuple[int, int, str]]  # number of an event -> what Calls adds to it
-    edges: channel_counts.Packed  # of the heads
+    headers: list[tuple[Any, ...]]  # NcclHeader and LineSpan of each
+    events: list[tuple[Any, ...]]  # columns: the fields of EventKey, then of Event
+    calls: dict[int, tuple[int, int, str]]  # number of an event -> what CollectiveCalls adds to it
+    channels: channel_counts.PackedChannels  # of the headers
     lines: int
     size: int  # bytes
     nccl_lines: int

@@ -12,15 +12,15 @@ from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import channel_counts, nccl_header, rank_progress
-from nccl_doctor.log.channel_counts import Who
-from nccl_doctor.log.counts import Calls, Partial
+from nccl_doctor.log.channel_counts import Origin
+from nccl_doctor.log.counts import CollectiveCalls, LogCounts
 from nccl_doctor.log.line_patterns import Pattern, load
-from nccl_doctor.log.parallel import uncollected
-from nccl_doctor.log.rank_map import Membership, Ranks
-from nccl_doctor.log.rank_progress import Census
+from nccl_doctor.log.parallel import without_garbage_collection
+from nccl_doctor.log.rank_map import Membership, RankMap
+from nccl_doctor.log.rank_progress import RankProgress
 from nccl_doctor.log.rows import COMMUNICATOR, Context, communicator, rows
 
-Part = tuple[str, Partial, Census]  # a log: its name, what was counted, and what its end shows
+LogPart = tuple[str, LogCounts, RankProgress]  # a log: its name, what was counted, and what its end shows
 Lives = list[re.Match[str] | None]  # of each event: what it says where it names a rank of a communicator
 
 _ALWAYS = (
@@ -39,43 +39,43 @@ _WITH_NCCL = (*_OF_CARDS, "socket_error", "trail")
 _WITH_INFO = ("communicator", "network", "interface", "net_device", "plugin", "env", "library", "gdr")
 
 
-def head_of(line: str) -> nccl_header.Record | None:
+def parse_record(line: str) -> nccl_header.Record | None:
     """An NCCL line taken apart, or None for any other line."""
-    found = nccl_header.record(line)
-    return nccl_header.Record(nccl_header.parse(found[0]), *found[1:]) if found else None
+    found = nccl_header.split_record(line)
+    return nccl_header.Record(nccl_header.parse_header(found[0]), *found[1:]) if found else None
 
 
-def add(facts: Facts, parts: list[Part]) -> None:
-    """Add the facts of all logs of a job. Ranks are known job-wide.
+def add(facts: Facts, parts: list[LogPart]) -> None:
+    """Add the facts of all logs of a job. RankMap are known job-wide.
 
     What was counted is used up, so that a large log is not held twice.
     """
-    with uncollected():
+    with without_garbage_collection():
         _add(facts, parts)
 
 
-def _add(facts: Facts, parts: list[Part]) -> None:
-    lives = [_lives(partial) for _, partial, _ in parts]
-    ranks = Ranks(
-        [member for (_, partial, _), lived in zip(parts, lives, strict=True) for member in _members(partial, lived)],
-        [partial.heads[number] for _, partial, _ in parts for number in partial.in_order()],
+def _add(facts: Facts, parts: list[LogPart]) -> None:
+    lives = [_lives(counts) for _, counts, _ in parts]
+    ranks = RankMap(
+        [member for (_, counts, _), lived in zip(parts, lives, strict=True) for member in _members(counts, lived)],
+        [counts.headers[number] for _, counts, _ in parts for number in counts.in_order()],
     )
     has_nccl = has_info = has_cards = False
     patterns = load()
-    for (file, partial, _), lived in zip(parts, lives, strict=True):
-        levels = {(key.pattern, key.level) for key in partial.events}
+    for (file, counts, _), lived in zip(parts, lives, strict=True):
+        levels = {(key.pattern, key.level) for key in counts.events}
         known = [patterns[number] for number in {number for number, _ in levels} if number >= 0]
-        has_nccl |= partial.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known)
+        has_nccl |= counts.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known)
         # whoever tells of cards in one way would in the others: UCX, perftest, drivers
         has_cards |= any(map(_of_cards, known))
-        has_info |= any(level == "INFO" for _, level in levels) or any(partial.edges)
-        log = _Log(facts, file, partial, ranks, lived)
+        has_info |= any(level == "INFO" for _, level in levels) or any(counts.channels)
+        log = _LogRows(facts, file, counts, ranks, lived)
         facts.add(log.events())
-        found = [(log.who[number], partial.edges[number]) for number in partial.in_order()]
+        found = [(log.who[number], counts.channels[number]) for number in counts.in_order()]
         facts.fill(tables.Connection, channel_counts.rows(facts, file, found))
         facts.add(log.processes())
-    for file, partial, end in parts:
-        facts.add(rank_progress.rows(facts, file, end, partial.lines, ranks))
+    for file, counts, end in parts:
+        facts.add(rank_progress.rows(facts, file, end, counts.lines, ranks))
     facts.look(*_ALWAYS)
     if has_nccl:
         facts.look(*_WITH_NCCL)
@@ -89,33 +89,35 @@ def _of_cards(pattern: Pattern) -> bool:
     return pattern.table in _OF_CARDS or pattern.name.startswith(("ucx-", "perftest-", "mlx5-"))
 
 
-def _lives(partial: Partial) -> Lives:
+def _lives(counts: LogCounts) -> Lives:
     telling = {pattern.order: pattern.compiled.match for pattern in load() if pattern.rank_groups}
-    return [telling[key.pattern](key.body) if key.pattern in telling else None for key in partial.events]
+    return [telling[key.pattern](key.body) if key.pattern in telling else None for key in counts.events]
 
 
-def _members(partial: Partial, lives: Lives) -> Iterator[Membership]:
-    """Who took which rank, each once."""
+def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
+    """Origin took which rank, each once."""
     groups = {pattern.order: pattern.rank_groups for pattern in load()}
-    told = ((key, match) for key, match in zip(partial.events, lives, strict=True) if match is not None)
-    taken = dict.fromkeys((key.head, match.group(*groups[key.pattern])) for key, match in told)
+    told = ((key, match) for key, match in zip(counts.events, lives, strict=True) if match is not None)
+    taken = dict.fromkeys((key.header, match.group(*groups[key.pattern])) for key, match in told)
     for number, (comm_rank, nranks, *dev) in taken:
-        head = partial.heads[number]
+        head = counts.headers[number]
         cuda_dev = int(dev[0]) if dev and dev[0] else None
         yield Membership(head.host, head.pid, head.tid, cuda_dev, int(comm_rank), int(nranks))
 
 
-class _Log:
+class _LogRows:
     """One log on its way into the fact base: who wrote the lines of each head, and where the lines stand."""
 
-    def __init__(self, facts: Facts, file: str, partial: Partial, ranks: Ranks, lives: Lives) -> None:
+    def __init__(self, facts: Facts, file: str, counts: LogCounts, ranks: RankMap, lives: Lives) -> None:
         self._facts = facts
         self._file = file
-        self._partial = partial
+        self._counts = counts
         self._ranks = ranks
         self._lives = lives
         self._cleaned: dict[str, str] = {}
-        self.who = [Who(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in partial.heads]
+        self.who = [
+            Origin(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in counts.headers
+        ]
 
     def _clean(self, left: str) -> str:
         clean = self._cleaned.get(left)
@@ -127,17 +129,17 @@ class _Log:
         """Rows of all that is no channel line. What was counted is used up."""
         patterns = load()
         calls: dict[tuple[Any, ...], tables.Collective] = {}
-        events = self._partial.events
+        events = self._counts.events
         waiting = list(zip(events, self._lives, strict=True))[::-1]
         self._lives.clear()
         while waiting:
             key, life = waiting.pop()
             event = events.pop(key)
             pattern = patterns[key.pattern] if key.pattern >= 0 else None
-            text = event.text if isinstance(event, Calls) else key.body
+            text = event.text if isinstance(event, CollectiveCalls) else key.body
             token = f"{nccl_header.TOKEN}{key.level} " if key.level else ""
             ref = self._facts.evidence(self._file, event.first, f"{self._clean(event.left)}{token}{text}")
-            who = self.who[key.head]
+            who = self.who[key.header]
             if life is not None and pattern is not None and pattern.reader == COMMUNICATOR:
                 said = {**life.groupdict(), **pattern.set} if pattern.set else life.groupdict()
                 yield communicator(*who[:4], said, event.n, event.stamp, ref)
@@ -148,7 +150,7 @@ class _Log:
             context = Context(*who, key.level, event.n, event.last, event.stamp, ref, key.body, left)
             if context.host is None and fields.get("rank") and "host" not in fields:
                 context = context._replace(host=self._ranks.host_of_rank(int(fields["rank"])))
-            if isinstance(event, Calls):
+            if isinstance(event, CollectiveCalls):
                 for row in rows(pattern, context, fields):
                     _merge(calls, row._replace(first_op=event.low, last_op=event.high))
             else:
@@ -157,8 +159,8 @@ class _Log:
 
     def processes(self) -> Iterator[tables.Process]:
         processes: dict[tuple[str | None, int], list[Any]] = {}
-        for number in self._partial.in_order():
-            span = self._partial.spans[number]
+        for number in self._counts.in_order():
+            span = self._counts.spans[number]
             host, rank, pid, *_ = self.who[number]
             if not span.n or pid is None:
                 continue
@@ -176,7 +178,7 @@ class _Log:
 
 
 def _merge(calls: dict[tuple[Any, ...], tables.Collective], row: tables.Collective) -> None:
-    """Calls of one process and kind are one row, whatever stood in front of their lines."""
+    """CollectiveCalls of one process and kind are one row, whatever stood in front of their lines."""
     same = row[: row._fields.index("first_op")]
     old = calls.get(same)
     calls[same] = row if old is None else old._replace(
@@ -184,9 +186,9 @@ def _merge(calls: dict[tuple[Any, ...], tables.Collective], row: tables.Collecti
     )  # fmt: skip
 
 
-def unknown(partial: Partial) -> list[tuple[str, int]]:
+def unknown(counts: LogCounts) -> list[tuple[str, int]]:
     """The most frequent shapes of NCCL messages that no pattern knows: (text with numbers replaced, lines)."""
     shapes: Counter[str] = Counter()
-    for body, n in partial.unknown.items():
+    for body, n in counts.unknown.items():
         shapes[re.sub(r"0x[0-9a-f]+|\d+", "#", prefixes.clean(body))[:160]] += n
     return shapes.most_common(20)

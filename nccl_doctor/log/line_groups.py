@@ -39,8 +39,8 @@ for _channel in range(_CHANNELS):
 _bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
 
 
-class Groups(NamedTuple):
-    """Lines of a block that are alike, a group an entry. Lines are numbered from 0."""
+class LineGroups(NamedTuple):
+    """BlockLines of a block that are alike, a group an entry. BlockLines are numbered from 0."""
 
     key: Keys  # of their text; the same in all blocks
     mask: Keys  # one bit a channel
@@ -49,14 +49,14 @@ class Groups(NamedTuple):
     last: Numbers
 
 
-class Counted(NamedTuple):
-    """Groups of a block that are known."""
+class KnownGroups(NamedTuple):
+    """LineGroups of a block that are known."""
 
-    known: Flags  # of all groups
+    flags: Flags  # of all groups
     places: Numbers  # of those that are known: what they count for
 
 
-class Lines:
+class BlockLines:
     """The lines of `block[:end]`, which ends at a line unless the log ends there. No line ends with a carriage return."""
 
     def __init__(self, block: bytes, end: int) -> None:
@@ -94,15 +94,15 @@ class Lines:
         key = (((at - start) << 8 | (end - text)) << 1 | is_edge).view(_U) * _MIX
         return _mix(_mix(key, _timeless(block) if self.dated else words, start, at), words, text, end), channel
 
-    def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8]) -> Groups:
+    def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8]) -> LineGroups:
         self._order = order = np.argsort(key)
         key, numbers = key[order], self._numbers[order]
         place = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
         if not len(place):
-            return Groups(key, key, order, order, order)
+            return LineGroups(key, key, order, order, order)
         mask = np.bitwise_or.reduceat(_bit_of[channel[order]], place)
         first, last = np.minimum.reduceat(numbers, place), np.maximum.reduceat(numbers, place)
-        return Groups(key[place], mask, np.diff(place, append=len(key)), first, last)
+        return LineGroups(key[place], mask, np.diff(place, append=len(key)), first, last)
 
     def openings(self, groups: Numbers) -> Iterator[tuple[int, str, str | None, str]]:
         """The first lines of groups: number, what stands before `NCCL INFO`, channel, text.
@@ -140,7 +140,7 @@ class Lines:
         return b"\n".join([*lines, b""])
 
 
-class Tally(Generic[E]):
+class GroupCounts(Generic[E]):
     """Counts of lines that are alike, over all blocks of a log."""
 
     def __init__(self) -> None:
@@ -156,7 +156,9 @@ class Tally(Generic[E]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, lines: Lines, offset: int, entry: Callable[[int, str, str | None, str], E | None]) -> Counted:
+    def add(
+        self, lines: BlockLines, offset: int, entry: Callable[[int, str, str | None, str], E | None]
+    ) -> KnownGroups:
         """Count the lines of a block behind `offset` others.
 
         `entry` is asked what a new group of lines counts for, with an opening; None where it has to be read line by line.
@@ -177,13 +179,13 @@ class Tally(Generic[E]):
         self._n[place] += groups.n[known]
         self._first[place] = np.minimum(self._first[place], groups.first[known] + offset)
         self._last[place] = groups.last[known] + offset
-        return Counted(known, place)
+        return KnownGroups(known, place)
 
-    def closings(self, lines: Lines, counted: Counted) -> Iterator[tuple[E, int, str]]:
+    def closings(self, lines: BlockLines, counted: KnownGroups) -> Iterator[tuple[E, int, str]]:
         """The last lines of a block's groups in their order: what each counts for, number, what stands before `NCCL INFO`."""
-        order = np.argsort(lines.groups.last[counted.known])
+        order = np.argsort(lines.groups.last[counted.flags])
         entries = (self._entries[place] for place in counted.places[order].tolist())
-        closings = lines.closings(np.flatnonzero(counted.known)[order])
+        closings = lines.closings(np.flatnonzero(counted.flags)[order])
         return ((entry, *closing) for entry, closing in zip(entries, closings, strict=True))
 
     def _find(self, key: Keys) -> tuple[Numbers, Flags]:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.parse_cache import remembered
+from nccl_doctor.log import pattern_openings
 
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
@@ -51,7 +51,7 @@ class Pattern:
     since: str = ""
     until: str = ""
     miss: list[str] = field(default_factory=list)
-    openings: tuple[str, ...] = ()  # what a matching message begins with; an empty one where that is not known
+    openings: tuple[str, ...] = ()  # of a message of NCCL: what it begins with; an empty one where that is not known
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -82,7 +82,7 @@ class Pattern:
         return None if found is None else {**found.groupdict(), **self.set}
 
 
-class Match(NamedTuple):
+class PatternMatch(NamedTuple):
     pattern: Pattern
     fields: dict[str, Any]
 
@@ -113,9 +113,11 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
     if table is None:
         raise PatternProblem(f"{file}: pattern {name}: no table {pattern.table}")
     try:
-        pattern.openings = tuple(pattern.starts or sorted(_openings(pattern.regex)))
+        pattern.compiled  # noqa: B018 - an expression that cannot be compiled raises here
     except re.error as error:
         raise PatternProblem(f"{file}: pattern {name}: {error}") from None
+    if pattern.where == "nccl":
+        pattern.openings = tuple(pattern.starts or sorted(pattern_openings.openings(pattern.regex, _LEAD)))
     return pattern
 
 
@@ -133,7 +135,7 @@ def check_columns(pattern: Pattern) -> None:
         )
 
 
-def read(file: Path) -> list[Pattern]:
+def read_patterns(file: Path) -> list[Pattern]:
     """The patterns of one file. Raises PatternProblem."""
     try:
         entries = tomllib.loads(file.read_text("utf-8")).get("pattern", [])
@@ -146,7 +148,9 @@ def read(file: Path) -> list[Pattern]:
 def load() -> tuple[Pattern, ...]:
     """All patterns in the order in which they are asked. Raises PatternProblem on a broken file or a name used twice."""
     files = sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == LAST, path.stem))
-    entries = remembered("patterns", [*files, Path(__file__)], lambda: list(_entries(files)))
+    entries = remembered(
+        "patterns", [*files, Path(__file__), Path(pattern_openings.__file__)], lambda: list(_entries(files))
+    )
     return tuple(
         Pattern(**{**entry, "openings": tuple(entry["openings"])}, order=order) for order, entry in enumerate(entries)
     )
@@ -156,52 +160,18 @@ def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """What the files say, checked, in a form that can be kept."""
     names: set[str] = set()
     for file in files:
-        for pattern in read(file):
+        for pattern in read_patterns(file):
             if pattern.name in names:
                 raise PatternProblem(f"{file.name}: pattern {pattern.name} exists twice")
             names.add(pattern.name)
             yield {f.name: getattr(pattern, f.name) for f in fields(Pattern) if f.name != "order"}
 
 
-def _openings(regex: str) -> set[str]:
-    """The literal texts with which a match can begin, as far as the head of the expression is literal."""
-    return {text for text, _ in _heads(_parser.parse(regex))}
-
-
-def _heads(tree: Any) -> set[tuple[str, bool]]:
-    """(literal text, whether more may follow) for the head of a parsed expression."""
-    heads = {("", True)}
-    for op, value in tree:
-        name = str(op)
-        if name == "LITERAL":
-            step = {(chr(value), True)}
-        elif name == "IN" and all(str(kind) == "LITERAL" for kind, _ in value):
-            step = {(chr(code), True) for _, code in value}
-        elif name == "SUBPATTERN":
-            step = _heads(value[-1])
-        elif name == "MAX_REPEAT" and value[:2] == (0, 1):
-            step = _heads(value[2]) | {("", True)}
-        elif name == "BRANCH":
-            step = {head for branch in value[1] for head in _heads(branch)}
-        elif name == "AT":
-            continue
-        else:
-            step = {("", False)}
-        heads = {
-            (head + text, more and len(head + text) < 2 * _KEY) if open_ else (head, False)
-            for head, open_ in heads
-            for text, more in step
-        }
-        if len(heads) > 200 or not any(open_ for _, open_ in heads):
-            break
-    return heads if len(heads) <= 200 else {("", False)}
-
-
 class _Candidate(NamedTuple):
     """What decides whether a pattern matches a message, in the order in which it is asked."""
 
     has: str
-    openings: tuple[str, ...]
+    starts: tuple[str, ...]
     match: Callable[[str], re.Match[str] | None] | None
     pattern: Pattern
 
@@ -243,8 +213,8 @@ class Grammar:
             if len(self._by_lead) > _LEADS:
                 self._by_lead.clear()
             candidates = self._by_lead[present, level, lead] = self._candidates(level, lead, present)
-        for has, openings, match, pattern in candidates:
-            if (has and has not in body) or (openings and not body.startswith(openings)):
+        for has, starts, match, pattern in candidates:
+            if (has and has not in body) or (starts and not body.startswith(starts)):
                 continue
             if match is None or match(body) is not None:
                 return pattern
@@ -274,13 +244,13 @@ def grammar() -> Grammar:
     return Grammar(load())
 
 
-def classify(line: str) -> list[Match]:
+def classify(line: str) -> list[PatternMatch]:
     """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
     from nccl_doctor.inputs import prefixes
     from nccl_doctor.log import nccl_header
 
     text = prefixes.clean(line)
-    record = nccl_header.record(text)
+    record = nccl_header.split_record(text)
     if record is not None:
         _, level, text = record
         matches = _nccl(text.strip(), level)
@@ -291,10 +261,10 @@ def classify(line: str) -> list[Match]:
         if record is None or pattern.nccl_too:
             found = pattern.match(text)
             if found is not None:
-                matches.append(Match(pattern, found))
+                matches.append(PatternMatch(pattern, found))
     return matches
 
 
-def _nccl(text: str, level: str) -> list[Match]:
+def _nccl(text: str, level: str) -> list[PatternMatch]:
     pattern = grammar().nccl(text, level)
-    return [Match(pattern, pattern.match(text, level) or {})] if pattern else []
+    return [PatternMatch(pattern, pattern.match(text, level) or {})] if pattern else []

@@ -11,7 +11,7 @@ from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.line_patterns import Pattern
 
-After = Callable[[int], list[str]]  # gives up to so many of the lines that follow
+NextLines = Callable[[int], list[str]]  # gives up to so many of the lines that follow
 Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local rank, host, process
 
 _NOBODY = NOTHING[:4]
@@ -22,7 +22,7 @@ _VALUE = re.compile(r"\d+|0x[0-9a-f]+")
 _SAMPLE = 1 << 16  # bytes that tell
 
 
-class Row(NamedTuple):
+class FollowingLine(NamedTuple):
     """A line that follows, without its prefix."""
 
     text: str
@@ -36,33 +36,33 @@ class Joined(NamedTuple):
     distance: int  # of its last line
 
 
-def who(label: Label) -> Writer | None:
+def writer_of(label: Label) -> Writer | None:
     """What tells a writer from others; None where the prefix says nothing of the kind."""
     writer = label[:4]
     return None if writer == _NOBODY else writer
 
 
-def following(after: After, count: int, label: Label) -> list[Row]:
+def following_lines(after: NextLines, count: int, label: Label) -> list[FollowingLine]:
     """Up to `count` of the next lines of a writer, ending before its next NCCL record.
 
     Lines of other writers in between are passed over. A line without prefix belongs to the line above it.
     """
-    writer = who(label)
-    rows: list[Row] = []
+    writer = writer_of(label)
+    rows: list[FollowingLine] = []
     above, passed = True, 0
     for distance, line in enumerate(after(4 * count + 4 if writer else count), 1):
         line, other, text = _apart(line.rstrip("\r").rpartition("\r")[2])
         if writer is not None:
-            of = who(other)
+            of = writer_of(other)
             above = of == writer or (above and of is None)
             if not above:
                 passed += len(line)
                 if passed > _PASSED:
                     break
                 continue
-        if nccl_header.TOKEN in line and nccl_header.record(line) is not None:
+        if nccl_header.TOKEN in line and nccl_header.split_record(line) is not None:
             break
-        rows.append(Row(text, distance))
+        rows.append(FollowingLine(text, distance))
         if len(rows) == count:
             break
     return rows
@@ -75,7 +75,7 @@ def _apart(line: str) -> tuple[str, Label, str]:
     return line, *prefixes.split(line)
 
 
-def matches(patterns: Sequence[Pattern], text: str, after: After, label: Label) -> Iterator[tuple[Pattern, Joined]]:
+def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Label) -> Iterator[tuple[Pattern, Joined]]:
     """The text patterns that match from a line on, and what: the line, or with those that follow as far as the match goes."""
     alone = {pattern.order: pattern for pattern in patterns if not pattern.lines and pattern.match(text) is not None}
     told = [literal for pattern in alone.values() for literal in pattern.literals if literal in text]
@@ -93,9 +93,9 @@ def matches(patterns: Sequence[Pattern], text: str, after: After, label: Label) 
             yield pattern, joined
 
 
-def _rows(pattern: Pattern, text: str, after: After, label: Label) -> Joined | None:
+def _rows(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined | None:
     """A record of several lines."""
-    rows = [Row(text, 0), *following(after, pattern.lines, label)]
+    rows = [FollowingLine(text, 0), *following_lines(after, pattern.lines, label)]
     whole = "\n".join(row.text for row in rows)
     found = pattern.compiled.search(whole)
     if found is None or found.start() > len(text):
@@ -105,9 +105,9 @@ def _rows(pattern: Pattern, text: str, after: After, label: Label) -> Joined | N
     return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
 
 
-def _torn(pattern: Pattern, text: str, after: After, label: Label) -> Joined | None:
+def _torn(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined | None:
     """A record of one line that was torn over two."""
-    for row in following(after, 1, label):
+    for row in following_lines(after, 1, label):
         for whole in (text + row.text, f"{text} {row.text.strip()}"):
             found = pattern.compiled.search(whole)
             if found is not None and found.start() < len(text):
@@ -115,7 +115,7 @@ def _torn(pattern: Pattern, text: str, after: After, label: Label) -> Joined | N
     return None
 
 
-def width(block: bytes) -> int:
+def wrap_width(block: bytes) -> int:
     """At how many characters the beginning of a log is wrapped; 0 where it is not."""
     if nccl_header.TOKEN.encode() not in block[:_SAMPLE]:
         return 0
@@ -125,7 +125,7 @@ def width(block: bytes) -> int:
         return 0
     starts = _starts(rows, columns)
     cut = [(row, next_) for row, next_ in pairwise(rows) if len(row) == columns and next_.strip()]
-    torn = {_VALUE.sub("#", row) for row, next_ in cut if _start(next_) not in starts and nccl_header.record(row)}
+    torn = {_VALUE.sub("#", row) for row, next_ in cut if _start(next_) not in starts and nccl_header.split_record(row)}
     whole = sum(_start(next_) in starts for _, next_ in cut)
     return columns if len(torn) >= _TORN and 4 * whole <= len(cut) else 0
 

@@ -30,7 +30,7 @@ _MID = re.compile(_TAG)
 _LONGEST = 1_000  # characters in which the head ends
 
 
-class Head(NamedTuple):
+class NcclHeader(NamedTuple):
     """Who wrote an NCCL line."""
 
     host: str | None
@@ -46,7 +46,7 @@ class Head(NamedTuple):
 class Record(NamedTuple):
     """An NCCL line taken apart."""
 
-    head: Head
+    head: NcclHeader
     level: str
     body: str
 
@@ -54,7 +54,7 @@ class Record(NamedTuple):
 NO_LABEL = prefixes.split("")[0]
 
 
-def parse(left: str) -> Head:
+def parse_header(left: str) -> NcclHeader:
     """The head from all that stands before `NCCL LEVEL`."""
     label, text = prefixes.split(left + TOKEN)
     if "<std" in text and (tags := list(_MID.finditer(text))):  # a launcher glued a line to the one before
@@ -68,14 +68,14 @@ def parse(left: str) -> Head:
         clean = not text[: match.start()].strip()
         pid, tid, dev = (int(match[name]) for name in ("pid", "tid", "dev"))
         source, line = _source(match["where"])
-        return Head(host, pid, tid, dev, source, label, clean, line)
+        return NcclHeader(host, pid, tid, dev, source, label, clean, line)
     match = _DIAG.search(text)
     if match is not None and not _FILE.search(text) and not _PLACE.search(match["host"]):
-        return Head(match["host"], int(match["pid"]), _int(match["tid"]), None, None, label, True)
+        return NcclHeader(match["host"], int(match["pid"]), _int(match["tid"]), None, None, label, True)
     match = _HIDDEN.search(text) or _BARE.search(text) or _FILE.search(text)
     said = match.groupdict() if match is not None else {}
     source, line = _source(said.get("where"))
-    return Head(said.get("host") or label.host, None, None, _int(said.get("dev")), source, label, True, line)
+    return NcclHeader(said.get("host") or label.host, None, None, _int(said.get("dev")), source, label, True, line)
 
 
 def _int(text: str | None) -> int | None:
@@ -91,17 +91,17 @@ def _source(where: str | None) -> tuple[str | None, int | None]:
     return (match["source"].lstrip("_"), int(match["line"] or 0) or None) if match else (where, None)
 
 
-def begins(left: str) -> bool:
+def can_precede_record(left: str) -> bool:
     """Whether `NCCL` can begin a record behind this text: not in the middle of a word, nor in quotes."""
     return not left or left[-1].isspace() or prefixes.clean(left)[-1:] in ("", "]", ">", ":", "|", "*", " ", "\t")
 
 
-def record(line: str) -> tuple[str, str, str] | None:
+def split_record(line: str) -> tuple[str, str, str] | None:
     """(left, level, body) of a line that holds a record, else None; of several records in a line the first."""
     left, found, rest = line.partition(TOKEN)
     while found:
         level, _, body = rest.partition(" ")
-        if level in LEVELS and begins(left):
+        if level in LEVELS and can_precede_record(left):
             return left, level, body
         more, found, rest = rest.partition(TOKEN)
         left += TOKEN + more

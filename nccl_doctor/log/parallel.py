@@ -1,4 +1,4 @@
-"""Reading a log, a large one in stretches by several processes."""
+"""Reads logs; a large one in parts by several processes, many small ones ahead of time."""
 
 import gc
 import os
@@ -15,23 +15,24 @@ from typing import BinaryIO
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import rank_progress
-from nccl_doctor.log.counts import Partial
-from nccl_doctor.log.rank_progress import Census
+from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.rank_progress import RankProgress
 from nccl_doctor.log.scanner import Scanner
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
+LARGE = 4 << 20  # bytes of all logs; from here on numpy is worth its import at the first dense block
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 HEAD = 1 << 16  # bytes by which a format is recognised
-LONGER = 0.1  # of a stretch is read here in addition, while the other processes pack what they have counted
+LONGER = 0.1  # of a part is read here in addition, while the other processes pack their counts
 PROCESSES = 8  # more of them would only wait for their sums to be added up
 
-Tell = Callable[[int], None]  # takes the number of bytes that were read since the last call
+OnBytes = Callable[[int], None]  # gets the number of bytes read since the last call
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: millions of tuples without a cycle would be walked again and again."""
+def without_garbage_collection() -> Iterator[None]:
+    """Suspend garbage collection, which would walk millions of tuples without a cycle again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -43,39 +44,44 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def scan(stream: Readable) -> tuple[Partial, Census]:
-    """Read a whole stream. Returns what was counted and what the end of it shows."""
+def scan(stream: Readable, *, large: bool = False) -> tuple[LogCounts, RankProgress]:
+    """Read a whole stream. Returns its counts, and the progress of ranks that its end shows.
+
+    `large` says that this or other logs of the job are large; it changes the time that this takes, not the result.
+    """
     tail = _Tail(stream)
-    with uncollected():
-        return _scanner().read(tail), rank_progress.collect(bytes(tail.kept))
+    with without_garbage_collection():
+        return _scanner(large).read(tail), rank_progress.collect(bytes(tail.kept))
 
 
-def scan_file(path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
-    """Read a plain file, large ones in several processes. `tell` hears of progress, the other processes' share guessed."""
+def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = False) -> tuple[LogCounts, RankProgress]:
+    """Read a plain file, a large one in several processes; `on_bytes` then gets estimates of what they have read."""
     size = path.stat().st_size
     count = min(size // PARALLEL, processors(), PROCESSES)
     with path.open("rb", buffering=0) as file:
         if count < 2:
-            return scan(Told(file, tell))
+            return scan(MeteredStream(file, on_bytes), large=large or size >= LARGE)
         cuts = [_line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
-    stretches = [(start, stop - start) for start, stop in pairwise([*cuts, size])]
-    with uncollected():
+    first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
+    with without_garbage_collection():
         with _pool(count) as pool:
             end = pool.submit(_end, path, size)
-            others = [pool.submit(_packed, path, *stretch) for stretch in stretches]
-            partial = _stretch(path, 0, cuts[0], tell and (lambda size: tell(size * count)))
-            read = [None if isinstance(other.exception(), BrokenProcessPool) else other.result() for other in others]
-        for stretch, packed in zip(stretches, read, strict=True):  # when the memory of the others is free
+            others = [pool.submit(_packed, path, *part) for part in parts]
+            counts = _part(path, *first, on_bytes and (lambda size: on_bytes(size * count)))
+            results = [None if isinstance(other.exception(), BrokenProcessPool) else other.result() for other in others]
+        for part, packed in zip(parts, results, strict=True):  # when the memory of the others is free
             # One that was killed, perhaps for its memory, is read here.
-            partial.merge(pickle.loads(packed) if packed is not None else _stretch(path, *stretch).packed())
-        return partial, _end(path, size) if end.exception() else end.result()
+            counts.merge(pickle.loads(packed) if packed is not None else _part(path, *part).packed())
+        return counts, _end(path, size) if end.exception() else end.result()
 
 
-class Ahead:
+class ReadAhead:
     """Many small logs, one a rank or host, read by several processes before they are asked for."""
 
     def __init__(self, files: Iterable[tuple[Path, int]]) -> None:
         """`files` are plain ones and their sizes in bytes, in the order in which they will be asked for."""
+        files = list(files)
+        self._large = sum(size for _, size in files) >= LARGE
         small = [(path, size) for path, size in files if size < 2 * PARALLEL]
         self._jobs: dict[Path, tuple[Future[list[bytes | None]], int]] = {}
         self._pool: ProcessPoolExecutor | None = None
@@ -92,30 +98,30 @@ class Ahead:
                 self._jobs |= {path: (job, place) for place, path in enumerate(group)}
                 group, full = [], 0
 
-    def scan_file(self, path: Path, tell: Tell | None = None) -> tuple[Partial, Census]:
-        """As the function of this name, which reads what was not read ahead."""
+    def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
+        """The result that was read ahead, else that of the function of this name."""
         job, place = self._jobs.pop(path, (None, 0))
         try:
-            read = job.result()[place] if job is not None else None
+            result = job.result()[place] if job is not None else None
         except BrokenProcessPool:
-            read = None
-        if read is None:
-            return scan_file(path, tell)
-        packed, end = pickle.loads(read)
-        partial = Partial()
-        partial.merge(packed)
-        if tell is not None:
-            tell(partial.bytes)
-        return partial, end
+            result = None
+        if result is None:
+            return scan_file(path, on_bytes, large=self._large)
+        packed, end = pickle.loads(result)
+        counts = LogCounts()
+        counts.merge(packed)
+        if on_bytes is not None:
+            on_bytes(counts.bytes)
+        return counts, end
 
     def close(self) -> None:
-        """Wait for nothing that is no longer wanted."""
+        """Cancel what was not asked for."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
 
 def _logs(paths: list[Path]) -> list[bytes | None]:
-    """What the logs among these files hold; None for other formats and for what cannot be read."""
+    """Packed counts of each file; None for other formats and for files that cannot be read."""
     return [_log(path) for path in paths]
 
 
@@ -125,14 +131,14 @@ def _log(path: Path) -> bytes | None:
             if registry.recognise(file.read(HEAD)) is not None:
                 return None
             file.seek(0)
-            partial, end = scan(file)
+            counts, end = scan(file, large=True)
     except OSError:
         return None
-    return pickle.dumps((partial.packed(), end), pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((counts.packed(), end), pickle.HIGHEST_PROTOCOL)
 
 
 def _pool(count: int) -> ProcessPoolExecutor:
-    """Processes that end without a word when the user stops the command, which reaches them too."""
+    """Worker processes. They end silently on SIGINT, which a terminal sends to all of them."""
     return ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_DFL))
 
 
@@ -142,7 +148,7 @@ def processors() -> int:
 
 
 def _line_start(file: BinaryIO, offset: int) -> int:
-    """Where the first line behind an offset starts; the offset itself where a line has no end."""
+    """The start of the first line after an offset; the offset itself where a line has no end."""
     file.seek(offset)
     for start in range(0, 64 << 20, 1 << 16):
         at = file.read(1 << 16).find(b"\n")
@@ -151,38 +157,38 @@ def _line_start(file: BinaryIO, offset: int) -> int:
     return offset
 
 
-def _stretch(path: Path, start: int, length: int, tell: Tell | None = None) -> Partial:
+def _part(path: Path, start: int, length: int, on_bytes: OnBytes | None = None) -> LogCounts:
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        return _scanner().read(Told(file, tell), length)
+        return _scanner(large=True).read(MeteredStream(file, on_bytes), length)
 
 
-def _end(path: Path, size: int) -> Census:
+def _end(path: Path, size: int) -> RankProgress:
     with path.open("rb") as file:
         file.seek(max(size - rank_progress.TAIL, 0))
         return rank_progress.collect(file.read())
 
 
 def _packed(path: Path, start: int, length: int) -> bytes:
-    with uncollected():
-        return pickle.dumps(_stretch(path, start, length).packed(), pickle.HIGHEST_PROTOCOL)
+    with without_garbage_collection():
+        return pickle.dumps(_part(path, start, length).packed(), pickle.HIGHEST_PROTOCOL)
 
 
-def _scanner() -> Scanner:
-    return Scanner(marks=[literal for known in registry.FORMATS for literal in known.inside])
+def _scanner(large: bool) -> Scanner:
+    return Scanner(marks=[literal for known in registry.FORMATS for literal in known.inside], large=large)
 
 
-class Told:
-    """A stream that tells how much was read of it."""
+class MeteredStream:
+    """A stream that reports each read: `on_bytes` gets the number of bytes."""
 
-    def __init__(self, stream: Readable, tell: Tell | None) -> None:
+    def __init__(self, stream: Readable, on_bytes: OnBytes | None) -> None:
         self._stream = stream
-        self._tell = tell
+        self._on_bytes = on_bytes
 
     def read(self, size: int, /) -> bytes:
         data = self._stream.read(size)
-        if self._tell is not None:
-            self._tell(len(data))
+        if self._on_bytes is not None:
+            self._on_bytes(len(data))
         return data
 
     def close(self) -> None:
@@ -190,7 +196,7 @@ class Told:
 
 
 class _Tail:
-    """A stream that remembers its end."""
+    """A stream that keeps its last bytes."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nccl_doctor.log.nccl_header import Head
+from nccl_doctor.log.nccl_header import NcclHeader
 
 
 class Membership(NamedTuple):
@@ -22,7 +22,7 @@ class Membership(NamedTuple):
     nranks: int
 
 
-def clean_hosts(heads: Iterable[Head]) -> dict[str, str]:
+def clean_hosts(heads: Iterable[NcclHeader]) -> dict[str, str]:
     """Host names with the end of another process's torn line in front -> the name itself.
 
     A name counts as whole when it was seen at the start of a line or behind a known prefix.
@@ -45,7 +45,7 @@ def clean_hosts(heads: Iterable[Head]) -> dict[str, str]:
     return repaired
 
 
-def aliases(heads: Iterable[Head], hosts: dict[str, str]) -> dict[str, str]:
+def aliases(heads: Iterable[NcclHeader], hosts: dict[str, str]) -> dict[str, str]:
     """Names that prefixes give a host (a pod, a service, an address) -> the name that NCCL prints behind them.
 
     A prefix in front of lines of several hosts names none of them.
@@ -61,10 +61,10 @@ def aliases(heads: Iterable[Head], hosts: dict[str, str]) -> dict[str, str]:
     return {label: next(iter(names)) for label, names in behind.items() if len(names) == 1 and label not in own}
 
 
-class Ranks:
+class RankMap:
     """Answers the rank and host of a line's head."""
 
-    def __init__(self, members: Iterable[Membership], heads: Iterable[Head]) -> None:
+    def __init__(self, members: Iterable[Membership], heads: Iterable[NcclHeader]) -> None:
         heads = list(heads)
         self.hosts = clean_hosts(heads)
         self.hosts |= aliases(heads, self.hosts)
@@ -108,14 +108,14 @@ class Ranks:
         """The host name without torn text in front, or the host that a launcher calls by this name."""
         return self.hosts.get(name, name) if name else name
 
-    def _of_process(self, head: Head) -> int | None:
+    def _of_process(self, head: NcclHeader) -> int | None:
         process = (self.host(head.host), head.pid)
         if process in self._single:
             return self._single[process]
         rank = self._device.get((*process, head.dev)) if head.pid is not None else None
         return rank if rank is not None else self._thread.get((*process, head.tid))
 
-    def rank(self, head: Head) -> int | None:
+    def rank(self, head: NcclHeader) -> int | None:
         """The rank in the job of the process that wrote a line."""
         if head.tid is None and head.pid is not None and head.pid in self._by_pid:  # Ray and others name only the pid
             found = self._by_pid[head.pid][1]
@@ -124,7 +124,7 @@ class Ranks:
         rank = self._of_process(head)
         return rank if rank is not None else head.label.rank
 
-    def place(self, head: Head) -> str | None:
+    def place(self, head: NcclHeader) -> str | None:
         """The host that wrote a line; by rank where the line does not name it."""
         if head.tid is None and head.pid is not None and head.pid in self._by_pid:
             return self._by_pid[head.pid][0]

@@ -11,8 +11,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Progress
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.nccl_header import Head
-from nccl_doctor.log.rank_map import Ranks
+from nccl_doctor.log.nccl_header import NcclHeader
+from nccl_doctor.log.rank_map import RankMap
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
@@ -21,7 +21,7 @@ _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 
 
-class Seen:
+class ShapeCount:
     """Lines of one shape behind one label."""
 
     __slots__ = ("host", "last", "n", "rank", "raw", "text")
@@ -35,17 +35,17 @@ class Seen:
         self.text = ""
 
 
-class Census(NamedTuple):
+class RankProgress(NamedTuple):
     """What the last part of a log shows of each label."""
 
-    seen: dict[tuple[str, str], Seen]  # label, shape
+    seen: dict[tuple[str, str], ShapeCount]  # label, shape
     lines: int  # of that part
 
 
-def collect(tail: bytes) -> Census:
+def collect(tail: bytes) -> RankProgress:
     """Count the labelled lines of the last part of a log, of which `TAIL` bytes are looked at."""
     tail = tail[-TAIL:]
-    seen: dict[tuple[str, str], Seen] = {}
+    seen: dict[tuple[str, str], ShapeCount] = {}
     per_label: dict[str, int] = {}
     for number, raw in enumerate(tail.decode("utf-8", "replace").split("\n"), 1):
         if not raw or nccl_header.TOKEN in raw:
@@ -73,19 +73,21 @@ def collect(tail: bytes) -> Census:
             if per_label.get(name, 0) >= _SHAPES:
                 continue
             per_label[name] = per_label.get(name, 0) + 1
-            entry = seen[key] = Seen(rank, label.host)
+            entry = seen[key] = ShapeCount(rank, label.host)
         entry.n += 1
         entry.last, entry.raw, entry.text = number, raw, text
-    return Census(seen, tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
+    return RankProgress(seen, tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
 
 
-def rows(facts: Facts, file: str, counted: Census, lines: int, ranks: Ranks) -> Iterator[Progress]:
+def rows(facts: Facts, file: str, counted: RankProgress, lines: int, ranks: RankMap) -> Iterator[Progress]:
     """Rows for a log of so many lines."""
     before = lines - counted.lines
     for (name, shape), entry in counted.seen.items():
         rank, place = entry.rank, ranks.host(entry.host)
         if place is None and rank is not None:
-            place = ranks.place(Head(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True))
+            place = ranks.place(
+                NcclHeader(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True)
+            )
         ref = facts.evidence(file, before + entry.last, prefixes.clean(entry.raw))
         values = " ".join(_NUMBER.findall(entry.text)) or None
         yield Progress(name, rank, place, shape, entry.n, values, before + entry.last, ref)

@@ -1,77 +1,80 @@
-"""Reading a log block by block: the part of `nccl_log` that every byte passes.
+"""Reads a log block by block: the part of the log engine that every byte passes.
 
-One pass of a multi-literal automaton finds the blocks and the lines that tell something, so that a gigabyte of training
-output costs one scan. Events are counted while reading: what repeats is one entry with its first and last line. Blocks full
-of NCCL lines are read line by line, others only where something stands.
+One pass of a multi-literal automaton (`inputs.prefilter`) finds the blocks and lines of interest, so that a gigabyte of training
+output costs one scan. Repeated events are counted while reading: one entry with its first and last line. Blocks full of NCCL
+lines are read line by line; in other blocks only the lines that hold a literal.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.prefilter import gate
+from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import multiline, nccl_header
-from nccl_doctor.log.channel_counts import Edges
-from nccl_doctor.log.classifier import LONG, Records
-from nccl_doctor.log.counts import Partial, Span
+from nccl_doctor.log.channel_counts import ChannelCounts
+from nccl_doctor.log.classifier import LONG, Classifier
+from nccl_doctor.log.counts import LineSpan, LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern, grammar
-from nccl_doctor.log.multiline import After
+from nccl_doctor.log.multiline import NextLines
 
 if TYPE_CHECKING:
-    from nccl_doctor.log.line_groups import Tally
+    from nccl_doctor.log.line_groups import GroupCounts
 
 BLOCK = 1 << 18  # small enough for the cache of a core
-DENSE_BLOCK = 1 << 20  # large enough that lines which are alike stand together
+DENSE_BLOCK = 1 << 20  # large enough that many lines of a block are equal
 LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
-KNOWN = 1 << 20  # texts of lines that are counted together
-LARGE = 1 << 20  # bytes read line by line that are worth it to load numpy
+MAX_GROUPS = 1 << 20  # different lines that are counted together
+LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
 _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 
-class Counting(NamedTuple):
-    """What lines that are alike count for."""
+class CountTarget(NamedTuple):
+    """Where equal lines are counted."""
 
-    span: Span  # of their writer
-    entry: Edges | Span
-    timed: bool  # a time stands in front of them
+    span: LineSpan  # of their writer
+    entry: ChannelCounts | LineSpan
+    timed: bool  # the lines begin with a time stamp
 
 
-class Scanner(Records):
-    """Reads one stretch of a log into a Partial."""
+class Scanner:
+    """Reads one part of a log: finds the lines that matter and hands them to a classifier."""
 
-    read_densely = 0  # bytes that all scanners of this process read line by line
+    def __init__(self, words: Grammar | None = None, marks: Iterable[bytes] = (), *, large: bool = False) -> None:
+        """`marks` are literals of which the counts say whether they occur in the log.
 
-    def __init__(self, words: Grammar | None = None, marks: Iterable[bytes] = ()) -> None:
-        """`marks` are literals of which the Partial says whether they stand in the log."""
-        super().__init__(words or grammar())
+        `large` says that so much will be read that it pays to load numpy; else that is found out while reading.
+        """
+        self._classifier = Classifier(words or grammar())
+        self.counts = self._classifier.counts
         self._was_dense = False  # the block before, which tells what to expect of the next one
-        self._tally: Tally[Counting] | None = None
+        self._large = large
+        self._dense_bytes = 0  # read line by line
+        self._groups: GroupCounts[CountTarget] | None = None
         self._timeless = False  # whether times were left out when the lines of this block were counted
         self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
-        for pattern in self.grammar.text:
+        for pattern in self._classifier.grammar.text:
             for literal in pattern.literals:
                 by_literal.setdefault(literal.encode(), []).append(pattern)
-        self._rare = {literal.encode(): literal for literal in self.grammar.rare}
+        self._rare = {literal.encode(): literal for literal in self._classifier.grammar.rare}
         self._marks = set(marks)
-        self._gate = gate(frozenset(by_literal), frozenset((TOKEN, *self._rare, *self._marks)))
-        self._by_place = [by_literal[literal] for literal in self._gate.literals]
+        self._prefilter = prefilter(frozenset(by_literal), frozenset((TOKEN, *self._rare, *self._marks)))
+        self._by_literal = [by_literal[literal] for literal in self._prefilter.literals]
 
-    def read(self, stream: Readable, limit: int | None = None) -> Partial:
+    def read(self, stream: Readable, limit: int | None = None) -> LogCounts:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""
-        self._read(stream, limit)
-        self._add_up()
-        self.partial.close()
-        return self.partial
+        self._read_blocks(stream, limit)
+        self._add_groups()
+        self.counts.close()
+        return self.counts
 
-    def _read(self, stream: Readable, limit: int | None) -> None:
+    def _read_blocks(self, stream: Readable, limit: int | None) -> None:
         rest, left = b"", limit
         while True:
             size = DENSE_BLOCK if self._was_dense else BLOCK
@@ -79,131 +82,143 @@ class Scanner(Records):
             data = stream.read(size) if size else b""
             if left is not None:
                 left -= len(data)
-            self.partial.bytes += len(data)
+            self.counts.bytes += len(data)
             block = rest + data
             if self._width is None:
-                self._width = multiline.width(block)
+                self._width = multiline.wrap_width(block)
             if not data:
                 following = stream.read(AHEAD) if limit is not None else b""
                 self._block(block + following, len(block))
                 return
-            cut = block.rfind(b"\n", 0, max(len(block) - AHEAD, 0)) + 1
-            if self._width:
-                cut = multiline.cut_between(block, cut, self._width)
-            if not cut and len(block) > LONGEST:  # a line without end
-                cut = len(block)
+            cut = self._cut(block)
             if cut:
                 self._block(block, cut)
-                rest = block[cut:]
-            else:
-                rest = block
+            rest = block[cut:]
+
+    def _cut(self, block: bytes) -> int:
+        """The end of the last line that can be read now; 0 where more of the stream is needed."""
+        cut = block.rfind(b"\n", 0, max(len(block) - AHEAD, 0)) + 1
+        if self._width:
+            cut = multiline.cut_between(block, cut, self._width)
+        if not cut and len(block) > LONGEST:
+            return len(block)
+        return cut
 
     def _block(self, block: bytes, end: int) -> None:
-        """Read `block[:end]`; what lies behind serves lines that go on."""
+        """Read `block[:end]`; the bytes behind it serve records that continue there."""
         if not end:
             return
         if self._width:
             whole = multiline.unwrapped(block[:end], self._width)
             block, end = whole + block[end:], len(whole)
-        first = self.partial.lines
+        first = self.counts.lines
         dense = self._was_dense and _is_dense(block, end)
         if not dense:
-            places, marks = self._look(block)
+            places, marks = self._scan(block)
             dense = TOKEN in marks and _is_dense(block, end)
         self._was_dense = dense
         if dense:
-            self.partial.lines += self._dense(block, end, first)
+            self.counts.lines += self._dense(block, end, first)
             return
         if TOKEN in marks:
             count = self._sparse(block, end, first)
         else:
             count = block.count(b"\n", 0, end) + (not block.endswith(b"\n", 0, end))
-        self.partial.lines += count
+        self.counts.lines += count
         if places:
             self._texts(block, end, range(first + 1, first + 1 + count), places)
 
-    def _look(self, block: bytes) -> tuple[list[tuple[int, int]], set[bytes]]:
-        """Where literals of text patterns stand, and which marks stand anywhere."""
-        places, marks = self._gate.scan(block)
-        self.partial.marks |= marks & self._marks
-        self._present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
+    def _scan(self, block: bytes) -> tuple[list[tuple[int, int]], set[bytes]]:
+        """The offsets of literals of text patterns, and which marks occur."""
+        places, marks = self._prefilter.scan(block)
+        self.counts.marks |= marks & self._marks
+        self._classifier.present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
         return places, marks
 
     def _dense(self, block: bytes, end: int, first: int) -> int:
-        """Every line of a block; Channel lines, of which there may be millions, by the shortest way. Returns how many."""
+        """Read every line of a block; equal lines are counted with numpy once it is worth its import. Returns how many lines."""
         if b"\r" in block:
             text = block[:end].replace(b"\r\n", b"\n")
             block, end = text + block[end:].replace(b"\r\n", b"\n"), len(text)
-        Scanner.read_densely += end
-        if Scanner.read_densely < LARGE and "numpy" not in sys.modules:
-            lines = block[:end].removesuffix(b"\n").split(b"\n")
-            stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
-            self._others(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
-            return len(lines)
-        from nccl_doctor.log.line_groups import Lines, Tally
+        self._dense_bytes += end
+        if self._large or self._dense_bytes >= LARGE:
+            return self._grouped(block, end, first)
+        lines = block[:end].removesuffix(b"\n").split(b"\n")
+        stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
+        self._single_lines(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
+        return len(lines)
 
-        if self._tally is None or len(self._tally) > KNOWN:
-            self._add_up()
-            self._tally = Tally()
+    def _grouped(self, block: bytes, end: int, first: int) -> int:
+        """Count equal lines of a block together, and read the others one by one. Returns how many lines it has."""
+        from nccl_doctor.log.line_groups import BlockLines, GroupCounts
+
+        if self._groups is None or len(self._groups) > MAX_GROUPS:
+            self._add_groups()
+            self._groups = GroupCounts()
             bytearray(_KEPT)
-        found = Lines(block, end)
-        self._timeless = found.dated
-        counted = self._tally.add(found, first + 1, self._entry)
-        others = found.others(counted.known)
+        lines = BlockLines(block, end)
+        self._timeless = lines.dated
+        known = self._groups.add(lines, first + 1, self._target)
+        others = lines.others(known.flags)
         if len(others):
             numbers = (others + (first + 1)).tolist()
-            self._others(found.text(others), numbers, found.stops[others].tolist(), block, end)
-        if found.dated:
-            self._note_times(self._tally.closings(found, counted), first + 1)
-        return len(found.stops)
+            self._single_lines(lines.text(others), numbers, lines.stops[others].tolist(), block, end)
+        if lines.dated:
+            self._note_times(self._groups.closings(lines, known), first + 1)
+        return len(lines.stops)
 
-    def _entry(self, number: int, left: str, channel: str | None, text: str) -> Counting | None:
-        """What lines like this one count for; None where they may be anything else, or more than that."""
-        if channel is None and f"INFO {text}" not in self._skipped:
+    def _target(self, number: int, left: str, channel: str | None, text: str) -> CountTarget | None:
+        """Where lines equal to this one are counted; None where each has to be read."""
+        classifier = self._classifier
+        if channel is None and f"INFO {text}" not in classifier.skipped:
             return None
-        writer = self._writers.get(left)
+        writer = classifier.writers.get(left)
         if writer is None:
-            if nccl_header.TOKEN in left or left.startswith("{") or not nccl_header.begins(left):
+            if nccl_header.TOKEN in left or left.startswith("{") or not nccl_header.can_precede_record(left):
                 return None
-            writer = self._writer(left)
+            writer = classifier.writer(left)
         if writer.stamp is not None and not self._timeless:
             return None
-        span = self.partial.spans[writer.head]
-        entry = span if channel is None else self._plain_edge(writer, number, channel, text)
-        return None if entry is None else Counting(span, entry, writer.stamp is not None)
+        span = self.counts.spans[writer.header]
+        entry = span if channel is None else classifier.channel_counts(writer, number, channel, text)
+        return None if entry is None else CountTarget(span, entry, writer.stamp is not None)
 
-    def _note_times(self, closings: Iterable[tuple[Counting, int, str]], offset: int) -> None:
+    def _note_times(self, closings: Iterable[tuple[CountTarget, int, str]], offset: int) -> None:
         """Note when each writer wrote the last of the lines that were counted together."""
-        last = {counting.span: (number, left) for counting, number, left in closings if counting.timed}
+        last = {target.span: (number, left) for target, number, left in closings if target.timed}
         for span, (number, left) in last.items():
-            if number + offset > span.stamped and (stamp := self._writer(left).stamp) is not None:
+            if number + offset > span.stamped and (stamp := self._classifier.writer(left).stamp) is not None:
                 span.stamp, span.stamped = stamp, number + offset
 
-    def _add_up(self) -> None:
-        """Add what was counted to what it counts for."""
-        for (_, entry, _), mask, n, first, last in self._tally.taken() if self._tally else ():
-            if isinstance(entry, Span):
+    def _add_groups(self) -> None:
+        """Add the counts of equal lines to their targets."""
+        for (_, entry, _), mask, n, first, last in self._groups.taken() if self._groups else ():
+            if isinstance(entry, LineSpan):
                 entry.extend(n, first, last, None)
-                self.partial.nccl_lines += n
-                self.partial.understood += n
+                self.counts.nccl_lines += n
+                self.counts.understood += n
             else:
                 entry.extend(mask, n, last)
 
-    def _others(self, apart: bytes, numbers: Sequence[int], stops: Iterable[int], block: bytes, end: int) -> None:
-        """Lines of `block[:end]` that are no plain Channel lines: their text, their numbers, where they stop."""
+    def _single_lines(self, apart: bytes, numbers: Sequence[int], stops: Iterable[int], block: bytes, end: int) -> None:
+        """Read lines of `block[:end]` one by one: their text, their numbers, where they stop.
+
+        The conditions of the shortest way to a record are inline: a call for each line costs 6% of a dense log.
+        """
         near = apart + block[end:]
-        places, _ = self._look(near)
+        places, _ = self._scan(near)
         lines = apart.decode("utf-8", "replace").split("\n")
         whole = b"\r" not in apart
-        skipped, writers, spans, understood = self._skipped, self._writers, self.partial.spans, 0
+        classifier, spans, understood = self._classifier, self.counts.spans, 0
+        skipped, writers, add_record = classifier.skipped, classifier.writers, classifier.add_record
         for number, line, stop in zip(numbers, lines, stops, strict=False):
-            left, found, rest = line.partition(nccl_header.TOKEN)
-            if not found:
+            left, token, rest = line.partition(nccl_header.TOKEN)
+            if not token:
                 continue
             writer = writers.get(left)
             if writer is not None:
                 if rest in skipped:
-                    spans[writer.head].add(number, None)
+                    spans[writer.header].add(number, None)
                     understood += 1
                     continue
                 level, _, body = rest.partition(" ")
@@ -216,37 +231,39 @@ class Scanner(Records):
                     and not rest.endswith(prefixes.CLOSING)
                     and not body.startswith("Channel ")
                 ):
-                    self._said(writer, rest, level, body, number, _after(block, stop))
+                    add_record(writer, rest, level, body, number, _after(block, stop))
                     continue
-            self._nccl_line(line, number, _after(block, stop))
-        self.partial.nccl_lines += understood
-        self.partial.understood += understood
+            classifier.add_nccl_line(line, number, _after(block, stop))
+        self.counts.nccl_lines += understood
+        self.counts.understood += understood
         if places:
             self._texts(near, len(apart), numbers, places)
 
     def _sparse(self, block: bytes, end: int, number: int) -> int:
+        """Read the NCCL lines of a block. Returns how many lines it has."""
         first, counted, at = number, 0, block.find(TOKEN, 0, end)
         while at >= 0:
             line, start, done, after = _around(block, at)
             number += block.count(b"\n", counted, start)
             counted = start
-            self._nccl_line(line, number + 1, after)
+            self._classifier.add_nccl_line(line, number + 1, after)
             at = block.find(TOKEN, done, end)
         return number - first + block.count(b"\n", counted, end) + (not block.endswith(b"\n", 0, end))
 
     def _texts(self, block: bytes, end: int, numbers: Sequence[int], places: list[tuple[int, int]]) -> None:
-        """The lines in which literals of text patterns stand. `numbers` are those of the lines of `block[:end]`."""
+        """Read the lines that hold literals of text patterns. `numbers` are those of the lines of `block[:end]`."""
         counted = line_at = index = 0
         while index < len(places) and places[index][0] < end:
             line, start, done, after = _around(block, places[index][0])
             patterns: dict[int, Pattern] = {}
             while index < len(places) and places[index][0] < done:
-                for pattern in self._by_place[places[index][1]]:
+                for pattern in self._by_literal[places[index][1]]:
                     patterns[pattern.order] = pattern
                 index += 1
             line_at += block.count(b"\n", counted, start)
             counted = start
-            self._text_line(line, numbers, line_at, after, [patterns[order] for order in sorted(patterns)])
+            asked = [patterns[order] for order in sorted(patterns)]
+            self._classifier.add_text_line(line, numbers, line_at, after, asked)
 
 
 def _is_dense(block: bytes, end: int) -> bool:
@@ -254,20 +271,19 @@ def _is_dense(block: bytes, end: int) -> bool:
     return block.count(TOKEN, 0, sample) * DENSE > sample
 
 
-def _around(block: bytes, at: int) -> tuple[str, int, int, After]:
-    """The line that holds an offset, without what carriage returns wiped: (text, start of the line, end, what follows)."""
+def _around(block: bytes, at: int) -> tuple[str, int, int, NextLines]:
+    """The line that holds an offset, without text that a carriage return wiped: (text, start of the line, end, next lines)."""
     start = block.rfind(b"\n", 0, at) + 1
     stop = block.find(b"\n", at)
     stop = len(block) if stop < 0 else stop
     bar = block.rfind(b"\r", start, at) + 1
     done = block.find(b"\r", at, stop)
     done = stop if done < 0 else done
-
     return block[max(start, bar) : done].decode("utf-8", "replace"), start, done, _after(block, stop)
 
 
-def _after(block: bytes, stop: int) -> After:
-    """Gives the lines behind the one that stops there."""
+def _after(block: bytes, stop: int) -> NextLines:
+    """A function that gives the lines behind the one that stops there."""
 
     def following(count: int) -> list[str]:
         return block[stop + 1 : stop + 1 + AHEAD].decode("utf-8", "replace").split("\n", count)[:count]

@@ -103,7 +103,7 @@ def test_the_stretch_of_a_process_that_is_killed_is_read_all_the_same(tmp_path: 
         mock.patch.object(parallel, "_packed", _dies),
     ):
         partial, _ = parallel.scan_file(path)
-    assert (50, 50) == (partial.lines, len(partial.heads))
+    assert (50, 50) == (partial.lines, len(partial.headers))
 
 
 INTERRUPTED = """

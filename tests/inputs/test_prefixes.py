@@ -331,13 +331,13 @@ def test_clean(raw: str, tidy: str) -> None:
     ],
 )
 def test_a_function_or_a_file_is_no_host(left: str, device: int | None, source: str | None, line: int | None) -> None:
-    head = nccl_header.parse(left)
+    head = nccl_header.parse_header(left)
     assert (None, None, device, source, line) == (head.host, head.pid, head.dev, head.source, head.line)
 
 
 @pytest.mark.parametrize("host", ["node01", "nccl-node1", "nccl", "gpu_a.example.org", "10.1.0.4"])
 def test_a_host_and_a_process_are_a_head(host: str) -> None:
-    head = nccl_header.parse(f"{host}:101 ")
+    head = nccl_header.parse_header(f"{host}:101 ")
     assert (host, 101) == (head.host, head.pid)
 
 

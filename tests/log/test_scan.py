@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,10 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.inputs.prefilter import Gate
+from nccl_doctor.inputs.prefilter import Prefilter
 from nccl_doctor.log import counts, parallel, scanner
-from nccl_doctor.log.counts import Partial
-from nccl_doctor.log.line_groups import Lines, Tally
+from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.line_groups import BlockLines, GroupCounts
 from nccl_doctor.log.scanner import Scanner
 
 LIFE = "ncclCommInitRank comm 0x55aa{rank} rank {rank} nranks {of} cudaDev {dev} nvmlDev {dev} busId {dev}b000 commId 0xc0ffee"
@@ -34,25 +33,26 @@ def life(
     return f"{host}:{pid}:{pid + 50} [{dev}] NCCL INFO {LIFE.format(rank=rank, of=of, dev=dev)} - Init COMPLETE{tail}"
 
 
-def plain(part: Partial) -> dict[str, Any]:
-    """All that a Partial says, comparable."""
+def plain(part: LogCounts) -> dict[str, Any]:
+    """All that a LogCounts says, comparable."""
     return {
         "lines": (part.lines, part.bytes, part.nccl_lines, part.understood),
         "unknown": part.unknown,
         "marks": part.marks,
-        "spans": {(h, s.n, s.first, s.last, s.stamp) for h, s in zip(part.heads, part.spans, strict=True) if s.n},
+        "spans": {(h, s.n, s.first, s.last, s.stamp) for h, s in zip(part.headers, part.spans, strict=True) if s.n},
         "events": {
-            (part.heads[key.head], *key[1:], e.n, e.first, e.last, e.stamp, e.left) for key, e in part.events.items()
+            (part.headers[key.header], *key[1:], e.n, e.first, e.last, e.stamp, e.left)
+            for key, e in part.events.items()
         },
         "edges": {
             (head, text, e.mask, e.n, e.first, e.last, e.channel, e.left)
-            for head, edges in zip(part.heads, part.edges, strict=True)
+            for head, edges in zip(part.headers, part.channels, strict=True)
             for text, e in edges.items()
         },
     }
 
 
-def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = scanner.DENSE) -> Partial:
+def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = scanner.DENSE) -> LogCounts:
     with (
         mock.patch.object(scanner, "BLOCK", block),
         mock.patch.object(scanner, "AHEAD", ahead),
@@ -61,7 +61,7 @@ def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = s
         return Scanner().read(io.BytesIO(data))
 
 
-def texts(part: Partial) -> list[tuple[str, str]]:
+def texts(part: LogCounts) -> list[tuple[str, str]]:
     return [(key.level, key.body) for key in part.events]
 
 
@@ -81,7 +81,7 @@ def no_hyperscan() -> Iterator[None]:
 def test_two_writers_on_one_line_are_two_records() -> None:
     part = read(f"{life(0, 2)}{life(1, 2)}\n".encode())
     assert 2 == part.nccl_lines == part.understood
-    assert [100, 101] == [head.pid for head in part.heads]
+    assert [100, 101] == [head.pid for head in part.headers]
 
 
 def test_many_records_on_one_line_are_as_many_records() -> None:
@@ -92,7 +92,7 @@ def test_many_records_on_one_line_are_as_many_records() -> None:
 def test_a_record_behind_prose_that_names_nccl_is_found() -> None:
     part = read(f"the NCCL team says hello {life(1, 2)}\n".encode())
     assert 1 == part.nccl_lines
-    assert 101 == part.heads[0].pid
+    assert 101 == part.headers[0].pid
 
 
 def test_a_record_in_the_middle_of_python_output_keeps_its_host() -> None:
@@ -111,7 +111,7 @@ def test_a_channel_line_with_a_second_record_behind_it_is_both() -> None:
     channel = "node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"
     part = read(f"{channel}\n{channel}{life(1, 2)}\n{channel.replace('00/0', '01/0')}\n".encode())
     assert (4, 4) == (part.nccl_lines, part.understood)
-    (edges,) = [edges for edges in part.edges if edges]
+    (edges,) = [edges for edges in part.channels if edges]
     assert {"0[0] -> 1[1] via P2P/IPC": 0b11} == {text: edge.mask for text, edge in edges.items()}
 
 
@@ -121,13 +121,13 @@ def test_a_process_that_begins_with_channel_lines_has_its_first_and_last_line() 
     lines += [channel, channel.replace("00/0", "01/0"), "node01:200:250 [1] NCCL INFO Connected all rings"]
     part = read("\n".join([*lines, *["node01:200:250 [1] NCCL INFO Connected all rings"] * 3]).encode())
     assert {100: (2, 1, 2), 200: (6, 3, 8)} == {
-        head.pid: (span.n, span.first, span.last) for head, span in zip(part.heads, part.spans, strict=True)
+        head.pid: (span.n, span.first, span.last) for head, span in zip(part.headers, part.spans, strict=True)
     }
 
 
 def test_a_torn_channel_line_is_no_edge() -> None:
     part = read(b"node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via\n")
-    assert not any(part.edges)
+    assert not any(part.channels)
 
 
 @pytest.mark.parametrize("columns", [79, 119])
@@ -330,14 +330,14 @@ def test_lines_that_lost_their_head_are_still_read() -> None:
 def test_what_remains_of_a_head_is_read(
     line: str, host: str | None, pid: int | None, rank: int | None, source: str | None
 ) -> None:
-    (head,) = read(f"{line}\n".encode()).heads
+    (head,) = read(f"{line}\n".encode()).headers
     assert (host, pid, rank, source) == (head.host, head.pid, head.label.rank, head.source)
 
 
 def test_a_chunk_of_another_rank_glued_behind_a_record_keeps_its_label() -> None:
     line = "[1,0]<stdout>:node01:100:150 [0] NCCL INFO Using network IB[1,1]<stdout>:node01:101:151 [1] NCCL INFO Using network IB\n"
     part = read(line.encode())
-    assert [(0, 100), (1, 101)] == [(head.label.rank, head.pid) for head in part.heads]
+    assert [(0, 100), (1, 101)] == [(head.label.rank, head.pid) for head in part.headers]
     assert (2, 2) == (part.nccl_lines, part.understood)
 
 
@@ -441,9 +441,9 @@ def test_time_stamps_in_front_do_not_make_new_writers() -> None:
         for n in range(20)
     ]
     part = read("\n".join(lines).encode())
-    assert 1 == len(part.heads)
+    assert 1 == len(part.headers)
     assert (20, 1, 20) == (part.spans[0].n, part.spans[0].first, part.spans[0].last)
-    (edge,) = part.edges[0].values()
+    (edge,) = part.channels[0].values()
     assert (1 << 20) - 1 == edge.mask
     assert part.spans[0].stamp is not None
     assert 19.5 == part.spans[0].stamp % 60
@@ -471,7 +471,7 @@ def test_collectives_are_counted_by_kind() -> None:
 def test_a_flood_of_different_warnings_is_bounded_and_counted() -> None:
     line = "node01:{pid}:150 [0] NCCL WARN odd thing number {n}\n"
     data = "".join(line.format(pid=100 + n % 2, n=n) for n in range(1_000)).encode()
-    with mock.patch.object(counts, "KINDS", 100):
+    with mock.patch.object(counts, "MAX_TEXTS", 100):
         part = read(data)
     assert 100 == len(part.events)
     assert 1_000 == sum(event.n for event in part.events.values())
@@ -571,8 +571,7 @@ CHANNEL_LINES = st.builds(
 @contextmanager
 def line_by_line() -> Iterator[None]:
     """Nothing is counted by numpy, as in small logs."""
-    with mock.patch.object(scanner, "LARGE", 1 << 40), mock.patch.dict("sys.modules"):
-        del sys.modules["numpy"]
+    with mock.patch.object(scanner, "LARGE", 1 << 40):
         yield
 
 
@@ -584,7 +583,7 @@ def line_by_line() -> Iterator[None]:
 )
 def test_lines_counted_together_give_what_single_ones_give(lines: list[str], again: list[int], block: int) -> None:
     data = "\n".join([*lines, *(lines[n % len(lines)] for n in again if lines)]).encode("utf-8", "surrogatepass")
-    with mock.patch.object(scanner, "LARGE", 0), mock.patch.object(scanner, "KNOWN", len(again)):
+    with mock.patch.object(scanner, "LARGE", 0), mock.patch.object(scanner, "MAX_GROUPS", len(again)):
         together = plain(read(data, block=block, dense=1 << 40))
     with line_by_line():
         assert plain(read(data, block=block, dense=1 << 40)) == together
@@ -618,20 +617,20 @@ def test_lines_that_differ_in_their_time_are_one_group() -> None:
         for second in range(20, 40)
     ]
     block = b"".join([b"begin\n", *lines, b"end\n"])
-    assert [20] == Lines(block, len(block)).groups.n.tolist()
+    assert [20] == BlockLines(block, len(block)).groups.n.tolist()
 
 
 def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     head, edge = b"node01:100:150 [0] NCCL INFO ", b" : 0[0] -> 1[1] via P2P/CUMEM/read\n"
     lines = [head + b"Channel %02d/0" % channel + edge for channel in (5, 0, 63)]
     block = b"".join([b"begin\n", *lines, head + b"Connected all rings\n", b"end\n"])
-    found = Lines(block + head, len(block))
+    found = BlockLines(block + head, len(block))
     asked: list[Any] = []
-    tally: Tally[str] = Tally()
+    tally: GroupCounts[str] = GroupCounts()
     for offset in (10, 20):
         counted = tally.add(found, offset, lambda *opening: asked.append(opening) or opening[2])
-        assert [0, 4, 5] == found.others(counted.known).tolist()
-    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(counted.known))
+        assert [0, 4, 5] == found.others(counted.flags).tolist()
+    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(counted.flags))
     left = head.decode().removesuffix("NCCL INFO ")
     assert (11, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
     assert [(14, left, None, "Connected all rings"), (24, left, None, "Connected all rings")] == asked[1:]
@@ -642,7 +641,7 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
 @examples(100)
 @given(st.text("NC\n\rab", max_size=60))
 def test_lines_are_found(text: str) -> None:
-    found = Lines(text.encode() + b"NC\nNC", len(text.encode()))
+    found = BlockLines(text.encode() + b"NC\nNC", len(text.encode()))
     assert text.removesuffix("\n").split("\n") == found.text(np.arange(len(found.stops))).decode().split("\n")[:-1]
 
 
@@ -702,7 +701,7 @@ def test_several_processes_give_the_facts_of_one(tmp_path: Path) -> None:
 def test_the_gate_tells_marks_from_places() -> None:
     for context in (no_hyperscan(), mock.patch.dict("sys.modules", {})):
         with context:
-            places, marks = Gate([b"Xid", b"Xi"], [b"head,er", b"none"]).scan(b"a Xid b head,er Xid head,er")
+            places, marks = Prefilter([b"Xid", b"Xi"], [b"head,er", b"none"]).scan(b"a Xid b head,er Xid head,er")
         assert [(3, 0), (4, 1), (17, 0), (18, 1)] == places
         assert {b"head,er"} == marks
 

@@ -19,7 +19,7 @@ from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, read_b
 from nccl_doctor.formats.training.step_series import BULK, Line, Series, stamp_of, stamp_span
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import Cursor, blocks
-from nccl_doctor.inputs.prefilter import Gate
+from nccl_doctor.inputs.prefilter import Prefilter
 from nccl_doctor.inputs.streams import Readable
 
 _EVENTS = (
@@ -62,8 +62,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 @cache
-def _gate() -> Gate:
-    return Gate([*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *Losses.LITERALS])
+def _gate() -> Prefilter:
+    return Prefilter([*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *Losses.LITERALS])
 
 
 class _Reader:

@@ -103,7 +103,7 @@ def grammar() -> list[line_patterns.Pattern]:
     return [
         pattern
         for name in FILES
-        for pattern in line_patterns.read(line_patterns.FOLDER / f"{name}.toml")
+        for pattern in line_patterns.read_patterns(line_patterns.FOLDER / f"{name}.toml")
         if pattern.name in KINDS
     ]
 
