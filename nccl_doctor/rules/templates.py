@@ -1,15 +1,37 @@
-"""Templates of rules: sentences in which `{column}` stands for a column of the rule's query."""
+"""Templates of rules: sentences in which `{column}` is replaced by a column of the rule's query.
+
+A noun after a number agrees with it: `{ranks} ranks are missing` becomes `1 rank is missing`.
+"""
 
 import re
 import string
 from collections.abc import Iterator
 from typing import Any
 
-_PLACEHOLDER = re.compile(r"(\brank )?\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}")
+_NOUNS = (
+    "bridges|bytes|cards|channels|checks|collectives|CPUs|cycles|devices|domains|drives|errors|files|GPUs|hosts|interfaces|"
+    "iterations|lines|links|members|minutes|negotiations|nodes|NVLinks|NVSwitches|operations|others|pages|pairs|paths|pauses|"
+    "peers|pods|processes|processors|rails|ranks|reports|rows|samples|seconds|sizes|steps|switches|tasks|tensors|threads|times|"
+    "traces|transfers|values|workers"
+)
+_VERBS = {
+    "are": "is",
+    "were": "was",
+    "have": "has",
+    "wait": "waits",
+    "share": "shares",
+    "show": "shows",
+    "say": "says",
+    "idle": "idles",
+}
+_PLACEHOLDER = re.compile(
+    r"(\brank )?\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}"
+    rf"(?P<counted> (?:[a-z]+ )?(?:{_NOUNS})\b(?: (?:{'|'.join(_VERBS)})\b)?)?"
+)
 
 
 def fill_template(template: str, values: dict[str, Any]) -> str:
-    """The template with the columns of a row. An unknown name stays as it is, and so does YAML: `{name: shm}`."""
+    """Returns the template with the columns of a row. An unknown name is left unchanged, and so is YAML: `{name: shm}`."""
     return _PLACEHOLDER.sub(lambda match: _filled(match, values), template)
 
 
@@ -31,12 +53,20 @@ def template_problems(text: str) -> Iterator[str]:
 
 
 def _filled(match: re.Match[str], values: dict[str, Any]) -> str:
-    before, name, spec = match.groups()
+    before, name, spec, counted = match.groups()
     if name not in values:
         return match[0]
     if before and values[name] is None:
-        return "a rank"
-    return (before or "") + _format(values[name], spec)
+        return "a rank" + (counted or "")
+    number = _format(values[name], spec)
+    return (before or "") + number + (_singular(counted) if counted and number == "1" else counted or "")
+
+
+def _singular(phrase: str) -> str:
+    """` other GPUs are` -> ` other GPU is`."""
+    *adjectives, noun, verb = phrase.split(" ") if phrase.rpartition(" ")[2] in _VERBS else [*phrase.split(" "), ""]
+    stem = noun[:-2] if noun.endswith(("sses", "ches")) else noun[:-1]
+    return " ".join([*adjectives, stem, *([_VERBS[verb]] if verb else [])])
 
 
 def _format(value: Any, spec: str | None) -> str:

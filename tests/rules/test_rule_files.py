@@ -146,3 +146,16 @@ def test_a_rank_that_nobody_numbers_is_a_rank() -> None:
     assert "a kernel of a rank, ?, rank 3" == templates.fill_template(
         "a kernel of rank {rank}, {host}, rank {other}", {"rank": None, "host": None, "other": 3}
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (1, "1 other GPU idles, 1 process was killed, 1 pair of ranks, 1 NVSwitch on node01"),
+        (2, "2 other GPUs idle, 2 processes were killed, 2 pairs of ranks, 2 NVSwitches on node01"),
+        ("0-1", "0-1 other GPUs idle, 0-1 processes were killed, 0-1 pairs of ranks, 0-1 NVSwitches on node01"),
+    ],
+)
+def test_a_noun_agrees_with_its_number(number: object, expected: str) -> None:
+    template = "{n} other GPUs idle, {n} processes were killed, {n} pairs of ranks, {n} NVSwitches on {host}"
+    assert expected == templates.fill_template(template, {"n": number, "host": "node01"})

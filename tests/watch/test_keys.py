@@ -83,7 +83,7 @@ def test_findings_with_why_and_fix_and_their_history() -> None:
             assert word in text(app)
         await pilot.press("escape", "1")
         await pilot.pause()
-        assert "press s for the stacks of all ranks, r to ask NCCL's RAS" in text(app)
+        assert "press s for the stacks of all ranks, r for the status from NCCL's RAS" in text(app)
 
     play(app, steps)
 
