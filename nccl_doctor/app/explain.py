@@ -38,6 +38,7 @@ def _rule(text: str) -> str | None:
     if not (_RULE_ID.fullmatch(text) or _RULE_NAME.fullmatch(text)):
         return None
     from nccl_doctor.rules import loader, schema
+    from nccl_doctor.rules.symptoms import load_classes
 
     try:
         rule = loader.find_rule(text)
@@ -53,7 +54,9 @@ def _rule(text: str) -> str | None:
         f"What to do: {rule.fix}",
     ]
     if rule.explains:
-        parts.append(f"Accounts for: {', '.join(rule.explains)}")
+        meanings = {name: known.meaning.rstrip(".") for name, known in load_classes().items()}
+        named = [f"{name} ({meanings[name]})" if name in meanings else name for name in rule.explains]
+        parts.append(f"Accounts for: {'; '.join(named)}")
     body = wording.block(f"{rule.id} {rule.name}: {rule.title}", *parts)
     return "\n".join([body, *(f"  {reference}" for reference in rule.references)])
 

@@ -1,4 +1,4 @@
-"""Running the examples that stand in a rule file: the log goes through the real parser, the answer must be as expected."""
+"""Runs the examples of a rule: a log goes through the real parser, rows become facts; the answer must be as expected."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,14 +7,18 @@ from nccl_doctor.app import analyze
 from nccl_doctor.derive.job import derive
 from nccl_doctor.facts.store import Facts, by_name, column_types
 from nccl_doctor.rules import engine, schema
+from nccl_doctor.rules.query_check import query_problems
 
 
 def problems(rule: schema.Rule) -> Iterator[str]:
-    """One sentence for each example that the rule does not answer as it says."""
+    """What is wrong with the query and the words of a rule, and each example that it does not answer as it says."""
+    if wrong := list(query_problems(rule, Facts())):
+        yield from wrong
+        return
     for example in rule.example:
         try:
             facts = facts_of(example)
-        except (KeyError, ValueError) as error:
+        except ValueError as error:
             yield f"example {example.name!r}: {error}"
             continue
         answer = engine.ask(rule, facts)
@@ -23,13 +27,10 @@ def problems(rule: schema.Rule) -> Iterator[str]:
             continue
         found = [row.values for row in answer.rows]
         yield from (f"example {example.name!r}: {text}" for text in _differences(example.expect, found))
-        if example.log:
-            unfilled = (row.message for row in answer.rows if "{" in row.message)
-            yield from (f"example {example.name!r}: the message keeps a placeholder: {text}" for text in unfilled)
 
 
 def facts_of(example: schema.Example) -> Facts:
-    """The fact base of an example. Raises ValueError where its rows name a table or column that does not exist."""
+    """The facts of an example. Raises ValueError where its rows name no table or column, or hold a value of another type."""
     if example.log:
         return analyze.read_text(example.log)
     facts = Facts()
@@ -37,17 +38,23 @@ def facts_of(example: schema.Example) -> Facts:
     for name, given in example.rows.items():
         table = by_name().get(name)
         if table is None:
-            raise ValueError(f"{name} is no table")
+            raise ValueError(f"there is no table {name}")
         facts.look(name)
         for row in given:
             columns = column_types(table)
             if unknown := set(row) - set(columns):
-                raise ValueError(f"{', '.join(sorted(unknown))} is no column of {name}")
+                raise ValueError(f"table {name} has no column {', '.join(sorted(unknown))}")
+            if wrong := [column for column, value in row.items() if not _fits(value, columns[column])]:
+                raise ValueError(f"{name}.{wrong[0]} holds {row[wrong[0]]!r}, not {columns[wrong[0]].__name__}")
             defaults = {"ref": ref, "n": 1}
             facts.add([table(**{column: row.get(column, defaults.get(column)) for column in columns})])
     if "job" not in example.rows:
         derive(facts)
     return facts
+
+
+def _fits(value: Any, type_: type) -> bool:
+    return isinstance(value, (int, float) if type_ is float else (int, bool) if type_ is bool else type_)
 
 
 def _differences(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
 from nccl_doctor.common.timestamps import Moment
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.rules.schema import Rule
+from nccl_doctor.rules.symptoms import with_including
 
 _ROLES = {"cause": 0, "context": 1, "symptom": 2}
 _NOTE = 4
@@ -56,14 +57,19 @@ def _class(found: Found) -> tuple[int, ...]:
 def order(items: Sequence[Found]) -> list[Finding]:
     """Causes first, then what nothing explains; an explained finding stands under the first that explains it."""
     explains = {item.rule.id: set(item.rule.explains) for item in items}
-    names: dict[tuple[int, ...], set[str]] = defaultdict(set)
+    called = {item.rule.id: {*item.rule.keys, *with_including(item.rule.symptom_of)} for item in items}
+    kinds: dict[tuple[int, ...], set[str]] = defaultdict(set)  # class -> ids of its rules
     for item in items:
-        names[_class(item)].add(item.rule.name)
+        kinds[_class(item)].add(item.rule.id)
+
+    def accounts(parent: str, child: str) -> bool:
+        return parent != child and not explains[parent].isdisjoint(called[child])
 
     def place(item: Found) -> tuple[Any, ...]:
         kind = _class(item)
         confidence = CONFIDENCES.index(item.finding.confidence)
-        return *kind, confidence, -len(explains[item.rule.id] & names[kind]), item.line, item.rule.id
+        below = sum(accounts(item.rule.id, other) for other in kinds[kind])
+        return *kind, confidence, -below, item.line, item.rule.id
 
     ranked = sorted(items, key=place)
     under: dict[int, Found] = {}  # finding -> the one that it stands under
@@ -71,9 +77,8 @@ def order(items: Sequence[Found]) -> list[Finding]:
         parents = [
             parent
             for position, parent in enumerate(ranked)
-            if child.rule.name in explains[parent.rule.id]
-            and parent.rule.id != child.rule.id
-            and (position < index or parent.rule.name not in explains[child.rule.id])
+            if accounts(parent.rule.id, child.rule.id)
+            and (position < index or not accounts(child.rule.id, parent.rule.id))
             and _strength(parent) <= _strength(child)
             and _accounts_for(parent, child)
             and not _stands_under(parent, child, under)

@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.parse_cache import remembered
-from nccl_doctor.rules import schema, templates
+from nccl_doctor.rules import schema, symptoms, templates
+from nccl_doctor.rules.folder import rule_files, shipped_folder
 from nccl_doctor.rules.schema import Rule, RuleProblem, build_rule, parse_rule
 
-_SHIPPED = Path(__file__).parent / "data"
-_CODE = [Path(str(module.__file__)) for module in (schema, templates)]
-
-
-def shipped_folder() -> Path:
-    """The folder of the rules that belong to the package."""
-    return _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parent.parent.parent / "rules"
+_CODE = [Path(str(module.__file__)) for module in (schema, symptoms, templates)]
 
 
 def read_rule(path: Path) -> Rule:
@@ -31,8 +26,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise RuleProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RuleProblem(f"{path}: {error}") from None
+    except RecursionError:
+        raise RuleProblem(f"{path}: lists or tables are nested too deeply") from None
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
+        raise RuleProblem(f"{path}: {' '.join(str(error).split())[:200]}") from None
 
 
 class Usable(NamedTuple):
@@ -56,7 +53,7 @@ def load_rules(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Ru
 @cache
 def load_usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
     """The same, without the files of further folders that are broken or use an id or name of another rule."""
-    ours = sorted(folder for folder in shipped_folder().iterdir() if folder.name.startswith(groups))
+    ours = sorted(path for path in shipped_folder().iterdir() if path.is_dir() and path.name.startswith(groups))
     rules: list[Rule] = []
     seen: dict[str, Path] = {}
     problems: list[str] = []
@@ -64,9 +61,10 @@ def load_usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
         _claim(rule, seen)
         rules.append(rule)
     problems += [f"{folder}: permission denied" for folder in directories if not os.access(folder, os.R_OK | os.X_OK)]
-    for path in (path for folder in directories for path in sorted(folder.rglob("*.toml"))):
+    for path in (path for folder in directories for path in rule_files(folder)):
         try:
             rule = read_rule(path)
+            _check_query(rule)
             _claim(rule, seen)
         except RuleProblem as problem:
             problems.append(str(problem))
@@ -75,12 +73,20 @@ def load_usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
     return Usable(tuple(rules), tuple(problems))
 
 
+def _check_query(rule: Rule) -> None:
+    """Raises RuleProblem where a query cannot be run or does not return what templates and examples name."""
+    from nccl_doctor.facts.store import Facts  # slow to import, and only rules of a site are checked at every start
+    from nccl_doctor.rules.query_check import query_problems
+
+    if problems := list(query_problems(rule, Facts())):
+        raise RuleProblem(f"{rule.path}: {'; '.join(problems)}")
+
+
 def _claim(rule: Rule, seen: dict[str, Path]) -> None:
     """Keep the id, name and aliases of a rule for it. Raises RuleProblem where another rule has one of them."""
-    keys = (rule.id, rule.name, *rule.aliases)
-    if taken := next((key for key in keys if key in seen), None):
+    if taken := next((key for key in rule.keys if key in seen), None):
         raise RuleProblem(f"{rule.path}: {taken} is already used by {seen[taken]}")
-    seen.update(dict.fromkeys(keys, rule.path))
+    seen.update(dict.fromkeys(rule.keys, rule.path))
 
 
 def _kept(folder: Path) -> list[Rule]:
@@ -99,13 +105,19 @@ def _kept(folder: Path) -> list[Rule]:
 def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
     """The rule of this id or name, reading only the file that it stands in."""
     wanted = key.strip()
-    ours = list(shipped_folder().rglob("*.toml"))
-    files = [*ours, *(path for folder in directories for path in folder.rglob("*.toml"))]
-    declared = re.compile(
-        rf'^(?:id = "{re.escape(wanted.upper())}"|aliases = \[.*"{re.escape(wanted)}".*)', re.MULTILINE
-    )
+    ours = set(rule_files(shipped_folder()))
+    files = [*sorted(ours), *(path for folder in directories for path in rule_files(folder))]
+    either = f"(?:{re.escape(wanted)}|{re.escape(wanted.upper())})"
+    declared = re.compile(rf'^(?:id = "{either}"|aliases = \[[^\]]*"{either}")', re.MULTILINE)
     found = next((path for path in files if path.stem == wanted.lower()), None)
-    found = found or next((path for path in files if declared.search(path.read_text("utf-8", "replace"))), None)
+    found = found or next((path for path in files if declared.search(_text(path))), None)
     if found is None:
         return None
     return build_rule(_read_toml(found), found) if found in ours else read_rule(found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

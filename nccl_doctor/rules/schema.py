@@ -1,13 +1,15 @@
 """What a rule file holds: its keys as dataclasses, and the checks that need nothing but the file itself."""
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from nccl_doctor.common.levels import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
-from nccl_doctor.rules.templates import template_problems
+from nccl_doctor.rules import symptoms
+from nccl_doctor.rules.templates import placeholders, template_problems
 
 GROUPS = (
     "resource", "node-host", "hardware", "node-gpu", "cuda", "node-software", "version", "desync", "network",
@@ -15,8 +17,11 @@ GROUPS = (
 )  # fmt: skip
 NODE = "node-"  # groups of rules about a node itself; `preflight` reads no others
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+MARK = "FILL IN"  # what `rules new` leaves to the author
+_SET_BY_LOADER = ("group", "path", "decided")
 OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
+Scalar = str | int | float | bool
 
 
 class RuleProblem(Exception):
@@ -28,9 +33,9 @@ class Example:
     """A log or rows of facts, and what the rule must say about them."""
 
     name: str
-    expect: list[dict[str, Any]]
+    expect: list[dict[str, Scalar]]
     log: str = ""
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, list[dict[str, Scalar]]] = field(default_factory=dict)
 
 
 @dataclass
@@ -49,9 +54,10 @@ class Rule:
     message: str
     why: str
     fix: str
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Scalar] = field(default_factory=dict)
     references: list[str] = field(default_factory=list)
-    explains: list[str] = field(default_factory=list)
+    symptom_of: list[str] = field(default_factory=list)  # symptom classes that it belongs to
+    explains: list[str] = field(default_factory=list)  # symptom classes and names of rules that it accounts for
     aliases: list[str] = field(default_factory=list)
     fallback: bool = False  # kept only where no other rule found something as bad
     action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
@@ -67,59 +73,119 @@ class Rule:
         """Place of the group among the classes of causes."""
         return GROUPS.index(self.group) if self.group in GROUPS else len(GROUPS)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What a user may call it: id, name and former ones."""
+        return self.id, self.name, *self.aliases
 
-def parse_rule(data: dict[str, Any], path: Path) -> Rule:
+
+def parse_rule(data: Mapping[str, Any], path: Path) -> Rule:
     """The rule of the content of a file. Raises RuleProblem on anything that is not as it must be."""
-    known = {f.name for f in fields(Rule)} - {"group", "path", "decided"}
-    required = {f.name for f in fields(Rule) if f.default is MISSING and f.default_factory is MISSING}
-    if unknown := set(data) - known:
-        raise RuleProblem(f"{path}: unknown key {', '.join(sorted(unknown))}")
-    if absent := required - set(data):
-        raise RuleProblem(f"{path}: key {', '.join(sorted(absent))} is missing")
-    rule = build_rule(data, path)
-    _check(rule)
+    problems = list(_shape_problems(data, Rule))
+    examples = data.get("example", [])
+    if not problems:
+        problems += [
+            f"example {number}: {problem}"
+            for number, example in enumerate(examples, 1)
+            for problem in _shape_problems(example, Example)
+        ]
+    if not problems:
+        rule = build_rule(data, path)
+        problems = list(_content_problems(rule))
+    if problems:
+        raise RuleProblem(f"{path}: {'; '.join(problems)}")
     return rule
 
 
-def build_rule(data: dict[str, Any], path: Path) -> Rule:
+def build_rule(data: Mapping[str, Any], path: Path) -> Rule:
     """The same, of content that was checked before."""
-    try:
-        examples = [Example(**example) for example in data.get("example", [])]
-    except TypeError as error:
-        raise RuleProblem(f"{path}: example: {error}") from None
+    examples = [Example(**example) for example in data.get("example", [])]
     return Rule(**{**data, "example": examples}, group=path.parent.name, path=path)
 
 
-def _check(rule: Rule) -> None:
+def _shape_problems(data: Mapping[str, Any], shape: type[Rule] | type[Example]) -> Iterator[str]:
+    """Keys that are unknown, missing or of the wrong type."""
+    keys = {key.name: key for key in fields(shape) if key.name not in _SET_BY_LOADER}
+    types = get_type_hints(shape)
+    for name in sorted(set(data) - set(keys)):
+        yield f"unknown key {name[:40]!r}"
+    for name, key in keys.items():
+        if name in data:
+            if not _fits(data[name], types[name]):
+                yield f"{name} must be {_SHAPES[_outline(types[name])]}"
+        elif key.default is MISSING and key.default_factory is MISSING:
+            yield f"key {name} is missing"
+
+
+_SHAPES = {
+    "str": "a text",
+    "bool": "true or false",
+    "list[str]": "a list of texts",
+    "list[Example]": "written as [[example]] tables",
+    "dict[Scalar]": "a table of texts and numbers",
+    "list[dict[Scalar]]": "a list of rows: { column = value, … }",
+    "dict[list[dict[Scalar]]]": "given as rows.TABLE = [{ column = value, … }]",
+}
+
+
+def _outline(type_: Any) -> str:
+    if type_ == Scalar:
+        return "Scalar"
+    return f"{get_origin(type_).__name__}[{_outline(get_args(type_)[-1])}]" if get_origin(type_) else type_.__name__
+
+
+def _fits(value: Any, type_: Any) -> bool:
+    if type_ == Scalar:
+        return isinstance(value, str) or (
+            isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1 << 63
+        )
+    if get_origin(type_) is list:
+        return isinstance(value, list) and all(_fits(member, get_args(type_)[0]) for member in value)
+    if get_origin(type_) is dict:
+        return isinstance(value, dict) and all(_fits(member, get_args(type_)[1]) for member in value.values())
+    return isinstance(value, dict if type_ is Example else type_)
+
+
+def _content_problems(rule: Rule) -> Iterator[str]:
     from nccl_doctor.facts.store import by_name  # slow to import, and not needed for rules that are kept
 
-    problems = []
     if not _ID.fullmatch(rule.id):
-        problems.append(f"id {rule.id!r} is not LETTERS and three digits")
-    if not _NAME.fullmatch(rule.name) or rule.name != rule.path.stem:
-        problems.append("name must be kebab-case and the name of the file")
-    for key in ("fallback", "shared", "until_reset"):
-        if not isinstance(getattr(rule, key), bool):
-            problems.append(f"{key} must be true or false")
+        yield f"id {rule.id[:20]!r} is not LETTERS and three digits"
+    if not NAME.fullmatch(rule.name) or rule.name != rule.path.stem:
+        yield "name must be kebab-case and the name of the file"
     for key, allowed in OVERRIDES.items():
         if getattr(rule, key) not in allowed:
-            problems.append(f"{key} must be one of {', '.join(allowed)}")
+            yield f"{key} must be one of {', '.join(allowed)}"
+    for key in ("title", "query", "message", "why", "fix"):
+        if not getattr(rule, key).strip():
+            yield f"{key} is empty"
     if len(rule.title) > 80:
-        problems.append("title is longer than 80 characters")
+        yield "title is longer than 80 characters"
+    if placeholders(rule.title):
+        yield "title is not a template: it has no placeholders"
     if wrong := set(rule.needs) - set(by_name()):
-        problems.append(f"needs names no table: {', '.join(sorted(wrong))}")
+        yield f"needs names no table: {', '.join(sorted(wrong))}"
+    named = [*rule.symptom_of, *(name for name in rule.explains if name.startswith("@"))]
+    if wrong := set(named) - set(symptoms.load_classes()):
+        yield f"no symptom class is called {', '.join(sorted(wrong))} (rules/_symptoms.toml lists them)"
     if not rule.query.lstrip().upper().startswith(("SELECT", "WITH")):
-        problems.append("query must be a SELECT")
+        yield "query must be a SELECT"
     for example in rule.example:
         if bool(example.log) == bool(example.rows):
-            problems.append(f"example {example.name!r} needs either log or rows")
-    problems += [f"message: {problem}" for problem in template_problems(rule.message)]
-    if problems:
-        raise RuleProblem(f"{rule.path}: {'; '.join(problems)}")
+            yield f"example {example.name!r} needs either log or rows"
+        if not all(example.expect):
+            yield f"example {example.name!r} expects {{}}, which asserts nothing: name a column and its value"
+    yield from (f"message: {problem}" for problem in template_problems(rule.message))
 
 
 def lint(rule: Rule) -> Iterator[str]:
     """What a rule that loads still lacks, one sentence each."""
+    for key in ("title", "query", "message", "why", "fix", "references"):
+        if MARK in str(getattr(rule, key)):
+            yield f"{key} is still to be filled in"
+    for example in rule.example:
+        if MARK in f"{example.log}{example.rows}{example.expect}":
+            yield f"example {example.name!r} is still to be filled in"
     if not any(example.expect for example in rule.example):
         yield "no example in which the rule must fire"
     if not any(not example.expect for example in rule.example):

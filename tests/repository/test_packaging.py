@@ -58,7 +58,7 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     code += "print(r.shipped_folder()); print(len(r.load_rules()))"
     where = run(python, "-P", "-c", code, PYTHONPATH=str(borrowed)).stdout.split()
     assert [True, True] == [Path(path).is_relative_to(tmp_path / "env") for path in where[:2]]
-    assert len(list((ROOT / "rules").rglob("*.toml"))) == int(where[2])
+    assert len(list((ROOT / "rules").glob("*/*.toml"))) == int(where[2])
     command = tmp_path / "env" / "bin" / "nccl-doctor"
     done = run(command, "analyze", ROOT / "fixtures" / "demo.log", PYTHONPATH=str(borrowed))
     assert 1 == done.returncode, done.stderr

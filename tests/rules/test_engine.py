@@ -14,6 +14,7 @@ from nccl_doctor.diagnosis.diagnose import diagnose
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
 from nccl_doctor.rules import engine, loader, schema
+from nccl_doctor.rules.folder import rule_files, shipped_folder
 from nccl_doctor.rules.site_config import Config
 
 VALUES = st.one_of(
@@ -125,7 +126,7 @@ def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Pa
 
 
 def test_kept_rules_are_those_in_the_files() -> None:
-    shipped = [loader.read_rule(path) for path in loader.shipped_folder().rglob("*.toml")]
+    shipped = [loader.read_rule(path) for path in rule_files(shipped_folder())]
     assert sorted(shipped, key=lambda r: r.id) == sorted(loader.load_rules(), key=lambda r: r.id)
     assert json.loads(json.dumps([r.params for r in shipped])) == [r.params for r in shipped]
 

@@ -47,15 +47,16 @@ def show(name: str, rules_dirs: tuple[str, ...]) -> None:
 
 
 @command.command("check")
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def check(folder: Path) -> int:
-    """Load the rules of a folder, run their examples and say what they lack. Status 1 when something does."""
+@click.argument("place", metavar="FILE|DIR", type=click.Path(exists=True, path_type=Path))
+def check(place: Path) -> int:
+    """Load a rule file or those of a folder, run their examples and say what they lack. Status 1 when something does."""
     from nccl_doctor.app import rule_examples
     from nccl_doctor.rules import loader, schema
+    from nccl_doctor.rules.folder import rule_files, shipped_folder
 
-    files = sorted(folder.rglob("*.toml"))
+    files = rule_files(place)
     if not files:
-        raise UsageProblem(f"no rule file (*.toml) under {folder}")
+        raise UsageProblem(f"no rule file (*.toml) under {place}")
     problems = []
     for path in files:
         try:
@@ -64,15 +65,61 @@ def check(folder: Path) -> int:
             problems.append(str(problem))
             continue
         problems += [f"{path}: {text}" for text in (*schema.lint(rule), *rule_examples.problems(rule))]
-    if not problems and not folder.resolve().is_relative_to(loader.shipped_folder().resolve()):
-        try:
-            loader.load_rules((folder,))
-        except schema.RuleProblem as problem:
-            problems.append(str(problem))
+    if not problems and not place.resolve().is_relative_to(shipped_folder().resolve()):
+        problems += loader.load_usable((place,)).problems
     for text in problems:
-        emit(text + "\n")
+        emit(clean(text) + "\n")
     emit(f"{len(files)} rule files, {len(problems)} problems\n")
     return int(bool(problems))
+
+
+@command.command("new")
+@click.argument("rule", metavar="GROUP/NAME")
+@click.option("--into", default=".", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), show_default=True,
+              help="Folder of rules; the file becomes DIR/GROUP/NAME.toml.")  # fmt: skip
+def new(rule: str, into: Path) -> None:
+    """Write a rule file with everything but what only you know; those places say FILL IN."""
+    from nccl_doctor.rules import loader
+    from nccl_doctor.rules.new_rule import new_rule
+    from nccl_doctor.rules.schema import RuleProblem
+
+    group, _, name = rule.rpartition("/")
+    if not group or "/" in group or group.startswith("."):
+        raise UsageProblem(f"{rule} is not GROUP/NAME, such as network/port-event-example")
+    path = into / group / f"{name}.toml"
+    try:
+        text = new_rule(group, name, loader.load_rules())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except RuleProblem as problem:
+        raise UsageProblem(str(problem)) from None
+    except OSError as error:
+        raise UsageProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    emit(f"{path}\n")
+    emit("".join(f"  line {number}: {line}\n" for number, line in enumerate(text.splitlines(), 1) if "FILL IN" in line))
+    emit(f"Fill these in, then: nccl-doctor rules check {path}\n")
+
+
+@command.command("format")
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+def format_(files: tuple[Path, ...]) -> None:
+    """Write rule files in the style of ours: order of keys, quotes, one row per line. Files with comments stay as they are."""
+    import tomllib
+
+    from nccl_doctor.rules.rule_text import rule_text
+
+    for path in files:
+        backend.load_rule(path)
+        old = path.read_text("utf-8")
+        text = rule_text(tomllib.loads(old))
+        if old.count("#") != text.count("#"):
+            raise UsageProblem(f"{path} holds comments, which would be lost")
+        if text != old:
+            path.write_text(text, "utf-8")
+            emit(f"{path}\n")
 
 
 @command.command("try")
