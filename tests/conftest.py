@@ -2,6 +2,8 @@
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,14 @@ if WITHOUT:
 
 def pytest_report_header() -> str:
     return f"without {WITHOUT}" if WITHOUT else ""
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder that every user may enter, unlike tmp_path."""
+    with tempfile.TemporaryDirectory(prefix="nccl-doctor-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.other_user import run_as_nobody
 from helpers.places import ROOT
 
 from nccl_doctor.simulate import node
-
-NOBODY = 65534
 
 
 def run(*arguments: str, **options: Any) -> tuple[int, dict[str, Any], str]:
@@ -40,23 +39,8 @@ def assert_sensible(status: int, report: dict[str, Any], stderr: str) -> None:
     assert [] == [one["name"] for one in report["findings"] if one["action"] == "drain" and one["severity"] != "note"]
 
 
-AS_NOBODY = f"""
-import importlib, os, sys
-from nccl_doctor.cli.main import main
-from nccl_doctor.node.runtime.collect import COLLECTORS, MODULES
-for name in COLLECTORS:
-    importlib.import_module(f"nccl_doctor.node.{{MODULES[name]}}")
-sys.stdout = open(os.devnull, "w")
-main(["preflight", "--state=-", "--format=json"])  # Python itself may lie where nobody may read it
-sys.stdout = sys.__stdout__
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-sys.exit(main(["preflight", "--state=-", "--format=json", "--timeout=120"]))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_this_machine_as_nobody() -> None:
-    done = subprocess.run([sys.executable, "-c", AS_NOBODY], capture_output=True, text=True, check=False)
+def test_this_machine_as_nobody(open_path: Path) -> None:
+    done = run_as_nobody('sys.exit(main(["preflight", "--state=-", "--format=json", "--timeout=120"]))', open_path)
     report = json.loads(done.stdout or "{}")
     assert "" == done.stderr
     assert report["fitness"] in ("fit", "job", "unknown"), report["findings"]
