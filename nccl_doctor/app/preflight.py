@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,9 +62,21 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
         {"host": one.host, "source": one.source, "outcome": one.outcome, "seconds": one.seconds, "note": one.note or ""}
         for one in collected
     ]
-    blind = [one for one in collected if one.outcome in ("hung", "failed", "partial", "unreachable")]
-    report.missing = [f"{one.source} on {one.host}: {one.outcome}, {one.note or 'no reason known'}" for one in blind]
+    report.missing = _missing(collected)
     return report
+
+
+def _missing(collected: Iterable[Collection]) -> list[str]:
+    """What could not be looked at, one sentence for all nodes of which the same is true."""
+    hosts: dict[tuple[str, str, str], list[str | None]] = defaultdict(list)
+    for one in collected:
+        if one.outcome in ("hung", "failed", "partial", "unreachable"):
+            note = (one.note or "no reason known").replace(one.host or "\0", "the node")
+            hosts[one.source, one.outcome, note].append(one.host)
+    return [
+        f"{source} on {diagnose.fold_hosts(names)}: {outcome}, {note}"
+        for (source, outcome, note), names in hosts.items()
+    ]
 
 
 class Memory(NamedTuple):

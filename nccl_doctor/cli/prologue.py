@@ -13,6 +13,7 @@ from nccl_doctor.reporters.words import clean
 
 OWNER = "nccl-doctor:"  # what our reasons start with; others' reasons are never touched
 _REASON = 300  # characters that every scheduler keeps
+_OTHERS = 5  # further rules that a reason names, so that nodes are counted for them too
 _NPD = 80  # bytes of output that node-problem-detector keeps by default
 
 
@@ -30,9 +31,10 @@ def reason(report: Report) -> str:
     top = node.decisive(report)
     if top is None:
         return f"{OWNER}{node.MEANING[report.fitness]}"
-    more = sum(f.action == top.action and f.severity != "note" for f in report.findings) - 1
+    more = dict.fromkeys(f.rule for f in report.findings if f.action == top.action and f.severity != "note")
     text = f"{OWNER}{top.rule} {top.name}: {clean(top.message)}"
-    return text[:_REASON] + (f" (+{more})" if more > 0 else "")
+    others = ",".join([rule for rule in more if rule != top.rule][:_OTHERS])
+    return text[:_REASON] + (f" (+{others})" if others else "")
 
 
 def lines(report: Report) -> str:
@@ -42,6 +44,7 @@ def lines(report: Report) -> str:
         f"nccl-doctor: {node.label(f)} {f.rule} {f.name}: {clean(f.message)}"
         for f in report.findings if f.severity != "note"
     ]  # fmt: skip
+    rows += [f"nccl-doctor: unknown: {clean(one)}" for one in report.missing]
     return "\n".join(rows) + "\n"
 
 

@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 
 from nccl_doctor.cli.prologue import OWNER
 from nccl_doctor.common import trusted
@@ -34,6 +36,24 @@ def resume(node: str, commands: Sequence[str] = ()) -> str | None:
     if "DRAIN" not in state or _OTHERS.search(state) or not reason.startswith(OWNER):
         return None
     return _scontrol(commands, "update", f"NodeName={node}", "State=RESUME")[1]
+
+
+def drained(rule: str, commands: Sequence[str] = ()) -> tuple[list[tuple[float, str]], int] | str:
+    """When which nodes were drained by us for this rule, and the number of all nodes; else what could not be done."""
+    text, problem = _scontrol(commands, "show", "node", "-o")
+    if problem is not None:
+        return problem
+    rows = []
+    lines = [line for line in text.splitlines() if line.startswith("NodeName=")]
+    for line in lines:
+        name = line.partition("=")[2].split(maxsplit=1)[0]
+        found = re.search(rf"\bReason={OWNER}(.*) \[[^\[\]]*@([-\dT:]+)\]\s*$", line)
+        if found is None or not re.search(rf"^{re.escape(rule)} |\(\+[\w,]*\b{re.escape(rule)}\b[\w,]*\)$", found[1]):
+            continue
+        if "DRAIN" in line.partition(" State=")[2].partition(" ")[0]:
+            with suppress(ValueError):
+                rows.append((datetime.fromisoformat(found[2]).timestamp(), name))
+    return rows, len(lines)
 
 
 def node_name(environ: Mapping[str, str]) -> str:

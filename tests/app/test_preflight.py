@@ -105,7 +105,9 @@ def test_only_a_broken_node_is_punished(caller: str) -> None:
 def test_the_rule_stands_in_the_first_twenty_characters() -> None:
     text = prologue.reason(report(finding("drain"), finding("drain")))
     assert "NIC003" in text[:20]
-    assert text.endswith("(+1)")
+    other = finding("drain")
+    other.rule = "GPU010"
+    assert prologue.reason(report(finding("drain"), finding("drain"), other)).endswith(" (+GPU010)")
     long = prologue.reason(report(finding("drain", message="x\n\x1b[31m" * 500)))
     assert len(long) <= 310
     assert long.isprintable()
@@ -353,7 +355,7 @@ def test_nodes_are_asked_and_silent_ones_named(healthy: Path, broken: Path, capf
     assert DRAIN == status
     assert out.startswith("DRAIN ")
     assert "(node02)" in out
-    assert "node on n3: unreachable, exit status 255: ssh: cannot reach n3" in " ".join(out.split())
+    assert "node on n3: unreachable, exit status 255: ssh: cannot reach the node" in " ".join(out.split())
 
 
 def test_analyze_reads_the_tree_of_a_node(broken: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

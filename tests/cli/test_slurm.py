@@ -12,6 +12,8 @@ from helpers.prologues import ours
 from helpers.slurm_cluster import Cluster, cluster, missing
 
 from nccl_doctor.app.preflight import preflight
+from nccl_doctor.cli.fail_open import DRAIN
+from nccl_doctor.cli.prologue import reason
 from nccl_doctor.node.host import job_processes
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.simulate import node
@@ -61,12 +63,12 @@ def test_a_broken_node_is_drained_with_the_reason(slurm: Cluster, nodes: Path) -
     done = slurm.run("srun", "-w", "n2", "-N1", "--immediate=20", "echo", "ran")
     assert done.returncode != 0
     assert "ran" not in done.stdout
-    state, reason = slurm.state("n2")
+    state, words = slurm.state("n2")
     assert "drain" in state
     top = preflight(Root(nodes / "n2"))[0].findings[0]
-    assert reason.startswith(f"nccl-doctor:{top.rule}")
-    assert top.rule in reason[:20]
-    assert top.name in reason
+    assert words.startswith(f"nccl-doctor:{top.rule}")
+    assert top.rule in words[:20]
+    assert top.name in words
 
 
 def test_an_observed_node_runs_the_job(slurm: Cluster, nodes: Path) -> None:
@@ -115,25 +117,55 @@ def test_the_reason_of_an_administrator_stays(slurm: Cluster, nodes: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("n1", "waiting for a part"), ("n2", "waiting for a part"), ("n1", "nccl-doctor:GPU001 x")]
+    ("name", "words"), [("n1", "waiting for a part"), ("n2", "waiting for a part"), ("n1", "nccl-doctor:GPU001 x")]
 )
-def test_down_stays_down(slurm: Cluster, nodes: Path, name: str, reason: str) -> None:
-    slurm.run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={reason}")
+def test_down_stays_down(slurm: Cluster, nodes: Path, name: str, words: str) -> None:
+    slurm.run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={words}")
     try:
         done = by_hand(slurm, nodes, "slurm-healthcheck.sh", name)
         assert {"n1": 0, "n2": 1}[name] == done.returncode, done.stderr
-        assert ("down", reason) == slurm.state(name)
+        assert ("down", words) == slurm.state(name)
     finally:
         slurm.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
 
-def test_a_node_that_we_drained_comes_back_and_no_other(slurm: Cluster, nodes: Path) -> None:
+def health(slurm: Cluster, tree: Path, folder: Path, node_name: str = "n1", settings: str = "") -> None:
+    """A HealthCheckProgram that looks at this tree and remembers in this folder."""
+    file = folder.with_suffix(".toml")
+    file.write_text(settings)
+    command = ["preflight", "--for", "slurm-health", "--resume", "--root", str(tree), "--state", str(folder)]
+    environ = {"SLURMD_NODENAME": node_name, "SLURM_CONF": slurm.environ["SLURM_CONF"]}
+    done = slurm.run("env", *(f"{key}={value}" for key, value in environ.items()), sys.executable, "-m", "nccl_doctor",
+                     *command, "--timeout", "60", "--settings", str(file))  # fmt: skip
+    assert done.returncode in (0, DRAIN), done.stdout + done.stderr
+
+
+def test_a_node_that_we_drained_comes_back_after_clean_checks_and_no_other(
+    slurm: Cluster, nodes: Path, tmp_path: Path
+) -> None:
     slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=nccl-doctor:GPU001 gone")
-    assert 0 == by_hand(slurm, nodes, "slurm-healthcheck.sh", "n1").returncode
+    for _ in range(2):
+        health(slurm, nodes / "n1", tmp_path / "state")
+        assert "drain" in slurm.state("n1")[0]
+    health(slurm, nodes / "n1", tmp_path / "state")
     assert "drain" not in slurm.state("n1")[0]
     slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=waiting for a part")
-    by_hand(slurm, nodes, "slurm-healthcheck.sh", "n1")
+    health(slurm, nodes / "n1", tmp_path / "state")
     assert "drain" in slurm.state("n1")[0]
+    slurm.idle()
+    slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=nccl-doctor:GPU001 gone")
+    slurm.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=nccl-doctor:GPU001 gone")
+    health(slurm, nodes / "n1", tmp_path / "state")
+    assert "State=DOWN" in slurm.run("scontrol", "show", "node", "n1", "-o").stdout
+    slurm.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+
+
+def test_beyond_the_cap_a_node_is_not_drained(slurm: Cluster, nodes: Path, tmp_path: Path) -> None:
+    slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", f"Reason={reason(preflight(Root(nodes / 'n2'))[0])}")
+    health(slurm, nodes / "n2", tmp_path / "one", "n2", "cap = 1\ncap_share = 0.0")
+    assert "idle" == slurm.state("n2")[0]
+    health(slurm, nodes / "n2", tmp_path / "two", "n2", "cap = 2\ncap_share = 0.0")
+    assert "drain" in slurm.state("n2")[0]
 
 
 def test_a_task_prolog_tells_the_job(slurm: Cluster, nodes: Path) -> None:

@@ -4,14 +4,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_doctor.cli import prologue, slurm
+from nccl_doctor.cli import prologue
 from nccl_doctor.cli.fail_open import DRAIN, JOB, syslog
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.cli.site import preflight_rules, refuse
@@ -53,6 +55,8 @@ TEMPORARY = "/tmp"  # for root, whatever TMPDIR of a job says
     "--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder of what is remembered; - for none."
 )
 @click.option("--caller", "name", metavar="NAME", help="Whose counters are compared; of --for and --format otherwise.")
+@click.option("--forget", metavar="RULE|all", help="Forget a finding that was to stay until a reset, and stop.")
+@click.option("--with-connection", is_flag=True, hidden=True, help="End when the standard input ends.")
 @click.option("--nodes", metavar="NODES", help="Ask these nodes and compare them.")
 @click.option(
     "--via", default="ssh", show_default=True, help="ssh, srun, or a command in which %host stands for a node."
@@ -79,7 +83,7 @@ TEMPORARY = "/tmp"  # for root, whatever TMPDIR of a job says
 def command(
     caller: str | None, form: str, output: Path | None, expect: Path | None, learn: Path | None, timeout: float | None,
     only: str | None, deep: bool, peers: str | None, root: Path | None, save: Path | None, redact: bool,
-    state: Path | None, name: str | None, nodes: str | None, via: str, observe: bool,
+    state: Path | None, name: str | None, forget: str | None, with_connection: bool, nodes: str | None, via: str, observe: bool,
     settings_file: Path | None, explain_config: bool, resume: bool, rules_dirs: tuple[str, ...], config: Path | None,
     verbose: bool,
 ) -> int:  # fmt: skip
@@ -90,7 +94,9 @@ def command(
     a verdict ends with 90 or 91: whatever else goes wrong ends with 0 and one line in syslog, so that the job runs.
     """
     from nccl_doctor.app import preflight, preflight_config
+    from nccl_doctor.cli import drain
     from nccl_doctor.facts import wire
+    from nccl_doctor.facts.tables import Collection
     from nccl_doctor.node.runtime import expectations
     from nccl_doctor.node.runtime import state as remembered
     from nccl_doctor.rules import loader, schema
@@ -98,6 +104,8 @@ def command(
 
     if name is not None and not remembered.is_name(name):
         raise UsageProblem("--caller takes small letters, digits and hyphens")
+    if forget is not None:
+        return _forget(forget, state or remembered.place())
     given = {"observe": observe or None, "timeout": timeout, "expect": expect and str(expect), "config": config and str(config),
              "rules": rules_dirs or None}  # fmt: skip
     site = preflight_config.load(settings_file or preflight_config.PLACE).with_options(given)
@@ -117,34 +125,69 @@ def command(
     else:
         with ExitStack() as stack:
             options = {"deep": deep, "peers": _peers(peers), "expect": wanted, "commands": holds.commands}
-            facts = preflight.look(_root(stack, root, save, redact, options), names, preflight.left(holds.timeout))
-    expectations.add(facts, wanted)
-    if learn is not None:
-        write_file(learn, expectations.learn(facts).encode())
+            ranks = caller == "slurm" and root is None and save is None and str(state) != "-"
+            facts = preflight.look(
+                _root(stack, root, save, redact, options), names, preflight.left(holds.timeout),
+                shared=state or remembered.place() if ranks else None, connection=0 if with_connection else None,
+            )  # fmt: skip
     if form == "facts":
         return _put(wire.dump(facts), output)
-    if nodes is None and root is None and str(state) != "-":
-        with remembered.opened(state or remembered.place()) as memory:
-            remembered.remember_counters(facts, memory, name or _caller(caller, form), preflight.boot_id())
-        if memory.problem and state is not None:
-            complain(memory.problem)
     folders, problems = preflight_rules(holds.rules)
-    for problem in (*problems, *loader.load_usable(folders, schema.NODE).problems):
+    rules = loader.load_usable(folders, schema.NODE)
+    for problem in (*problems, *rules.problems):
         _warn(f"rule left out: {problem}", caller)
-    report = preflight.report_of(facts, rules_dirs=folders, config=settings)
+    clean = 0
+    if nodes is not None or (root is not None and state is None) or str(state) == "-":
+        expectations.add(facts, wanted)
+        report = preflight.report_of(facts, rules_dirs=folders, config=settings)
+    else:
+        decides = holds if caller is not None else replace(holds, grace=0.0, grace_checks=1, hung_checks=0)
+        memory = preflight.Memory(
+            state or remembered.place(), name or _caller(caller, form), decides, preflight.check_of(facts)
+        )
+        judged = preflight.judge(facts, wanted, rules_dirs=folders, config=settings, memory=memory)
+        report, clean = judged.report, judged.clean
+        if judged.problem and (state is not None or os.geteuid() == 0):
+            _warn(judged.problem, caller)
+    if learn is not None:
+        write_file(learn, expectations.learn(facts).encode())
     if caller is None:
         _put(_text(form, report, verbose, output is not None), output)
         return 0 if holds.observe else STATUS[report.fitness]
     chosen = prologue.PROLOGUES[prologue.of_slurm(os.environ) if caller == "slurm" else caller]
+    if report.fitness == "drain" and chosen.caller != "slurm-task":
+        warn = partial(_warn, caller=caller)
+        drain.hold_back(report, rules.rules, chosen.caller, holds, warn)
+        report.fitness = preflight.fitness(report, facts.rows(Collection))
+        if report.fitness == "drain" and chosen.caller in drain.SLURM and not holds.observe:
+            drain.drain(report, rules.rules, chosen.caller, holds, warn)
+            report.fitness = preflight.fitness(report, facts.rows(Collection))
     status = prologue.status(chosen, report)
     if holds.observe and status in (DRAIN, JOB):
         _put("" if chosen.says_all else chosen.say(report), output)
         _warn(f"observe: would {report.fitness}: {prologue.reason(report)}", caller)
         return 0
     _put(chosen.say(report), output)
-    if chosen.caller in ("slurm", "slurm-health") and not holds.observe:
-        _tell_slurm(report, resume, holds.commands)
+    if resume and chosen.caller in drain.SLURM and not holds.observe and clean >= holds.clean_checks:
+        drain.resume(holds, partial(_warn, caller=caller))
     return status
+
+
+def _forget(text: str, folder: Path) -> int:
+    """Forget what is remembered of a finding, or with `all` everything."""
+    from nccl_doctor.app import drain_policy, preflight
+    from nccl_doctor.node.runtime import state as remembered
+    from nccl_doctor.rules import loader
+
+    rule = None if text == "all" else loader.find_rule(text)
+    if rule is None and text != "all":
+        raise UsageProblem(f"--forget: {text} is not a rule; give a name, an id or `all`")
+    with remembered.opened(folder) as kept:
+        said = drain_policy.forget(kept, rule, drain_policy.Check(preflight.boot_id(), "", time.time()))
+    if kept.problem:
+        raise UsageProblem(kept.problem)
+    emit(f"{said}\n")
+    return 0
 
 
 def _warn(problem: str, caller: str | None) -> None:
@@ -160,16 +203,6 @@ def _caller(caller: str | None, form: str) -> str:
         script = os.environ.get("SLURM_SCRIPT_CONTEXT", "").partition("_")[0]  # prolog_slurmd, epilog_slurmd
         return f"slurm-{script}" if script in ("prolog", "epilog") else "slurm"
     return caller or ("exporter" if form == "prometheus" else "hand")
-
-
-def _tell_slurm(report: "Report", resume: bool, commands: Sequence[str]) -> None:
-    problem = None
-    if report.fitness == "drain":
-        problem = slurm.drain(slurm.node_name(os.environ), prologue.reason(report), commands)
-    elif report.fitness == "fit" and resume:
-        problem = slurm.resume(slurm.node_name(os.environ), commands)
-    if problem:
-        _warn(problem, "slurm")
 
 
 def _collectors(only: str | None) -> list[str]:

@@ -138,7 +138,7 @@ def _ask(seconds: float = 1.5) -> dict[str, Any]:
     started = time.monotonic()
     try:
         told = children.ask(lambda: _resolve(name), seconds)
-    except TimeoutError as error:
+    except OSError as error:  # a time-out is one too
         told = {"error": str(error)}
     return {"name": name, **told, "seconds": round(time.monotonic() - started, 4)}
 

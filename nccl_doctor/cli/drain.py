@@ -1,0 +1,83 @@
+"""Tells the scheduler that a node is drained or given back, within the limits that the site set.
+
+Everything here runs in children with a deadline: the folder of scontrol or a shared folder may hang.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nccl_doctor.app import drain_count, drain_policy
+from nccl_doctor.app.drain_policy import Cap
+from nccl_doctor.app.preflight_config import Settings
+from nccl_doctor.cli import prologue, slurm
+from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.node.runtime import children
+from nccl_doctor.reporters import node
+from nccl_doctor.rules.schema import Rule
+
+SLURM = ("slurm", "slurm-health")  # callers for which we call scontrol
+SECONDS = 4.0  # for one question to the scheduler or a shared folder
+Warn = Callable[[str], None]
+
+
+def hold_back(report: Report, rules: tuple[Rule, ...], caller: str, settings: Settings, warn: Warn) -> None:
+    """Let findings only warn for which enough other nodes are drained."""
+    drain_policy.limit(report, rules, settings, lambda rule: _others(rule, caller, settings, warn))
+
+
+def drain(report: Report, rules: tuple[Rule, ...], caller: str, settings: Settings, warn: Warn) -> None:
+    """Drain this node in Slurm; undone where as many nodes as may be were drained at the same moment and come before it."""
+    name = slurm.node_name(os.environ)
+    if not _told(lambda: slurm.drain(name, prologue.reason(report), settings.commands), warn):
+        return
+    top = node.decisive(report)
+    cap = _others(top.rule, caller, settings, warn, before=True) if top is not None and settings.cap else None
+    if cap is not None and cap.others >= cap.most:
+        _told(lambda: slurm.resume(name, settings.commands), warn)
+        drain_policy.limit(report, rules, settings, lambda rule: cap)
+
+
+def resume(settings: Settings, warn: Warn) -> None:
+    """Give this node back in Slurm where we drained it."""
+    name = slurm.node_name(os.environ)
+    _told(lambda: slurm.resume(name, settings.commands), warn)
+
+
+def _others(rule: str, caller: str, settings: Settings, warn: Warn, before: bool = False) -> Cap | None:
+    """How many other nodes are drained for this rule; None where that could not be asked."""
+    now = time.time()
+    name = slurm.node_name(os.environ)
+    try:
+        if caller in SLURM:
+            told = children.ask(lambda: slurm.drained(rule, settings.commands), SECONDS)
+            if isinstance(told, str):
+                warn(told)
+                return None
+            rows, nodes = told
+            recent = [(at, other) for at, other in rows if at >= now - settings.cap_window]
+            mine = next((row for row in recent if row[1] == name), None)
+            others = [row for row in recent if row[1] != name and (not before or mine is None or row < mine)]
+            share = max(1, int(settings.cap_share * nodes)) if settings.cap_share else settings.cap
+            return Cap(len(others), min(settings.cap, share))
+        if settings.cap_folder:
+            others = children.ask(
+                lambda: drain_count.reserve(settings.cap_folder, rule, name, settings.cap, settings.cap_window, now),
+                SECONDS,
+            )
+            return Cap(int(others), settings.cap)
+    except OSError as error:  # a time-out is one too
+        warn(f"how many nodes are drained for {rule} is not known: {error}")
+        return None
+    return Cap(0, settings.cap)
+
+
+def _told(work: Callable[[], Any], warn: Warn) -> bool:
+    try:
+        problem = children.ask(work, 2 * SECONDS)
+    except OSError as error:
+        problem = f"scontrol: {error}"
+    if problem:
+        warn(str(problem))
+    return not problem
