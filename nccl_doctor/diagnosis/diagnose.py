@@ -1,6 +1,5 @@
 """From the answers of the rules to one report: causes before symptoms, equal findings folded, a verdict."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +10,8 @@ from nccl_doctor.diagnosis.ranking import Found, order, span
 from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
-from nccl_doctor.rules.engine import Answer, Row
+from nccl_doctor.rules.engine import Answer
+from nccl_doctor.rules.folding import Group
 from nccl_doctor.rules.templates import fill_template
 
 EVIDENCE = 12  # places kept per finding
@@ -69,53 +69,56 @@ def fold_ranks(numbers: Iterable[int | None]) -> str:
 
 
 def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
-    """Rows whose words differ only in host and rank become one finding."""
+    """One finding for each group of rows."""
     rule = answer.rule
-    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in answer.rows:
-        same = {
-            k: v
-            for k, v in row.values.items()
-            if k not in ("host", "rank", "ref", "refs", "stamp", "n", "line") and f"{{{k}}}" in rule.message
-        }
-        groups[row.severity, row.role, row.confidence, row.action, *sorted(same.items(), key=str)].append(row)
-    groups = _capped(groups)
-    for rows in groups.values():
-        first = rows[0]
-        hosts = fold_hosts(r.values.get("host") for r in rows)
-        numbers = {rank for r in rows if (rank := _rank(r.values.get("rank"))) is not None}
-        places = facts.places([ref for row in rows for ref in row.refs][: 50 * EVIDENCE])
+    for group in answer.groups:
+        first = group.first
+        hosts = fold_hosts(group.hosts)
+        numbers = group.ranks
+        places = facts.places([ref for row in group.rows for ref in row.refs][: 50 * EVIDENCE])
         when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
         message = fill_template(rule.message, values)
-        if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(rows, facts)):
+        if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(group, facts)):
             message += f" (rank {fold_ranks(numbers)})"
+        message = _with(message, _cut(group))
         if first.severity != "note" and first.role != "context":
-            first_of = _first_of(rows, when)
-            message += (
-                f" First {first_of}."
-                if first_of and message.endswith(".")
-                else f"; first {first_of}"
-                if first_of
-                else ""
-            )
+            first_of = _first_of(group, when)
+            message = _with(message, f"first {first_of}" if first_of else "")
         finding = Finding(
             rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
             confidence=first.confidence, message=message, why=fill_template(rule.why, values), fix=fill_template(rule.fix, values),
             hosts=hosts, ranks=fold_ranks(numbers), values={k: v for k, v in first.values.items() if k not in _OWN},
             references=list(rule.references), evidence=[Place(p.file, p.line, p.text) for p in _spread(places)],
-            count=len(rows), action=first.action,
+            count=group.count, action=first.action,
         )  # fmt: skip
         line = min((p.line for p in places), default=0)
         lasting = rule.group in _LASTING or any(table.startswith("gpu_") for table in rule.needs)
         yield Found(rule, finding, line, *(span(when.values()) if not lasting else (None, None)), frozenset(numbers))
 
 
-def _first_of(rows: list[Row], when: dict[int, Moment | None]) -> str:
+def _with(message: str, more: str) -> str:
+    """A message and what else is to be said, as a sentence of its own where the message ends with one."""
+    if not more:
+        return message
+    return f"{message} {more[0].upper()}{more[1:]}." if message.endswith(".") else f"{message}; {more}"
+
+
+def _cut(group: Group) -> str:
+    """What the finding does not show of its rows."""
+    kept = len(group.rows)
+    parts = [f"{group.count:,} cases differ in detail, this is the first"] if group.mixed else []
+    parts += [f"the evidence is of the first {kept:,} of {group.count:,} rows"] if kept < group.count else []
+    return ", ".join(parts)
+
+
+def _first_of(group: Group, when: dict[int, Moment | None]) -> str:
     """`rank 3 on node02 at 10:02:11`, where several ranks or hosts show the same and their clocks tell."""
+    if len(group.rows) < group.count:
+        return ""  # the first one may be among the rows that were not kept
     seen: dict[tuple[Any, Any], Moment] = {}
-    for row in rows:
+    for row in group.rows:
         known = [moment for ref in row.refs if (moment := when.get(ref)) is not None]
         if known:
             who = row.values.get("host"), _rank(row.values.get("rank"))
@@ -129,32 +132,21 @@ def _first_of(rows: list[Row], when: dict[int, Moment | None]) -> str:
     return f"{named} at {first.words()}"
 
 
-def _ranks_of_gpus(rows: list[Row], facts: Facts) -> set[int]:
+def _ranks_of_gpus(group: Group, facts: Facts) -> set[int]:
     """The ranks on the GPUs that rows name by PCI address or by their number on a host."""
     query = "SELECT rank FROM rank WHERE host = ? AND "
     ranks: set[int] = set()
-    for row in rows:
-        host, gpu = row.values.get("host"), row.values.get("gpu")
-        for address in str(row.values.get("gpus") or row.values.get("pci") or "").replace(",", " ").split():
+    for host, addresses, gpu in group.gpus:
+        for address in addresses.replace(",", " ").split():
             if bus := bus_id(address):
                 ranks |= {rank for (rank,) in facts.own(query + "bus_id = ?", (host, bus))}
-        if isinstance(gpu, int):
+        if gpu is not None:
             ranks |= {rank for (rank,) in facts.own(query + "coalesce(nvml_dev, cuda_dev) = ?", (host, gpu))}
     return ranks
 
 
 def _rank(value: Any) -> int | None:
     return value if isinstance(value, int) else None
-
-
-def _capped(groups: dict[tuple[Any, ...], list[Row]], most: int = 8) -> dict[tuple[Any, ...], list[Row]]:
-    """Many findings of one rule that differ in detail are one finding: nobody reads the ninth."""
-    if len(groups) <= most:
-        return groups
-    merged: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for key, rows in groups.items():
-        merged[key[:4]].extend(rows)
-    return merged
 
 
 def _spread(places: list[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import sqlite3
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -241,15 +241,22 @@ class Facts:
         self, query: str, limit: int | None = None, params: dict[str, Any] | None = None, seconds: float = 10.0
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run a foreign query under the guard. Returns column names and rows. Raises QueryProblem, one line."""
+        with self.asked(query, params, seconds) as (columns, rows):
+            return columns, list(islice(rows, limit))
+
+    @contextmanager
+    def asked(
+        self, query: str, params: dict[str, Any] | None = None, seconds: float = 10.0
+    ) -> Iterator[tuple[list[str], Iterator[tuple[Any, ...]]]]:
+        """As `sql`, for any number of rows: column names, and the rows as they are read."""
         self._flush()
         with self._guarded(seconds):
             try:
-                cursor = self._db.execute(query, params or {})
-                rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
+                with closing(self._db.execute(query, params or {})) as cursor:
+                    yield [column[0] for column in cursor.description or ()], cursor
             except (sqlite3.Error, OverflowError, MemoryError) as error:
                 text = f"took longer than {seconds:g} s" if "interrupted" in str(error) else str(error)
                 raise QueryProblem((text or "took too much memory").splitlines()[0]) from None
-        return [column[0] for column in cursor.description or ()], rows
 
     def frame(self, query: str) -> "pandas.DataFrame":
         """The answer to a query as a pandas DataFrame."""

@@ -6,35 +6,29 @@ the guard of `Facts.sql`, its templates name columns and nothing else.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nccl_doctor.rules.folding import Folding, Group, Row
 from nccl_doctor.rules.schema import OVERRIDES, Rule
-from nccl_doctor.rules.templates import fill_template
 
 if TYPE_CHECKING:
     from nccl_doctor.facts.store import Facts
 
 
-class Row(NamedTuple):
-    """One bad thing that a rule found."""
-
-    values: dict[str, Any]
-    refs: list[int]
-    message: str
-    severity: str
-    role: str
-    confidence: str
-    action: str
-
-
 class Answer(NamedTuple):
-    """What a rule said: outcome, its rows, and why it was skipped or broke."""
+    """What a rule said: outcome, the first of its rows, why it was skipped or broke, and all rows folded."""
 
     rule: Rule
     outcome: str
     rows: list[Row]
     reason: str
+    groups: Sequence[Group] = ()
+
+    @property
+    def total(self) -> int:
+        """The number of all rows."""
+        return sum(group.count for group in self.groups)
 
 
 def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: float = 10.0) -> Answer:
@@ -44,19 +38,16 @@ def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: flo
     lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.looked())]
     if lacking:
         return Answer(rule, "skipped", [], f"no facts in table {', '.join(lacking)}")
+    folding = Folding(rule.message)
     try:
-        columns, found = facts.sql(rule.query, limit=5000, params=rule.params, seconds=seconds)
-    except QueryProblem as error:
+        with facts.asked(rule.query, rule.params, seconds) as (columns, found):
+            for values in found:
+                row = dict(zip(columns, values, strict=True))
+                folding.add(Row(row, _refs(row), **_kinds(rule, row)))
+    except (QueryProblem, ValueError) as error:
         return Answer(rule, "broken", [], str(error))
-    rows = []
-    for values in found:
-        row = dict(zip(columns, values, strict=True))
-        try:
-            refs, kinds = _refs(row), _kinds(rule, row)
-        except ValueError as error:
-            return Answer(rule, "broken", [], str(error))
-        rows.append(Row(row, refs, fill_template(rule.message, row), **kinds))
-    return Answer(rule, "found" if rows else "clear", rows, "")
+    groups = folding.groups()
+    return Answer(rule, "found" if groups else "clear", [row for group in groups for row in group.rows], "", groups)
 
 
 def _refs(row: dict[str, Any]) -> list[int]:

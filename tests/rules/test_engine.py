@@ -15,6 +15,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
 from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.folder import rule_files, shipped_folder
+from nccl_doctor.rules.folding import KEPT, MOST, Folding, Row
 from nccl_doctor.rules.site_config import Config
 
 VALUES = st.one_of(
@@ -94,6 +95,61 @@ def test_a_row_that_cannot_be_shown_breaks_its_rule(columns: str, reason: str) -
     answer = engine.ask(rule(f"SELECT {columns}"), Facts())
     assert "broken" == answer.outcome
     assert answer.reason.startswith(reason)
+
+
+RANKS = (
+    "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {last})"
+    " SELECT i AS rank, 'node' || (i / 8) AS host, 1 AS ref"
+)
+
+
+def test_every_row_is_counted_whatever_their_number() -> None:
+    query = RANKS.format(last=32_767) + " FROM n"
+    answer = engine.ask(rule(query, message="{host} failed"), Facts())
+    (group,) = answer.groups
+    assert (32_768, 32_768, 4096, 32_768) == (answer.total, group.count, len(group.hosts), len(group.ranks))
+    assert KEPT == len(answer.rows)
+    facts = Facts()
+    facts.evidence("log", 1, "a line")
+    (finding,) = diagnose(facts, [answer]).findings
+    assert ("0-32767", 32_768, "node[0-4095]") == (finding.ranks, finding.count, finding.hosts)
+    assert "the evidence is of the first 5,000 of 32,768 rows" in finding.message
+
+
+def test_rows_that_differ_in_detail_are_one_finding_that_says_so() -> None:
+    query = RANKS.format(last=11) + ", i % KINDS AS kind FROM n"
+    facts = Facts()
+    facts.evidence("log", 1, "a line")
+    few = diagnose(facts, [engine.ask(rule(query.replace("KINDS", "8"), message="kind {kind}"), facts)]).findings
+    assert [2, 2, 2, 2, 1, 1, 1, 1] == [finding.count for finding in few]
+    assert "kind 0" == few[0].message
+    (many,) = diagnose(facts, [engine.ask(rule(query.replace("KINDS", "9"), message="kind {kind}"), facts)]).findings
+    assert (12, "0-11", "kind 0; 12 cases differ in detail, this is the first") == (
+        many.count,
+        many.ranks,
+        many.message,
+    )
+
+
+def test_a_measurement_in_a_message_does_not_split_a_finding() -> None:
+    query = RANKS.format(last=99) + ", i * 1.5 AS seconds FROM n"
+    (group,) = engine.ask(rule(query, message="{seconds:.0f} s"), Facts()).groups
+    assert (100, False) == (group.count, group.mixed)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 11), st.sampled_from(["note", "error"])), max_size=60))
+def test_folding_loses_no_row(rows: list[tuple[int, int, str]]) -> None:
+    folding = Folding("kind {kind}")
+    for rank, kind, severity in rows:
+        folding.add(Row({"host": f"n{rank}", "rank": rank, "kind": kind}, [1], severity, "cause", "likely", "warn"))
+    groups = folding.groups()
+    assert len(rows) == sum(group.count for group in groups) == sum(len(group.rows) for group in groups)
+    assert len(groups) <= MOST
+    for severity in ("note", "error"):
+        same = [group for group in groups if group.first.severity == severity]
+        assert {rank for rank, _, given in rows if given == severity} == {
+            rank for group in same for rank in group.ranks
+        }
 
 
 def test_a_parameter_that_sqlite_cannot_take_breaks_its_rule() -> None:

@@ -128,13 +128,17 @@ def format_(files: tuple[Path, ...]) -> None:
 def try_(file: Path, logs: tuple[str, ...]) -> int:
     """Ask one rule file about logs and print its rows. Status 1 when the rule breaks."""
     from nccl_doctor.rules import engine
+    from nccl_doctor.rules.templates import fill_template
 
     rule = backend.load_rule(file)
     facts = backend.load_facts(logs)
     answer = engine.ask(rule, facts)
     emit(f"{answer.outcome}{': ' + answer.reason if answer.reason else ''}\n")
     for row in answer.rows:
-        emit(f"\n{row.severity}, {row.role}, {row.confidence}: {row.message}\n")
+        message = fill_template(rule.message, row.values)
+        emit(f"\n{row.severity}, {row.role}, {row.confidence}: {message}\n")
         for place in facts.places(row.refs[:5]):
             emit(f"  {place.file}:{place.line}: {clean(place.text)}\n")
+    if len(answer.rows) < answer.total:
+        emit(f"\nThese are the first {len(answer.rows):,} of {answer.total:,} rows.\n")
     return int(answer.outcome == "broken")
