@@ -5,10 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.derive.hosts import fold_hosts
-from nccl_doctor.derive.job import derive
-from nccl_doctor.derive.node import derive_node
-from nccl_doctor.derive.node_differences import derive_nodes
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
@@ -123,11 +120,7 @@ def read(paths: Sequence[str], progress: Callable[[int, int], None] | None = Non
     if not parts and not trees and not told and (problems or not to_read):
         raise UsageProblem(problems[0] if problems else "nothing to read: name a log, a folder or - for standard input")
     job_log.add(facts, parts)
-    fold_hosts(facts)
-    derive(facts)
-    if trees:
-        derive_node(facts)
-        derive_nodes(facts)
+    derive_all(facts)
     return facts, problems
 
 
@@ -169,8 +162,7 @@ def read_text(text: str, name: str = "log") -> Facts:
     inside = [(known, registry.read(known, io.BytesIO(data), name, facts)) for known in within]
     facts.add([_log_input(name, partial, inside, None)])
     job_log.add(facts, [(name, partial, tail)])
-    fold_hosts(facts)
-    derive(facts)
+    derive_all(facts)
     return facts
 
 

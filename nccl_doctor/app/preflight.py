@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.app import drain_policy
 from nccl_doctor.app.preflight_config import Settings
-from nccl_doctor.derive.node import derive_node
-from nccl_doctor.derive.node_differences import derive_nodes
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
@@ -48,8 +47,7 @@ def look(
 
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """The report about the nodes of a fact base."""
-    derive_node(facts)
-    derive_nodes(facts)
+    derive_all(facts)
     folders = tuple(rules_dirs)
     chosen = (config or Config()).apply(
         loader.load_usable(folders, schema.NODE).rules, lambda: loader.load_usable(folders).rules

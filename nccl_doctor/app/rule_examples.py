@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor.app import analyze
-from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts, by_name, column_types
 from nccl_doctor.rules import engine, schema
 from nccl_doctor.rules.query_check import query_problems
@@ -48,8 +48,7 @@ def facts_of(example: schema.Example) -> Facts:
                 raise ValueError(f"{name}.{wrong[0]} holds {row[wrong[0]]!r}, not {columns[wrong[0]].__name__}")
             defaults = {"ref": ref, "n": 1}
             facts.add([table(**{column: row.get(column, defaults.get(column)) for column in columns})])
-    if "job" not in example.rows:
-        derive(facts)
+    derive_all(facts)
     return facts
 
 

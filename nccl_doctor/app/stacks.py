@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
-from nccl_doctor.facts.tables.stacks import RankDoing, Stack
+from nccl_doctor.facts.tables.derived.hang import RankDoing
+from nccl_doctor.facts.tables.stacks import Stack
 from nccl_doctor.formats.profiles import pyspy
 from nccl_doctor.node.host.job_processes import RankProcess
 

@@ -1,7 +1,10 @@
 """Libraries that could not be loaded, and whether the program could do without them."""
 
+from collections.abc import Iterator
+
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import LoadFailure
+from nccl_doctor.facts.tables import Communicator, Job, LoadFailure, Message, ProcessEnd, Step
 
 KINDS = ("symbol-version-missing", "undefined-symbol", "shared-library-missing", "static-tls-exhausted")
 NEAR_END = 400  # lines of the log
@@ -10,10 +13,9 @@ _RAISED = (
 )
 
 
-def derive_load(facts: Facts) -> None:
-    """Fill `load_failure`: warnings are left out, and nothing is fatal behind which the program goes on."""
-    if "message" not in facts.looked():
-        return
+@derivation(fills=[LoadFailure], needs=[Message], reads=[Job, ProcessEnd, Step, Communicator])
+def load_failures(facts: Facts) -> Iterator[LoadFailure]:
+    """Libraries that could not be loaded. Warnings are left out; none is fatal if the program continues after it."""
     marks = ", ".join("?" * len(KINDS))
     query = f"""
         SELECT m.host, m.rank, m.kind, m.fields, m.text REGEXP ?
@@ -22,5 +24,4 @@ def derive_load(facts: Facts) -> None:
           AND NOT EXISTS (SELECT 1 FROM communicator c JOIN evidence e ON e.id = c.ref
                           WHERE c.phase IN ('complete', 'plain') AND e.line > m.last_line), m.ref
         FROM message m, job j WHERE m.kind IN ({marks}) AND m.text NOT REGEXP '(?i)warn|can ignore'"""
-    facts.add(LoadFailure(*row) for row in facts.own(query, (_RAISED, NEAR_END, *KINDS)))
-    facts.look("load_failure")
+    yield from (LoadFailure(*row) for row in facts.own(query, (_RAISED, NEAR_END, *KINDS)))

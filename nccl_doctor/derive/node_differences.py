@@ -1,9 +1,25 @@
 """Nodes that were asked together: who differs from the others in what all nodes of a job should share."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
+from nccl_doctor.derive.declaration import Rows, derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import NodeOdd
+from nccl_doctor.facts.tables import (
+    Collection,
+    Env,
+    KernelSetting,
+    Mount,
+    NcclLibrary,
+    NodeDriver,
+    NodeGpu,
+    NodeOdd,
+    PluginFile,
+    RdmaDevice,
+    RdmaGid,
+    RoceQos,
+    SoftwareVersion,
+)  # fmt: skip
 
 # subject -> query for (host, name, value, ref); the values of one host and name are joined.
 TRAITS = {
@@ -27,12 +43,20 @@ TRAITS = {
 LACKING = ("mount", "setting", "plugin", "rails", "roce")  # subjects in which having nothing counts as a value
 
 
-def derive_nodes(facts: Facts) -> None:
-    """Fill `node_odd` where two or more nodes were asked."""
+@derivation(
+    fills=[NodeOdd],
+    needs=[Collection],
+    reads=[
+        NodeDriver, KernelSetting, NodeGpu, NcclLibrary, SoftwareVersion, RdmaDevice, RdmaGid, RoceQos, PluginFile, Mount, Env,
+    ],
+)  # fmt: skip
+def node_differences(facts: Facts) -> Rows:
+    """Nodes that differ from most others; None where fewer than two nodes were asked."""
     hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM collection WHERE source <> 'node'") if host}
-    if len(hosts) < 2:
-        return
-    facts.look("node_odd")
+    return _differences(facts, hosts) if len(hosts) > 1 else None
+
+
+def _differences(facts: Facts, hosts: set[str]) -> Iterator[NodeOdd]:
     first: dict[str, int] = dict(facts.own("SELECT host, min(ref) FROM collection GROUP BY host"))
     for subject, query in TRAITS.items():
         values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -42,22 +66,21 @@ def derive_nodes(facts: Facts) -> None:
                 values[name][host].add(str(value))
                 refs.setdefault((name, host), ref)
         for name, of_host in values.items():
-            told = {host: ", ".join(sorted(found)) for host, found in of_host.items()}
+            value_of = {host: ", ".join(sorted(found)) for host, found in of_host.items()}
             if subject in LACKING:
-                told |= dict.fromkeys(hosts - told.keys(), "none")
-            facts.add(
-                NodeOdd(host, subject, name, value, common, same, len(told), refs.get((name, host)) or first[host])
-                for host, value, common, same in odd(told)
-            )
+                value_of |= dict.fromkeys(hosts - value_of.keys(), "none")
+            for host, value, common, same in odd(value_of):
+                ref = refs.get((name, host)) or first[host]
+                yield NodeOdd(host, subject, name, value, common, same, len(value_of), ref)
 
 
-def odd(told: dict[str, str]) -> list[tuple[str, str, str, int]]:
+def odd(value_of: dict[str, str]) -> list[tuple[str, str, str, int]]:
     """(host, its value, the common value, how many have that) of each host that differs.
 
     Without a majority nobody can say who is right: then all but the holders of the most frequent value are named.
     """
-    counts = Counter(told.values())
+    counts = Counter(value_of.values())
     if len(counts) < 2:
         return []
     common, same = min(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [(host, value, common, same) for host, value in sorted(told.items()) if value != common]
+    return [(host, value, common, same) for host, value in sorted(value_of.items()) if value != common]

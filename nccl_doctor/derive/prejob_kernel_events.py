@@ -1,14 +1,29 @@
-"""Takes lines of the kernel from long before the job out of the tables that rules ask, and keeps them in `earlier`.
+"""Kernel lines from long before the job. `settle` leaves them out of the tables that rules ask.
 
 A kernel log covers weeks. What happened hours before the job's first line is no cause of its end, and the same Xid minutes
-before it may well be one. Lines that carry seconds since boot have no wall time and stay where they are.
+before it may well be one. Lines that carry seconds since boot have no wall time and count as lines of the job.
 """
 
 from collections.abc import Iterator
 
 from nccl_doctor.common.timestamps import Moment, moment, year_of
+from nccl_doctor.derive.declaration import Rows, derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.hang import Earlier
+from nccl_doctor.facts.tables import (
+    Communicator,
+    Earlier,
+    Env,
+    IbError,
+    Message,
+    ProcessEnd,
+    PythonError,
+    SocketError,
+    Step,
+    ThroughputRun,
+    Timeline,
+    Watchdog,
+    Xid,
+)  # fmt: skip
 
 KERNEL = (
     "mmu-fault", "gpu-off-bus", "gpu-off-bus-block", "gpu-requires-reset", "gpu-init-failed", "aer-error", "pcie-bus-error",
@@ -32,27 +47,31 @@ _MOMENTS = (
 )  # fmt: skip
 
 
-def derive_earlier(facts: Facts) -> None:
-    """Fill `earlier` and empty the other tables of what stands there."""
+@derivation(
+    fills=[Earlier],
+    reads=[
+        Xid, Message, Communicator, ThroughputRun, Step, Timeline, Env, Watchdog, PythonError, ProcessEnd, SocketError, IbError,
+    ],
+    as_printed=True,
+)  # fmt: skip
+def prejob_kernel_events(facts: Facts) -> Rows:
+    """Kernel lines that were written so long before the job that they cannot be about it."""
     kernel = list(_kernel_lines(facts))
-    if not kernel:
-        return
-    facts.look("earlier")
+    return _before_the_job(facts, kernel) if kernel else None
+
+
+def _before_the_job(facts: Facts, kernel: list[tuple[str, str | None, int, str, int]]) -> Iterator[Earlier]:
     year = next((found for *_, text, _ in kernel if (found := year_of(text))), None) or job_year(facts)
     first, limit = _first(facts, _STARTS, year), _BEFORE
     if first is None:
         first, limit = _first(facts, _MOMENTS, year), _BEFORE_FIRST
     if first is None:
         return
-    old: dict[str, list[int]] = {"xid": [], "message": []}
-    for table, kind, host, n, text, ref in kernel:
+    for kind, host, n, text, ref in kernel:
         when = moment(text, year)
         apart = 0.0 if when is None or when.clock == first.clock else _ZONES
         if when is not None and first.seconds - when.seconds > limit + apart:
-            facts.add([Earlier(kind, host, text, round((first.seconds - when.seconds) / 3600, 1), n, ref)])
-            old[table].append(ref)
-    for table, refs in old.items():
-        facts.own(f"DELETE FROM {table} WHERE ref IN (SELECT value FROM json_each(?))", (str(refs),))
+            yield Earlier(kind, host, text, round((first.seconds - when.seconds) / 3600, 1), n, ref)
 
 
 def job_year(facts: Facts) -> int | None:
@@ -64,12 +83,12 @@ def job_year(facts: Facts) -> int | None:
     return None
 
 
-def _kernel_lines(facts: Facts) -> Iterator[tuple[str, str, str | None, int, str, int]]:
-    """(table, kind, host, n, line, ref) of all that the kernel wrote."""
+def _kernel_lines(facts: Facts) -> Iterator[tuple[str, str | None, int, str, int]]:
+    """(kind, host, n, line, ref) of all that the kernel wrote."""
     marks = ", ".join("?" * len(KERNEL))
-    yield from facts.own("SELECT 'xid', x.kind, x.host, x.n, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
+    yield from facts.own("SELECT x.kind, x.host, x.n, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
     yield from facts.own(
-        "SELECT 'message', m.kind, m.host, m.n, e.text, e.id FROM message m JOIN evidence e ON e.id = m.ref"
+        "SELECT m.kind, m.host, m.n, e.text, e.id FROM message m JOIN evidence e ON e.id = m.ref"
         f" WHERE m.kind IN ({marks})",
         KERNEL,
     )

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.topology import TopoDifference
+from nccl_doctor.facts.tables import TopoDifference, TopoFile, TopoGpu, TopoNet
 
 _LISTS = (
     ("names of the network devices", "topo_net", "name", "dev, name"),
@@ -27,15 +28,9 @@ _QUESTIONS = (
 )
 
 
-def derive_topology(facts: Facts) -> None:
-    """Fill `topo_difference`: every file that is not like most others, question by question."""
-    if "topo_file" not in facts.looked():
-        return
-    facts.add(_differences(facts))
-    facts.look("topo_difference")
-
-
-def _differences(facts: Facts) -> Iterator[TopoDifference]:
+@derivation(fills=[TopoDifference], needs=[TopoFile], reads=[TopoNet, TopoGpu])
+def topology_differences(facts: Facts) -> Iterator[TopoDifference]:
+    """Every topology file that is not like most others, question by question."""
     for what, query in _QUESTIONS:
         found = [(file, value or "none", ref) for file, value, ref in facts.own(query)]
         counts = Counter(value for _, value, _ in found)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nccl_doctor.common.timestamps import Moment, moment
-from nccl_doctor.derive.hosts import bus_id
+from nccl_doctor.derive.host_names import bus_id
 from nccl_doctor.derive.prejob_kernel_events import job_year
 from nccl_doctor.diagnosis.ranking import Found, order, span
 from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from nccl_doctor.common.robust import spread
 from nccl_doctor.facts.tables import TABLES, Evidence
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved 
 BATCH = 5_000  # rows inserted at once
 VALUES = 990  # in a statement; old releases of SQLite take 999
 LONGEST = 64 << 20  # bytes of one text that a query may make
-LAYOUT = 3  # raised when a table changes in a way that old files cannot be read
+LAYOUT = 4  # raised when a table changes in a way that old files cannot be read
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
@@ -77,6 +78,17 @@ def describe() -> list[tuple[str, str, list[Column]]]:
     return described
 
 
+def _columns(table: type) -> str:
+    columns = ", ".join(f'"{name}" {_SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
+    return columns.replace('"id" INTEGER', '"id" INTEGER PRIMARY KEY') if table is Evidence else columns
+
+
+def _create_tables(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE looked (name TEXT PRIMARY KEY)")
+    for table in TABLES:
+        db.execute(f"CREATE TABLE {table_name(table)} ({_columns(table)})")
+
+
 class Facts:
     """A fact base in memory, or the content of a saved one."""
 
@@ -86,17 +98,14 @@ class Facts:
         self._texts: dict[tuple[str, str], int] = {}  # of `place`
         self._places: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
         self._numbers = 0
+        self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
         if path is None:
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.execute(f"PRAGMA user_version = {LAYOUT}")
-            self._db.execute("CREATE TABLE looked (name TEXT PRIMARY KEY)")
-            for table in TABLES:
-                columns = ", ".join(f'"{name}" {_SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
-                if table is Evidence:
-                    columns = columns.replace('"id" INTEGER', '"id" INTEGER PRIMARY KEY')
-                self._db.execute(f"CREATE TABLE {table_name(table)} ({columns})")
+            _create_tables(self._db)
         else:
             self._load(path)
+        self._db.execute("PRAGMA query_only = ON")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
         _register_functions(self._db)
 
@@ -125,11 +134,21 @@ class Facts:
         """Write everything to a file that sqlite3, pandas, datasette and `open` read."""
         self._flush()
         path.unlink(missing_ok=True)
-        target = sqlite3.connect(path)
+        target = sqlite3.connect(path, isolation_level=None)
         try:
-            self._db.backup(target)
+            if not self.restated:
+                self._db.backup(target)
+                return
+            target.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            target.execute(f"PRAGMA user_version = {LAYOUT}")
+            _create_tables(target)
         finally:
             target.close()
+        with self._writing():
+            self._db.execute("ATTACH ? AS saved", (str(path),))
+            for name in ("looked", *by_name()):
+                self._db.execute(f"INSERT INTO saved.{name} SELECT * FROM {name}")
+            self._db.execute("DETACH saved")
 
     def evidence(self, file: str, line: int, text: str) -> int:
         """The number of this place, for `ref` columns; asking twice gives the same number."""
@@ -168,16 +187,19 @@ class Facts:
             self._insert_all(table, [[None if _too_large(value) else value for value in row] for row in rows])
 
     def _insert_all(self, table: type, rows: Sequence[Any]) -> None:
+        if table in self.restated:
+            raise ValueError(f"rows for {table_name(table)} come after host names were settled")
         if rows:
             marks = f"({', '.join('?' * len(rows[0]))})"
             size = VALUES // len(rows[0])  # several rows a statement take two thirds of the time
             rest = len(rows) % size
             into = f"INSERT INTO {table_name(table)} VALUES "
             groups = (list(chain.from_iterable(rows[at : at + size])) for at in range(rest, len(rows), size))
-            self._db.execute("BEGIN")
-            self._db.executemany(into + marks, rows[:rest])
-            self._db.executemany(into + ", ".join([marks] * size), groups)
-            self._db.execute("COMMIT")
+            with self._writing():
+                self._db.execute("BEGIN")
+                self._db.executemany(into + marks, rows[:rest])
+                self._db.executemany(into + ", ".join([marks] * size), groups)
+                self._db.execute("COMMIT")
 
     def add(self, rows: Iterable[Any]) -> None:
         """Insert rows of any tables (instances of the classes in `tables`)."""
@@ -201,9 +223,34 @@ class Facts:
             self._insert(table, batch)
             self.look(table_name(table))
 
+    def restate(self, table: type, query: str) -> None:
+        """Let readers see the rows of a query as this table from now on, instead of the rows that were added to it.
+
+        The added rows stay, as `main.TABLE`. Raises ValueError where the table was restated before.
+        """
+        self._flush()
+        if table in self.restated:
+            raise ValueError(f"{table_name(table)} was restated before")
+        self.restated |= {table}
+        with self._writing():
+            self._db.execute(
+                f"CREATE TEMP TABLE {table_name(table)} ({_columns(table)})"
+            )  # found before the one in main
+            self._db.execute(f"INSERT INTO temp.{table_name(table)} {query}")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """SQLite refuses any change outside of this, so that no query updates or deletes a fact."""
+        self._db.execute("PRAGMA query_only = OFF")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA query_only = ON")
+
     def look(self, *names: str) -> None:
         """Say that a source looked for facts of these tables, so that an empty one means "nothing there"."""
-        self._db.executemany("INSERT OR IGNORE INTO looked VALUES (?)", [(name,) for name in names])
+        with self._writing():
+            self._db.executemany("INSERT OR IGNORE INTO looked VALUES (?)", [(name,) for name in names])
 
     def looked(self) -> set[str]:
         """Names of the tables that a source filled or looked for."""
@@ -339,12 +386,7 @@ class _Mad(_Percentile):
     """Aggregate mad(value): the median of the distances from the median."""
 
     def finalize(self) -> float | None:
-        if not self.values:
-            return None
-        import statistics
-
-        middle = statistics.median(self.values)
-        return statistics.median(abs(value - middle) for value in self.values)
+        return spread(self.values)[1] if self.values else None
 
 
 def _register_functions(db: sqlite3.Connection) -> None:

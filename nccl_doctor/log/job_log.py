@@ -30,7 +30,6 @@ _ALWAYS = (
     "process_end",
     "xid",
     "watchdog",
-    "horovod_stall",
     "progress",
     "cuda_error",
 )

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
@@ -78,7 +78,7 @@ class LiveDiagnosis:
         for name, count, gpus, share in spins:
             text = f"{count} of {gpus} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
             facts.add([Spinning(name, count, gpus, share, 60.0, facts.evidence(f"live {name}", 1, text))])
-        derive(facts)
+        derive_all(facts)
         rules = [rule for rule in loader.load_rules() if TABLES.intersection(rule.needs)]
         findings = diagnose.diagnose(facts, engine.ask_all(rules, facts)).findings
         self._remember(findings, now)

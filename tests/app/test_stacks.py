@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from nccl_doctor.app import analyze, stacks
 from nccl_doctor.cli.main import main
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.stacks import RankDoing, Stack
+from nccl_doctor.facts.tables.derived.hang import RankDoing
+from nccl_doctor.facts.tables.stacks import Stack
 from nccl_doctor.formats.profiles import pyspy
 from nccl_doctor.node.host import job_processes
 

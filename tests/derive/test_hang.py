@@ -4,7 +4,8 @@ import pytest
 
 from nccl_doctor.app import analyze
 from nccl_doctor.common.timestamps import Moment, moment, year_of
-from nccl_doctor.derive.hosts import bus_id, fold_hosts
+from nccl_doctor.derive.host_names import bus_id
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
@@ -258,7 +259,7 @@ def hosts_of(*names: str) -> list[str]:
     facts = Facts()
     ref = facts.evidence("log", 1, "x")
     facts.add(tables.Process(name, 1, None, None, 1, 1, 1, None, ref) for name in names)
-    fold_hosts(facts)
+    derive_all(facts)
     return sorted({host for (host,) in facts.own("SELECT host FROM process")})
 
 

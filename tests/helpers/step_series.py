@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas
 
-from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scaling
 from nccl_doctor.formats.training import step_lines
@@ -26,5 +26,5 @@ def scaling(paths: Iterable[Path]) -> Facts:
     for path in paths:
         with path.open("rb", buffering=0) as stream:
             step_lines.read_format(stream, str(path), facts)
-    derive(facts)
+    derive_all(facts)
     return facts

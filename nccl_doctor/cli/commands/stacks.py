@@ -55,7 +55,7 @@ def command(
 
     Each process is paused for some milliseconds. Exit status 1 if a rank keeps the others waiting.
     """
-    from nccl_doctor.derive.hang.stacks import derive_stacks
+    from nccl_doctor.derive.registry import derive_all
     from nccl_doctor.facts import wire
     from nccl_doctor.facts.store import Facts
 
@@ -73,7 +73,7 @@ def command(
     if form == "facts":
         emit(wire.dump(facts))
         return 0
-    derive_stacks(facts)
+    derive_all(facts)
     report = _diagnose(facts)
     emit(_render_json(facts, report, problems) if form == "json" else _render_text(facts, report, verbose))
     for problem in problems if form == "text" else ():

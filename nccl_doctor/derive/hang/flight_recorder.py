@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import RecorderCall, RecorderGroup, RecorderMismatch
+from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup, RecorderMismatch
 
 _SAME_SIZE = {
     "all_reduce", "allreduce", "broadcast", "reduce", "_all_gather_base", "_allgather_base", "all_gather_into_tensor",
@@ -32,10 +33,9 @@ class _Group(NamedTuple):
     files: dict[int, str]
 
 
-def derive_recorder(facts: Facts) -> None:
-    """Fill `recorder_mismatch`."""
-    if "recorder" not in facts.looked():
-        return
+@derivation(fills=[RecorderMismatch], needs=[Recorder], reads=[RecorderCall, RecorderGroup])
+def recorder_mismatches(facts: Facts) -> Iterator[RecorderMismatch]:
+    """The first collective in which the ranks of each process group differ."""
     series: dict[str, dict[int, str]] = defaultdict(dict)
     for name, file, rank in facts.own("SELECT series, file, rank FROM recorder WHERE rank IS NOT NULL ORDER BY file"):
         series[name].setdefault(rank, file)
@@ -46,8 +46,7 @@ def derive_recorder(facts: Facts) -> None:
     for group in facts.rows(RecorderGroup):
         said[group.file].append(group)
     for files in series.values():
-        facts.add(_compare(facts, files, calls, said))
-    facts.look("recorder_mismatch")
+        yield from _compare(facts, files, calls, said)
 
 
 def _compare(

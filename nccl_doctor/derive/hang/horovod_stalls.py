@@ -6,11 +6,12 @@ rank with up to six tensors. Equal lines of later reports are folded, so a row s
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import HorovodStall
+from nccl_doctor.facts.tables import HorovodStall, Job, Message
 
 _KINDS = ("horovod-stall-ready", "horovod-stall-missing", "horovod-stall-rank")
 _MOST = 200_000  # rows; a list of all tensors for ten thousand ranks says nothing more
@@ -26,12 +27,12 @@ class _Line(NamedTuple):
     ref: int
 
 
-def derive_stalls(facts: Facts) -> None:
-    """Fill `horovod_stall`."""
+@derivation(fills=[HorovodStall], needs=[Message], reads=[Job])
+def horovod_stalls(facts: Facts) -> Iterable[HorovodStall]:
+    """Ranks that were ready and ranks that were missing in each stall report, by tensor."""
     lines = list(_lines(facts))
-    facts.look("horovod_stall")
     if not lines:
-        return
+        return ()
     named = max((rank for line in lines for rank in line.ranks), default=0) + 1
     world = max(facts.own("SELECT ranks FROM job")[0][0] or 0, named)
     rows: dict[tuple[str, int, str], HorovodStall] = {}
@@ -43,7 +44,7 @@ def derive_stalls(facts: Facts) -> None:
         rows[key] = row
         if len(rows) >= _MOST:
             break
-    facts.add(rows.values())
+    return rows.values()
 
 
 def _lines(facts: Facts) -> Iterator[_Line]:

@@ -9,9 +9,23 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.hang.stacks import WAITING
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Hang, HorovodStall, OpCensus, Progress, RankDoing, RasRank, RecorderMismatch
+from nccl_doctor.facts.tables import (
+    Hang,
+    HorovodStall,
+    Job,
+    Message,
+    OpCensus,
+    ProcessEnd,
+    Progress,
+    Rank,
+    RankDoing,
+    RasRank,
+    RecorderMismatch,
+    Watchdog,
+)  # fmt: skip
 
 _SHARE = 0.25  # of the ranks: more that are behind are the rule and no exception
 _SHOWN = 4  # places that a row shows
@@ -64,8 +78,14 @@ WHERE p.position > (SELECT max(last_line) FROM message WHERE kind LIKE 'horovod-
 _WORLD_GROUPS = (None, "0", "PG 0", "PG 1", "default_pg", "PG default_pg")  # process groups of all ranks
 
 
-def derive_hang(facts: Facts) -> None:
-    """Fill `hang`. Call after `horovod_stall`, `op_census`, `recorder_mismatch` and the tables of RAS."""
+@derivation(
+    fills=[Hang],
+    reads=[
+        HorovodStall, Job, Message, OpCensus, ProcessEnd, Progress, Rank, RankDoing, RasRank, RecorderMismatch, Watchdog,
+    ],
+)  # fmt: skip
+def missing_ranks(facts: Facts) -> Iterator[Hang]:
+    """What each source says about each rank of a job in which ranks wait for each other."""
     hosts = dict(facts.own("SELECT rank, host FROM rank"))
     found: list[Hang] = [
         *_watchdog(facts),
@@ -78,8 +98,7 @@ def derive_hang(facts: Facts) -> None:
     if found or facts.own(_SIGNS)[0][0]:
         found += _opcount(facts.rows(OpCensus))
         found += _steps(facts.rows(Progress))
-    facts.add(row if row.host or row.rank is None else row._replace(host=hosts.get(row.rank)) for row in found)
-    facts.look("hang")
+    yield from (row if row.host or row.rank is None else row._replace(host=hosts.get(row.rank)) for row in found)
 
 
 def _refs(refs: Iterable[int]) -> str:

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Collective, OpCensus
+from nccl_doctor.facts.tables import Collective, Communicator, OpCensus
 
 _LARGEST = 1 << 40  # no job enqueues more; uninitialised counters are larger
 _JUMP = 1000  # a counter that runs so many times faster than lines are printed is none
@@ -27,10 +28,9 @@ class _Member(NamedTuple):
     ref: int
 
 
-def derive_opcount(facts: Facts) -> None:
-    """Fill `op_census`."""
-    if "collective" not in facts.looked():
-        return
+@derivation(fills=[OpCensus], needs=[Collective], reads=[Communicator])
+def op_counts(facts: Facts) -> Iterator[OpCensus]:
+    """How far each rank came in each communicator."""
     members = _members(facts)
     calls: dict[str, dict[_Key, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for call in facts.rows(Collective):
@@ -45,8 +45,7 @@ def derive_opcount(facts: Facts) -> None:
         if key not in calls.get(member.group, ()):
             silent[member.group].append((key, member))
     for group, ranks in calls.items():
-        facts.add(_group(group, ranks, members, silent[group]))
-    facts.look("op_census")
+        yield from _group(group, ranks, members, silent[group])
 
 
 def _members(facts: Facts) -> dict[_Key, _Member]:

@@ -3,20 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.stacks import RankDoing, Stack
+from nccl_doctor.facts.tables.derived.hang import RankDoing
+from nccl_doctor.facts.tables.stacks import Stack
 
 WAITING = ("collective", "backward", "cuda-sync")
 
 
-def derive_stacks(facts: Facts) -> None:
-    """Fill `rank_doing` where stacks were read."""
-    stacks = facts.rows(Stack) if "stack" in facts.looked() else []
-    if stacks:
-        facts.add(_ranks(stacks))
-
-
-def _ranks(stacks: list[Stack]) -> Iterator[RankDoing]:
+@derivation(fills=[RankDoing], needs=[Stack])
+def what_ranks_do(facts: Facts) -> Iterator[RankDoing]:
+    """What the main thread of each dumped process was doing."""
+    stacks = facts.rows(Stack)
     tops = [stack for stack in stacks if stack.main and stack.parent is None]
     counts = Counter(stack.doing for stack in tops)
     waiting = sum(counts[kind] for kind in WAITING)

@@ -5,8 +5,9 @@ All of it works on ranks and medians, because step times have long tails: one ch
 
 import itertools
 import math
-import statistics
 from collections.abc import Sequence
+
+from nccl_doctor.common.robust import median
 
 _SAMPLE = 200  # values that a trend is computed from
 
@@ -47,7 +48,7 @@ def _merged(values: Sequence[float], places: list[int], shift: float) -> list[in
     """Drop the change with the smallest step until each step is large enough."""
     while places:
         edges = [0, *places, len(values)]
-        levels = [statistics.median(values[a:b]) for a, b in itertools.pairwise(edges)]
+        levels = [median(values[a:b]) for a, b in itertools.pairwise(edges)]
         steps = [abs(b - a) / max(abs(a), abs(b), 1e-300) for a, b in itertools.pairwise(levels)]
         smallest = min(range(len(steps)), key=steps.__getitem__)
         if steps[smallest] >= shift:
@@ -77,7 +78,7 @@ def drift(values: Sequence[float], *, alpha: float = 0.001) -> float | None:
     Theil-Sen slope (the median of all slopes between two values), accepted by the Mann-Kendall test with normal approximation.
     """
     stride = -(-len(values) // _SAMPLE)
-    chosen = [statistics.median(values[i : i + stride]) for i in range(0, len(values), stride)]
+    chosen = [median(values[i : i + stride]) for i in range(0, len(values), stride)]
     count = len(chosen)
     if count < 10:
         return None
@@ -90,8 +91,8 @@ def drift(values: Sequence[float], *, alpha: float = 0.001) -> float | None:
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     if math.erfc(abs(score) / deviation / math.sqrt(2)) >= alpha:
         return None
-    middle = statistics.median(chosen)
-    return statistics.median(slopes) * (count - 1) / middle if middle else None
+    middle = median(chosen)
+    return median(slopes) * (count - 1) / middle if middle else None
 
 
 def period(places: Sequence[int], span: int, stride: int = 1) -> tuple[int, int] | None:

@@ -1,10 +1,11 @@
 """nccl-tests against the links: the plateau that a run reached, its latency floor, and what NVLink, PCIe or network ports allow."""
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.common.robust import median
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort, TopoNet
 from nccl_doctor.knowledge import bandwidth
@@ -14,15 +15,13 @@ SMALL = 4 << 10  # bytes up to which latency decides
 FULL = 8  # GPUs of a node from which all NVLinks carry a ring, with or without a switch
 
 
-def derive_bench(facts: Facts) -> None:
-    """Fill bench_limit."""
-    if "bench_run" not in facts.looked():
-        return
-    facts.look("bench_limit")
+@derivation(fills=[BenchLimit], needs=[BenchRun], reads=[BenchRow, IbPort, TopoNet])
+def bench_limits(facts: Facts) -> Iterator[BenchLimit]:
+    """What each run of nccl-tests reached, and what its links allow."""
     rows: dict[int, list[BenchRow]] = defaultdict(list)
     for row in facts.rows(BenchRow):
         rows[row.run].append(row)
-    facts.add(_limits(facts.rows(BenchRun), rows, _ports(facts)))
+    yield from _limits(facts.rows(BenchRun), rows, _ports(facts))
 
 
 class _Ports(NamedTuple):
@@ -61,8 +60,8 @@ def _limits(runs: list[BenchRun], rows: dict[int, list[BenchRow]], ports: _Ports
         small = [row.time_us for row in rows[run.run] if 0 < row.size <= SMALL and row.time_us > 0]
         limit, basis, why, known = _allowed(run, ports)
         yield BenchLimit(
-            run.run, statistics.median(reached) if reached else None, large[0] if large else None,
-            statistics.median(small) if len(small) >= 3 else None, limit, basis, why, known, run.ref,
+            run.run, median(reached) if reached else None, large[0] if large else None,
+            median(small) if len(small) >= 3 else None, limit, basis, why, known, run.ref,
         )  # fmt: skip
 
 

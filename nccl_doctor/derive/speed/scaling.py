@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import InputShare, Scaling, Steady, ThroughputRun
 
@@ -21,13 +22,13 @@ class _Run(NamedTuple):
     ref: int
 
 
-def derive_scaling(facts: Facts) -> None:
-    """Fill scaling and input_share."""
-    facts.look("scaling", "input_share")
+@derivation(fills=[Scaling, InputShare], needs=[ThroughputRun], reads=[Steady])
+def scaling(facts: Facts) -> Iterator[Scaling | InputShare]:
+    """How the rate grows with the number of GPUs, and what reading real data costs."""
     steady = {row.run: row for row in facts.rows(Steady)}
     chosen = list(_speakers(facts.rows(ThroughputRun), steady))
-    facts.add(_scaling(chosen))
-    facts.add(_input(chosen))
+    yield from _scaling(chosen)
+    yield from _input(chosen)
 
 
 def _speakers(runs: list[ThroughputRun], steady: dict[int, Steady]) -> Iterator[_Run]:

@@ -1,16 +1,16 @@
 """What step lines amount to: the steady rate, stretches of different speed, stalls and dips that repeat, per run."""
 
 import itertools
-import statistics
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nccl_doctor.common.robust import median, spread
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.speed.change_points import change_points, drift, period
-from nccl_doctor.derive.speed.scaling import derive_scaling
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun
+from nccl_doctor.facts.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun, TrainingEvent
 
 WARM = 0.1  # a leading step that is slower than the later ones by this share belongs to the warm-up …
 WARM_MADS = 5.0  # … if it is also so many median deviations away
@@ -19,11 +19,9 @@ DIP = 1.3  # a step so many times longer than the median counts when dips are as
 _MOST = 200  # stalls kept of a run
 
 
-def derive_throughput(facts: Facts) -> None:
-    """Fill steady, regime, stall, dip_period, scaling and input_share from step and throughput_run."""
-    if "throughput_run" not in facts.looked():
-        return
-    facts.look("steady", "regime", "stall", "dip_period")
+@derivation(fills=[Steady, Regime, Stall, DipPeriod], needs=[ThroughputRun], reads=[Step, TrainingEvent])
+def throughput(facts: Facts) -> Iterator[Steady | Regime | Stall | DipPeriod]:
+    """What the steps of each run amount to."""
     steps: dict[int, list[Step]] = {}
     for step in facts.rows(Step):
         if step.rate:
@@ -33,8 +31,7 @@ def derive_throughput(facts: Facts) -> None:
         events.setdefault(file, []).append((line, kind))
     for run in facts.rows(ThroughputRun):
         if steps.get(run.run):
-            facts.add(_rows(run, steps[run.run], events.get(run.file, [])))
-    derive_scaling(facts)
+            yield from _rows(run, steps[run.run], events.get(run.file, []))
 
 
 def _cost(step: Step) -> float:
@@ -45,8 +42,7 @@ def _cost(step: Step) -> float:
 def warm_up(costs: Sequence[float]) -> int:
     """How many leading values belong to the warm-up: slower than the second half allows, at most half of all."""
     half = costs[len(costs) // 2 :]
-    middle = statistics.median(half)
-    deviation = statistics.median(abs(cost - middle) for cost in half)
+    middle, deviation = spread(half)
     limit = middle + max(WARM * middle, WARM_MADS * deviation)
     return next((i for i, cost in enumerate(costs[: len(costs) // 2]) if cost <= limit), len(costs) // 2)
 
@@ -65,7 +61,7 @@ def _rows(run: ThroughputRun, steps: list[Step], events: list[tuple[int, str]]) 
     steady = after[start:stop]
     middles = [0.0] * len(after)
     for a, b in stretches:
-        middles[a:b] = [statistics.median(late[a:b])] * (b - a)
+        middles[a:b] = [median(late[a:b])] * (b - a)
     lost, total = 0.0, 0.0
     for step, cost, middle in zip(after, late, middles, strict=True):
         spent = cost * (step.n - 1 + step.slowest)
@@ -73,13 +69,13 @@ def _rows(run: ThroughputRun, steps: list[Step], events: list[tuple[int, str]]) 
         if cost * step.slowest > DIP * middle:
             lost += max(spent - step.n * middle, 0.0)
     rates = [step.rate or 0.0 for step in steady]
-    rate = statistics.median(rates)
+    rate = median(rates)
     seconds = [step.seconds for step in steady if step.seconds]
     waits = [(step.data, step.seconds) for step in after if step.data is not None and step.seconds and step.n == 1]
     share = sum(w for w, _ in waits) / sum(s for _, s in waits) if waits else None
     yield Steady(
         run.run, sum(step.n for step in steps[:warm]), steady[0].step, steady[-1].last_step, sum(step.n for step in steady),
-        statistics.median(seconds) if seconds else None, rate, statistics.median(abs(r - rate) for r in rates),
+        median(seconds) if seconds else None, rate, median(abs(r - rate) for r in rates),
         _of_job(run, rate), drift([step.rate or 0.0 for step in after]), len(regimes), lost / total if total else None,
         min(share, 1.0) if share is not None else None, steady[0].ref,
     )  # fmt: skip
@@ -91,7 +87,7 @@ def _regime(run: ThroughputRun, steps: list[Step], position: int) -> Regime:
     seconds = [step.seconds for step in steps if step.seconds]
     return Regime(
         run.run, position, steps[0].step, steps[-1].last_step, sum(step.n for step in steps),
-        statistics.median(step.rate or 0.0 for step in steps), statistics.median(seconds) if seconds else None, 1.0,
+        median(step.rate or 0.0 for step in steps), median(seconds) if seconds else None, 1.0,
         steps[0].ref,
     )  # fmt: skip
 
@@ -151,6 +147,6 @@ def _dips(
     cost = sum(_cost(step) * step.slowest * (1 - 1 / times) for step, times, _ in slow)
     worst = max(slow, key=lambda item: item[1])
     yield DipPeriod(
-        run.run, found[0], found[1], found[1] / len(slow), statistics.median(times for _, times, _ in slow),
+        run.run, found[0], found[1], found[1] / len(slow), median(times for _, times, _ in slow),
         cost / total if total else 0.0, event, worst[0].ref,
     )  # fmt: skip

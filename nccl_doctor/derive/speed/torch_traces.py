@@ -2,25 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from statistics import median
 
+from nccl_doctor.common.robust import median
+from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import TraceArrival, TraceCall
+from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall
 
 _CLEAR = 1.5  # times the shortest, from which the others have waited …
 _LEAST = 0.5  # … and ms
 _NOT_COMPARED = ("send", "recv", "send_recv", "wait", "coalesced")
 
 
-def derive_torch(facts: Facts) -> None:
-    """Fill `trace_arrival`."""
-    if "trace_call" not in facts.looked():
-        return
-    facts.add(_arrivals(facts))
-    facts.look("trace_arrival")
-
-
-def _arrivals(facts: Facts) -> Iterator[TraceArrival]:
+@derivation(fills=[TraceArrival], needs=[TraceCall], reads=[Trace])
+def trace_arrivals(facts: Facts) -> Iterator[TraceArrival]:
+    """How long each traced rank waited in the collectives that it shared with others."""
     traces = facts.own("SELECT rank, host, span_s, ref, file FROM trace WHERE rank IS NOT NULL ORDER BY rank, file")
     first: dict[int, tuple[str | None, float, int, str]] = {}
     for rank, host, span, ref, file in traces:

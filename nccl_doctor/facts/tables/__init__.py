@@ -6,14 +6,16 @@ launcher's label), ``pid`` the process id inside its own namespace, ``stamp`` se
 time, ``n`` how often the same row was seen, ``ref`` the number of the `Evidence` row that shows it.
 """
 
-import sys
-
+# A new module is named here and nowhere else: type checkers do not follow imports that a program computes.
 from nccl_doctor.facts.tables.base import *
 from nccl_doctor.facts.tables.captures import *
-from nccl_doctor.facts.tables.derived import *
+from nccl_doctor.facts.tables.derived.differences import *
+from nccl_doctor.facts.tables.derived.hang import *
+from nccl_doctor.facts.tables.derived.job import *
+from nccl_doctor.facts.tables.derived.origin import *
+from nccl_doctor.facts.tables.derived.speed import *
 from nccl_doctor.facts.tables.errors import *
 from nccl_doctor.facts.tables.gpu import *
-from nccl_doctor.facts.tables.hang import *
 from nccl_doctor.facts.tables.log import *
 from nccl_doctor.facts.tables.node.collection import *
 from nccl_doctor.facts.tables.node.gpu import *
@@ -28,14 +30,9 @@ from nccl_doctor.facts.tables.timeline import *
 from nccl_doctor.facts.tables.topology import *
 from nccl_doctor.facts.tables.torch import *
 
-_MODULES = """
-    base log errors timeline torch gpu throughput topology captures derived hang
-    node.collection node.gpu node.software stacks node.network node.host node.storage recorded
-"""
-
 TABLES: tuple[type, ...] = tuple(
-    table
-    for name in _MODULES.split()
-    for table in vars(sys.modules[f"{__name__}.{name}"]).values()
-    if isinstance(table, type) and table.__module__ == f"{__name__}.{name}"
+    value
+    for value in list(globals().values())
+    if isinstance(value, type) and value.__module__.startswith(f"{__name__}.")
 )
+"""Every table, in the order of the imports above and of the classes in a module."""

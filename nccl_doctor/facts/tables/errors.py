@@ -168,27 +168,3 @@ class PythonError(NamedTuple):
     last_line: int
     stamp: float | None
     ref: int
-
-
-class HorovodStall(NamedTuple):
-    """A rank and a tensor in the stall reports of Horovod (stall_inspector.cc, before 0.18 operations.cc)."""
-
-    tensor: str
-    rank: int
-    state: str  # missing: did not submit it; ready: submitted it and waits
-    told: int  # 1 where the list names the rank, 0 where it follows from the others
-    doomed: int  # 1 where `!` marks the rank for which Horovod shuts down
-    report: int  # number of the first report that says so, from 1; 0 where no head of a report is in the log
-    last_line: int  # where it is said for the last time
-    ref: int
-
-
-class LoadFailure(NamedTuple):
-    """A library that the dynamic loader could not load or bind; derived from what programs print."""
-
-    host: str | None
-    rank: int | None
-    kind: str  # symbol-version-missing, undefined-symbol, shared-library-missing, static-tls-exhausted
-    fields: str  # of the message, JSON
-    fatal: int  # 1 where it ended the program; programs also try libraries that they can do without
-    ref: int

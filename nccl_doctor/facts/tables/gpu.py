@@ -86,18 +86,3 @@ class GpuProcess(NamedTuple):
     memory: float | None  # MiB at most
     n: int
     ref: int
-
-
-class GpuPeer(NamedTuple):
-    """How one GPU compares with the others that were sampled at the same time; derived."""
-
-    host: str | None
-    gpu: int | None
-    metric: str  # utilisation, power, clock
-    value: float
-    median: float  # of the other GPUs
-    mad: float  # median distance of the others from their median
-    score: float  # distance from the median in scaled MADs, negative = lower
-    ratio: float  # value to median
-    peers: int  # other GPUs
-    ref: int

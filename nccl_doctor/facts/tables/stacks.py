@@ -19,19 +19,3 @@ class Stack(NamedTuple):
     leaf: str | None  # innermost frame of Python code
     frames: int  # depth
     ref: int
-
-
-class RankDoing(NamedTuple):
-    """What the main thread of a rank was doing, beside the others of the same dump; derived."""
-
-    host: str | None
-    rank: int | None
-    pid: int
-    doing: str
-    frame: str | None
-    leaf: str | None
-    ranks: int  # processes that were dumped
-    same: int  # of those, how many did the same
-    waiting: int  # how many others stood in a collective or in the backward pass, where gradients are reduced
-    worker: str | None  # leaf of a DataLoader worker of it that was not waiting for an index
-    ref: int

@@ -64,17 +64,6 @@ class TopoGraph(NamedTuple):
     ref: int
 
 
-class TopoDifference(NamedTuple):
-    """Something in which two topology files of one job differ; derived."""
-
-    what: str
-    file: str
-    value: str
-    other_file: str
-    other_value: str
-    ref: int
-
-
 class RasComm(NamedTuple):
     """A communicator in a RAS report."""
 

@@ -57,20 +57,6 @@ class TraceCall(NamedTuple):
     ref: int
 
 
-class TraceArrival(NamedTuple):
-    """Derived: how long one rank waited in collectives that other ranks shared; who comes last waits least."""
-
-    rank: int
-    host: str | None
-    calls: int  # that all traces of the group show
-    shortest: int  # in which it waited least of all by a clear distance
-    took_ms: float  # median time of its calls
-    waited_s: float  # time beyond that of the rank that waited least
-    caused_s: float  # mean waiting of the others in the calls in which it came last
-    span_s: float
-    ref: int
-
-
 class Recorder(NamedTuple):
     """One dump of PyTorch's flight recorder: the last collectives of one rank."""
 
@@ -115,23 +101,6 @@ class RecorderCall(NamedTuple):
     created: float | None  # seconds since the epoch
     entry: int  # place in the dump, from 1
     frame: str | None  # innermost line of the program that called it
-
-
-class RecorderMismatch(NamedTuple):
-    """Derived: the first collective of a group in which its ranks part."""
-
-    pg: str
-    description: str | None
-    seq: int
-    kind: str  # type, size, dtype, missing, stuck, p2p, absent (no dump of a member), elsewhere (missing, but waiting in another group)
-    ranks: str  # those that differ, are missing or wait, comma-separated
-    rank: int | None  # where it is one
-    what: str  # in words
-    op: str | None
-    waiting: int  # ranks that stand in this collective
-    frame: str | None  # line of the program
-    ref: int
-    refs: str  # a place in the dumps of both sides
 
 
 class ProfileSum(NamedTuple):

@@ -20,6 +20,7 @@ from typing import Any
 from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.trusted import distrust
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import CounterBefore, NodeCounter
 
 SYSTEM = Path("/var/lib/nccl-doctor")
 MOST = 4 << 20  # bytes of one file
@@ -135,7 +136,7 @@ def _file(name: str) -> str:
 
 
 def remember_counters(facts: Facts, state: State, caller: str, boot_id: str | None) -> None:
-    """Fill `node_counter.before` with the values that this caller saw last, then keep those of now.
+    """Add the values of counters that this caller saw last, then keep those of now.
 
     Each caller (Prolog, health check, exporter) has values of its own, so that each sees every growth. Values of another
     boot are not comparable and are left out.
@@ -145,10 +146,10 @@ def remember_counters(facts: Facts, state: State, caller: str, boot_id: str | No
     counters = old.get("counters")
     known = counters if old.get("boot_id") == boot_id and boot_id is not None and isinstance(counters, dict) else {}
     now: dict[str, int] = {}
-    for number, device, counter, value in facts.own("SELECT rowid, device, name, value FROM node_counter"):
-        key = f"{device}/{counter}"
+    for counter in facts.rows(NodeCounter):
+        key = f"{counter.device}/{counter.name}"
         before = known.get(key)
-        now[key] = value
-        if type(before) is int and 0 <= before <= value:
-            facts.own("UPDATE node_counter SET before = ? WHERE rowid = ?", (before, number))
+        now[key] = counter.value
+        if type(before) is int and 0 <= before <= counter.value:
+            facts.add([CounterBefore(counter.device, counter.name, before)])
     state.write(name, {"boot_id": boot_id, "counters": {**known, **now}})

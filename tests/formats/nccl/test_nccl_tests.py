@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
-from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort
 from nccl_doctor.formats import registry
@@ -180,7 +180,7 @@ def test_damaged_output_never_raises(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 20))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     facts, _ = read(bytes(content[: data.draw(st.integers(1, len(content)))]))
-    derive(facts)
+    derive_all(facts)
 
 
 # --- limits ------------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_table_of_links() -> None:
 
 def test_plateau_floor_and_limit() -> None:
     facts, _ = read((FIXTURES / "a100_8.out").read_bytes())
-    derive(facts)
+    derive_all(facts)
     frame = pandas.DataFrame(numbers(facts), columns=[name for name in BenchRow._fields if name not in ("run", "ref")])
     (limit,) = facts.rows(BenchLimit)
     large = sorted(frame["size"].unique())[-3:]
@@ -243,7 +243,7 @@ def test_ports_of_the_weakest_node_bound_a_run_over_several() -> None:
         IbPort(host, "ibstat.txt", hca, 1, "Active", "LinkUp", rate, "InfiniBand", *[None] * 6, 0)
         for host, hca, rate in rows
     )
-    derive(facts)
+    derive_all(facts)
     (limit,) = facts.rows(BenchLimit)
     assert (3 * 400 / 8, "network", 0) == (limit.limit_, limit.basis, limit.known)
     assert "3 network ports of a node (1200 Gb/s together" in (limit.why or "")
@@ -252,6 +252,6 @@ def test_ports_of_the_weakest_node_bound_a_run_over_several() -> None:
 def test_ring_that_nccl_computed_is_the_limit() -> None:
     text = (FIXTURES / "a100_8.out").read_text()
     facts, _ = read(text.replace("#       size", GRAPH + "#       size"))
-    derive(facts)
+    derive_all(facts)
     (limit,) = facts.rows(BenchLimit)
     assert (96.0, "graph", 1) == (limit.limit_, limit.basis, limit.known)

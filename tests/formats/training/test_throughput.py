@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
-from nccl_doctor.derive.job import derive
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.derive.speed.change_points import change_points, drift, period
 from nccl_doctor.derive.speed.scaling import amdahl
 from nccl_doctor.facts.store import Facts
@@ -44,7 +44,7 @@ def read(data: bytes | str, name: str = "train.log") -> tuple[Facts, Reading]:
 
 def derived(data: bytes | str) -> Facts:
     facts, _ = read(data)
-    derive(facts)
+    derive_all(facts)
     return facts
 
 

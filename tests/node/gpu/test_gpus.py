@@ -11,7 +11,7 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import GpuHealth, GpuHolder, NodeGpu, NodeGpuError
+from nccl_doctor.facts.tables import CounterBefore, GpuHealth, GpuHolder, NodeCounter, NodeGpu, NodeGpuError
 from nccl_doctor.formats.gpu import smi_xml
 from nccl_doctor.knowledge import entries, machines
 from nccl_doctor.node.gpu import devices, pci
@@ -132,11 +132,13 @@ def test_evidence_shows_what_was_read(tmp_path: Path) -> None:
 
 
 def test_growth_counts_and_size_does_not(tmp_path: Path) -> None:
-    _, facts = planted(tmp_path, "p4d")
-    facts.own("UPDATE node_counter SET value = 1000000")
-    assert [] == alarms(preflight.report_of(facts))
-    facts.own("UPDATE node_counter SET before = 10 WHERE name = 'pcie-replay'")
-    assert ["gpu-pcie-replay-growing"] == alarms(preflight.report_of(facts))
+    node.build("p4d").write(tmp_path)
+    for before, expected in ((None, []), (10, ["gpu-pcie-replay-growing"])):
+        facts = preflight.look(Root(tmp_path), OURS, 20.0)
+        host, device, ref = facts.own("SELECT host, device, ref FROM node_counter WHERE name = 'pcie-replay'")[0]
+        facts.add([NodeCounter(host, device, "pcie-replay", 1_000_000, None, ref)])
+        facts.add([CounterBefore(device, "pcie-replay", before)] if before is not None else [])
+        assert expected == alarms(preflight.report_of(facts))
 
 
 def test_processes_have_owners_and_jobs(tmp_path: Path) -> None:

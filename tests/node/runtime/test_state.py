@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from nccl_doctor.common.atomic_write import replace_file
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import NodeCounter
 from nccl_doctor.node.runtime import state
@@ -23,6 +24,7 @@ def growth(folder: Path, value: int, boot: str = "a", caller: str = "prolog") ->
     facts.add([NodeCounter("node01", "mlx5_0/1", "link_downed", value, None, 1)])
     with state.opened(folder) as memory:
         state.remember_counters(facts, memory, caller, boot)
+    derive_all(facts)
     (row,) = facts.rows(NodeCounter)
     return None if row.before is None else row.value - row.before
 

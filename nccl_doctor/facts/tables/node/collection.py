@@ -25,16 +25,3 @@ class Expected(NamedTuple):
     value: str
     source: str  # where the expectation comes from: model, memory (the last good check), machine, file
     ref: Ref
-
-
-class NodeOdd(NamedTuple):
-    """A node that differs from the majority of the nodes that were asked together, or from the only other one; derived."""
-
-    host: str | None
-    subject: str  # driver, nccl, kernel, gpus, firmware, gid, mtu, plugin, mount, setting, clock
-    name: str  # what of it: a mount's path, a variable; else the subject again
-    value: str  # of this node
-    common: str  # of most others
-    same: int  # nodes that have the common value
-    nodes: int  # nodes that were compared
-    ref: int

@@ -212,5 +212,13 @@ class NodeCounter(NamedTuple):
     device: str  # PCI address, mlx5_0/1, eth0
     name: str  # pcie-replay, nvlink-replay, ecc-corrected, link_downed, …
     value: int
-    before: int | None  # at the last run since the same boot; None where there was none
+    before: int | None  # at the last run since the same boot; None where there was none; from `counter_before`
     ref: Ref
+
+
+class CounterBefore(NamedTuple):
+    """The value of a counter at the last run since the same boot, as the state file keeps it."""
+
+    device: str
+    name: str
+    value: int

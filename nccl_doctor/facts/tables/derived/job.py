@@ -1,4 +1,4 @@
-"""Tables that `derive` makes from the others."""
+"""Who took part in the job, what connects them, and how their settings compare; derived."""
 
 from typing import NamedTuple
 
@@ -79,4 +79,15 @@ class EnvLint(NamedTuple):
     value: str
     verdict: str  # unknown, deprecated, removed, no-effect, debug-leftover, dangerous, bad-value
     detail: str  # why, as a clause
+    ref: int
+
+
+class LoadFailure(NamedTuple):
+    """A library that the dynamic loader could not load or bind; derived from what programs print."""
+
+    host: str | None
+    rank: int | None
+    kind: str  # symbol-version-missing, undefined-symbol, shared-library-missing, static-tls-exhausted
+    fields: str  # of the message, JSON
+    fatal: int  # 1 where it ended the program; programs also try libraries that they can do without
     ref: int

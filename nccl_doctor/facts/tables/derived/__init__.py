@@ -1,0 +1,1 @@
+"""Tables that derivations make from the others; see `derive`."""

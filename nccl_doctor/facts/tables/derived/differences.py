@@ -1,0 +1,27 @@
+"""In what nodes or files that should be equal differ; derived."""
+
+from typing import NamedTuple
+
+
+class TopoDifference(NamedTuple):
+    """Something in which two topology files of one job differ; derived."""
+
+    what: str
+    file: str
+    value: str
+    other_file: str
+    other_value: str
+    ref: int
+
+
+class NodeOdd(NamedTuple):
+    """A node that differs from the majority of the nodes that were asked together, or from the only other one; derived."""
+
+    host: str | None
+    subject: str  # driver, nccl, kernel, gpus, firmware, gid, mtu, plugin, mount, setting, clock
+    name: str  # what of it: a mount's path, a variable; else the subject again
+    value: str  # of this node
+    common: str  # of most others
+    same: int  # nodes that have the common value
+    nodes: int  # nodes that were compared
+    ref: int

@@ -1,0 +1,84 @@
+"""Who holds up a job that hangs; derived."""
+
+from typing import NamedTuple
+
+
+class OpCensus(NamedTuple):
+    """How far one rank came in one communicator, by NCCL's own counter of collectives (subsystem COLL); derived."""
+
+    comm: str  # commId; `host:pid:pointer` of the group that has none
+    nranks: int | None
+    comm_rank: int | None
+    rank: int | None
+    host: str | None
+    pid: int | None
+    calls: int  # lines of collectives; sends and receives are left out
+    first_op: int | None  # opCount; None where the rank enqueued nothing there
+    last_op: int | None
+    most: int  # the last opCount of the rank that is furthest
+    function: str | None  # what the furthest ranks enqueued last
+    garbage: int  # 1 where the counter cannot be one: it is left out of every comparison
+    ref: int
+
+
+class Hang(NamedTuple):
+    """What one source says about one rank of a job in which ranks wait for each other; derived."""
+
+    source: str  # watchdog, opcount, horovod, ras, flight-recorder, stacks, progress
+    scope: str  # process group, communicator or stall report: ranks are compared inside one only
+    rank: int | None
+    host: str | None
+    state: str  # ahead, waiting, behind (later than the others), missing (nothing of it where others wait)
+    what: str  # the collective, tensor or line in question
+    own: int | None  # how far it is: sequence number, opCount, number of operations, step
+    others: int | None  # how far the ranks are that wait
+    waiting: int | None  # how many of them
+    certain: int  # 1 where the source itself names the rank
+    ref: int
+    refs: str  # the evidence, comma-separated
+
+
+class HorovodStall(NamedTuple):
+    """A rank and a tensor in the stall reports of Horovod (stall_inspector.cc, before 0.18 operations.cc)."""
+
+    tensor: str
+    rank: int
+    state: str  # missing: did not submit it; ready: submitted it and waits
+    told: int  # 1 where the list names the rank, 0 where it follows from the others
+    doomed: int  # 1 where `!` marks the rank for which Horovod shuts down
+    report: int  # number of the first report that says so, from 1; 0 where no head of a report is in the log
+    last_line: int  # where it is said for the last time
+    ref: int
+
+
+class RankDoing(NamedTuple):
+    """What the main thread of a rank was doing, beside the others of the same dump; derived."""
+
+    host: str | None
+    rank: int | None
+    pid: int
+    doing: str
+    frame: str | None
+    leaf: str | None
+    ranks: int  # processes that were dumped
+    same: int  # of those, how many did the same
+    waiting: int  # how many others stood in a collective or in the backward pass, where gradients are reduced
+    worker: str | None  # leaf of a DataLoader worker of it that was not waiting for an index
+    ref: int
+
+
+class RecorderMismatch(NamedTuple):
+    """Derived: the first collective of a group in which its ranks part."""
+
+    pg: str
+    description: str | None
+    seq: int
+    kind: str  # type, size, dtype, missing, stuck, p2p, absent (no dump of a member), elsewhere (missing, but waiting in another group)
+    ranks: str  # those that differ, are missing or wait, comma-separated
+    rank: int | None  # where it is one
+    what: str  # in words
+    op: str | None
+    waiting: int  # ranks that stand in this collective
+    frame: str | None  # line of the program
+    ref: int
+    refs: str  # a place in the dumps of both sides
