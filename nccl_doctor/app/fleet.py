@@ -28,8 +28,8 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
     task = task_self()
     task.set_info("fanout", FANOUT)
     words = f"{VIAS.get(via, via)} {shlex.join(command)}"
-    if via == "ssh":  # the far shell splits the words again
-        words = f"{VIAS[via]} {shlex.quote(shlex.join(command))}"
+    if via == "ssh":  # the far shell splits the words again; without -n the far command sees that we are gone
+        words = f"{VIAS[via].replace(' -n ', ' ')} {shlex.quote(shlex.join(command))}"
     worker = ExecWorker(
         NodeSet.fromlist(list(nodes)), handler=None, timeout=seconds + GRACE, command=words, stderr=False
     )

@@ -108,7 +108,7 @@ def test_a_tree_that_shows_little(change: Callable[[node.Tree], None], tmp_path:
 def test_no_nvml_although_there_are_gpus_is_the_jobs_matter(tmp_path: Path) -> None:
     node.build("dgx-h100", "nvml-library-missing").write(tmp_path)
     status, report, stderr = run("--root", str(tmp_path))
-    assert ("", "job", 1) == (stderr, report["fitness"], status)
+    assert ("", "job", 91) == (stderr, report["fitness"], status)
 
 
 def test_every_source_hung_is_unknown(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def command(
     from nccl_doctor.facts.tables import Collection
     from nccl_doctor.node.runtime import expectations
     from nccl_doctor.node.runtime import state as remembered
+    from nccl_doctor.node.runtime.collect import ConnectionEnded
     from nccl_doctor.rules import loader, schema
     from nccl_doctor.rules.site_config import Config
 
@@ -121,15 +122,18 @@ def command(
     if nodes is not None:
         from nccl_doctor.app import fleet
 
-        facts = fleet.collect(fleet.names(nodes), via, _command(holds.timeout, only, deep), holds.timeout)
+        facts = fleet.collect(fleet.names(nodes), via, _command(holds.timeout, only, deep, via), holds.timeout)
     else:
         with ExitStack() as stack:
             options = {"deep": deep, "peers": _peers(peers), "expect": wanted, "commands": holds.commands}
             ranks = caller == "slurm" and root is None and save is None and str(state) != "-"
-            facts = preflight.look(
-                _root(stack, root, save, redact, options), names, preflight.left(holds.timeout),
-                shared=state or remembered.place() if ranks else None, connection=0 if with_connection else None,
-            )  # fmt: skip
+            try:
+                facts = preflight.look(
+                    _root(stack, root, save, redact, options), names, preflight.left(holds.timeout),
+                    shared=state or remembered.place() if ranks else None, connection=0 if with_connection else None,
+                )  # fmt: skip
+            except ConnectionEnded:
+                return STATUS["unknown"]
     if form == "facts":
         return _put(wire.dump(facts), output)
     folders, problems = preflight_rules(holds.rules)
@@ -222,7 +226,7 @@ def _peers(text: str | None) -> list[str]:
     return fleet.names(text)
 
 
-def _command(timeout: float, only: str | None, deep: bool) -> list[str]:
+def _command(timeout: float, only: str | None, deep: bool, via: str) -> list[str]:
     """What is run on each of several nodes."""
     return [
         "preflight",
@@ -231,6 +235,7 @@ def _command(timeout: float, only: str | None, deep: bool) -> list[str]:
         f"--timeout={timeout:g}",
         *([f"--only={only}"] if only else []),
         *(["--deep"] if deep else []),
+        *(["--with-connection"] if via in ("ssh", "srun") else []),
     ]
 
 

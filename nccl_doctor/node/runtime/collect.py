@@ -93,6 +93,10 @@ def _ask(root: Root, names: Sequence[str], seconds: float, now: Callable[[], flo
     started = now()
     rows: dict[str, list[Any]] = {name: [] for name in names}
     ended: dict[str, dict[str, Any]] = {}
+    if not root.live:  # of many trees, each child would import the same anew
+        for name in names:
+            with suppress(Exception):
+                _module(name)
     with guarded() as children, selectors.DefaultSelector() as selector:
         for name in names:
             _, pipe = children.start(functools.partial(_work, name, root))
@@ -165,12 +169,17 @@ def _work(name: str, root: Root, pipe: int) -> None:
             out.flush()
 
 
+def _module(name: str) -> Collector:
+    module: Collector = importlib.import_module(f"nccl_doctor.node.{MODULES[name]}")
+    return module
+
+
 def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
     """What a collector says, fit for JSON: its rows as lists, at the end how it fared. Raises nothing."""
     started = time.monotonic()
     outcome, note, looked = "ok", "", []
     try:
-        module: Collector = importlib.import_module(f"nccl_doctor.node.{MODULES[name]}")
+        module = _module(name)
         for row in module.collect(root):
             *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
             kept = [_kept(value) for value in values]

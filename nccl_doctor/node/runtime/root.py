@@ -206,8 +206,10 @@ class Root:
                 done[-1:] = []
                 continue
             here = "/".join([base, *done, part])
-            if hops < HOPS and os.path.islink(here):
+            if os.path.islink(here):
                 hops += 1
+                if hops > HOPS:  # a link in what is returned would be followed out of the tree
+                    return "/".join([base, EXTRA, "too many links"])
                 leads = os.readlink(here)
                 if leads.startswith("/"):
                     done = []
