@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.evidence import Seen
-from nccl_doctor.facts.tables import GpuFile, NodeCounter, NodeDriver, NodeMachine, PciDevice
+from nccl_doctor.facts.tables import GpuFile, GpuHint, NodeCounter, NodeDriver, NodeMachine, PciDevice
 from nccl_doctor.knowledge import machines
+from nccl_doctor.node.gpu import hints
 from nccl_doctor.node.runtime.root import Absent, Root, fields
 
-TABLES = (NodeMachine, PciDevice, GpuFile, NodeDriver, NodeCounter)
+TABLES = (NodeMachine, GpuHint, PciDevice, GpuFile, NodeDriver, NodeCounter)
 BUS = "/sys/bus/pci/devices"
-NVIDIA = "0x10de"
+NVIDIA, AMD = "0x10de", "0x1002"
 _NIC_VENDORS = {"0x15b3", "0x1d0f", "0x1ae0", "0x14e4", "0x8086"}  # Mellanox, Amazon, Google, Broadcom, Intel
 _AER = {"aer_dev_correctable": "COR", "aer_dev_nonfatal": "NONFATAL", "aer_dev_fatal": "FATAL"}
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -35,7 +36,7 @@ def devices(root: Root) -> list[Device]:
     found = []
     for pci in root.names(BUS):
         vendor = root.value(f"{BUS}/{pci}/vendor")
-        if vendor != NVIDIA and vendor not in _NIC_VENDORS:
+        if vendor not in (NVIDIA, AMD) and vendor not in _NIC_VENDORS:
             continue
         kind = _kind(vendor, root.value(f"{BUS}/{pci}/class") or "")
         if kind is not None:
@@ -48,6 +49,8 @@ def _kind(vendor: str, class_: str) -> str | None:
         if class_.startswith(("0x0302", "0x0300")):
             return "gpu"
         return "nvswitch" if class_.startswith("0x0680") else None
+    if vendor == AMD:
+        return "amd-gpu" if class_.startswith(("0x1200", "0x0380", "0x0302")) else None
     return "nic" if class_.startswith(("0x0200", "0x0207", "0x0280")) else None
 
 
@@ -57,8 +60,11 @@ def collect(root: Root) -> Iterator[Any]:
     type_ = machines.recognise(vendor, product, [(d.kind, d.vendor, d.device) for d in found])
     seen = Seen("/sys/class/dmi/id/product_name", f"{vendor or '?'} {product or '?'}")
     yield NodeMachine(None, vendor, product, type_, _container(root), seen)
+    kinds = [device.kind for device in found]
+    if not any(kind.endswith("gpu") for kind in kinds):
+        yield from hints.collect(root, kinds)
     if not found and not root.exists("/proc/driver/nvidia/version"):
-        raise Absent("no NVIDIA device and no network card for RDMA on the PCI bus")
+        raise Absent("no GPU of NVIDIA or AMD and no network card for RDMA on the PCI bus")
     bridges: dict[str, None] = {}
     for device in found:
         way = _way(root, device.pci)

@@ -102,7 +102,7 @@ def _of_model(facts: Facts, host: str | None) -> Iterator[_Wish]:
 
 def inventory_of(facts: Facts) -> dict[str, Any] | None:
     """What a node has that was found good: the number of its GPUs, and by what the machine is told from others."""
-    ((gpus,),) = facts.own("SELECT count(*) FROM pci_device WHERE kind = 'gpu'")
+    ((gpus,),) = facts.own("SELECT count(*) FROM pci_device WHERE kind IN ('gpu', 'amd-gpu')")
     return {"gpus": gpus, "machine": _machine(facts)} if gpus else None
 
 
@@ -138,7 +138,7 @@ def _of_file(wanted: Mapping[str, Any]) -> Iterator[_Wish]:
 
 
 _LEARN = (  # subject, name, question; the answer counts where there is one and only one
-    ("gpu", "count", "SELECT count(*) FROM pci_device WHERE kind = 'gpu' HAVING count(*) > 0"),
+    ("gpu", "count", "SELECT count(*) FROM pci_device WHERE kind IN ('gpu', 'amd-gpu') HAVING count(*) > 0"),
     ("gpu", "model", "SELECT DISTINCT model FROM node_gpu"),
     ("gpu", "memory", "SELECT DISTINCT CAST(memory_total AS INTEGER) FROM node_gpu"),
     ("gpu", "power", "SELECT DISTINCT power_limit FROM node_gpu"),

@@ -24,6 +24,17 @@ def missing_on_bus(tree: Tree, machine: Machine) -> None:
     _forget(tree, 3)
 
 
+@fault("gpus-not-visible", "b200-roce", "l40s-pcie")
+def none_visible(tree: Tree, machine: Machine) -> None:
+    """All GPUs are gone and with them the driver; the NVSwitches or the name of the product are left."""
+    tree.put("/sys/class/dmi/id/product_name", f"{machine.product} HGX")
+    for place in bus.gpus(machine):
+        bus.take_out(tree, place)
+    for path in ("/proc/driver/nvidia", "/sys/module/nvidia", *(f"/dev/nvidia{n}" for n in range(machine.gpus))):
+        tree.remove(path)
+    del tree.extra["nvml"]
+
+
 @fault("gpu-off-the-bus")
 def off_the_bus(tree: Tree, machine: Machine) -> None:
     place = bus.gpus(machine)[2]

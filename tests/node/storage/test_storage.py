@@ -220,7 +220,11 @@ def hung_mount(folder: str) -> str | None:
     return None
 
 
-def test_a_file_system_that_really_hangs_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wanted", "fitness"), [(["/"], "fit"), (["{folder}"], "drain")])
+def test_a_file_system_that_really_hangs_drains_where_the_site_names_it(
+    wanted: list[str], fitness: str, tmp_path: Path
+) -> None:
+    expect = {"mount": [path.format(folder=tmp_path) for path in wanted]}
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -229,7 +233,7 @@ def test_a_file_system_that_really_hangs_is_found(tmp_path: Path) -> None:
             if (problem := hung_mount(str(tmp_path))) is not None:
                 told = {"skip": problem}
             else:
-                facts = preflight.look(Root("/"), names=("storage",))
+                facts = preflight.look(Root("/", expect=expect), names=("storage",))
                 report = preflight.report_of(facts)
                 told = {
                     "outcome": facts.rows(tables.Collection)[0].outcome,
@@ -251,7 +255,7 @@ def test_a_file_system_that_really_hangs_is_found(tmp_path: Path) -> None:
     assert "error" not in told, told
     assert "ok" == told["outcome"]
     assert str(tmp_path) in told["hung"]
-    assert ("mount-hung", "drain") == (told["first"], told["fitness"])
+    assert ("mount-hung", fitness) == (told["first"], told["fitness"])
 
 
 def test_a_mount_that_hangs_explains_what_the_kernel_says_of_it(tmp_path: Path) -> None:
@@ -260,3 +264,29 @@ def test_a_mount_that_hangs_explains_what_the_kernel_says_of_it(tmp_path: Path) 
     report = judge(tree, tmp_path)
     assert ["mount-hung", "nfs-not-responding"] == [f.name for f in report.findings if f.severity == "error"]
     assert [[], ["HOST101"]] == [f.explained_by for f in report.findings if f.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "path", "fitness"),
+    [
+        ("user@login:/data", "fuse.sshfs", "/tmp/user/data", "fit"),
+        ("old:/export", "nfs4", "/net/old", "fit"),
+        ("fs09:/export", "nfs4", "/home/shared", "fit"),
+        ("10.1.8.1@o2ib:/more", "lustre", "/more", "drain"),
+    ],
+)
+def test_a_hung_mount_drains_only_where_jobs_need_it(
+    source: str, kind: str, path: str, fitness: str, tmp_path: Path
+) -> None:
+    tree = node.build("dgx-h100")
+    mountinfo = tree.files["/proc/self/mountinfo"]
+    tree.put("/proc/self/mountinfo", f"{mountinfo}90 22 0:90 / {path} rw,relatime shared:90 - {kind} {source} rw")
+    probe(tree, path, outcome="hung", seconds=2.0)
+    report = judge(tree, tmp_path)
+    assert ("mount-hung", fitness) == (report.findings[0].name, report.fitness)
+
+
+def test_an_nfs_mount_of_fstab_that_hangs_drains(tmp_path: Path) -> None:
+    tree = node.build("dgx-h100")
+    probe(tree, "/home", outcome="hung", seconds=2.0)
+    assert "drain" == judge(tree, tmp_path).fitness

@@ -1,4 +1,4 @@
-"""What a live node shows of its GPUs: the PCI bus, device files, NVML, and counters against those of the last run."""
+"""The GPUs of a live node: PCI bus, device files, NVML, amdgpu, and counters against those of the last run."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,23 @@ class NodeMachine(NamedTuple):
     ref: Ref
 
 
+class GpuHint(NamedTuple):
+    """Something that says that a machine without visible GPUs should have some."""
+
+    host: str | None
+    source: (
+        str  # instance (type of a cloud instance or a product), nvswitch (on the bus), packages (a driver is installed)
+    )
+    text: str  # what it is: p4d.24xlarge, /usr/bin/nvidia-smi
+    ref: Ref
+
+
 class PciDevice(NamedTuple):
     """A GPU, NVSwitch or network card on the PCI bus, or a bridge above one of them."""
 
     host: str | None
     pci: str  # 0000:18:00.0
-    kind: str  # gpu, nvswitch, nic, bridge
+    kind: str  # gpu (NVIDIA), amd-gpu, nvswitch, nic, bridge
     vendor: str | None  # 0x10de
     device: str | None  # 0x2330
     driver: str | None  # kernel driver that is bound; None where none is
