@@ -142,12 +142,12 @@ def _lead(line: str, start: int) -> str:
 
 
 def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
-    """Take the prefixes off a line: (what they said, the text that remains). Never fails.
+    """Take the prefixes off a line: (their fields, the text that remains). Never fails.
 
-    `line` has gone through `clean`. `hosts` are names known to be hosts of the job (from NCCL heads, from the command
+    `line` has gone through `clean`. `hosts` are names known to be hosts of the job (from NCCL headers, from the command
     line): `gpu-a: text` is taken for a host prefix only if `gpu-a` is one of them, while `node01: text` needs no such
     help because the word has letters and digits and is no device, counter, exception or file name. Indentation of the
-    text is kept, except in front of an NCCL head.
+    text is kept, except in front of an NCCL header.
     """
     if _plain_head(line) and line[4:5] != "-":
         return NOTHING, line
@@ -155,12 +155,9 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
     start = 0
     folded = xml = False
     while start < len(line):
-        begin = start
-        if line[start].isspace():
-            blank = _blank_at(line, start)
-            begin = blank.end() if blank else start
-            if begin == len(line):
-                break
+        begin = _after_blanks(line, start)
+        if begin == len(line):
+            break
         lead = _lead(line, begin)
         if lead == "{" and line.find('"log"', begin) >= 0 and (docker := _docker(line[begin:])):
             label = label or _Label()
@@ -168,27 +165,41 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
             label.add({"stamp": time})
             start = 0
             continue
-        for rule in _RULES.get(lead, ()):
-            found = rule.regex.match(line, begin)
-            if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
-                label = label or _Label()
-                label.add(found.groupdict())
-                start = found.end()
-                folded = folded or rule.lead == "("
-                xml = xml or rule.name == "xml"
-                break
-        else:
+        rule, found = _first_match(line, start, begin, lead, hosts)
+        if rule is None or found is None:
             if begin > start and _head_at(line, begin):
                 start = begin
             break
+        label = label or _Label()
+        label.add(found.groupdict())
+        start = found.end()
+        folded = folded or rule.lead == "("
+        xml = xml or rule.name == "xml"
     if label is None:
         return NOTHING, line[start:]
-    text = line[start:]
-    if xml:
-        text = closed(text)
+    text = closed(line[start:]) if xml else line[start:]
     if folded:
         text, label.repeat = unfold(text)
     return label.done(), text
+
+
+def _after_blanks(line: str, start: int) -> int:
+    """Where the next character that is no blank is."""
+    if not line[start].isspace():
+        return start
+    blank = _blank_at(line, start)
+    return blank.end() if blank else start
+
+
+def _first_match(
+    line: str, start: int, begin: int, lead: str, hosts: frozenset[str]
+) -> tuple[Rule, re.Match[str]] | tuple[None, None]:
+    """The first prefix rule that matches at `begin`, behind the blanks from `start` on."""
+    for rule in _RULES.get(lead, ()):
+        found = rule.regex.match(line, begin)
+        if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
+            return rule, found
+    return None, None
 
 
 CLOSING = ("</stdout>", "</stderr>")  # tags of Open MPI's XML

@@ -74,9 +74,9 @@ def test_every_match_begins_with_an_opening(case: tuple[str, str]) -> None:
     assert text[match.start() :].startswith(tuple(openings(regex, LENGTH)))
 
 
-def test_nearly_all_patterns_of_nccl_are_sorted_by_their_first_characters() -> None:
+def test_most_patterns_of_nccl_are_sorted_by_their_first_characters() -> None:
     """A pattern without a known start is tried with every message of its level."""
     nccl = [pattern for pattern in load() if pattern.where == "nccl"]
     assert len(nccl) > 200
     floating = [pattern.name for pattern in nccl if any(len(opening) < 4 for opening in pattern.openings)]
-    assert len(floating) < len(nccl) / 10, floating
+    assert len(floating) < len(nccl) / 8, floating

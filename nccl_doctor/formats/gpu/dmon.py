@@ -7,7 +7,8 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
-from nccl_doctor.formats.gpu.sample_statistics import Batch, Gpu, Place, Samples
+from nccl_doctor.formats.gpu.sample_statistics import Samples
+from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
 from nccl_doctor.formats.gpu.smi_csv import seconds
 
 _DMON = {

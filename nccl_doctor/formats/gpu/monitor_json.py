@@ -15,7 +15,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.columns import canonical
-from nccl_doctor.formats.gpu.sample_statistics import Batch, Gpu, Place, Samples
+from nccl_doctor.formats.gpu.sample_statistics import Samples
+from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
 from nccl_doctor.formats.gpu.smi_csv import seconds
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines

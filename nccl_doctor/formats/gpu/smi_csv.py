@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from nccl_doctor.formats.gpu.columns import canonical
-from nccl_doctor.formats.gpu.sample_statistics import Batch, Floats, Gpu, Ints, Place, Samples
+from nccl_doctor.formats.gpu.sample_statistics import Samples
+from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
 
 _CELL = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
 _KNOWN = (

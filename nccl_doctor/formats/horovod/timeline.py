@@ -29,7 +29,13 @@ _ON_DEVICE = ("NCCL_", "WAIT_FOR_DATA", "MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOS
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read as far as it goes; a cut last event is named in the note."""
+    """Read a file as far as it is whole; the note names a cut last event.
+
+    Source: horovod/common/timeline.cc of Horovod 0.15 to 0.28, whose events are one JSON array without an end::
+
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "DistributedGradientTape.grads_3"}},
+        {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 1204981, "pid": 1},
+    """
     facts.look("timeline", "timeline_activity", "timeline_tensor", "timeline_rank", "timeline_window", "timeline_gap")
     segment = _Segment(name, 0, 0)
     tail = b""
@@ -49,18 +55,20 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if segment.run.events:
         facts.add(segment.rows(facts))
     events = segment.parser.number
-    note = None
-    rest = tail.rstrip(b" \r\n\t,]")
-    cut = bool(rest) and not rest.endswith(b"}")
     torn += segment.parser.torn
     damaged += segment.parser.damaged
+    return Reading(events, events, _note(events, torn, damaged, tail))
+
+
+def _note(events: int, torn: int, damaged: list[int], tail: bytes) -> str | None:
+    """What the user should know of a file with these events, torn places, and this end."""
+    rest = tail.rstrip(b" \r\n\t,]")
+    cut = bool(rest) and not rest.endswith(b"}")
     if torn > cut:
-        note = f"has torn events or other text in {torn - cut:,} places, first behind event {damaged[0]:,}; all other events were read"
-    elif cut:
-        note = f"ends in the middle of an event, behind event {events:,}: a full disk, a quota or the copy of a growing file"
-    elif not events:
-        note = "holds no event of Horovod"
-    return Reading(events, events, note)
+        return f"has torn events or other text in {torn - cut:,} places, first behind event {damaged[0]:,}; all other events were read"
+    if cut:
+        return f"ends in the middle of an event, behind event {events:,}: a full disk, a quota or the copy of a growing file"
+    return None if events else "holds no event of Horovod"
 
 
 def _boundaries(text: bytes) -> list[int]:
@@ -91,16 +99,34 @@ class _Segment:
         self.run.add(self.parser.parse(text))
 
     def rows(self, facts: Facts) -> Iterator[object]:
+        """The rows of this run."""
         run = self.run
         first = run.first if run.first is not None else run.last
         ranks = list(self._ranks(facts))
         whole = facts.evidence(self.file, self.parser.number, self._summary())
-        named = {number: self.parser.names[number] for number in run.activities}
-        negotiate = run.activities.get(
-            next((n for n, text in named.items() if text == "NEGOTIATE_ALLREDUCE"), -1), Activity()
-        )
-        quiet, gap = run.cycle.quantile(), run.gaps.quantile()
-        yield Timeline(
+        names = {number: self.parser.names[number] for number in run.activities}
+        yield self._timeline(first, names, whole)
+        for number, activity in run.activities.items():
+            yield self._activity(facts, names[number], activity)
+        yield from ranks
+        sizes = self.parser.bytes
+        for tensor, number, n, total in tensors(run):
+            label = self._tensor(tensor)
+            yield TimelineTensor(
+                self.file, self.index, label, sizes.get(tensor), names[number], n, total / 1000, whole
+            )  # fmt: skip
+        yield from self._windows(first, whole)
+        for length, begin, at in run.longest_gaps:
+            text = f"nothing pending from {begin / _SECOND:.3f} s on, for {length / _SECOND:.3f} s"
+            ref = facts.evidence(self.file, at, text)
+            yield TimelineGap(self.file, self.index, begin / _SECOND, length / 1000, ref)
+
+    def _timeline(self, first: int, names: dict[int, str], ref: int) -> Timeline:
+        """The row of the whole run; `first` is the time of its first collective in µs."""
+        run = self.run
+        asked = next((number for number, text in names.items() if text == "NEGOTIATE_ALLREDUCE"), -1)
+        negotiate = run.activities.get(asked, Activity())
+        return Timeline(
             file=self.file,
             segment=self.index,
             started=self.started,
@@ -112,13 +138,13 @@ class _Segment:
             ticked=run.ticked,
             negotiations=run.negotiations,
             cycles=run.cycles or None,
-            cycle_ms=None if quiet is None else quiet / 1000,
+            cycle_ms=_ms(run.cycle.quantile()),
             negotiate_s=run.union["negotiate"] / _SECOND,
             negotiate_ms=_ms(negotiate.sample.quantile()),
             collective_s=run.union["collective"] / _SECOND,
             idle_s=run.idle / _SECOND,
             gaps=run.gaps.n,
-            gap_ms=_ms(gap),
+            gap_ms=_ms(run.gaps.quantile()),
             batches=run.batches,
             batch_tensors=run.batch_tensors.quantile(),
             batch_bytes=run.batch_bytes.quantile(),
@@ -126,23 +152,9 @@ class _Segment:
             open=int((run.open.phase == trace_events.BEGIN).sum()),
             pending=len(run.pending()),
             ready=", ".join(str(rank) for rank in run.ready()) or None,
-            device=int(any(text.startswith(_ON_DEVICE) for text in named.values())) or None,
-            ref=whole,
+            device=int(any(text.startswith(_ON_DEVICE) for text in names.values())) or None,
+            ref=ref,
         )
-        for number, activity in run.activities.items():
-            yield self._activity(facts, named[number], activity)
-        yield from ranks
-        sizes = self.parser.bytes
-        for tensor, number, n, total in tensors(run):
-            label = self._tensor(tensor)
-            yield TimelineTensor(
-                self.file, self.index, label, sizes.get(tensor), named[number], n, total / 1000, whole
-            )  # fmt: skip
-        yield from self._windows(first, whole)
-        for length, begin, at in run.longest_gaps:
-            text = f"nothing pending from {begin / _SECOND:.3f} s on, for {length / _SECOND:.3f} s"
-            ref = facts.evidence(self.file, at, text)
-            yield TimelineGap(self.file, self.index, begin / _SECOND, length / 1000, ref)
 
     def _summary(self) -> str:
         run = self.run

@@ -1,12 +1,13 @@
-"""Summaries of Nsight Systems (`nsys stats`, as CSV or as columns) and of nvprof, in files of their own or inside a job's log.
+"""Summaries of Nsight Systems (`nsys stats`, as CSV or as columns) and of nvprof, in a file or inside the log of a job.
 
-The sums are of kernel times: kernels that run side by side count each, and a kernel of NCCL also waits for its peers.
+Sums are of kernel times: kernels that run at the same time count each, and a kernel of NCCL also waits for its peers.
 """
 
 import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProfileShare, ProfileSum
@@ -28,6 +29,17 @@ _LONGEST = 20  # rows of each report that are kept beside those of communication
 _MOST = 200  # of those
 
 
+class _Row(NamedTuple):
+    """One line of a table."""
+
+    report: str  # kernels, copies, api or ranges
+    label: str
+    calls: int
+    total: float  # ms
+    share: float | None  # % of the report
+    longest: float | None  # ms
+
+
 @dataclass
 class _Sum:
     rows: int = 0
@@ -37,8 +49,8 @@ class _Sum:
 
 
 @dataclass
-class _Report:
-    """Where we are in the file, and what the tables held."""
+class _Tables:
+    """The table that is open, and the sums of all."""
 
     tool: str = "nsys"
     report: str | None = None  # None outside of a table
@@ -48,55 +60,80 @@ class _Report:
     sums: dict[tuple[str, str, str], _Sum] = field(default_factory=dict)
     kept: dict[tuple[str, str], list[tuple[float, ProfileSum, str]]] = field(default_factory=dict)
 
+    def unit(self, column: str) -> str | None:
+        """The unit of a column in the line of units that nvprof prints under its titles."""
+        return self.units[self.columns.index(column)] if self.units and column in self.columns else None
+
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read all tables of a file."""
+    """Read all tables of a file.
+
+    Source: `nsys stats` 2020 to 2025 (reports gpukernsum, cuda_gpu_kern_sum and their like), nvprof of CUDA 8 to 11::
+
+        Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+        61.2,814220112,1200,678516.8,655423.0,98431,2217439,101220.4,ncclDevKernel_AllReduce_Sum_f32_RING_LL
+
+         GPU activities:   61.20%  814.22ms      1200  678.52us  98.431us  2.2174ms  ncclAllReduceRingLLKernel_sum_f32
+    """
     facts.look("profile_sum", "profile_share")
-    state = _Report()
+    tables = _Tables()
     understood = number = 0
     for number, _, line in plain_lines(stream):
-        understood += _line(state, name, number, line)
-    facts.add(_rows(facts, name, state))
-    return Reading(number, understood, None if state.sums else "holds no row of a summary")
+        understood += _take_line(tables, name, number, line)
+    facts.add(_rows(facts, name, tables))
+    return Reading(number, understood, None if tables.sums else "holds no row of a summary")
 
 
-def _line(state: _Report, file: str, number: int, line: str) -> int:
-    if _NVPROF.match(line):
-        state.tool, state.report, state.comma, state.columns = "nvprof", "kernels", False, []
+def _take_line(tables: _Tables, file: str, number: int, line: str) -> int:
+    """Open or close a table, or count a row. Returns 1 for a line that was used."""
+    if _open_table(tables, line):
         return 1
-    if _TITLE.match(line) or _NVPROF_CSV.match(line):
-        state.comma = "," in line
-        state.columns = next(csv.reader([line.strip()])) if state.comma else re.split(r" {2,}", line.strip())
-        state.tool = "nvprof" if state.columns[0].strip() == "Type" else "nsys"
-        state.report = _report(state.columns)
-        state.units = []
-        return 1
-    if state.report is None:
+    if tables.report is None:
         return 0
     if not line.strip():
-        state.report = None
+        tables.report = None
         return 0
-    row = _nvprof_row(state, line) if state.tool == "nvprof" and not state.comma else _nsys_row(state, line)
+    columns = tables.tool == "nvprof" and not tables.comma
+    row = _parse_nvprof_row(tables, line) if columns else _parse_row(tables, line)
     if row is None:
         return 0
-    report, label, count, total, share, longest = row
-    kind = _kind(report, label)
-    one = ProfileSum(file, state.tool, report, kind, label, count, total, share, longest, number)
-    sums = state.sums.setdefault((state.tool, report, kind), _Sum())
-    sums.rows += 1
-    sums.n += count
-    sums.total += total
-    sums.longest = max(sums.longest, (total, number, line.strip()))
-    kept = state.kept.setdefault((report, kind), [])
-    kept.append((total, one, line.strip()))
-    if len(kept) > 2 * _MOST:
-        state.kept[report, kind] = sorted(kept, key=lambda item: -item[0])[
-            : _MOST if kind in ("communication", "copy") else _LONGEST
-        ]
+    _count(tables, file, number, line, row)
     return 1
 
 
-def _report(columns: list[str]) -> str:
+def _open_table(tables: _Tables, line: str) -> bool:
+    """Whether a line holds the titles of a table, which is open from here on."""
+    if _NVPROF.match(line):
+        tables.tool, tables.report, tables.comma, tables.columns = "nvprof", "kernels", False, []
+        return True
+    if not _TITLE.match(line) and not _NVPROF_CSV.match(line):
+        return False
+    tables.comma = "," in line
+    tables.columns = next(csv.reader([line.strip()])) if tables.comma else re.split(r" {2,}", line.strip())
+    tables.tool = "nvprof" if tables.columns[0].strip() == "Type" else "nsys"
+    tables.report = _report_of(tables.columns)
+    tables.units = []
+    return True
+
+
+def _count(tables: _Tables, file: str, number: int, line: str, row: _Row) -> None:
+    """Add a row to the sums, and keep it while it is among the longest of its kind."""
+    kind = _kind(row.report, row.label)
+    sums = tables.sums.setdefault((tables.tool, row.report, kind), _Sum())
+    sums.rows += 1
+    sums.n += row.calls
+    sums.total += row.total
+    sums.longest = max(sums.longest, (row.total, number, line.strip()))
+    fact = ProfileSum(
+        file, tables.tool, row.report, kind, row.label, row.calls, row.total, row.share, row.longest, number
+    )
+    kept = tables.kept.setdefault((row.report, kind), [])
+    kept.append((row.total, fact, line.strip()))
+    if len(kept) > 2 * _MOST:
+        tables.kept[row.report, kind] = sorted(kept, key=lambda item: -item[0])[: _most(kind)]
+
+
+def _report_of(columns: list[str]) -> str:
     last = columns[-1].strip().lower()
     names = {column.strip().lower() for column in columns}
     if "num calls" in names or "calls" in names:
@@ -106,53 +143,73 @@ def _report(columns: list[str]) -> str:
     return "copies" if last == "operation" and "category" not in names else "kernels"
 
 
-_Row = tuple[str, str, int, float, float | None, float | None]  # report, name, n, total ms, per cent, longest ms
-
-
-def _nvprof_row(state: _Report, line: str) -> _Row | None:
+def _parse_nvprof_row(tables: _Tables, line: str) -> _Row | None:
     match = _NVPROF_ROW.match(line)
     if match is None:
         return None
     if match["type"]:
-        state.report = "kernels" if match["type"] == "GPU activities" else "api"
+        tables.report = "kernels" if match["type"] == "GPU activities" else "api"
     longest = float(match["max"]) * _MS[match["max_unit"]]
     total = float(match["time"]) * _MS[match["unit"]]
-    report = _gpu_report(match["name"]) if state.report == "kernels" else "api"
-    return report, match["name"], int(match["n"]), total, float(match["share"]), longest
+    report = _gpu_report(match["name"]) if tables.report == "kernels" else "api"
+    return _Row(report, match["name"], int(match["n"]), total, float(match["share"]), longest)
 
 
-def _nsys_row(state: _Report, line: str) -> _Row | None:
-    if state.comma:
-        cells = next(csv.reader([line.strip()]), [])
-    else:
-        cells = re.split(r" {2,}", line.strip(), maxsplit=len(state.columns) - 1)
-    if state.tool == "nvprof" and len(cells) == len(state.columns) and cells[1] == "%":
-        state.units = cells
+def _parse_row(tables: _Tables, line: str) -> _Row | None:
+    """A row of nsys, or of nvprof as CSV; None for other lines, and for the line of units, which is kept."""
+    cells = _cells(tables, line)
+    if tables.tool == "nvprof" and len(cells) == len(tables.columns) and cells[1] == "%":
+        tables.units = cells
         return None
-    if len(cells) != len(state.columns):
+    if len(cells) != len(tables.columns):
         return None
-    found = {
-        column.strip().split(" (")[0].lower(): cell.strip() for column, cell in zip(state.columns, cells, strict=True)
-    }
-    total = _number(found.get("total time") or found.get("time"))
-    if state.tool == "nsys":
-        total = _number(found.get("total time"))
-    count = _number(found.get("instances") or found.get("count") or found.get("num calls") or found.get("calls"))
+    titles = [column.strip().split(" (")[0].lower() for column in tables.columns]
+    by_title = dict(zip(titles, map(str.strip, cells), strict=True))
+    times = ("total time",) if tables.tool == "nsys" else ("total time", "time")
+    total, longest = _first_number(by_title, *times), _first_number(by_title, "max", "maximum")
+    count = _first_number(by_title, "instances", "count", "num calls", "calls")
     if total is None or count is None or not cells[-1].strip():
         return None
-    title = next((c for c in state.columns if c.strip().lower().startswith("total time")), "")
-    unit = state.units[state.columns.index("Time")] if state.units else (_UNIT.findall(title) or ["ns"])[0]
-    factor = _MS.get(unit, 1e-6)
-    longest = _number(found.get("max") or found.get("maximum"))
-    report, label = state.report or "kernels", cells[-1].strip()
-    if state.tool == "nvprof":
-        report = "api" if found.get("type", "").startswith("API") else "kernels"
-        own = state.units[state.columns.index("Max")] if state.units and "Max" in state.columns else unit
-        longest = None if longest is None else longest * _MS.get(own, 1e-6) / factor
-    if report == "kernels":
-        report = _gpu_report(label)
-    share = _number(cells[1] if state.tool == "nvprof" else cells[0])
-    return report, label, int(count), total * factor, share, None if longest is None else longest * factor
+    total_unit, longest_unit = _row_units(tables)
+    return _Row(
+        _row_report(tables, by_title, cells[-1].strip()),
+        cells[-1].strip(),
+        int(count),
+        total * total_unit,
+        _number(cells[1] if tables.tool == "nvprof" else cells[0]),
+        None if longest is None else longest * longest_unit,
+    )
+
+
+def _cells(tables: _Tables, line: str) -> list[str]:
+    if tables.comma:
+        return next(csv.reader([line.strip()]), [])
+    return re.split(r" {2,}", line.strip(), maxsplit=len(tables.columns) - 1)
+
+
+def _row_units(tables: _Tables) -> tuple[float, float]:
+    """Milliseconds of one unit of the total and of the longest time; nsys writes the unit into the title."""
+    title = next((column for column in tables.columns if column.strip().lower().startswith("total time")), "")
+    unit = tables.unit("Time") if tables.units else (_UNIT.findall(title) or ["ns"])[0]
+    total = _MS.get(unit or "", 1e-6)
+    own = tables.unit("Max") if tables.tool == "nvprof" else None
+    return total, total if own is None else _MS.get(own, 1e-6)
+
+
+def _row_report(tables: _Tables, by_title: dict[str, str], label: str) -> str:
+    report = tables.report or "kernels"
+    if tables.tool == "nvprof":
+        report = "api" if by_title.get("type", "").startswith("API") else "kernels"
+    return _gpu_report(label) if report == "kernels" else report
+
+
+def _first_number(by_title: dict[str, str], *titles: str) -> float | None:
+    """The number under the first of these titles that has a text."""
+    return _number(next((text for title in titles if (text := by_title.get(title))), None))
+
+
+def _most(kind: str) -> int:
+    return _MOST if kind in ("communication", "copy") else _LONGEST
 
 
 def _gpu_report(label: str) -> str:
@@ -176,12 +233,11 @@ def _kind(report: str, label: str) -> str:
     return "compute" if report == "kernels" else "other"
 
 
-def _rows(facts: Facts, file: str, state: _Report) -> Iterator[object]:
-    for (tool, report, kind), sums in state.sums.items():
+def _rows(facts: Facts, file: str, tables: _Tables) -> Iterator[object]:
+    for (tool, report, kind), sums in tables.sums.items():
         _, number, line = sums.longest
         ref = facts.evidence(file, number, line)
         yield ProfileShare(file, tool, report, kind, sums.rows, sums.n, sums.total, ref)
-    for (_, kind), kept in state.kept.items():
-        most = _MOST if kind in ("communication", "copy") else _LONGEST
-        for _, one, line in sorted(kept, key=lambda item: -item[0])[:most]:
-            yield one._replace(ref=facts.evidence(file, one.ref, line))
+    for (_, kind), kept in tables.kept.items():
+        for _, row, line in sorted(kept, key=lambda item: -item[0])[: _most(kind)]:
+            yield row._replace(ref=facts.evidence(file, row.ref, line))

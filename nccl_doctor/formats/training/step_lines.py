@@ -129,44 +129,51 @@ class _Reader:
         Read in full are the first two, the median, the slowest and the last; their steps must lie as far apart as the number
         of lines says, and batch and loss scale must be the same on all.
         """
-        quick = tool.quick
-        if quick is None or any(other != which for _, other in places):
+        values = _quick_values(tool, which, places, cursor.block)
+        if values is None:
             return False
-        block, count = cursor.block, len(places)
-        try:
-            values = [quick(block, at) for at, _ in places]
-        except (ValueError, IndexError):
-            return False
+        count = len(places)
         order = sorted(range(count), key=values.__getitem__, reverse=tool.quick_is_rate)
         look = cursor.copy()
-        found: dict[int, Line] = {}
-        first_byte = 0
-        for index in sorted({0, 1, order[count // 2], order[-1], count - 1}):
-            line, number = look.line(places[index][0])
-            point = tool.read(line)
-            if point is None or point[1] is None:
-                return False
-            first_byte = first_byte or look.piece
-            series = self._of(tool, line[: point[0]])
-            if series is not self._last[tool.name][3] or (index and series is not self._last_bulk):
-                return False
-            self._last_bulk = series
-            found[index] = point, number, line, None
-        stride = (found[1][0][1] or 0) - (found[0][0][1] or 0)
-        span = (found[count - 1][0][1] or 0) - (found[0][0][1] or 0)
-        if stride <= 0 or span != stride * (count - 1) or not series.follows(found[0][0][1]):
+        chosen = sorted({0, 1, order[count // 2], order[-1], count - 1})
+        lines, start = self._chosen(tool, [places[index][0] for index in chosen], look)
+        if lines is None:
             return False
-        if tool.name in ("megatron", "fairseq"):
-            if not series.losses.same(tool.name, block, first_byte, look.stop, count):
+        by_index = dict(zip(chosen, lines, strict=True))
+        series = self._last[tool.name][3]
+        first, second, last = (by_index[index][0][1] or 0 for index in (0, 1, count - 1))
+        stride = second - first
+        if stride <= 0 or last - first != stride * (count - 1) or not series.follows(first):
+            return False
+        if tool.name in ("megatron", "fairseq") and not series.losses.same(
+            tool.name, cursor.block, start, look.stop, count
+        ):
+            return False
+        if tool.name == "megatron":
+            if not series.same_batch(cursor.block, start, look.stop, count):
                 return False
-            if tool.name == "megatron":
-                if not series.same_batch(block, first_byte, look.stop, count):
-                    return False
-                found = {i: (_with_rate(one[0], series.batch), *one[1:]) for i, one in found.items()}
-        series.add_many(found[0], found[order[count // 2]], found[order[-1]], found[count - 1], count)
+            by_index = {index: (_with_rate(line[0], series.batch), *line[1:]) for index, line in by_index.items()}
+        series.add_many(by_index[0], by_index[order[count // 2]], by_index[order[-1]], by_index[count - 1], count)
         self.understood += count
         cursor.move_to(look)
         return True
+
+    def _chosen(self, tool: Tool, offsets: list[int], look: Cursor) -> tuple[list[Line] | None, int]:
+        """The lines at these offsets, and where the first starts; None unless all are steps of the tool's last series."""
+        lines: list[Line] = []
+        start = 0
+        for offset in offsets:
+            line, number = look.line(offset)
+            point = tool.read(line)
+            if point is None or point[1] is None:
+                return None, start
+            start = start or look.piece
+            series = self._of(tool, line[: point[0]])
+            if series is not self._last[tool.name][3] or (lines and series is not self._last_bulk):
+                return None, start
+            self._last_bulk = series
+            lines.append((point, number, line, None))
+        return lines, start
 
     def _other(self, literal: bytes, line: bytes, number: int) -> bool:
         """A line that is no step; True where it is done with."""
@@ -284,6 +291,17 @@ class _Reader:
         for number, kind, line in self.events:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, _text(line)))
         yield from self.comm.rows(facts, self.name)
+
+
+def _quick_values(tool: Tool, which: int, places: list[tuple[int, int]], block: bytes) -> list[float] | None:
+    """The number beside each literal; None where the literals differ or one has no number."""
+    quick = tool.quick
+    if quick is None or any(other != which for _, other in places):
+        return None
+    try:
+        return [quick(block, at) for at, _ in places]
+    except (ValueError, IndexError):
+        return None
 
 
 def _with_rate(point: Point, batch: int | None) -> Point:
