@@ -247,4 +247,5 @@ def test_hostile_records_do_no_harm(kind: str, tmp_path: Path) -> None:
     ]
     text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     (tmp_path / f"{kind}.jsonl").write_text(text)
-    analyze.analyze([str(tmp_path)])
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    assert [] == [finding.name for finding in report.findings if finding.severity == "error"]

@@ -103,8 +103,11 @@ def test_stacks_behind_prefixes_inside_a_log(tmp_path: Path) -> None:
 
 @given(st.text(max_size=400))
 def test_nothing_makes_reading_fail(text: str) -> None:
-    pyspy.parse_json(text)
-    list(pyspy.parse_text(numbered('Process 1: python\nThread 1 (idle): "MainThread"\n' + text)))
+    assert [] == pyspy.parse_json(text)
+    dumps = [
+        dump for dump, _ in pyspy.parse_text(numbered('Process 1: python\nThread 1 (idle): "MainThread"\n' + text))
+    ]
+    assert 1 == dumps[0].pid
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from helpers.waiting import until
 
 LIBRARY = Path("/usr/lib/gridengine")
 PROGRAMS = (LIBRARY / "spoolinit", LIBRARY / "qsub", Path("/usr/sbin/sge_qmaster"), Path("/usr/sbin/sge_execd"))
@@ -79,14 +80,14 @@ class Cluster:
             "SGE_QMASTER_PORT": "16444", "SGE_EXECD_PORT": "16445", "F": str(self.folder),
         }  # fmt: skip
 
-    def run(self, *command: str, user: int = 0, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, user: int = 0) -> subprocess.CompletedProcess[str]:
         """A command on the node."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         enter = ["nsenter", "-t", children[0], "-m", "-n", "-p", "-u"]
         drop = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
         return subprocess.run(
             [*enter, *drop, *command], env=self.environ, cwd=self.folder / "out", capture_output=True, text=True,
-            timeout=seconds, check=False,
+            check=False,
         )  # fmt: skip
 
     def submit(
@@ -104,11 +105,8 @@ class Cluster:
         ).split()
         return row[5] if len(row) > 5 else ""
 
-    def wait(self, reached: Callable[[], bool], seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not reached():
-            assert time.monotonic() < end, self.run("qstat", "-f", "-explain", "E").stdout
-            time.sleep(0.2)
+    def wait(self, reached: Callable[[], bool]) -> None:
+        until(reached, lambda: self.run("qstat", "-f", "-explain", "E").stdout)
 
 
 @contextmanager
@@ -126,11 +124,9 @@ def cluster() -> Iterator[Cluster]:
             env=started.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            end = time.monotonic() + 60
-            while not (folder / "ready").exists():
-                assert started.process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < end, (folder / "log").read_text()
-                time.sleep(0.2)
+            ready = folder / "ready"
+            until(lambda: ready.exists() or started.process.poll() is not None, (folder / "log").read_text)
+            assert ready.exists(), (folder / "log").read_text()
             yield started
         finally:
             started.process.send_signal(signal.SIGKILL)

@@ -1,5 +1,6 @@
 """Every line pattern against its own samples, and the ways a text finds its pattern."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ def test_samples_match_and_misses_do_not(pattern: Pattern) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS, ids=IDS)
 def test_groups_are_columns(pattern: Pattern) -> None:
     line_patterns.check_columns(pattern)
+    if pattern.table != "message" and not pattern.reader:
+        with pytest.raises(line_patterns.PatternProblem, match="no_such_column"):
+            line_patterns.check_columns(replace(pattern, set={**pattern.set, "no_such_column": 1}))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_a_wrong_pattern_file_is_refused(tmp_path: Path, text: str, word: str) -
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(PatternProblem, match=word):
-        line_patterns.read(path)
+        line_patterns.read_patterns(path)
 
 
 def test_every_file_is_loaded_and_core_comes_last() -> None:

@@ -664,7 +664,8 @@ def test_no_text_makes_reading_fail(text: str) -> None:
 @examples(40)
 @given(st.text(max_size=300))
 def test_no_characters_make_reading_fail(text: str) -> None:
-    analyze.read_text(f"node01:1:2 [0] NCCL WARN {text}\n{text} NCCL INFO {text}\n{text}")
+    facts = analyze.read_text(f"node01:1:2 [0] NCCL WARN {text}\n{text} NCCL INFO {text}\n{text}")
+    assert 1 == len(facts.own("SELECT * FROM job"))
 
 
 @examples(30)

@@ -179,8 +179,10 @@ def test_damaged_output_never_raises(data: st.DataObject) -> None:
     content = bytearray((FIXTURES / name).read_bytes()[:6000])
     for _ in range(data.draw(st.integers(0, 20))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    facts, _ = read(bytes(content[: data.draw(st.integers(1, len(content)))]))
+    facts, reading = read(bytes(content[: data.draw(st.integers(1, len(content)))]))
     derive_all(facts)
+    assert 0 <= reading.understood <= reading.lines
+    assert {row.run for row in facts.rows(BenchRow)} <= {run.run for run in facts.rows(BenchRun)}
 
 
 # --- limits ------------------------------------------------------------------------------------------------------------

@@ -281,7 +281,8 @@ def test_damaged_logs_never_raise(data: st.DataObject) -> None:
     content = bytearray((FIXTURES / name).read_bytes()[:6000])
     for _ in range(data.draw(st.integers(0, 20))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    derived(bytes(content[: data.draw(st.integers(1, len(content)))]))
+    facts = derived(bytes(content[: data.draw(st.integers(1, len(content)))]))
+    assert sum(run.points for run in facts.rows(ThroughputRun)) == sum(step.n for step in facts.rows(Step))
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

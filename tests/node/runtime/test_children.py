@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from helpers.processes import runs
+from helpers.waiting import until
 
 from nccl_doctor.app import preflight
 from nccl_doctor.facts.store import Facts
@@ -38,13 +38,6 @@ for name in ("one", "two"):
     sys.modules[f"nccl_doctor.node.{name}"] = types.SimpleNamespace(TABLES=(), collect=work)
 collect.collect(Facts(), Root(), "node01", names=("one", "two"), seconds=600)
 """
-
-
-def until(reached: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
