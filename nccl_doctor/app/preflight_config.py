@@ -75,8 +75,9 @@ class Loaded(NamedTuple):
         )
 
 
-def load(file: Path = PLACE) -> Loaded:
-    """The settings that hold. Never raises, whatever the file is."""
+def load(named: Path | None = None) -> Loaded:
+    """The settings of the file that was named, else of the usual place. Never raises, whatever the file is."""
+    file = named or PLACE
     sources = {one.name: _DEFAULT for one in fields(Settings)}
     try:
         if why := distrust(file):
@@ -84,7 +85,7 @@ def load(file: Path = PLACE) -> Loaded:
         with file.open("rb") as stream:
             data = tomllib.loads(stream.read(MOST + 1)[:MOST].decode("utf-8"))
     except FileNotFoundError:
-        return Loaded(Settings(), sources, [])
+        return _refused(sources, f"{file} does not exist") if named else Loaded(Settings(), sources, [])
     except OSError as error:
         return _refused(sources, f"{file} is not read: {error.strerror}")
     except (ValueError, RecursionError) as error:
@@ -104,7 +105,7 @@ def explain(loaded: Loaded) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"# {problem}" for problem in loaded.problems]
     lines += [
-        f"{name:<{widths[0]}} = {value:<{widths[1]}}  # {source:<{widths[2]}}: {meaning}"
+        f"{name:<{widths[0]}} = {value:<{widths[1]}}  # {source + ':':<{widths[2] + 1}} {meaning}"
         for name, value, source, meaning in rows
     ]
     holds = loaded.settings

@@ -95,6 +95,10 @@ def _failed(arguments: Sequence[str], text: str, status: int) -> int:
     if harmless is None:
         return status
     syslog(f"{text}; nothing is drained")
+    try:
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError):  # closed or full: Python would end with a status of its own
+        silence_stdout()
     return harmless
 
 

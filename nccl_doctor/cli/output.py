@@ -2,7 +2,6 @@
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -37,12 +36,18 @@ def write_file(path: Path, data: bytes) -> None:
 def complain(text: str) -> None:
     """Write one line to stderr; line breaks become blanks, control characters `?`."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-    with suppress(OSError, ValueError):  # a stderr that is closed or full changes no exit status
+    try:
         click.echo(f"nccl-doctor: {line}", err=True)
+    except (OSError, ValueError):  # a stderr that is closed or full changes no exit status
+        _silence(2)
 
 
 def silence_stdout() -> None:
-    """Redirect stdout to /dev/null, so that Python does not report a broken pipe at exit."""
+    """Let stdout lead nowhere, so that Python has nothing to complain about when it closes it."""
+    _silence(1)
+
+
+def _silence(descriptor: int) -> None:
     sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, 1)
+    os.dup2(sink, descriptor)
     os.close(sink)

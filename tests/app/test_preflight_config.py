@@ -19,8 +19,13 @@ def write(folder: Path, content: str | bytes) -> Path:
     return file
 
 
-def test_a_missing_file_leaves_the_defaults(tmp_path: Path) -> None:
-    loaded = load(tmp_path / "absent" / "preflight.toml")
+def test_a_missing_file_leaves_the_defaults_and_a_named_one_observes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = tmp_path / "absent" / "preflight.toml"
+    assert Settings(observe=True) == load(absent).settings
+    monkeypatch.setattr(preflight_config, "PLACE", absent)
+    loaded = load()
     assert (Settings(), []) == (loaded.settings, loaded.problems)
     assert {"default"} == set(loaded.sources.values())
 
@@ -81,7 +86,7 @@ def test_every_setting_is_explained_with_value_source_and_meaning(tmp_path: Path
     text = preflight_config.explain(load(file).with_options({"timeout": 3.0, "config": None}))
     rows = {line.partition("=")[0].strip(): " ".join(line.split()) for line in text.splitlines()}
     assert [one.name for one in dataclasses.fields(Settings)] == [name for name in rows if not name.startswith("#")]
-    assert rows["observe"].startswith(f"observe = true # {file}")
-    assert rows["timeout"].startswith("timeout = 3 # option")
-    assert rows["config"].startswith('config = "" # default')
+    assert rows["observe"].startswith(f"observe = true # {file}: ")
+    assert rows["timeout"].startswith("timeout = 3 # option: ")
+    assert rows["config"].startswith('config = "" # default: ')
     assert all(one.metadata["meaning"] in rows[one.name] for one in dataclasses.fields(Settings))

@@ -109,7 +109,7 @@ def command(
         return _forget(forget, state or remembered.place())
     given = {"observe": observe or None, "timeout": timeout, "expect": expect and str(expect), "config": config and str(config),
              "rules": rules_dirs or None}  # fmt: skip
-    site = preflight_config.load(settings_file or preflight_config.PLACE).with_options(given)
+    site = preflight_config.load(settings_file).with_options(given)
     holds = site.settings
     if explain_config:
         emit(preflight_config.explain(site))
@@ -154,7 +154,7 @@ def command(
         if judged.problem and (state is not None or os.geteuid() == 0):
             _warn(judged.problem, caller)
     if learn is not None:
-        write_file(learn, expectations.learn(facts).encode())
+        _put(expectations.learn(facts), learn)
     if caller is None:
         _put(_text(form, report, verbose, output is not None), output)
         return 0 if holds.observe else STATUS[report.fitness]
@@ -280,6 +280,9 @@ def _put(text: str, output: Path | None) -> int:
     """Write to stdout, or replace a file in one step, as Prometheus wants it."""
     if output is None:
         emit(text)
+        return 0
+    if output.exists() and not output.is_file():  # a device or a pipe
+        write_file(output, text.encode("utf-8", "replace"))
         return 0
     try:
         replace_file(output, text.encode("utf-8", "replace"), 0o644)

@@ -35,6 +35,8 @@ def pack(folder: Path, target: Path) -> None:
     try:
         if target.is_symlink() and target.parent.stat().st_mode & 0o002:
             raise UsageProblem(f"cannot write {target}: it is a symbolic link in a folder that everybody can write")
+        if target.exists() and not target.is_file():
+            raise UsageProblem(f"cannot write {target}: it is not a regular file")
         replace_file(target, content.getvalue(), 0o600)
     except OSError as error:
         raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
