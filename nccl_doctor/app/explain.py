@@ -150,7 +150,7 @@ def _transport(text: str) -> str | None:
     plain = text.removeprefix("via ").strip()
     if not plain.startswith(transports.STARTS) or "\n" in plain:
         return None
-    reading = transports.read(plain)
+    reading = transports.parse_transport(plain)
     if reading is None:
         return None
     return wording.block(f"{plain} (how two ranks are connected)", *reading.sentences)
@@ -232,6 +232,6 @@ def _details(line: str) -> Iterator[str]:
         if words:
             yield words
     if " via " in line:
-        reading = transports.read(line[line.index(" via ") + 5 :])
+        reading = transports.parse_transport(line[line.index(" via ") + 5 :])
         if reading:
             yield wording.block(f"{reading.text} (how two ranks are connected)", *reading.sentences)

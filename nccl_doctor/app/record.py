@@ -1,7 +1,7 @@
-"""Runs a job with what a later diagnosis needs, and keeps samples, output and outcome in a folder that `analyze` reads.
+"""Runs a job with the settings that a diagnosis needs; keeps samples, output and outcome in a folder for `analyze`.
 
-Everything is appended and on the disk within a second, so that a killed recorder or a dead node loses at most the last one.
-The job writes its output itself, into files, and goes on without us.
+Everything is appended and on disk within a second, so a killed recorder or a dead node loses at most the last second.
+The job itself writes its output to files and continues if the recorder dies.
 """
 
 import json
@@ -21,19 +21,19 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.node.runtime.redact import KEPT, SECRET
 
 SCHEMA = "nccl-doctor/run/1"
-RUN = "run-"  # what folders of runs begin with
+RUN = "run-"  # prefix of the folder of a run
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-POLL = 0.05  # seconds between two looks at the output
+POLL = 0.05  # seconds between two reads of the output
 _FROM_KERNEL = 0x80  # si_code of a signal that the terminal sent to the whole group
 
 
 def settings(run: Path, environ: Mapping[str, str], torch: bool, horovod: bool) -> dict[str, str]:
-    """Variables that make a job tell what a diagnosis needs; what the user set stays as it is."""
+    """Returns the variables that make a job log what a diagnosis needs; variables set by the user are left out."""
     wanted = {
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,ENV,NET,GRAPH",
         "NCCL_DEBUG_FILE": str(run / "nccl.%h.%p.log"),
-        "PYTHONUNBUFFERED": "1",  # a killed process takes with it what it has not written
+        "PYTHONUNBUFFERED": "1",  # a killed process loses its buffered output
     }
     if torch:
         wanted |= {
@@ -51,7 +51,7 @@ def settings(run: Path, environ: Mapping[str, str], torch: bool, horovod: bool) 
 
 
 def new_run(folder: Path) -> Path:
-    """A folder of this run's own in a folder that all ranks and nodes may share."""
+    """Create the folder of this run inside a folder that ranks and nodes may share. Raises UsageProblem."""
     name = f"{RUN}{time.strftime('%Y%m%d-%H%M%S')}-{socket.gethostname().split('.')[0]}-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def new_run(folder: Path) -> Path:
 
 
 def rotate(folder: Path, keep: int) -> None:
-    """Remove the oldest finished runs of this node, so that `keep` stay. A run that still goes on is never touched."""
+    """Remove the oldest finished runs of this node until `keep` remain. A run that is still active is never removed."""
     host = f"-{socket.gethostname().split('.')[0]}-"
     ended = sorted(
         run for run in folder.glob(f"{RUN}*{host}*") if (run / "end.json").is_file() and not run.is_symlink()
@@ -73,7 +73,7 @@ def rotate(folder: Path, keep: int) -> None:
 
 
 class Recorder:
-    """One run of one command."""
+    """Records one run of one command."""
 
     def __init__(self, run: Path, interval: float = 1.0) -> None:
         self.run = run
@@ -84,11 +84,11 @@ class Recorder:
     def job(self, command: Sequence[str], torch: bool = False, horovod: bool = False) -> int:
         """Run the command to its end and return its exit status, 128 + the number of the signal that ended it.
 
-        Raises UsageProblem where it cannot be started.
+        Raises UsageProblem if it cannot be started.
         """
         added = settings(self.run, os.environ, torch, horovod)
         environ = {**os.environ, **added, "NCCL_DOCTOR_RECORDING": str(self.run)}
-        self._note(command, added)
+        self._write_start(command, added)
         signals = {*PASSED_ON, signal.SIGINT, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         outputs = [self._open("output.log"), self._open("error.log")]
@@ -98,7 +98,7 @@ class Recorder:
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
             )  # fmt: skip
         except OSError as error:
-            self._end(127, None)
+            self._write_end(127, None)
             raise UsageProblem(f"cannot run {command[0]}: {error.strerror}") from None
         try:
             self.sample()
@@ -111,14 +111,14 @@ class Recorder:
             self.stop()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         code = child.returncode
-        self._end(code if code >= 0 else 128 - code, -code if code < 0 else None)
+        self._write_end(code if code >= 0 else 128 - code, -code if code < 0 else None)
         return code if code >= 0 else 128 - code
 
     def attach(self, seconds: float | None = None) -> None:
-        """Sample the node until no rank of a job runs any more, the time is over, or we are stopped."""
+        """Sample the node until no rank of a job runs, the time is over, or a signal arrives."""
         from nccl_doctor.node.host import job_processes
 
-        self._note([], {})
+        self._write_start([], {})
         signals = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         end = None if seconds is None else time.monotonic() + seconds
@@ -132,10 +132,10 @@ class Recorder:
         finally:
             self.stop()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            self._end(0, None)
+            self._write_end(0, None)
 
     def sample(self) -> None:
-        """Start to sample, in a process of its own that ends with us."""
+        """Start the sampler, a child process that exits when this process exits."""
         self._sampler = subprocess.Popen(
             [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(self.run), "--interval", str(self._interval),
              "--while-parent"],
@@ -149,16 +149,16 @@ class Recorder:
             with suppress(subprocess.TimeoutExpired):
                 self._sampler.wait(3)
 
-    def _note(self, command: Sequence[str], added: Mapping[str, str]) -> None:
-        told = {n: v for n, v in os.environ.items() if KEPT.match(f"{n}=") and not SECRET.search(n)}
+    def _write_start(self, command: Sequence[str], added: Mapping[str, str]) -> None:
+        kept = {n: v for n, v in os.environ.items() if KEPT.match(f"{n}=") and not SECRET.search(n)}
         self._write(
             "run.json",
             {"schema": SCHEMA, "host": socket.gethostname(), "pid": os.getpid(), "command": list(command),
              "folder": str(Path.cwd()), "started": self._started, "interval": self._interval, "added": dict(added),
-             "environment": told},
+             "environment": kept},
         )  # fmt: skip
 
-    def _end(self, status: int, number: int | None) -> None:
+    def _write_end(self, status: int, number: int | None) -> None:
         name = signal.Signals(number).name if number in set(signal.Signals) else None
         self._write("end.json", {"schema": SCHEMA, "host": socket.gethostname(), "status": status, "signal": name,
                                  "started": self._started, "ended": time.time()})  # fmt: skip
@@ -173,7 +173,7 @@ class Recorder:
 
 
 def _pass_on(child: "subprocess.Popen[bytes]", signals: set[signal.Signals]) -> None:
-    """Hand a signal on to the job. Ctrl-C reached it already, because the terminal sends it to the whole group."""
+    """Pass a signal on to the job. Ctrl-C is not passed on: the terminal sends it to the whole process group."""
     got = signal.sigtimedwait(signals, POLL)
     if got is None or got.si_signo == signal.SIGCHLD:
         return
@@ -184,7 +184,7 @@ def _pass_on(child: "subprocess.Popen[bytes]", signals: set[signal.Signals]) -> 
 
 
 class _Follower:
-    """Shows on our own stdout or stderr what the job appends to a file."""
+    """Copies to stdout or stderr what the job appends to a file."""
 
     def __init__(self, file: Path, number: int) -> None:
         self._file = file.open("rb", buffering=0)
@@ -205,5 +205,5 @@ class _Follower:
                 left = memoryview(piece)
                 while left:
                     left = left[os.write(self._number, left) :]
-            except OSError:  # nobody reads any more; the file keeps everything
+            except OSError:  # the reader closed the pipe; the file keeps everything
                 self._number = None

@@ -1,7 +1,7 @@
-"""Samples of a node, once a second: GPUs, network ports, the host and the ranks of jobs, as lines of JSON.
+"""Samples a node once a second: GPUs, network ports, the host and the ranks of jobs, as lines of JSON.
 
-`record` lets them be written into files, `watch` reads them from a pipe, of this node or of others. Each kind is read in a
-thread of its own, so that a driver that blocks holds up its own lines and no others.
+`record` writes them to files, `watch` reads them from pipes of this and other nodes. Each kind has its own thread, so a
+blocked driver delays only its own kind.
 """
 
 import json
@@ -18,29 +18,29 @@ from typing import Any, Protocol
 from nccl_doctor.node.host import job_processes
 
 MIB = 1 << 20
-RETRY = 15.0  # seconds until NVML is tried again where it could not be had
-PORTS_EVERY = 30.0  # seconds between two looks which ports there are
-RANKS_EVERY = 5.0  # seconds between two looks at all processes, and
-RANKS_SHARE = 200.0  # so many times as long as a look takes of the processor
+RETRY = 15.0  # seconds before NVML is tried again after a failure
+PORTS_EVERY = 30.0  # seconds between two searches for ports
+RANKS_EVERY = 5.0  # seconds between two searches for ranks, at least
+RANKS_SHARE = 200.0  # pause after a search for ranks, as a multiple of its CPU time
 ERRORS = (
     "symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors", "port_xmit_discards",
     "local_link_integrity_errors", "excessive_buffer_overrun_errors",
 )  # fmt: skip
 HARDWARE_ERRORS = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "out_of_buffer")
 NET_ERRORS = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
-_SATURATED = {255, 65535, 4294967295}  # a counter that stands at its end counts no more
+_SATURATED = {255, 65535, 4294967295}  # maximum values at which counters stop
 
 
 class Feed(Protocol):
-    """One kind of samples."""
+    """A source of one kind of samples."""
 
     def read(self) -> dict[str, Any]:
-        """What is so now. May block."""
+        """Returns the current sample. May block."""
         ...
 
 
 class Gpus:
-    """GPUs through NVML, with the names that `gpustat --json` uses; `error` where NVML cannot be had."""
+    """GPUs through NVML, with the field names of `gpustat --json`; `error` if NVML fails."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -65,7 +65,7 @@ class Gpus:
         return {"gpus": [self._record(one) for one in found]}
 
     def _named(self, gpu: int) -> tuple[str | None, str | None, str | None]:
-        """Name, UUID and the processors of the GPU's NUMA node; none of them where the GPU is lost."""
+        """Returns name, UUID and the CPUs near the GPU; all None if the GPU is lost."""
         from nccl_doctor.node.gpu.nvml import NvmlFailure
 
         try:
@@ -96,19 +96,19 @@ class Ports:
 
     def __init__(self, sys: Path = Path("/sys")) -> None:
         self._sys = sys
-        self._looked = -PORTS_EVERY
+        self._found_at = -PORTS_EVERY
         self._ports: list[Path] = []
         self._interfaces: list[Path] = []
         self._files: dict[tuple[Path, str], int | None] = {}
 
     def read(self) -> dict[str, Any]:
-        if time.monotonic() - self._looked >= PORTS_EVERY:
-            self._look()
+        if time.monotonic() - self._found_at >= PORTS_EVERY:
+            self._find_ports()
         return {"ports": [*map(self._infiniband, self._ports), *map(self._ethernet, self._interfaces)]}
 
-    def _look(self) -> None:
-        """Which ports there are, and their files anew."""
-        self._looked = time.monotonic()
+    def _find_ports(self) -> None:
+        """Search for ports and close the files of the last search."""
+        self._found_at = time.monotonic()
         for file in self._files.values():
             if file is not None:
                 os.close(file)
@@ -116,8 +116,8 @@ class Ports:
         self._ports = sorted(self._sys.glob("class/infiniband/*/ports/*"))
         self._interfaces = [one for one in sorted(self._sys.glob("class/net/*")) if (one / "device").exists()]
 
-    def _said(self, folder: Path, name: str) -> str:
-        """What a file says now; nothing where it is not there or cannot be read."""
+    def _read_text(self, folder: Path, name: str) -> str:
+        """Returns the content of a file, kept open between samples; empty if it is missing or unreadable."""
         key = (folder, name)
         if key not in self._files:
             try:
@@ -131,7 +131,7 @@ class Ports:
             return ""
 
     def _count(self, folder: Path, name: str) -> int | None:
-        text = self._said(folder, name)
+        text = self._read_text(folder, name)
         return int(text) if text.isdecimal() and int(text) not in _SATURATED else None
 
     def _infiniband(self, port: Path) -> dict[str, Any]:
@@ -144,11 +144,11 @@ class Ports:
             rx, tx = self._count(port, "hw_counters/rx_bytes"), self._count(port, "hw_counters/tx_bytes")
         else:
             rx, tx = received * 4, sent * 4 if sent is not None else None
-        rate = self._said(port, "rate").split(" ")[0]
+        rate = self._read_text(port, "rate").split(" ")[0]
         return {
             "name": f"{port.parent.parent.name}/{port.name}",
-            "kind": {"InfiniBand": "ib", "Ethernet": "roce"}.get(self._said(port, "link_layer"), "efa"),
-            "state": self._said(port, "state").partition(": ")[2] or None, "rx": rx, "tx": tx,
+            "kind": {"InfiniBand": "ib", "Ethernet": "roce"}.get(self._read_text(port, "link_layer"), "efa"),
+            "state": self._read_text(port, "state").partition(": ")[2] or None, "rx": rx, "tx": tx,
             "speed": float(rate) if rate.replace(".", "", 1).isdecimal() else None, "errors": errors,
         }  # fmt: skip
 
@@ -156,7 +156,7 @@ class Ports:
         speed = self._count(interface, "speed")
         counts = {name: self._count(interface, f"statistics/{name}") for name in ("rx_bytes", "tx_bytes", *NET_ERRORS)}
         return {
-            "name": interface.name, "kind": "ethernet", "state": self._said(interface, "operstate").upper() or None,
+            "name": interface.name, "kind": "ethernet", "state": self._read_text(interface, "operstate").upper() or None,
             "rx": counts["rx_bytes"], "tx": counts["tx_bytes"],
             "speed": speed / 1000 if speed is not None and speed > 0 else None,
             "errors": {name: value for name in NET_ERRORS if (value := counts[name]) is not None},
@@ -164,7 +164,7 @@ class Ports:
 
 
 class Host:
-    """Processors, memory, disks and /dev/shm of the node."""
+    """CPU, memory, disks and /dev/shm of the node."""
 
     def __init__(self) -> None:
         import psutil
@@ -191,7 +191,7 @@ class Host:
 
 
 class Ranks:
-    """The ranks of jobs on this node: what they use, where they may run, and whether they are stuck in the kernel."""
+    """The ranks of jobs on this node: resource use, CPU binding, and process state."""
 
     def __init__(self) -> None:
         import psutil
@@ -229,7 +229,7 @@ FEEDS: Mapping[str, Callable[[], Feed]] = {"gpu": Gpus, "port": Ports, "host": H
 
 
 class Sampler:
-    """Reads every kind once an interval and hands each record on, until it is stopped."""
+    """Reads each kind once per interval in its own thread and passes on the records, until stopped."""
 
     def __init__(
         self, put: Callable[[str, dict[str, Any]], None], interval: float = 1.0,
@@ -238,7 +238,7 @@ class Sampler:
         self._put = put
         self._interval = interval
         self._feeds = feeds
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._host = socket.gethostname()
 
     def start(self) -> None:
@@ -246,28 +246,28 @@ class Sampler:
             threading.Thread(target=self._run, args=(kind, feed), name=f"sample-{kind}", daemon=True).start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
 
     def _run(self, kind: str, make: Callable[[], Feed]) -> None:
         feed: Feed | None = None
         due = time.monotonic()
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             now = time.time()
             started = time.monotonic()
             try:
                 feed = feed or make()
                 found = feed.read()
-            except Exception as error:  # what a node answers cannot be foreseen; the other kinds go on
+            except Exception as error:  # a node can answer anything; the other kinds must continue
                 found = {"error": f"{type(error).__name__}: {error}"}
             stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
             took = round(time.monotonic() - started, 4)
             self._put(kind, {"kind": kind, "hostname": self._host, "query_time": stamp, "took": took, **found})
             due = max(due + self._interval, time.monotonic())
-            self._over.wait(due - time.monotonic())
+            self._stopped.wait(due - time.monotonic())
 
 
 class Files:
-    """Appends records to `<kind>.jsonl` of a folder; each line is on the disk before the next is made."""
+    """Appends records to `<kind>.jsonl` in a folder; each line is on disk before the next sample."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -282,7 +282,7 @@ class Files:
             os.write(file, json.dumps(record, separators=(",", ":")).encode() + b"\n")
             os.fdatasync(file)
         except OSError:
-            return  # a full disk must not end the job that is recorded
+            return  # a full disk must not end the recorded job
 
 
 def _mib(number: int | None) -> float | None:
@@ -307,7 +307,7 @@ def _folded(cpus: list[int]) -> str:
 
 
 def _near(pci: Any) -> str | None:
-    """Processors next to a PCI device, as `local_cpulist` of sysfs folds them."""
+    """Returns the CPUs near a PCI device as in sysfs `local_cpulist`: `0-55,112-167`."""
     if pci is None:
         return None
     name = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
@@ -316,7 +316,7 @@ def _near(pci: Any) -> str | None:
 
 
 def _quiet(pid: int) -> float | None:
-    """Seconds since a process wrote its output, where that goes into a file."""
+    """Returns seconds since a process wrote to stdout; None if stdout is not a file."""
     try:
         output = os.stat(f"/proc/{pid}/fd/1")  # noqa: PTH116
     except OSError:
@@ -325,7 +325,7 @@ def _quiet(pid: int) -> float | None:
 
 
 def _container(pid: int) -> str | None:
-    """The first twelve digits of the container's id, as docker, containerd and CRI-O name the cgroup."""
+    """Returns the first twelve digits of the container id in the cgroup name of docker, containerd or CRI-O."""
     import re
 
     found = re.search(r"(?:docker|cri-containerd|crio|libpod)[-/]([0-9a-f]{12})[0-9a-f]{52}|/kubepods\S*/([0-9a-f]{12})[0-9a-f]{52}",

@@ -1,4 +1,4 @@
-"""What every rank of a job on this node is doing: py-spy over all of them at once, their stacks folded."""
+"""Dumps the stacks of all ranks on this node with py-spy and groups equal ones."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ from nccl_doctor.facts.tables.stacks import Stack
 from nccl_doctor.formats.profiles import pyspy
 from nccl_doctor.node.host.job_processes import RankProcess
 
-AT_ONCE = 8
+MAX_PARALLEL = 8
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 class Group(NamedTuple):
-    """Ranks whose main threads stand at the same place."""
+    """Ranks whose main threads are at the same place."""
 
     doing: str
     members: list[RankDoing]
@@ -30,13 +30,13 @@ class Group(NamedTuple):
 
 
 def dump(facts: Facts, ranks: Sequence[RankProcess], *, native: bool = False, seconds: float = 10.0) -> list[str]:
-    """Add the stacks of these processes. Returns one sentence for each that could not be dumped."""
+    """Add the stacks of these processes to the facts. Returns one sentence for each process that failed."""
     program = _program()
     if program is None:
-        return ["py-spy is not installed: pip install py-spy"]
+        return ["py-spy is not installed: run pip install py-spy"]
     host = socket.gethostname()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = list(pool.map(lambda one: _ask(program, one.pid, native, seconds), ranks))
+    with ThreadPoolExecutor(MAX_PARALLEL) as pool:
+        answers = list(pool.map(lambda one: _run_pyspy(program, one.pid, native, seconds), ranks))
     problems = []
     for one, (text, problem) in zip(ranks, answers, strict=True):
         name = f"stack of rank {one.rank} on {host}"
@@ -56,8 +56,8 @@ def _program() -> str | None:
     return str(beside) if beside.is_file() else shutil.which("py-spy")
 
 
-def _ask(program: str, pid: int, native: bool, seconds: float) -> tuple[str, str | None]:
-    # As text, because the JSON of py-spy 0.4 leaves out the processes that a rank started.
+def _run_pyspy(program: str, pid: int, native: bool, seconds: float) -> tuple[str, str | None]:
+    # Text, because the JSON of py-spy 0.4 omits the child processes of a rank.
     command = [program, "dump", "--subprocesses", "--pid", str(pid), *(["--native"] if native else [])]
     try:
         done = subprocess.run(
@@ -72,25 +72,25 @@ def _ask(program: str, pid: int, native: bool, seconds: float) -> tuple[str, str
     except subprocess.TimeoutExpired:
         return (
             "",
-            f"no stack within {seconds:g} s; the process may hang in the driver (state D in `ps -o stat,wchan -p {pid}`)",
+            f"no stack within {seconds:g} s; the process may hang in a driver (check for state D: `ps -o stat,wchan -p {pid}`)",
         )
     except OSError as error:
         return "", f"py-spy cannot be started: {error.strerror}"
     if done.returncode == 0 and "Process " in done.stdout:
         return done.stdout, None
-    return "", why(done.stderr or done.stdout, pid)
+    return "", explain_failure(done.stderr or done.stdout, pid)
 
 
-def why(text: str, pid: int) -> str:
-    """What py-spy's complaint means here, and what helps."""
+def explain_failure(text: str, pid: int) -> str:
+    """Returns what an error message of py-spy means and what to do."""
     lowered = text.lower()
     if "permission denied" in lowered or "operation not permitted" in lowered:
         return _permission(pid)
     if "python version" in lowered or "python interpreter" in lowered:
-        return "is no Python process, or one whose interpreter py-spy does not know"
+        return "is not a Python process, or py-spy does not support its interpreter"
     if "process executable name" in lowered or "no such process" in lowered or "no such file" in lowered:
-        return "ended meanwhile"
-    return " ".join(text.split("\n", 1)[0].split())[:200] or "py-spy failed without a word"
+        return "has ended"
+    return " ".join(text.split("\n", 1)[0].split())[:200] or "py-spy failed without a message"
 
 
 def _permission(pid: int) -> str:
@@ -98,22 +98,22 @@ def _permission(pid: int) -> str:
         owner = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
         scope = YAMA.read_text().strip() if YAMA.exists() else "0"
     except OSError:
-        return "ended meanwhile"
+        return "has ended"
     if owner != os.geteuid() and os.geteuid() != 0:
         return f"belongs to another user (uid {owner}): run as that user or as root"
     if os.geteuid() != 0 and scope != "0":
         return (
-            f"the kernel lets only a parent look (kernel.yama.ptrace_scope = {scope}): run as root, or `sysctl -w "
-            "kernel.yama.ptrace_scope=0` (weakens the node until the next boot; 1 undoes it)"
+            f"the kernel allows only its parent to trace it (kernel.yama.ptrace_scope = {scope}): run as root, or `sysctl -w "
+            "kernel.yama.ptrace_scope=0` (weakens the node until the next boot; set 1 to undo)"
         )
     return (
-        "may not be looked into: in a container add `--cap-add SYS_PTRACE` (Kubernetes: securityContext.capabilities.add "
+        "cannot be traced: in a container add `--cap-add SYS_PTRACE` (Kubernetes: securityContext.capabilities.add "
         "SYS_PTRACE and shareProcessNamespace), or run on the host"
     )
 
 
 def groups(facts: Facts) -> list[Group]:
-    """Ranks at the same place together, the odd one first."""
+    """Returns ranks grouped by place, the smallest groups first."""
     texts = {
         number: text.partition(": ")[2].split(" < ")
         for number, text in facts.own("SELECT e.id, e.text FROM evidence e WHERE e.id IN (SELECT ref FROM rank_doing)")
@@ -126,10 +126,10 @@ def groups(facts: Facts) -> list[Group]:
 
 
 def _place(leaf: str | None) -> str | None:
-    """A frame without its line, because ranks in one loop stand at different lines of it."""
+    """Returns a frame without its line number, because ranks in one loop are at different lines."""
     return leaf.rpartition(":")[0] if leaf and ":" in leaf else leaf
 
 
 def workers(facts: Facts, pid: int) -> list[Stack]:
-    """Processes that a rank started, such as loader workers."""
+    """Returns the child processes of a rank, such as loader workers."""
     return [stack for stack in facts.rows(Stack) if stack.parent == pid and stack.main]

@@ -24,7 +24,7 @@ def doubtful_settings(facts: Facts) -> Iterator[EnvLint]:
         " WHERE e.text LIKE '% INFO %' || v.name || ' set by environment to %'"
     )
     for release, group in groups:
-        yield from (EnvLint(*row) for row in env_lint.rows(group, release, {name for (name,) in confirmed}))
+        yield from (EnvLint(*row) for row in env_lint.lint_settings(group, release, {name for (name,) in confirmed}))
 
 
 def _by_release(facts: Facts, settings: list[Any]) -> list[tuple[int | None, list[Any]]]:

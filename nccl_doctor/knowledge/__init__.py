@@ -1,7 +1,7 @@
-"""What nccl-doctor knows besides logs: settings, error codes, transports, signals, as data with few functions around it.
+"""Knowledge as data: settings, error codes, transports, signals, machines, with small functions to look them up.
 
-The data lies in `data/*.json`, one entry a line, because JSON loads in a millisecond where TOML takes fifty; each file is read
-when it is first asked for. The package imports nothing else of ours.
+The data is in `data/*.json`, one entry per line: JSON loads in 1 ms where TOML takes 50 ms. Each file is read on first
+use. The package imports no other package of nccl-doctor.
 """
 
 import json
@@ -14,12 +14,12 @@ FOLDER = Path(__file__).parent / "data"
 
 @cache
 def entries(name: str) -> tuple[dict[str, Any], ...]:
-    """The entries of one data file, for example `xid`."""
+    """Returns the entries of one data file, for example `xid`."""
     return tuple(json.loads((FOLDER / f"{name}.json").read_text("utf-8")))
 
 
 def version_number(text: str) -> int:
-    """`2.21.5` -> 22105, so that versions compare as numbers; releases before 2.9 fit into the same order."""
+    """`2.21.5` -> 22105, so that versions compare as numbers, including releases before 2.9."""
     major, minor, patch = (int(part) for part in [*text.split("."), "0", "0"][:3])
     return major * 10000 + minor * 100 + patch
 

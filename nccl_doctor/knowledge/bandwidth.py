@@ -1,7 +1,7 @@
-"""What links allow, in GB/s of bus bandwidth in one direction: NVLink by GPU model, PCIe by generation and width, network ports.
+"""Bandwidth of links in GB/s, one direction: NVLink by GPU model, PCIe by generation and width, network ports.
 
-The figures are those that NCCL itself reckons with (src/graph/topo.h and topo.cc), a tenth or two below the names on the box. A
-healthy all-reduce of large messages reaches 0.8 to 1.0 of them; NVLink SHARP (NVLS) passes them, because the switch adds.
+The figures are those that NCCL uses (src/graph/topo.h and topo.cc), 10 to 20 % below the nominal ones. A healthy
+all-reduce of large messages reaches 0.8 to 1.0 of them. NVLink SHARP (NVLS) exceeds them, because the switch reduces.
 """
 
 import re
@@ -17,12 +17,12 @@ class Gpu(NamedTuple):
     name: str
     nvlink: float | None  # all its links together; None without NVLink
     generation: int | None
-    optional: bool  # True where NVLink is a bridge that must be bought
+    optional: bool  # True if NVLink is an optional bridge
     pcie: float  # x16
 
 
 def gpu(model: str) -> Gpu | None:
-    """The links of a model as nccl-tests or nvidia-smi print its name; None for one that is not in the table."""
+    """Returns the links of a model by its name in nccl-tests or nvidia-smi; None for an unknown model."""
     for pattern, entry in _models():
         if pattern.search(model):
             width = float(entry["links"] * entry["per_link"])
@@ -36,20 +36,20 @@ def _models() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
 
 
 def pcie(generation: int, lanes: int = 16) -> float:
-    """A PCIe link of this generation and width."""
+    """Returns the bandwidth of a PCIe link. Raises ValueError for an unknown generation."""
     for entry in entries("bandwidth"):
         if entry["kind"] == "pcie" and entry["generation"] == generation:
             return float(entry["x16"]) * lanes / 16
-    raise ValueError(f"PCIe has no generation {generation} here")
+    raise ValueError(f"PCIe generation {generation} is unknown")
 
 
 def port(gigabits: float) -> float:
-    """A network port of this speed in Gbit/s."""
+    """Returns the bandwidth of a network port of this speed in Gbit/s."""
     return gigabits / 8
 
 
 def port_name(gigabits: float) -> str | None:
-    """What ports of this speed are called."""
+    """Returns the usual name of ports of this speed, such as NDR; None if there is none."""
     for entry in entries("bandwidth"):
         if entry["kind"] == "nic" and entry["gigabits"] == gigabits:
             return str(entry["name"])
@@ -57,5 +57,5 @@ def port_name(gigabits: float) -> str | None:
 
 
 def sources() -> list[str]:
-    """Where the figures come from."""
+    """Returns the sources of the figures."""
     return [f"{entry['text']}: {entry['where']}" for entry in entries("bandwidth") if entry["kind"] == "source"]

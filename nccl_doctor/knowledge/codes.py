@@ -6,7 +6,7 @@ from nccl_doctor.knowledge import entries
 
 Entry = dict[str, Any]
 
-# Names of the CUDA driver API whose number differs in no way from the runtime's.
+# Names of the CUDA driver API whose numbers equal those of the runtime.
 _DRIVER = {
     "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_OUT_OF_MEMORY": 2, "CUDA_ERROR_NOT_INITIALIZED": 3,
     "CUDA_ERROR_STUB_LIBRARY": 34, "CUDA_ERROR_NO_DEVICE": 100, "CUDA_ERROR_INVALID_DEVICE": 101,
@@ -24,25 +24,25 @@ _DRIVER = {
 
 
 def by_code(kind: str, code: int) -> Entry | None:
-    """The entry of a data file with this number."""
+    """Returns the entry of a data file with this number, else None."""
     return next((entry for entry in entries(kind) if entry["code"] == code), None)
 
 
 def by_name(kind: str, name: str) -> Entry | None:
-    """The entry of a data file with this name; case does not matter."""
-    wanted = name.upper()
-    return next((entry for entry in entries(kind) if entry["name"].upper() == wanted), None)
+    """Returns the entry of a data file with this name, in any case, else None."""
+    upper = name.upper()
+    return next((entry for entry in entries(kind) if entry["name"].upper() == upper), None)
 
 
 def ib_status(text: str) -> Entry | None:
-    """A completion status by number, or by name with or without `IBV_WC_`."""
+    """Returns a completion status by number, or by name with or without `IBV_WC_`."""
     if text.isdecimal():
         return by_code("ib_status", int(text))
     return by_name("ib_status", text if text.upper().startswith("IBV_WC_") else f"IBV_WC_{text}")
 
 
 def vendor(code: int, status: int | None = None) -> str:
-    """What a NIC's own error number means, where somebody knows; it depends on the maker of the NIC."""
+    """Returns the meaning of a NIC's vendor error number, which depends on the vendor; empty if unknown."""
     for entry in entries("ib_vendor"):
         if entry["code"] == code and (status is None or status in entry["status"]):
             return str(entry["meaning"])
@@ -50,7 +50,7 @@ def vendor(code: int, status: int | None = None) -> str:
 
 
 def cuda(text: str) -> Entry | None:
-    """A CUDA error by number, or by the name of runtime or driver API."""
+    """Returns a CUDA error by number, or by its name in the runtime or driver API."""
     if text.isdecimal():
         return by_code("cuda_error", int(text))
     if text.upper() in _DRIVER:
@@ -59,14 +59,14 @@ def cuda(text: str) -> Entry | None:
 
 
 def signal(text: str) -> Entry | None:
-    """A signal by number or name."""
+    """Returns a signal by number or name."""
     if text.isdecimal():
         return by_code("signal", int(text))
     return by_name("signal", text if text.upper().startswith("SIG") else f"SIG{text}")
 
 
 def exit_code(code: int) -> tuple[Entry, Entry | None] | None:
-    """(entry, signal) of an exit code: negative numbers (Python) and 128 + n (shell) stand for signals."""
+    """Returns (entry, signal) of an exit code; negative numbers (Python) and 128 + n (shell) mean signals."""
     number = -code if code < 0 else code - 128 if code > 128 else None
     found = by_code("signal", number) if number is not None else None
     if found is not None:

@@ -1,4 +1,4 @@
-"""GPU models and machine types: what a GPU and a whole machine have when nothing is wrong, with the source of each figure."""
+"""GPU models and machine types: what a healthy GPU and a healthy machine have, with the source of each figure."""
 
 import re
 from collections.abc import Iterable
@@ -10,35 +10,35 @@ Pci = tuple[str, str, str | None]  # kind (gpu, nic, nvswitch), vendor, device
 
 
 def model(name: str | None, device: str | None = None) -> dict[str, Any] | None:
-    """The GPU model of this NVML name, else of this PCI device number."""
+    """Returns the GPU model by its NVML name, else by its PCI device number; None if unknown."""
     if name:
-        words = name.upper()
+        upper = name.upper()
         for entry in entries("gpu_models"):
-            if re.search(entry["name"], words):
+            if re.search(entry["name"], upper):
                 return entry
     return next((entry for entry in entries("gpu_models") if device and device in entry["devices"]), None)
 
 
 def machine(type_: str | None) -> dict[str, Any] | None:
-    """The machine type of this name."""
+    """Returns the machine type of this name, else None."""
     return next((entry for entry in entries("machine_types") if entry["type"] == type_), None)
 
 
 def recognise(vendor: str | None, product: str | None, devices: Iterable[Pci]) -> str | None:
-    """The machine type, from its firmware and, where that names only the cloud, from its PCI devices."""
-    found = list(devices)
+    """Returns the machine type by its firmware strings and, if these name only the cloud, by its PCI devices."""
+    listed = list(devices)
     for entry in entries("machine_types"):
         if not re.search(entry["vendor"], vendor or "") or not re.search(entry["product"], product or ""):
             continue
-        if all(_has(found, need) for need in entry.get("pci", [])):
+        if all(_has(listed, need) for need in entry.get("pci", [])):
             return str(entry["type"])
     return None
 
 
-def _has(found: list[Pci], need: dict[str, Any]) -> bool:
-    """True where at least `count` devices of a kind, vendor and device number are there."""
-    hits = [
-        one for one in found
-        if one[0] == need["kind"] and one[1] == need.get("vendor", one[1]) and one[2] in need.get("devices", [one[2]])
+def _has(devices: list[Pci], need: dict[str, Any]) -> bool:
+    """Returns whether at least `count` devices of a kind, vendor and device number are listed."""
+    matching = [
+        (kind, vendor, device) for kind, vendor, device in devices
+        if kind == need["kind"] and vendor == need.get("vendor", vendor) and device in need.get("devices", [device])
     ]  # fmt: skip
-    return len(hits) >= int(need["count"])
+    return len(matching) >= int(need["count"])

@@ -1,4 +1,4 @@
-"""Settings: what an environment variable does, in which versions it is read, and which of its values do harm."""
+"""Settings: what an environment variable does, which versions read it, and which of its values are harmful."""
 
 import re
 from functools import cache, lru_cache
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.knowledge import entries, version_number
 
 NEWEST = 23203  # NCCL release up to which the table is complete (2.32.3)
-FIRST = "2.3.5"  # oldest release whose source was read; a setting "since" this one may be older
+FIRST = "2.3.5"  # oldest release that was examined; a setting "since" this one may be older
 PROGRAMS = {
     "nccl": "NCCL",
     "torch": "PyTorch",
@@ -21,7 +21,7 @@ PROGRAMS = {
     "plugin": "a plug-in or tool",
     "build": "build scripts",
 }
-# Names that begin like this belong to programs whose settings are too many, or too new, to list.
+# Prefixes of programs whose settings are not listed.
 FOREIGN = (
     "NCCL_TESTS_", "NCCL_TEST_", "NCCL_INSPECTOR_", "NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHIMNET_", "NCCL_UCX_",
     "NCCL_SHARP_", "NCCL_IBEXT_", "NCCL_GPUVIZ_", "NCCL_FASTSOCKET_", "NCCL_DOCTOR_",
@@ -31,7 +31,7 @@ _COMPARE = re.compile(r"(<=|>=|!=|<|>)(-?\d+)")
 
 
 class Check(NamedTuple):
-    """Values that deserve a word: what is wrong, for which values, why, and in which NCCL releases."""
+    """A check of values: what is wrong, for which values, why, and in which NCCL releases."""
 
     verdict: str
     when: tuple[str, ...]
@@ -39,8 +39,8 @@ class Check(NamedTuple):
     since: str | None
     until: str | None
 
-    def holds(self, value: str, nccl_number: int | None) -> bool:
-        """True where the value is meant and the NCCL release, if known, too."""
+    def applies(self, value: str, nccl_number: int | None) -> bool:
+        """Returns whether the check applies to this value and to this NCCL release, if known."""
         if nccl_number is not None:
             if self.since and nccl_number < version_number(self.since):
                 return False
@@ -50,7 +50,7 @@ class Check(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One environment variable. Versions are those of NCCL and stand only where NCCL reads it."""
+    """One environment variable. Versions are NCCL releases and are set only if NCCL reads it."""
 
     name: str
     family: str  # key of PROGRAMS: who reads it
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
     danger: str  # none, debug, harmful, leftover
     deprecated: str | None  # first release that calls it deprecated
     replaced_by: str | None
-    values: tuple[str, ...]  # the only values, where that is known
+    values: tuple[str, ...]  # the only valid values, if known
     range: tuple[int, int] | None
     note: str
     documented: bool
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
 
 
 def fits(condition: str, value: str) -> bool:
-    """True where a value meets a condition: `*` any, `~regex`, `<18`, or the value itself; case does not matter."""
+    """Returns whether a value meets a condition: `*` any, `~regex`, `<18`, or the value itself, in any case."""
     if condition == "*":
         return True
     if condition.startswith("~"):
@@ -88,7 +88,7 @@ def fits(condition: str, value: str) -> bool:
 
 
 def as_number(value: str) -> int | None:
-    """The number that C's strtoll with base 0 reads, as NCCL does; None where it would refuse."""
+    """Returns the number that C's strtoll with base 0 reads, as NCCL does; None if it rejects the text."""
     text = value.strip()
     if not _NUMBER.fullmatch(text):
         return None
@@ -108,7 +108,7 @@ def _raw() -> dict[str, dict[str, Any]]:
 
 @lru_cache(maxsize=2048)
 def exact(name: str) -> Setting | None:
-    """The setting of exactly this name, as programs look for it."""
+    """Returns the setting of exactly this name, as programs look it up; else None."""
     entry = _raw().get(name)
     if entry is None:
         return None
@@ -125,7 +125,7 @@ def exact(name: str) -> Setting | None:
 
 
 def table() -> dict[str, Setting]:
-    """All settings by name."""
+    """Returns all settings by name."""
     return {name: setting for name in _raw() if (setting := exact(name)) is not None}
 
 
@@ -135,12 +135,12 @@ def _any_case() -> dict[str, str]:
 
 
 def find(name: str) -> Setting | None:
-    """The setting of this name; case does not matter here, while programs insist on it."""
+    """Returns the setting of this name in any case (programs distinguish case); else None."""
     return exact(_any_case().get(name.strip().upper(), ""))
 
 
 def successor(name: str) -> str | None:
-    """The name that took the place of one of a whole family of old names, else None."""
+    """Returns the new name of a setting whose whole family was renamed, else None."""
     upper = name.strip().upper()
     if upper.startswith("FI_OFI_RXR_"):
         return "FI_EFA_" + upper.removeprefix("FI_OFI_RXR_")
@@ -148,7 +148,7 @@ def successor(name: str) -> str | None:
 
 
 def suggest(name: str, cutoff: float = 0.8) -> list[str]:
-    """Known names that look like this one, the nearest first."""
+    """Returns known names that are similar to this one, the most similar first."""
     from difflib import get_close_matches
 
     upper = name.strip().upper().replace("-", "_")
@@ -156,7 +156,7 @@ def suggest(name: str, cutoff: float = 0.8) -> list[str]:
 
 
 def default_in(setting: Setting, nccl_number: int | None) -> str | None:
-    """The default in this NCCL release (the newest, where it is not known)."""
+    """Returns the default in this NCCL release (in the newest if None)."""
     value = None
     for since, text in setting.default:
         if since is None or nccl_number is None or nccl_number >= version_number(since):
@@ -164,24 +164,27 @@ def default_in(setting: Setting, nccl_number: int | None) -> str | None:
     return value
 
 
-def flaw(setting: Setting, value: str) -> str:
-    """Why a value cannot be meant so, in one clause; empty where it can. Only NCCL's own settings are judged."""
+def invalid_value(setting: Setting, value: str) -> str:
+    """Returns why a value of an NCCL setting is invalid, in one clause; empty if it is valid or of another program."""
     if setting.family != "nccl":
         return ""
     if value and value.strip()[:1] in "\"'" and value.strip()[-1:] == value.strip()[:1]:
-        return "the quotes belong to the value; NCCL's files know no quoting"
+        return "the quotes become part of the value; NCCL's files have no quoting"
     if setting.kind in ("int", "bool"):
-        number = as_number(value)
-        if number is None:
-            return "NCCL reads a number here and keeps its default where it finds something else"
-        if setting.range and not setting.range[0] <= number <= setting.range[1]:
-            return f"only {setting.range[0]} to {setting.range[1]} make sense"
-        if setting.values and str(number) not in setting.values:
-            return f"only {', '.join(setting.values)} make sense"
-        return ""
+        return _invalid_number(setting, as_number(value))
     if setting.values:
-        plain = value.strip().upper()
-        known = plain in setting.values or (setting.name.endswith("_LEVEL") and as_number(plain) is not None)
+        upper = value.strip().upper()
+        known = upper in setting.values or (setting.name.endswith("_LEVEL") and as_number(upper) is not None)
         if not known:
-            return f"NCCL knows {', '.join(setting.values)} here"
+            return f"the valid values are {', '.join(setting.values)}"
+    return ""
+
+
+def _invalid_number(setting: Setting, number: int | None) -> str:
+    if number is None:
+        return "NCCL expects a number and keeps its default for anything else"
+    if setting.range and not setting.range[0] <= number <= setting.range[1]:
+        return f"only {setting.range[0]} to {setting.range[1]} make sense"
+    if setting.values and str(number) not in setting.values:
+        return f"only {', '.join(setting.values)} make sense"
     return ""

@@ -1,4 +1,4 @@
-"""What the text behind `via` in a channel line means, for example `NET/IB/0/GDRDMA/Shared`."""
+"""Meaning of the text after `via` in a channel line, for example `NET/IB/0/GDRDMA/Shared` or `P2P/CUMEM/read`."""
 
 import re
 from typing import NamedTuple
@@ -16,8 +16,8 @@ _SHM = re.compile(r"SHM/(?P<sender>direct|CE)(?:/(?P<receiver>direct|CE))?|direc
 STARTS = ("P2P/", "SHM/", "NET/", "COLLNET/", "direct shared memory")
 
 
-class Reading(NamedTuple):
-    """A transport string: the part that was read, and sentences about it."""
+class Transport(NamedTuple):
+    """A transport string: the matched part, and sentences that explain it."""
 
     text: str
     sentences: list[str]
@@ -31,15 +31,15 @@ def _meaning(transport: str, method: str) -> str:
         return _meaning("NET", "IBext")
     if method.startswith("GPUDirectTCPX"):
         return _meaning("NET", "GPUDirectTCPX")
-    return f"Over the network plug-in that calls itself {method}." if transport == "NET" else ""
+    return f"Over the network plug-in {method}." if transport == "NET" else ""
 
 
 def _suffix(text: str) -> str:
     return next(str(entry["meaning"]) for entry in entries("transport_suffix") if entry["text"] == text)
 
 
-def read(text: str) -> Reading | None:
-    """Read the first transport string in a text, else None."""
+def parse_transport(text: str) -> Transport | None:
+    """Returns the first transport string in a text, else None."""
     found = _P2P.search(text)
     if found:
         sentences = [_meaning("P2P", found["method"].split("/")[0])]
@@ -47,8 +47,8 @@ def read(text: str) -> Reading | None:
             sentences.append(f"The GPU between is that of rank {found['via']}.")
         sentences += [_suffix("/read")] * bool(found["read"]) + [_suffix("/CE")] * bool(found["ce"])
         if found["method"] in ("IPC", "CUMEM", "direct pointer"):
-            sentences.append("The line does not tell NVLink from PCIe; `nvidia-smi topo -m` does.")
-        return Reading(found[0], sentences)
+            sentences.append("The line does not show whether this is NVLink or PCIe; `nvidia-smi topo -m` does.")
+        return Transport(found[0], sentences)
     found = _SHM.search(text)
     if found:
         parts = (found["sender"], found["receiver"])
@@ -57,12 +57,12 @@ def read(text: str) -> Reading | None:
             "Between GPUs of one node this is slower than P2P. It is normal where peer access is impossible (GeForce, "
             "other CPU socket, some VMs); on NVLink machines look for NCCL_P2P_DISABLE, MIG, or containers with separate GPUs."
         )
-        return Reading(found[0], sentences)
+        return Transport(found[0], sentences)
     found = _NET.search(text)
     return _net(found) if found else None
 
 
-def _net(found: re.Match[str]) -> Reading:
+def _net(found: re.Match[str]) -> Transport:
     name, gdr = found["name"], found["gdr"]
     if found["kind"] == "COLLNET":
         sentences = [_meaning("COLLNET", ""), f"The network is {name}."]
@@ -77,4 +77,4 @@ def _net(found: re.Match[str]) -> Reading:
         sentences.append("No /GDRDMA: data passes through host memory, GPUDirect RDMA is not used here.")
     sentences += [_suffix("(PCI)")] * bool(found["pci"]) + [_suffix("/Shared")] * bool(found["shared"])
     sentences += [_suffix("/flush=")] * bool(found["flush"])
-    return Reading(found[0].strip(), sentences)
+    return Transport(found[0].strip(), sentences)

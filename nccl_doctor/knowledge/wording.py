@@ -1,16 +1,16 @@
-"""Entries of the knowledge in words: blocks of plain text, 80 columns wide, for settings, codes and numbers.
+"""Explains settings, codes and numbers as blocks of plain text, 80 columns wide.
 
-The expressions find a code in the spellings of NCCL, verbs, CUDA, kernels and launchers; the function of the same name takes
-their match and gives the block, or None where the number is not known.
+Each pattern finds a code as NCCL, verbs, CUDA, kernels and launchers print it. The function of the same name takes the
+match and returns the block, or None if the number is unknown.
 """
 
 import re
 import textwrap
 
 from nccl_doctor.knowledge import codes, settings
-from nccl_doctor.knowledge.env_lint import judge
+from nccl_doctor.knowledge.env_lint import lint_setting
 
-WIDTH = 78  # two columns are left for a block inside another
+WIDTH = 78  # leaves two columns to indent a block inside another
 XID = re.compile(r"(?P<switch>S)?Xid\b(?:\s*\((?:PCI:)?[^)]*\))?[:=\s#]*(?P<code>\d{1,5})\b", re.IGNORECASE)
 STATUS = re.compile(
     r"\b(?:wc[_ ])?(?:status|error)(?:\s*[=:]\s*|\s+)"
@@ -38,7 +38,7 @@ SIGNAL = re.compile(
 
 
 def paragraph(text: str, indent: str = "  ", mark: str = "") -> str:
-    """Wrapped text; line breaks stay, blanks fold. ``mark`` stands in front of the first line."""
+    """Returns wrapped text; line breaks are kept, runs of blanks become one. ``mark`` precedes the first line."""
     width = WIDTH - len(mark)
     lines = []
     for part in text.strip().split("\n"):
@@ -52,13 +52,13 @@ def paragraph(text: str, indent: str = "  ", mark: str = "") -> str:
 
 
 def block(title: str, *paragraphs: str) -> str:
-    """A title and indented paragraphs; empty ones are left out."""
+    """Returns a title and indented paragraphs; empty paragraphs are left out."""
     head = "\n".join(textwrap.wrap(title, WIDTH)) or title
     return "\n".join([head, *(paragraph(text) for text in paragraphs if text)])
 
 
 def setting_words(setting: settings.Setting, typed: str, value: str | None) -> str:
-    """The block of a setting; with a value, what is to be said about that value."""
+    """Returns the block of a setting, with an assessment of the value if there is one."""
     program = settings.PROGRAMS[setting.family]
     parts = [setting.does]
     if typed.strip() != setting.name:
@@ -70,18 +70,18 @@ def setting_words(setting: settings.Setting, typed: str, value: str | None) -> s
         parts.append(f"Range: {setting.range[0]} to {setting.range[1]}.")
     parts.append(setting.note)
     if value is not None:
-        verdicts = judge(setting.name, value, None)
+        verdicts = lint_setting(setting.name, value, None)
         for verdict, why in verdicts:
             parts.append(f"{setting.name}={value}: {verdict}; {why}.")
         if not verdicts:
-            parts.append(f"{setting.name}={value}: nothing is known against this value.")
+            parts.append(f"{setting.name}={value}: no problem with this value is known.")
     else:
         for check in setting.checks:
             parts.append(f"{check.verdict.capitalize()} {_when(check.when)}: {check.why}.")
     if setting.family == "nccl":
         parts.append(
-            "NCCL takes it from the environment, then from NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf, and prints "
-            '"set by environment" for all of them; a network plug-in may set it too.'
+            "NCCL reads it from the environment, then from NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf, and prints "
+            '"set by environment" for all of them. A network plug-in may set it too.'
         )
         if not setting.documented:
             parts.append("It is not documented and may change without notice.")
@@ -132,9 +132,9 @@ def xid(match: re.Match[str]) -> str | None:
         known = codes.by_code("sxid", code)
         return block(
             f"SXid {code} (NVSwitch error)",
-            known["name"] if known else "This number has no entry here.",
+            known["name"] if known else "This number is not in our table.",
             "The line says Fatal or Non-fatal. Fatal: jobs on the NVLink fabric end; the node needs a reset of all GPUs and switches, "
-            "or a reboot. Non-fatal: the fabric goes on; watch how often it comes.",
+            "or a reboot. Non-fatal: the fabric continues; watch how often it occurs.",
             "The link number in the line leads to the GPU at the other end; look for Xid 74 there and at the Fabric Manager log.",
         )
     known = codes.by_code("xid", code)
@@ -159,7 +159,7 @@ def ib(match: re.Match[str]) -> str | None:
         return None
     roles = {
         "first": "This status can be the first error of a connection.",
-        "echo": "This status is an echo: something failed before.",
+        "echo": "This status is a secondary error: something failed before.",
         "none": "",
     }
     return block(
@@ -169,14 +169,14 @@ def ib(match: re.Match[str]) -> str | None:
 
 
 def completion(status: re.Match[str], maker: re.Match[str] | None) -> str | None:
-    """The block of a status together with the vendor error beside it."""
+    """Returns the block of a status together with the vendor error on the same line."""
     found = ib(status)
     more = codes.vendor(_number(maker["code"]), int(status["code"] or status["named"])) if maker else ""
     return f"{found}\n{paragraph(f'Vendor error: {more}')}" if found and more else found
 
 
 def _number(text: str) -> int:
-    """As vendor errors are printed: 0x.. is hexadecimal, anything else decimal, whatever zeros it starts with."""
+    """Returns a vendor error as number: 0x.. is hexadecimal, anything else decimal, even with leading zeros."""
     return int(text, 16 if text.startswith("0x") else 10)
 
 
@@ -187,7 +187,7 @@ def vendor(match: re.Match[str]) -> str | None:
         return None
     return block(
         f"Vendor error {code} (0x{code:x}) of a network card", meaning,
-        "The number belongs to the maker of the card; the status beside it (status=… or error …) says more.",
+        "The number is specific to the vendor of the card; the status on the same line (status=… or error …) says more.",
     )  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def result(match: re.Match[str]) -> str | None:
         return None
     return block(
         f"{known['name']} = {known['code']} (result of NCCL)", known["meaning"], known["check"],
-        "In a trail of `file:line -> code` lines only the first, the deepest, names the place of the fault." if code else "",
+        "In a series of `file:line -> code` lines only the first, the deepest, shows where it failed." if code else "",
     )  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def signal(match: re.Match[str]) -> str | None:
     return block(f"{known['name']} (signal {known['code']})", known["meaning"], known["check"]) if known else None
 
 
-# In this order: a narrow spelling stands before one that would swallow it.
+# The order matters: specific patterns come before those that would match them too.
 READERS = (
     (XID, xid), (VENDOR, vendor), (STATUS, ib), (STATUS_NAME, ib), (RESULT, result), (TRAIL, result), (CUDA, cuda),
     (EXIT, exit_), (SIGNAL, signal),

@@ -1,4 +1,4 @@
-"""Reporters: a report goes in, the text of one format comes out. One module a format, loaded when it is asked for."""
+"""Reporters: each module renders a report in one format and is loaded when it is needed."""
 
 import importlib
 from dataclasses import dataclass
@@ -27,21 +27,21 @@ SUFFIXES = {
 
 @dataclass(frozen=True)
 class Options:
-    """How a report is shown. Only the terminal looks at all of them."""
+    """How a report is shown. Only the terminal reporter uses all of them."""
 
-    width: int = 80  # cells
-    height: int = 24  # lines of the screen; `verbose` ignores it
-    verbose: bool = False  # everything, uncut
+    width: int = 80  # columns
+    height: int = 24  # lines of the screen; ignored with `verbose`
+    verbose: bool = False  # show everything, uncut
     color: bool = False
-    ascii: bool = False  # the output cannot show more than ASCII
+    ascii: bool = False  # the output can show only ASCII
 
 
 class Reporter(Protocol):
     def render(self, report: Report, options: Options) -> str:
-        """The whole report as text."""
+        """Returns the whole report as text."""
 
 
 def render(name: str, report: Report, options: Options | None = None) -> str:
-    """The report in the format of that name. Raises KeyError for a format that does not exist."""
+    """Returns the report in this format. Raises KeyError for an unknown format."""
     module = cast(Reporter, importlib.import_module(f"nccl_doctor.reporters.{FORMATS[name]}"))
     return module.render(report, options or Options())

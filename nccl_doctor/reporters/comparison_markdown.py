@@ -7,7 +7,7 @@ from nccl_doctor.reporters.markdown import escaped
 
 
 def render(comparison: Comparison, options: Options) -> str:
-    """The comparison with a table of what changed and lists of what appeared and went."""
+    """Returns the comparison with a table of changes and lists of new and gone findings."""
     lines = [f"## {words.HEADS[comparison.verdict]}: {escaped(words.headline(comparison))}", ""]
     lines += [
         f"- {name}: {escaped(words.run(side))}" for name, side in (("A", comparison.before), ("B", comparison.after))
@@ -23,8 +23,8 @@ def render(comparison: Comparison, options: Options) -> str:
         ]
     for heading, topics in (
         ("Same", comparison.same),
-        ("Only A tells of", comparison.only_before),
-        ("Only B tells of", comparison.only_after),
+        ("Only in A", comparison.only_before),
+        ("Only in B", comparison.only_after),
     ):
         if topics:
             lines += ["", f"{heading}: {', '.join(topics)}"]

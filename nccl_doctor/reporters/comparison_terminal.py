@@ -1,4 +1,4 @@
-"""A comparison for the terminal: the verdict, the two runs, what appeared, what changed, what to do next."""
+"""A comparison for the terminal: the verdict, the two runs, new and gone findings, changes, what to do next."""
 
 from collections.abc import Iterator, Sequence
 from io import StringIO
@@ -14,15 +14,15 @@ from nccl_doctor.reporters import comparison_words as words
 from nccl_doctor.reporters.terminal import ASCII, LABEL, STYLES
 from nccl_doctor.reporters.words import clean, clean_block
 
-MOST = 12  # changes shown without `verbose`
-FEW = 4  # findings of a kind shown without `verbose`
+MAX_CHANGES = 12  # changes shown without `verbose`
+MAX_FINDINGS = 4  # findings of a kind shown without `verbose`
 EVIDENCE = 3  # places of a finding with `verbose`
-SUBJECT = 26  # cells, most of what changed
+SUBJECT = 26  # columns for the name of what changed, at most
 _COLORS = {"worse": "bold red", "better": "bold green", "other": ""}
 
 
 def render(comparison: Comparison, options: Options) -> str:
-    """The comparison for a screen of `options.width` cells; long lists are cut unless `options.verbose`."""
+    """Returns the comparison for a screen of `options.width` columns; long lists are cut unless `options.verbose`."""
     out = StringIO()
     console = Console(
         file=out, width=max(options.width, 30), force_terminal=options.color, highlight=False, markup=False, emoji=False,
@@ -59,7 +59,7 @@ def _body(comparison: Comparison, verbose: bool) -> Table:
 
 def _findings(comparison: Comparison, verbose: bool, new: bool) -> list[Text]:
     findings = comparison.appeared if new else comparison.gone
-    shown = findings if verbose or len(findings) <= FEW else findings[: FEW - 1]
+    shown = findings if verbose or len(findings) <= MAX_FINDINGS else findings[: MAX_FINDINGS - 1]
     lines = []
     for one in shown:
         line = Text(words.finding(one, comparison))
@@ -75,7 +75,7 @@ def _changes(changes: Sequence[Change]) -> list[Text | Table]:
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(max_width=SUBJECT, overflow="fold")
     table.add_column(overflow="fold")
-    shown = changes if len(changes) <= MOST else changes[: MOST - 1]
+    shown = changes if len(changes) <= MAX_CHANGES else changes[: MAX_CHANGES - 1]
     for change in shown:
         table.add_row(Text(clean(change.what)), Text(words.changed(change), style=_COLORS[change.effect]))
     more = len(changes) - len(shown)
@@ -96,9 +96,9 @@ def _place(place: Place) -> Text:
 
 
 def _unknown(comparison: Comparison) -> list[Text]:
-    return list(_told_by("A", comparison.only_before)) + list(_told_by("B", comparison.only_after))
+    return list(_topics_of("A", comparison.only_before)) + list(_topics_of("B", comparison.only_after))
 
 
-def _told_by(name: str, topics: list[str]) -> Iterator[Text]:
+def _topics_of(name: str, topics: list[str]) -> Iterator[Text]:
     if topics:
-        yield Text(f"only {name} tells of: {', '.join(topics)}")
+        yield Text(f"only in {name}: {', '.join(topics)}")

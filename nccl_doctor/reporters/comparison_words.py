@@ -1,25 +1,25 @@
-"""Words that the reporters of comparisons share."""
+"""Texts shared by the reporters of comparisons."""
 
 from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.reporters import words
 from nccl_doctor.reporters.words import HEADLINES, clean
 
-CHOSEN = ("settings", "versions", "plug-ins", "network devices", "nodes", "hosts")  # topics that somebody decided
+CHOSEN = ("settings", "versions", "plug-ins", "network devices", "nodes", "hosts")  # topics that a person chooses
 HEADS = {**HEADLINES, "same": "SAME"}
 
 
 def headline(comparison: Comparison) -> str:
-    """What matters most of the changes in one clause, without the verdict's word."""
+    """Returns the most important change in one clause, without the word of the verdict."""
     worse = [change for change in comparison.changes if change.effect == "worse"]
     parts = [clean(finding.title) for finding in comparison.appeared[:1] if finding.severity != "note"]
     parts += [f"{clean(change.what)} {effect(change) or 'worse'}" for change in worse[:1]]
     if parts:
         return "; ".join(parts)
     if comparison.verdict == "same":
-        return "nothing that both runs tell has changed"
+        return "no difference in what both runs show"
     if comparison.verdict == "inconclusive":
-        return "the two runs tell nothing that could be compared"
+        return "the two runs show nothing that can be compared"
     better = [change for change in comparison.changes if change.effect == "better"]
     if better:
         return f"{clean(better[0].what)} {effect(better[0]) or 'better'}"
@@ -29,7 +29,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def effect(change: Change) -> str:
-    """`-31%`, `12 times`; empty where no number tells."""
+    """`-31%`, `12 times`; empty if there is no number."""
     if change.ratio is None:
         return ""
     return f"{(change.ratio - 1) * 100:+.0f}%" if change.ratio < 3 else f"{change.ratio:.0f} times"
@@ -41,30 +41,28 @@ def run(side: Side) -> str:
 
 
 def finding(one: Finding, comparison: Comparison) -> str:
-    """A finding of one run, and whether the other one could have shown it."""
-    unasked = " (the other run does not tell)" if one.rule in comparison.unasked else ""
+    """Returns a finding of one run, and a note if the other run has no facts for its rule."""
+    unasked = " (the other run has no facts for this)" if one.rule in comparison.unasked else ""
     where = words.scope(one)
     return clean(f"{one.severity} {one.rule} {one.name}  {one.title}{f' · {where}' if where else ''}{unasked}")
 
 
 def changed(change: Change) -> str:
     """`18.9 → 2.10 samples/s  (-89%, worse)`."""
-    told = ", ".join(filter(None, [effect(change), change.effect if change.effect != "other" else ""]))
+    notes = ", ".join(filter(None, [effect(change), change.effect if change.effect != "other" else ""]))
     unit = f" {change.unit}" if change.unit else ""
-    return clean(f"{change.before} → {change.after}{unit}" + (f"  ({told})" if told else ""))
+    return clean(f"{change.before} → {change.after}{unit}" + (f"  ({notes})" if notes else ""))
 
 
 def advice(comparison: Comparison) -> str:
-    """What to do next; empty where nothing is worse."""
+    """Returns what to do next; empty if nothing is worse."""
     is_worse = any(change.effect == "worse" for change in comparison.changes)
     for one in comparison.appeared:
         if one.severity != "note" or (is_worse and one.role != "symptom"):
             return one.fix
     suspects = [change for topic in CHOSEN for change in comparison.changes if change.topic == topic]
     if is_worse and suspects:
-        return f"Put back one difference at a time and measure again, first {clean(suspects[0].what)}."
+        return f"Revert one difference at a time and measure again. Start with {clean(suspects[0].what)}."
     if comparison.verdict == "inconclusive":
-        return (
-            "Run both with NCCL_DEBUG=INFO and compare their logs, folders of `record`, or trees of `preflight --save`."
-        )
+        return "Run both with NCCL_DEBUG=INFO and compare the logs, the folders of `record`, or the trees of `preflight --save`."
     return ""

@@ -1,4 +1,4 @@
-"""HTML: one file without script and without anything from elsewhere."""
+"""HTML: one file without scripts and without external resources."""
 
 from html import escape
 
@@ -25,7 +25,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render(report: Report, options: Options) -> str:
-    """The report as one page; everything that came from a log is escaped."""
+    """Returns the report as one page; all text from logs is escaped."""
     word = words.HEADLINES[report.verdict]
     title = f"{word}: {words.headline(report)}"
     parts = [
@@ -74,9 +74,9 @@ def _finding(finding: Finding, number: int) -> str:
 def _unknown(report: Report) -> str:
     items = [*report.missing]
     items += [f"rule {c.rule} {c.name} broke: {c.reason}" for c in report.checks if c.outcome == "broken"]
-    if skipped := words.not_checked(report):
+    if skipped := words.skipped_rules(report):
         items.append(f"{words.counted(len(skipped), 'rule')} lacked facts: {', '.join(skipped)}")
-    return "<h2>Not known</h2><ul>" + "".join(f"<li>{_text(one)}</li>" for one in items) + "</ul>" if items else ""
+    return "<h2>Unknown</h2><ul>" + "".join(f"<li>{_text(one)}</li>" for one in items) + "</ul>" if items else ""
 
 
 def _inputs(report: Report) -> str:

@@ -13,12 +13,12 @@ from nccl_doctor.reporters.words import clean_block
 
 
 def render(report: Report, options: Options) -> str:
-    """The report as one JSON document, readable for people too."""
+    """Returns the report as one indented JSON document."""
     return json.dumps(document(report), indent=1, ensure_ascii=False, default=str) + "\n"
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The report as plain dictionaries and lists, free of control characters."""
+    """Returns the report as plain dictionaries and lists, without control characters."""
     content = {"schema": SCHEMA, "tool": {"name": "nccl-doctor", "version": __version__}, **asdict(report)}
     order = ["schema", "tool", "inputs", "job", "verdict", "findings", "checks", "missing"]
     if report.fitness:
@@ -34,13 +34,13 @@ def schema() -> dict[str, Any]:
 
 
 def cleaned(value: Any) -> Any:
-    """Plain data free of control characters and of numbers that JSON does not know."""
+    """Returns plain data without control characters, NaN and infinite numbers."""
     if isinstance(value, str):
         return clean_block(value)
     if isinstance(value, dict):
         return {clean_block(str(key)): cleaned(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [cleaned(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):  # NaN and Infinity are no JSON
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no NaN and no Infinity
         return None
     return value

@@ -1,4 +1,4 @@
-"""JUnit XML, for pipelines that test a cluster: one test case a rule."""
+"""JUnit XML, for pipelines that test a cluster: one test case per rule."""
 
 from xml.etree import ElementTree
 
@@ -8,7 +8,7 @@ from nccl_doctor.reporters.words import clean, clean_block, scope
 
 
 def render(report: Report, options: Options) -> str:
-    """Found = failure, unless it is a note; skipped = skipped; broken = error."""
+    """Returns one test case per rule: found is a failure unless it is a note, skipped is skipped, broken is an error."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_rule.setdefault(finding.rule, []).append(finding)
@@ -37,7 +37,7 @@ def _case(check: Check, findings: list[Finding]) -> ElementTree.Element:
         ElementTree.SubElement(case, "skipped", {"message": clean(check.reason)})
     elif check.outcome == "broken":
         ElementTree.SubElement(case, "error", {"message": clean(check.reason), "type": "broken"})
-    elif alarms:  # a reader takes one failure a case
+    elif alarms:  # readers expect at most one failure per case
         attributes = {"message": clean(alarms[0].message or alarms[0].title), "type": alarms[0].severity}
         failure = ElementTree.SubElement(case, "failure", attributes)
         failure.text = "\n\n".join(map(_words, alarms))

@@ -13,7 +13,7 @@ _LINE_START = re.compile(r"^(\d*)([-+=.)])")
 
 
 def render(report: Report, options: Options) -> str:
-    """The report with a heading a finding; evidence in fenced blocks, symptoms and context in lists."""
+    """Returns the report with a heading per finding; evidence in fenced blocks, symptoms and context in lists."""
     lines = [f"## {words.HEADLINES[report.verdict]}: {escaped(words.headline(report))}", ""]
     full = [f for f in report.findings if not f.explained_by and (f.severity != "note" or f is report.findings[0])]
     for number, finding in enumerate(full):
@@ -24,7 +24,7 @@ def render(report: Report, options: Options) -> str:
         lines += _listed("Follows from it", follows)
     lines += _listed("Notes", [f for f in report.findings if f not in full and not f.explained_by])
     lines += [escaped(" · ".join(words.summary(report))), ""]
-    if skipped := words.not_checked(report):
+    if skipped := words.skipped_rules(report):
         title = f"{words.counted(len(skipped), 'rule')} lacked facts"
         lines += [f"<details><summary>{title}</summary>", "", escaped(", ".join(skipped)), "", "</details>", ""]
     for text in report.missing:
@@ -60,16 +60,16 @@ def _listed(heading: str, findings: list[Finding]) -> list[str]:
 
 
 def _fenced(rows: list[str]) -> list[str]:
-    """A code block whose fence is longer than any run of backticks inside."""
+    """Returns a code block with a fence longer than any run of backticks inside."""
     longest = max((len(run) for row in rows for run in re.findall(r"`+", row)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}text", *rows, fence, ""]
 
 
 def escaped(text: str, code: bool = False) -> str:
-    """Text that Markdown shows as it is: no markup, no mention of a person, no HTML, no list by accident.
+    """Returns text that Markdown shows unchanged: no markup, no mentions, no HTML, no accidental lists.
 
-    With `code`, what stands between single backticks stays: Markdown reads nothing in it but the backtick that ends it.
+    With `code`, text between single backticks is kept as code.
     """
     lines = []
     for line in clean_block(text).split("\n"):

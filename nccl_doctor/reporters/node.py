@@ -1,22 +1,22 @@
-"""A node in plain text: one line of verdict, then each finding with its evidence and what to type. Needs no library."""
+"""A node report as plain text: the verdict, then each finding with evidence and fix. Uses the standard library only."""
 
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options
-from nccl_doctor.reporters.words import clean, clean_block
+from nccl_doctor.reporters.words import clean, clean_block, counted
 
 WORDS = {"drain": "DRAIN", "job": "JOB", "unknown": "UNKNOWN", "fit": "FIT"}
 MEANING = {
     "drain": "the node is broken",
-    "job": "the node is fine, this job cannot work on it as launched",
-    "unknown": "something could not be looked at",
-    "fit": "nothing stands against running the job here",
+    "job": "the node is fine, but this job cannot work on it as launched",
+    "unknown": "some checks could not be completed",
+    "fit": "no problem found: this node can run the job",
 }
 _COLOURS = {"drain": "31", "job": "33", "unknown": "35", "fit": "32"}
 _EVIDENCE = 3  # places of one finding, without `verbose`
 
 
 def render(report: Report, options: Options) -> str:
-    """The whole report as text."""
+    """Returns the whole report as text."""
     host = str(report.job.get("host_names") or "this node")
     word = WORDS.get(report.fitness, "UNKNOWN")
     if options.color:
@@ -26,7 +26,7 @@ def render(report: Report, options: Options) -> str:
     for finding in shown:
         rows += ["", *_finding(finding, host, options)]
     if hidden := len(report.findings) - len(shown):
-        rows += ["", f"{hidden} more of no weight: -v"]
+        rows += ["", f"{counted(hidden, 'note')} not shown: -v"]
     rows += (
         ["", *(row for one in report.missing for row in wrap_labelled("unknown  ", one, options.width))]
         if report.missing
@@ -36,18 +36,22 @@ def render(report: Report, options: Options) -> str:
 
 
 def headline(report: Report) -> str:
-    """The finding that decided, else what the verdict means."""
+    """Returns the message of the finding that decided, else what the verdict means."""
     top = decisive(report)
-    return _said(top, str(report.job.get("host_names") or "")) if top is not None else MEANING.get(report.fitness, "")
+    return (
+        _message_without_host(top, str(report.job.get("host_names") or ""))
+        if top is not None
+        else MEANING.get(report.fitness, "")
+    )
 
 
-def _said(finding: Finding, host: str) -> str:
-    """The message without the name of the only node that the report is about."""
+def _message_without_host(finding: Finding, host: str) -> str:
+    """Returns the message without the name of the node that the report is about."""
     return clean(finding.message).removeprefix(f"{host}: ")
 
 
 def decisive(report: Report) -> Finding | None:
-    """The first finding that made the verdict what it is."""
+    """Returns the first finding that decided the verdict, else None."""
     return next((f for f in report.findings if f.action == report.fitness and f.severity != "note"), None)
 
 
@@ -59,7 +63,9 @@ def label(finding: Finding) -> str:
 def _finding(finding: Finding, host: str, options: Options) -> list[str]:
     where = f" ({finding.hosts})" if finding.hosts and finding.hosts != host else ""
     rows = wrap_labelled(
-        f"{label(finding)} {finding.rule} ", f"{finding.name}: {_said(finding, host)}{where}", options.width
+        f"{label(finding)} {finding.rule} ",
+        f"{finding.name}: {_message_without_host(finding, host)}{where}",
+        options.width,
     )
     places = finding.evidence if options.verbose else finding.evidence[:_EVIDENCE]
     for place in places:

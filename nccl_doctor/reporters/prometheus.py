@@ -1,4 +1,4 @@
-"""A node for Prometheus' textfile collector: the verdict, each finding, and how long the collectors took."""
+"""A node report for Prometheus' textfile collector: the verdict, the findings, and the time of each collector."""
 
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import Options
@@ -8,7 +8,7 @@ _FITNESS = ("fit", "drain", "job", "unknown")
 
 
 def render(report: Report, options: Options) -> str:
-    """The text exposition format, version 0.0.4."""
+    """Returns the text exposition format, version 0.0.4."""
     rows = [
         "# HELP nccl_doctor_node_fitness Verdict of nccl-doctor preflight on this node, 1 for the one that holds.",
         "# TYPE nccl_doctor_node_fitness gauge",

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0, for code review tools and everything that shows findings beside lines."""
+"""SARIF 2.1.0, for code review tools and other programs that show findings beside lines."""
 
 import json
 from typing import Any
@@ -9,12 +9,12 @@ from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
-# Confidence as SARIF's rank, 0 to 100: how much a reader should care.
+# Confidence as SARIF rank (0 to 100), the priority of a result.
 RANKS = {"certain": 95.0, "likely": 70.0, "possible": 40.0}
 
 
 def render(report: Report, options: Options) -> str:
-    """The report as one SARIF log with one run."""
+    """Returns the report as one SARIF log with one run."""
     rules = list({finding.rule: finding for finding in report.findings}.values())
     index = {finding.rule: number for number, finding in enumerate(rules)}
     run = {

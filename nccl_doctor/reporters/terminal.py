@@ -1,4 +1,4 @@
-"""The terminal: verdict, why, next. The first line is the answer, and a usual report fits on one screen."""
+"""Reports for the terminal: verdict, why, next. The first line is the answer; a usual report fits on one screen."""
 
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -20,18 +20,18 @@ STYLES = {
     "healthy": "bold green",
     "inconclusive": "bold magenta",
 }
-LABEL = 9  # width of the column with the section names
+LABEL = 9  # width of the column with the section names, in columns of the terminal
 ASCII = str.maketrans({"·": "-", "…": "~", "→": ">"})
-NCCL = " NCCL "  # stands between the head and the text of an NCCL line
+NCCL = " NCCL "  # separates the header of an NCCL line from its text
 UNLIMITED = 10**6
-MORE = " … (-v)"  # where text was cut
+MORE = " … (-v)"  # marks cut text
 
 
 @dataclass(frozen=True)
 class Caps:
-    """The most lines of each section."""
+    """The maximum number of lines of each section."""
 
-    below: int = 1  # of the title and of its hosts, where they do not fit beside the verdict
+    below: int = 1  # of the title and of its hosts, if they do not fit beside the verdict
     why: int = 4
     evidence: int = 3  # places
     evidence_rows: int = 2  # of one place
@@ -44,7 +44,7 @@ class Caps:
 
 
 ALL = Caps(*[UNLIMITED] * 9)
-# The order in which sections give way until the report fits on the screen.
+# The order in which sections shrink until the report fits on the screen.
 SQUEEZE = (
     {"evidence": 2},
     {"gaps": 0},
@@ -61,7 +61,7 @@ SQUEEZE = (
 
 
 def render(report: Report, options: Options) -> str:
-    """The report for a screen of `options.width` cells, cut to `options.height` lines unless `options.verbose`."""
+    """Returns the report for `options.width` columns, cut to `options.height` lines unless `options.verbose`."""
     if options.verbose:
         return _printed(_Screen(report, options, ALL).lines(), options)
     caps = Caps()
@@ -75,7 +75,7 @@ def render(report: Report, options: Options) -> str:
 
 
 class _Screen:
-    """One attempt to lay the report out within some caps."""
+    """Lays the report out within some caps."""
 
     def __init__(self, report: Report, options: Options, caps: Caps) -> None:
         self.report = report
@@ -86,7 +86,7 @@ class _Screen:
         self.top = report.findings[0] if report.findings and report.verdict in SEVERITIES else None
 
     def lines(self) -> list[Text]:
-        """The whole screen, no line wider than it."""
+        """Returns the whole screen; no line is wider than it."""
         blocks = [self._verdict(), *(self._finding(self.top) if self.top else []), *self._others(), self._read()]
         gap = [Text("")] * self.caps.gaps
         return [line for block in blocks if block for line in [*block, *gap]][: -self.caps.gaps or None]
@@ -94,7 +94,7 @@ class _Screen:
     def _verdict(self) -> list[Text]:
         word = words.HEADLINES[self.report.verdict]
         answer = f"{word}: {words.headline(self.report)}"
-        tail = words.tail(self.top) if self.top else ""
+        tail = words.title_suffix(self.top) if self.top else ""
         whole = f"{answer} · {tail}" if tail else answer
         if cell_len(whole) <= self.width:
             rows = [whole]
@@ -107,7 +107,7 @@ class _Screen:
         return [first, *map(Text, rows[1:])]
 
     def _finding(self, finding: Finding) -> list[list[Text]]:
-        """Why and Next."""
+        """Returns the sections Why and Next of a finding."""
         why = self._paragraph("Why", finding.message, self.caps.why)
         for place in finding.evidence[: self.caps.evidence]:
             why += self._evidence(place)
@@ -118,7 +118,7 @@ class _Screen:
         return [why, fix]
 
     def _others(self) -> list[list[Text]]:
-        """Findings below the first: what is explained already, then the rest; with `verbose` the rest in full."""
+        """Returns the findings below the first: those it explains, then the others; with `verbose` in full."""
         rest = [f for f in self.report.findings if f is not self.top]
         follows = [f for f in rest if f.explained_by]
         also = [f for f in rest if not f.explained_by]
@@ -152,7 +152,7 @@ class _Screen:
         where = f"{file}:{place.line}: "
         rows = self._wrap(where + text, self.body)
         if len(rows) > self.caps.evidence_rows == 1 and (token := text.find(NCCL)) > 0:
-            rows = self._wrap(f"{where}…{text[token:]}", self.body)  # who says it is known, what it says matters
+            rows = self._wrap(f"{where}…{text[token:]}", self.body)  # the header is less important than the text
         if len(rows) > self.caps.evidence_rows:
             rows = [*rows[: self.caps.evidence_rows - 1], self._cut(" ".join(rows[self.caps.evidence_rows - 1 :]))]
         styled = [Text(row, style="dim") for row in rows]
@@ -160,7 +160,7 @@ class _Screen:
         return self._labelled("", styled)
 
     def _read(self) -> list[Text]:
-        """What was read, what broke, what is not known and how to know it."""
+        """Returns what was read, which rules broke, and what is unknown and how to find out."""
         report = self.report
         lines = []
         hints = " ".join(report.missing)
@@ -176,7 +176,7 @@ class _Screen:
         broken = [f"{c.rule} {c.name}: {c.reason}" for c in report.checks if c.outcome == "broken"]
         for text in broken if self.verbose else broken[:1]:
             lines += self._paragraph("Broken", text, 2)
-        skipped = words.not_checked(report)
+        skipped = words.skipped_rules(report)
         count = f"{words.counted(len(skipped), 'rule')} lacked facts" if skipped else ""
         if skipped:
             count += ": " + ", ".join(skipped) if self.verbose else " (-v names them)"
@@ -186,7 +186,7 @@ class _Screen:
         return self._labelled(label, [Text(row) for row in self._capped(clean_block(text), cap)]) if text else []
 
     def _capped(self, block: str, cap: int) -> list[str]:
-        """Rows of a block of text in the width of the body; the last of `cap` says that there is more."""
+        """Returns the rows of a text in the width of the body; if there are more than `cap`, the last is marked."""
         rows = [row for line in block.split("\n") for row in self._wrap(line, self.body)]
         if len(rows) <= cap:
             return rows
@@ -200,7 +200,7 @@ class _Screen:
         return lines
 
     def _wrap(self, text: str, width: int) -> list[str]:
-        """Rows of at most `width` cells; a word that is too long is broken; leading blanks of the text stay."""
+        """Returns rows of at most `width` columns; words that are too long are broken, leading blanks are kept."""
         indent = text[: len(text) - len(text.lstrip())][: width // 2]
         rows, row = [], indent
         for word in text.split():
@@ -218,13 +218,13 @@ class _Screen:
         return [*rows, row] if row.strip() or not rows else rows
 
     def _cut(self, row: str, tail: str = "…") -> str:
-        """The row, or its head and the tail, in the width of the body."""
+        """Returns the row, cut with `tail` if it is wider than the body."""
         if cell_len(row) <= self.body:
             return row
         return set_cell_size(row, self.body - cell_len(tail)).rstrip() + tail
 
     def _fitted(self, line: Text) -> list[Text]:
-        """A styled line in the width of the body: cut, or with `verbose` wrapped."""
+        """Returns a styled line in the width of the body: cut, or wrapped with `verbose`."""
         if cell_len(line.plain) <= self.body:
             return [line]
         if self.verbose:

@@ -1,8 +1,7 @@
-"""Words that several reporters share, and the cleaning of text that came from a log."""
+"""Texts shared by several reporters, and the cleaning of text from logs."""
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from typing import Any
 
 from nccl_doctor.common.levels import SEVERITIES
@@ -19,14 +18,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 def clean(text: str) -> str:
-    """One line without terminal escapes, control or bidirectional characters: logs are not to be trusted."""
+    """Returns one line without terminal escapes, control or bidirectional characters: logs cannot be trusted."""
     if text.isprintable():
         return text
     return "".join(map(_printable, _ESCAPES.sub("", text)))
 
 
 def clean_block(text: str) -> str:
-    """`clean` for text of several lines, such as the fix of a rule."""
+    """Like `clean`, for text of several lines such as the fix of a rule."""
     return "\n".join(clean(line.rstrip()) for line in text.strip("\n").split("\n"))
 
 
@@ -40,20 +39,20 @@ def _printable(character: str) -> str:
 
 
 def scope(finding: Finding) -> str:
-    """Where the finding holds: `node[01-02], ranks 0-15`; empty where nobody knows."""
+    """Returns hosts and ranks of a finding: `node[01-02], ranks 0-15`; empty if unknown."""
     ranks = finding.ranks
     if ranks:
         ranks = ("rank " if ranks.isdigit() else "ranks ") + ranks
     return clean(", ".join(filter(None, [finding.hosts, ranks])))
 
 
-def tail(finding: Finding) -> str:
-    """What follows the title: where, how sure, and the id to ask `explain` for."""
+def title_suffix(finding: Finding) -> str:
+    """Returns what follows the title: scope, confidence, and the id for `explain`."""
     return " · ".join(filter(None, [scope(finding), finding.confidence, finding.rule]))
 
 
 def headline(report: Report) -> str:
-    """What is wrong in one clause, without the verdict's word."""
+    """Returns what is wrong in one clause, without the word of the verdict."""
     if report.verdict == "healthy":
         return "no fault found"
     if report.findings and report.verdict in SEVERITIES:
@@ -70,7 +69,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def summary(report: Report) -> list[str]:
-    """What was read: understood lines, ranks and hosts, versions, network; only what is known."""
+    """Returns what was read: understood lines, ranks and hosts, versions, network; unknown parts are left out."""
     nccl_lines = sum(one.nccl_lines for one in report.inputs)
     understood = sum(one.understood for one in report.inputs if one.nccl_lines)
     read = f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else "no NCCL line"
@@ -78,7 +77,7 @@ def summary(report: Report) -> list[str]:
 
 
 def job(job: dict[str, Any]) -> list[str]:
-    """Ranks and hosts, versions, network; only what is known."""
+    """Returns ranks and hosts, versions, network; unknown parts are left out."""
     parts = []
     ranks, hosts = job.get("ranks"), job.get("hosts")
     if ranks and hosts:
@@ -87,26 +86,20 @@ def job(job: dict[str, Any]) -> list[str]:
         parts.append(counted(ranks, "rank"))
     elif hosts:
         parts.append(counted(hosts, "host"))
-    if versions := listed(job.get("nccl_versions")):
+    if versions := joined(job.get("nccl_versions")):
         parts.append(f"NCCL {versions}")
-    if network := listed(job.get("network")):
+    if network := joined(job.get("network")):
         parts.append(f"network {network}")
     return parts
 
 
-def listed(value: Any) -> str:
-    """`a, b` of a list, a plain value as it is, empty of nothing."""
+def joined(value: Any) -> str:
+    """Returns `a, b` for a list, a plain value as text, and an empty text for None."""
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     return "" if value is None else str(value)
 
 
-def not_checked(report: Report) -> list[str]:
-    """Names of the rules that lacked facts."""
+def skipped_rules(report: Report) -> list[str]:
+    """Returns the names of the rules that lacked facts."""
     return sorted(check.name for check in report.checks if check.outcome == "skipped")
-
-
-def names_of(ids: Iterable[str], report: Report) -> str:
-    """`NET001 no-ib-device, …` for rule ids; an id that is not in the report stays alone."""
-    known = {finding.rule: finding.name for finding in report.findings}
-    return ", ".join(f"{one} {known[one]}" if one in known else one for one in ids)

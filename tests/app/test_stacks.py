@@ -122,18 +122,18 @@ def test_foreign_json_is_nothing(content: str) -> None:
 @pytest.mark.parametrize(
     ("said", "means"),
     [
-        ("Error: Failed to get process executable name. Check that the process is running.", "ended meanwhile"),
-        ("Error: Failed to find python version from target process", "no Python process"),
+        ("Error: Failed to get process executable name. Check that the process is running.", "has ended"),
+        ("Error: Failed to find python version from target process", "not a Python process"),
         ("Error: something new\nStack backtrace", "Error: something new"),
     ],
 )
 def test_complaints_are_explained(said: str, means: str) -> None:
-    assert means in stacks.why(said, os.getpid())
+    assert means in stacks.explain_failure(said, os.getpid())
 
 
 def test_another_user_is_told_to_be_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: Path("/proc/self").stat().st_uid + 1)
-    assert "belongs to another user" in stacks.why("Permission Denied: Try running again", os.getpid())
+    assert "belongs to another user" in stacks.explain_failure("Permission Denied: Try running again", os.getpid())
 
 
 def fake(proc: Path, pid: int, parent: int, command: str, **environ: str) -> None:
@@ -196,8 +196,8 @@ spies = pytest.mark.skipif(
 def test_a_running_job_is_dumped(job: list[subprocess.Popen[bytes]], capfd: pytest.CaptureFixture[str]) -> None:
     status = main(["stacks", "--job", f"test-{os.getpid()}", "--format", "json"])
     out, err = capfd.readouterr()
-    if "ptrace" in err or "may not be looked into" in err:
-        pytest.skip(f"processes may not be looked into here: {err.strip()}")
+    if "ptrace" in err or "cannot be traced" in err:
+        pytest.skip(f"processes cannot be traced here: {err.strip()}")
     found = json.loads(out)
     assert 0 == status
     assert [[2], [0, 1, 3]] == [group["ranks"] for group in found["stacks"]]
@@ -211,8 +211,8 @@ def test_nodes_are_asked_and_a_dead_one_is_named(
     via = "sh -c 'test %host != gone && exec \"$@\"; echo no route to %host; exit 9' sh"
     status = main(["stacks", "--job", f"test-{os.getpid()}", "--nodes", "here,gone", "--via", via])
     out, err = capfd.readouterr()
-    if "may not be looked into" in out + err or "ptrace" in out + err:
-        pytest.skip("processes may not be looked into here")
+    if "cannot be traced" in out + err or "ptrace" in out + err:
+        pytest.skip("processes cannot be traced here")
     assert 0 == status
     assert "rank 2 on " in out
     assert "gone: exit status 9: no route to gone" in err

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nccl_doctor.knowledge import FOLDER, codes, entries, settings, transports, version_number, version_text
-from nccl_doctor.knowledge.env_lint import VERDICTS, Verdict, judge, rows
+from nccl_doctor.knowledge.env_lint import VERDICTS, Verdict, lint_setting, lint_settings
 
 FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
 CODED = [
@@ -106,7 +106,7 @@ def test_a_default_is_a_possible_value(name: str) -> None:
     setting = TABLE[name]
     for _, value in setting.default:
         if settings.as_number(value) is not None:
-            assert "" == settings.flaw(setting, value)
+            assert "" == settings.invalid_value(setting, value)
 
 
 def test_versions_compare_as_numbers() -> None:
@@ -245,16 +245,16 @@ LINT = [
 
 @pytest.mark.parametrize(("name", "value", "number", "verdicts"), LINT)
 def test_lint_of_one_setting(name: str, value: str, number: int | None, verdicts: list[str]) -> None:
-    found = judge(name, value, number)
+    found = lint_setting(name, value, number)
     assert verdicts == [verdict for verdict, _ in found]
     assert all(why and not why.endswith(".") for _, why in found)
 
 
 @pytest.mark.parametrize("name", ["NCCL_CUMEM_HOST_ENABLE", "NCCL_TREE_THRESHOLD", "NCCL_SITE_FLAG", "NCCL_IB_TIMEOT"])
 def test_what_nccl_says_it_has_read_has_a_reader(name: str) -> None:
-    assert [1, 0] == [len(judge(name, "1", 22105, read)) for read in (False, True)]
+    assert [1, 0] == [len(lint_setting(name, "1", 22105, read)) for read in (False, True)]
     given = [(None, None, name, "1", 7)]
-    assert [1, 0] == [len(list(rows(given, 22105, read))) for read in (frozenset[str](), {name})]
+    assert [1, 0] == [len(list(lint_settings(given, 22105, read))) for read in (frozenset[str](), {name})]
 
 
 def test_rows_carry_host_rank_and_evidence() -> None:
@@ -263,7 +263,7 @@ def test_rows_carry_host_rank_and_evidence() -> None:
         ("node01", 0, "NCCL_IB_DISABLE", "0", 8),
         (None, None, "NCCL_FOO_BAR", "x", 9),
     ]
-    found = list(rows(given, 22105))
+    found = list(lint_settings(given, 22105))
     assert [("node01", 0, "NCCL_P2P_DISABLE", "debug-leftover", 7), (None, None, "NCCL_FOO_BAR", "unknown", 9)] == [
         (r.host, r.rank, r.name, r.verdict, r.ref) for r in found
     ]
@@ -272,12 +272,12 @@ def test_rows_carry_host_rank_and_evidence() -> None:
 @pytest.mark.parametrize(("threads", "sockets", "expected"), [("16", "8", 1), ("8", "8", 0), ("x", "8", 1)])
 def test_helper_threads_times_sockets(threads: str, sockets: str, expected: int) -> None:
     given = [("node01", 0, "NCCL_SOCKET_NTHREADS", threads, 1), ("node01", 0, "NCCL_NSOCKS_PERTHREAD", sockets, 2)]
-    assert expected == sum(row.verdict == "bad-value" for row in rows(given, 22105))
+    assert expected == sum(row.verdict == "bad-value" for row in lint_settings(given, 22105))
 
 
 def test_settings_of_different_ranks_are_not_combined() -> None:
     given = [("node01", 0, "NCCL_SOCKET_NTHREADS", "16", 1), ("node01", 1, "NCCL_NSOCKS_PERTHREAD", "8", 2)]
-    assert [] == list(rows(given, 22105))
+    assert [] == list(lint_settings(given, 22105))
 
 
 def test_row_has_the_columns_of_its_table() -> None:
@@ -305,7 +305,7 @@ def test_row_has_the_columns_of_its_table() -> None:
     ],
 )
 def test_transports(text: str, words: list[str]) -> None:
-    reading = transports.read(text)
+    reading = transports.parse_transport(text)
     assert reading is not None
     assert text == reading.text
     said = " ".join(reading.sentences)
@@ -313,7 +313,7 @@ def test_transports(text: str, words: list[str]) -> None:
 
 
 def test_socket_is_not_blamed_for_lacking_gpudirect() -> None:
-    reading = transports.read("NET/Socket/0")
+    reading = transports.parse_transport("NET/Socket/0")
     assert reading is not None
     assert "host memory" not in " ".join(reading.sentences)
 
