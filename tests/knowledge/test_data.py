@@ -300,7 +300,7 @@ def test_row_has_the_columns_of_its_table() -> None:
         ("NET/Socket/0", ["TCP"]),
         ("NET/AWS Libfabric/1(2)/GDRDMA", ["aws-ofi-nccl", "rank 2"]),
         ("NET/IBext_v8/0/GDRDMA(PCI)", ["HPC-X", "over PCIe"]),
-        ("NET/Mine/0", ["calls itself Mine"]),
+        ("NET/Mine/0", ["plug-in Mine"]),
         ("COLLNET/SHARP/0", ["switches"]),
     ],
 )
