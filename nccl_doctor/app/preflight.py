@@ -38,7 +38,8 @@ def look(
     """The facts of one node. `shared` and `connection` as for `collect`."""
     facts = Facts()
     name = host or hostname(root)
-    asked = [*names, "ssh"] if root.peers and "ssh" not in names else names
+    wanted = {"ssh": bool(root.peers), "deep": bool(root.deep) and tuple(names) == COLLECTORS}
+    asked = [*names, *(one for one, is_wanted in wanted.items() if is_wanted and one not in names)]
     number = collect(facts, root, name, names=asked, seconds=seconds, shared=shared, connection=connection)
     facts.evidence(LOOK, 1, number)
     facts.add([Input(name or str(root.path), "node", 0, 0, 0, 0, None)])

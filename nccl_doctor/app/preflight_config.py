@@ -56,6 +56,9 @@ class Settings:
     )
     hung_seconds: float = setting(240.0, "seconds over which these checks must extend", least=0)
     clean_checks: int = setting(3, "clean checks in a row before --resume gives back a node that we drained", least=1)
+    deep_level: int = setting(
+        1, "level of `dcgmi diag -r` that --deep runs: 1 seconds, 2 minutes, 3 a quarter of an hour", least=1, most=3
+    )
     deep_timeout: float = setting(600.0, "seconds for --deep; --timeout replaces it", least=10, most=7200)
     commands: tuple[str, ...] = setting((), "further folders of external commands, such as /opt/slurm/bin")
 

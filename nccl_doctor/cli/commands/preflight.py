@@ -42,7 +42,7 @@ TEMPORARY = "/tmp"  # for root, whatever TMPDIR of a job says
 @click.option("--learn", type=click.Path(path_type=Path), metavar="FILE", help="Write such a file from this node.")
 @click.option("--timeout", type=click.FloatRange(0.1, 600), help="Seconds for all of it; 5 if nothing else says so.")
 @click.option("--only", metavar="NAMES", help="Only these collectors, separated by commas.")
-@click.option("--deep", is_flag=True, help="Also what takes longer: writes to mounts, asks build tools.")
+@click.option("--deep", is_flag=True, help="Also what takes minutes: writes to mounts, DCGM, bandwidth tests.")
 @click.option("--peers", metavar="NODES", help="Log in to these nodes with ssh, as mpirun would.")
 @click.option(
     "--root", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Read a tree of a node that --save kept."
@@ -111,6 +111,8 @@ def command(
              "rules": rules_dirs or None}  # fmt: skip
     site = preflight_config.load(settings_file).with_options(given)
     holds = site.settings
+    if deep and timeout is None:
+        holds = replace(holds, timeout=holds.deep_timeout)
     if explain_config:
         emit(preflight_config.explain(site))
         return 0
@@ -125,7 +127,12 @@ def command(
         facts = fleet.collect(fleet.names(nodes), via, _command(holds.timeout, only, deep, via), holds.timeout)
     else:
         with ExitStack() as stack:
-            options = {"deep": deep, "peers": _peers(peers), "expect": wanted, "commands": holds.commands}
+            options = {
+                "deep": holds.deep_level if deep else 0,
+                "peers": _peers(peers),
+                "expect": wanted,
+                "commands": holds.commands,
+            }
             ranks = caller == "slurm" and root is None and save is None and str(state) != "-"
             try:
                 facts = preflight.look(
@@ -210,10 +217,10 @@ def _caller(caller: str | None, form: str) -> str:
 
 
 def _collectors(only: str | None) -> list[str]:
-    from nccl_doctor.node.runtime.collect import COLLECTORS
+    from nccl_doctor.node.runtime.collect import COLLECTORS, MODULES
 
     names = [name for name in (only or "").replace("-", "_").split(",") if name] or list(COLLECTORS)
-    if unknown := set(names) - {*COLLECTORS, "ssh"}:
+    if unknown := set(names) - set(MODULES):
         raise UsageProblem(f"--only: no collector {', '.join(sorted(unknown))}; there are {', '.join(COLLECTORS)}")
     return names
 

@@ -29,7 +29,7 @@ _VARIABLES = (
 
 def environment(root: Root) -> Mapping[str, str]:
     """The few variables of the task that say what it was given."""
-    told = root.asked("task", lambda: _ask(root.deep)) or {}
+    told = root.asked("task", lambda: _ask(bool(root.deep))) or {}
     found = told.get("environ")
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
@@ -103,7 +103,7 @@ def collect(root: Root) -> Iterator[HostTask]:
         return
     said = fields(text)
     variables = environment(root)
-    told = root.asked("task", lambda: _ask(root.deep)) or {}
+    told = root.asked("task", lambda: _ask(bool(root.deep))) or {}
     allowed = said.get("Cpus_allowed_list")
     seen = Seen("/proc/self/status", f"CapEff: {said.get('CapEff', '?')} Cpus_allowed_list: {allowed or '?'}")
     yield HostTask(

@@ -38,8 +38,10 @@ MODULES = {
     "scheduler": "scheduler.grants",
     "environment": "software.environment",
     "ssh": "network.ssh",
+    "deep": "deep.active_tests",
 }
-COLLECTORS = tuple(name for name in MODULES if name != "ssh")  # logins to other nodes are tried only on demand
+ON_DEMAND = ("ssh", "deep")  # logins to other nodes, and tests that use the hardware
+COLLECTORS = tuple(name for name in MODULES if name not in ON_DEMAND)
 _LINE = 1 << 22  # bytes of one row at most
 _HUNG = {"outcome": "hung", "note": "no answer within the time limit", "looked": []}
 _SILENT = {"outcome": "failed", "note": "ended without a word", "looked": []}

@@ -47,13 +47,13 @@ class Root:
         self,
         path: Path | str = "/",
         *,
-        deep: bool = False,
+        deep: int = 0,
         peers: Sequence[str] = (),
         expect: Mapping[str, Any] | None = None,
         commands: Sequence[str] = (),
     ) -> None:
         self.path = Path(path)
-        self.deep = deep  # also what takes longer: write to mounts, ask build tools
+        self.deep = deep  # also what takes longer: write to mounts, ask build tools, DCGM at this level
         self.peers = tuple(peers)  # other nodes of the job, to be logged in to
         self.expect = dict(expect or {})  # the site's own file, by subject
         self.commands = tuple(commands)  # folders of external commands beyond the system's

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.node.runtime import state
 from nccl_doctor.node.runtime.root import Root
 
-OWN = frozenset(("environment", "host", "scheduler", "software", "ssh"))
+OWN = frozenset(("environment", "host", "scheduler", "software", "ssh", "deep"))
 FRESH = 10.0  # seconds for which a look is shared
 _GRANTS = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 

@@ -76,7 +76,7 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
     places = {entry.path: entry for entry, kind in entries if kind != "autofs"}
     trials = [
         probes.Trial(
-            path, _writes(wanted, path) or (root.deep and path not in wanted and entry.fstype in mounts.SHARED)
+            path, _writes(wanted, path) or (bool(root.deep) and path not in wanted and entry.fstype in mounts.SHARED)
         )
         for path, entry in places.items()
     ]

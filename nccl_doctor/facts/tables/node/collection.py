@@ -25,3 +25,17 @@ class Expected(NamedTuple):
     value: str
     source: str  # where the expectation comes from: model, memory (the last good check), machine, file
     ref: Ref
+
+
+class ActiveTest(NamedTuple):
+    """A result of a program that tests the hardware, run by `preflight --deep`."""
+
+    host: str | None
+    tool: str  # dcgm, ib_write_bw, nvbandwidth, nccl-tests
+    test: str  # as the program names it
+    device: str | None  # numbers of GPUs, or the name of a network card; None for the whole node
+    outcome: str  # pass, fail, warn, skip, or other where the program did not say
+    value: float | None
+    unit: str | None
+    text: str | None  # what the program says of it
+    ref: Ref
