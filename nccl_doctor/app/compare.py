@@ -114,7 +114,7 @@ class _Answers:
         self._runs = runs
         ask = _figures if isinstance(trait, compare_queries.Number) else _sayings
         # of a run that was not looked at for it: None
-        self._told: list[Any] = [ask(run, trait.query) if run.looked() & set(trait.needs) else None for run in runs]
+        self._told: list[Any] = [ask(run, trait.query) if run.covered() & set(trait.needs) else None for run in runs]
 
     def tells(self, side: int) -> bool:
         """Whether a run says anything of it."""
@@ -171,7 +171,7 @@ class _Answers:
 
 def _figures(facts: Facts, query: str) -> dict[tuple[str, str], _Figure]:
     figures: dict[tuple[str, str], _Figure] = {}
-    for what, value, unit, spread, ref in facts.own(query):
+    for what, value, unit, spread, ref in facts.query(query):
         if value is not None:
             figures.setdefault((what, unit), _Figure(float(value), spread or 0.0, ref))
     return figures
@@ -183,7 +183,7 @@ def _digits(value: float) -> str:
 
 def _sayings(facts: Facts, query: str) -> dict[str, dict[str, _Said]]:
     sayings: dict[str, dict[str, _Said]] = {}
-    for what, value, n, ref in facts.own(query):
+    for what, value, n, ref in facts.query(query):
         if what is not None and value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             sayings.setdefault(str(what), {})[text] = _Said(n, ref)
@@ -207,4 +207,6 @@ def _differing(facts: Facts, said: dict[str, _Said], other: dict[str, _Said]) ->
 
 
 def _places(facts: Facts, ref: int | None) -> list[Place]:
-    return [Place(place.file, place.line, place.text) for place in facts.places([ref])] if ref is not None else []
+    return (
+        [Place(place.file, place.line, place.text) for place in facts.evidence_rows([ref])] if ref is not None else []
+    )

@@ -129,7 +129,7 @@ def _was_reset(facts: Facts, old: Mapping[str, Any], asked: Mapping[tuple[int, .
     at = old.get("at")
     if not buses or not isinstance(at, int | float):
         return False
-    rows = facts.own("SELECT pci, stamp FROM xid WHERE kind = 'xid' AND code = 154 AND text LIKE '%to 0x0 (None)%'")
+    rows = facts.query("SELECT pci, stamp FROM xid WHERE kind = 'xid' AND code = 154 AND text LIKE '%to 0x0 (None)%'")
     reset = {bus for pci, stamp in rows if stamp is not None and stamp > at for bus in _buses(pci)}
     if _number(old.get("asked")) > 0:
         reset |= {bus for bus, action in asked.items() if action == 0}
@@ -139,7 +139,7 @@ def _was_reset(facts: Facts, old: Mapping[str, Any], asked: Mapping[tuple[int, .
 def _recovery(facts: Facts) -> dict[tuple[int, ...], int]:
     """Bus address of each GPU -> what the driver asks for, where it says so."""
     query = "SELECT g.pci, h.recovery FROM node_gpu g JOIN gpu_health h ON h.host IS g.host AND h.gpu = g.gpu"
-    return {bus: action for pci, action in facts.own(query) if action is not None for bus in _buses(pci)}
+    return {bus: action for pci, action in facts.query(query) if action is not None for bus in _buses(pci)}
 
 
 def _escalate(report: Report, facts: Facts, memory: Memory, settings: Settings, check: Check, again: bool) -> None:

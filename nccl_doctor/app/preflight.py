@@ -151,7 +151,7 @@ def hostname(root: Root) -> str | None:
 
 def check_of(facts: Facts) -> drain_policy.Check:
     """The look that these facts come from."""
-    names = facts.own("SELECT text FROM evidence WHERE file = ?", (LOOK,))
+    names = facts.query("SELECT text FROM evidence WHERE file = ?", (LOOK,))
     return drain_policy.Check(boot_id(), str(names[0][0]) if names else "", time.time())
 
 

@@ -47,7 +47,7 @@ def dump(facts: Facts, ranks: Sequence[RankProcess], *, native: bool = False, se
             continue
         dumps = [found for found, _ in pyspy.parse_text((n, None, line) for n, line in enumerate(text.splitlines(), 1))]
         pyspy.rows(facts, name, dumps, host, {one.pid: one.rank})
-    facts.look("stack")
+    facts.mark_covered("stack")
     return problems
 
 
@@ -116,7 +116,9 @@ def groups(facts: Facts) -> list[Group]:
     """Returns ranks grouped by place, the smallest groups first."""
     texts = {
         number: text.partition(": ")[2].split(" < ")
-        for number, text in facts.own("SELECT e.id, e.text FROM evidence e WHERE e.id IN (SELECT ref FROM rank_doing)")
+        for number, text in facts.query(
+            "SELECT e.id, e.text FROM evidence e WHERE e.id IN (SELECT ref FROM rank_doing)"
+        )
     }
     found: dict[tuple[str, str | None, str | None], Group] = {}
     for one in facts.rows(RankDoing):

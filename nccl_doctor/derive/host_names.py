@@ -35,7 +35,7 @@ _NAMED = re.compile(r"(?:^|[_.-])((?:node|host|worker|compute)-?[a-z]*\d+[a-z0-9
 
 def host_columns(facts: Facts) -> Iterator[tuple[str, str]]:
     """(table, column) of every column with host names in a table that a source covered."""
-    covered = facts.looked()
+    covered = facts.covered()
     for table, class_ in by_name().items():
         if table in covered:
             yield from ((table, column) for column in HOST_COLUMNS if column in column_types(class_))
@@ -48,7 +48,7 @@ def host_aliases(facts: Facts) -> Iterator[HostAlias]:
     for table, column in host_columns(facts):
         ref = "min(ref)" if "ref" in column_types(by_name()[table]) else "NULL"
         query = f"SELECT {column}, {ref} FROM {table} WHERE {column} IS NOT NULL GROUP BY 1"
-        refs |= {name: ref for name, ref in facts.own(query) if name not in refs}
+        refs |= {name: ref for name, ref in facts.query(query) if name not in refs}
     torn = _torn_names(facts)
     yield from (HostAlias(name, host, "torn", refs.get(name)) for name, host in torn.items())
     for name, host in _short_names(refs.keys()).items():
@@ -77,7 +77,7 @@ def _torn_names(facts: Facts) -> dict[str, str]:
     """
     lines: dict[str, int] = defaultdict(int)
     hosts: dict[int, set[str]] = defaultdict(set)
-    for host, pid, n in facts.own("SELECT host, pid, lines FROM process WHERE host IS NOT NULL AND pid IS NOT NULL"):
+    for host, pid, n in facts.query("SELECT host, pid, lines FROM process WHERE host IS NOT NULL AND pid IS NOT NULL"):
         lines[host] += n
         hosts[pid].add(host)
     wrong: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _hosts_of_job(facts: Facts) -> list[str]:
     """The hosts that the job's own lines name."""
     return [
         name
-        for (name,) in facts.own(
+        for (name,) in facts.query(
             "SELECT DISTINCT coalesce(a.host, p.host) FROM (SELECT host FROM process UNION SELECT host FROM progress UNION"
             " SELECT host FROM process_end UNION SELECT host FROM message) p LEFT JOIN host_alias a ON a.name = p.host"
             " WHERE p.host IS NOT NULL"
@@ -121,7 +121,7 @@ def _hosts_of_job(facts: Facts) -> list[str]:
 
 def _of_kernel_files(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
     """The path names the host of a file with kernel lines only; in the log of a job they are of its only host."""
-    nameless = facts.own(
+    nameless = facts.query(
         "SELECT DISTINCT e.file FROM xid x JOIN evidence e ON e.id = x.ref WHERE x.host IS NULL UNION"
         " SELECT DISTINCT e.file FROM message m JOIN evidence e ON e.id = m.ref WHERE m.host IS NULL AND m.rank IS NULL"
         " AND m.text LIKE '%kill%process%'"
@@ -130,7 +130,7 @@ def _of_kernel_files(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
         return
     of_jobs = {
         file
-        for (file,) in facts.own(
+        for (file,) in facts.query(
             "SELECT DISTINCT e.file FROM process p JOIN evidence e ON e.id = p.ref UNION"
             " SELECT DISTINCT e.file FROM progress p JOIN evidence e ON e.id = p.ref"
         )
@@ -145,11 +145,11 @@ def _of_kernel_files(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
 
 def _of_captures(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
     """A capture is of the host that its path names, or of the only host of the job."""
-    covered = facts.looked()
+    covered = facts.covered()
     for table in _CAPTURED:
         if table not in covered:
             continue
-        for (file,) in facts.own(
+        for (file,) in facts.query(
             f"SELECT DISTINCT e.file FROM {table} t JOIN evidence e ON e.id = t.ref WHERE t.host IS NULL"
         ):
             named = _host_of_path(file, hosts)
@@ -160,7 +160,7 @@ def _of_captures(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
 
 def _of_samples(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
     """As captures. Where nothing names a host of the job, a file name such as `gpu_node07.csv` does."""
-    for (file,) in facts.own("SELECT DISTINCT file FROM gpu_use WHERE host IS NULL"):
+    for (file,) in facts.query("SELECT DISTINCT file FROM gpu_use WHERE host IS NULL"):
         named = _host_of_path(file, hosts)
         if not hosts and (match := _NAMED.search(PurePath(file.replace("!", "/")).stem)):
             named = match[1]
@@ -171,11 +171,11 @@ def _of_samples(facts: Facts, hosts: list[str]) -> Iterator[InferredHost]:
 
 def _of_gpus(facts: Facts) -> Iterator[InferredHost]:
     """The PCI address of an Xid tells the host where only one host of the job has a GPU at it."""
-    addresses = facts.own("SELECT DISTINCT pci FROM xid WHERE host IS NULL AND pci IS NOT NULL")
+    addresses = facts.query("SELECT DISTINCT pci FROM xid WHERE host IS NULL AND pci IS NOT NULL")
     if not addresses:
         return
     owners: dict[str, set[str]] = defaultdict(set)
-    for bus, host in facts.own(
+    for bus, host in facts.query(
         "SELECT DISTINCT c.bus_id, coalesce(a.host, c.host) FROM communicator c LEFT JOIN host_alias a ON a.name = c.host"
         " WHERE c.bus_id IS NOT NULL AND c.host IS NOT NULL"
     ):

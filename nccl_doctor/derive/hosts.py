@@ -15,13 +15,13 @@ def hosts(facts: Facts) -> Iterator[Host]:
         if row.purpose in ("bootstrap", "oob", "socket") and row.host and not row.address.startswith(("127.", "::1")):
             addresses.setdefault(row.host, row.address)
     gpus = dict(
-        facts.own("SELECT host, count(DISTINCT bus_id) FROM communicator WHERE bus_id IS NOT NULL GROUP BY host")
+        facts.query("SELECT host, count(DISTINCT bus_id) FROM communicator WHERE bus_id IS NOT NULL GROUP BY host")
     )
-    ranks = dict(facts.own("SELECT host, count(DISTINCT rank) FROM rank GROUP BY host"))
+    ranks = dict(facts.query("SELECT host, count(DISTINCT rank) FROM rank GROUP BY host"))
     query = (
         "SELECT host, count(DISTINCT pid), min(ref) FROM (SELECT host, pid, ref FROM process UNION ALL"
         " SELECT host, NULL, ref FROM progress UNION ALL SELECT host, NULL, ref FROM process_end UNION ALL"
         " SELECT host, NULL, ref FROM message) WHERE host IS NOT NULL GROUP BY host"
     )
-    for host, processes, ref in facts.own(query):
+    for host, processes, ref in facts.query(query):
         yield Host(host, ranks.get(host, 0), processes, gpus.get(host), addresses.get(host), ref)

@@ -25,17 +25,17 @@ from nccl_doctor.facts.tables import (
 def job(facts: Facts) -> list[Job]:
     """The one row about the job as a whole."""
     communicators = facts.rows(Communicator)
-    versions = [v for (v,) in facts.own("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl')")]
+    versions = [v for (v,) in facts.query("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl')")]
     lowest = min(versions, key=lambda v: version_number(v) or 0, default=None)
     nodes = _node_count(facts, communicators)
     ranks = max((c.nranks for c in communicators if c.nranks), default=None)
-    labelled = facts.own("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
+    labelled = facts.query("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
     if ranks is None and labelled[0] and labelled[0] == labelled[1] + 1:
         ranks = labelled[0]
-    processes = facts.own("SELECT count(*) FROM process")[0][0]
-    lines, nccl_lines = facts.own("SELECT sum(lines), sum(nccl_lines) FROM input")[0]
-    info = int("communicator" in facts.looked())
-    up = facts.own("SELECT count(DISTINCT coalesce(comm_id, comm)) FROM communicator WHERE phase = 'complete'")[0][0]
+    processes = facts.query("SELECT count(*) FROM process")[0][0]
+    lines, nccl_lines = facts.query("SELECT sum(lines), sum(nccl_lines) FROM input")[0]
+    info = int("communicator" in facts.covered())
+    up = facts.query("SELECT count(DISTINCT coalesce(comm_id, comm)) FROM communicator WHERE phase = 'complete'")[0][0]
     multi = None if nodes is None else int(nodes > 1)
     if nodes is None and _reached_elsewhere(facts):
         multi = 1
@@ -61,28 +61,28 @@ def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
     NCCL's own count (2.20) decides. Else the host names, fewer where two names share memory (containers of one node), more
     where one name has two addresses or twice the same GPU (equal host names), or more ranks than it shows.
     """
-    stated = facts.own("SELECT max(nodes) FROM node_count")[0][0]
+    stated = facts.query("SELECT max(nodes) FROM node_count")[0][0]
     if stated:
         return int(stated)
-    hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM process WHERE host IS NOT NULL")}
-    others = {host for (host,) in facts.own("SELECT DISTINCT host FROM progress WHERE host IS NOT NULL")}
+    hosts = {host for (host,) in facts.query("SELECT DISTINCT host FROM process WHERE host IS NOT NULL")}
+    others = {host for (host,) in facts.query("SELECT DISTINCT host FROM progress WHERE host IS NOT NULL")}
     # Launchers name pods or services where NCCL names hosts: two lists without a common name are of the same machines.
     hosts = hosts | others if hosts & others else max(hosts, others, key=len)
-    between = facts.own(
+    between = facts.query(
         "SELECT DISTINCT src_host, dst_host FROM link WHERE same_host = 0 AND transport IN ('P2P', 'SHM')"
     )
     merged = {host: host for host in hosts}
     for a, b in between:
         merged[b] = merged.get(a, a)
     count = len(set(merged.values()))
-    nets = facts.own("SELECT count(*) FROM link WHERE transport = 'NET'")[0][0]
-    local = facts.own("SELECT count(*) FROM link WHERE transport IN ('P2P', 'SHM')")[0][0]
+    nets = facts.query("SELECT count(*) FROM link WHERE transport = 'NET'")[0][0]
+    local = facts.query("SELECT count(*) FROM link WHERE transport IN ('P2P', 'SHM')")[0][0]
     if count == 1:
-        twice = facts.own(
+        twice = facts.query(
             "SELECT count(*) FROM (SELECT a.bus_id FROM rank a JOIN rank b ON a.bus_id = b.bus_id AND a.rank < b.rank"
             " AND a.host = b.host WHERE a.bus_id <> '0')"
         )[0][0]
-        addresses = facts.own(
+        addresses = facts.query(
             "SELECT count(DISTINCT address) FROM interface WHERE purpose = 'bootstrap' AND position IS NULL"
             " AND address NOT LIKE '127.%' AND address NOT LIKE 'fe80%'"
         )[0][0]
@@ -96,8 +96,8 @@ def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
 
 def _reached_elsewhere(facts: Facts) -> bool:
     """True where a connection or an error names an address that is none of the host's own."""
-    own = {address for (address,) in facts.own("SELECT DISTINCT address FROM interface")}
-    peers = facts.own(
+    own = {address for (address,) in facts.query("SELECT DISTINCT address FROM interface")}
+    peers = facts.query(
         "SELECT peer FROM socket_error WHERE peer IS NOT NULL UNION SELECT peer FROM ib_error WHERE peer IS NOT NULL"
     )
     others = {peer.split("<")[0] for (peer,) in peers} - own

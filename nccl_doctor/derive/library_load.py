@@ -24,4 +24,4 @@ def load_failures(facts: Facts) -> Iterator[LoadFailure]:
           AND NOT EXISTS (SELECT 1 FROM communicator c JOIN evidence e ON e.id = c.ref
                           WHERE c.phase IN ('complete', 'plain') AND e.line > m.last_line), m.ref
         FROM message m, job j WHERE m.kind IN ({marks}) AND m.text NOT REGEXP '(?i)warn|can ignore'"""
-    yield from (LoadFailure(*row) for row in facts.own(query, (_RAISED, NEAR_END, *KINDS)))
+    yield from (LoadFailure(*row) for row in facts.query(query, (_RAISED, NEAR_END, *KINDS)))

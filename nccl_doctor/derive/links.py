@@ -23,7 +23,7 @@ def links(facts: Facts) -> Iterator[Link]:
         if of is not None:
             mine[c.host, c.pid][id(of)] = of
     groups: dict[tuple[Any, ...], list[Any]] = {}
-    edges = facts.own(
+    edges = facts.query(
         "SELECT host, pid, CASE direction WHEN 'receive' THEN src ELSE dst END, direction = 'receive', transport, method,"
         " network, gdr, device, channels, ref FROM connection"
     )

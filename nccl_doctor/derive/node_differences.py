@@ -52,16 +52,16 @@ LACKING = ("mount", "setting", "plugin", "rails", "roce")  # subjects in which h
 )  # fmt: skip
 def node_differences(facts: Facts) -> Rows:
     """Nodes that differ from most others; None where fewer than two nodes were asked."""
-    hosts = {host for (host,) in facts.own("SELECT DISTINCT host FROM collection WHERE source <> 'node'") if host}
+    hosts = {host for (host,) in facts.query("SELECT DISTINCT host FROM collection WHERE source <> 'node'") if host}
     return _differences(facts, hosts) if len(hosts) > 1 else None
 
 
 def _differences(facts: Facts, hosts: set[str]) -> Iterator[NodeOdd]:
-    first: dict[str, int] = dict(facts.own("SELECT host, min(ref) FROM collection GROUP BY host"))
+    first: dict[str, int] = dict(facts.query("SELECT host, min(ref) FROM collection GROUP BY host"))
     for subject, query in TRAITS.items():
         values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         refs: dict[tuple[str, str], int] = {}
-        for host, name, value, ref in facts.own(query):
+        for host, name, value, ref in facts.query(query):
             if host in hosts and value is not None:
                 values[name][host].add(str(value))
                 refs.setdefault((name, host), ref)

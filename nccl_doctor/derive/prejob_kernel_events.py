@@ -76,7 +76,7 @@ def _before_the_job(facts: Facts, kernel: list[tuple[str, str | None, int, str, 
 
 def job_year(facts: Facts) -> int | None:
     """The year of the first evidence that tells one."""
-    for (text,) in facts.own("SELECT text FROM evidence WHERE text GLOB '*[12][09][0-9][0-9]*' LIMIT 2000"):
+    for (text,) in facts.query("SELECT text FROM evidence WHERE text GLOB '*[12][09][0-9][0-9]*' LIMIT 2000"):
         year = year_of(text)
         if year is not None:
             return year
@@ -86,8 +86,8 @@ def job_year(facts: Facts) -> int | None:
 def _kernel_lines(facts: Facts) -> Iterator[tuple[str, str | None, int, str, int]]:
     """(kind, host, n, line, ref) of all that the kernel wrote."""
     marks = ", ".join("?" * len(KERNEL))
-    yield from facts.own("SELECT x.kind, x.host, x.n, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
-    yield from facts.own(
+    yield from facts.query("SELECT x.kind, x.host, x.n, e.text, e.id FROM xid x JOIN evidence e ON e.id = x.ref")
+    yield from facts.query(
         "SELECT m.kind, m.host, m.n, e.text, e.id FROM message m JOIN evidence e ON e.id = m.ref"
         f" WHERE m.kind IN ({marks})",
         KERNEL,
@@ -98,6 +98,6 @@ def _first(facts: Facts, queries: tuple[str, ...], year: int | None) -> Moment |
     """The earliest moment of the job among some of its lines."""
     found: list[Moment] = []
     for query in queries:
-        texts = facts.own(f"SELECT text FROM evidence WHERE id IN ({query} ORDER BY ref LIMIT 200)")
+        texts = facts.query(f"SELECT text FROM evidence WHERE id IN ({query} ORDER BY ref LIMIT 200)")
         found += [when for (text,) in texts if (when := moment(text, year)) is not None]
     return min(found, default=None)

@@ -14,7 +14,7 @@ def ranks(facts: Facts) -> Iterator[Rank]:
     world = max((c.nranks for c in communicators if c.nranks), default=0)
     last = {
         (host, rank): line
-        for host, rank, line in facts.own("SELECT host, rank, max(last_line) FROM process GROUP BY 1, 2")
+        for host, rank, line in facts.query("SELECT host, rank, max(last_line) FROM process GROUP BY 1, 2")
     }
     found: dict[int, Rank] = {}
     for c in communicators:
@@ -32,7 +32,7 @@ def ranks(facts: Facts) -> Iterator[Rank]:
                 cuda_dev=old.cuda_dev if old.cuda_dev is not None else c.cuda_dev,
                 nvml_dev=old.nvml_dev if old.nvml_dev is not None else c.nvml_dev,
             )  # fmt: skip
-    labels = facts.own(
+    labels = facts.query(
         "SELECT rank, host, pid, min(ref), max(last_line) FROM process WHERE rank IS NOT NULL GROUP BY rank"
         " UNION ALL SELECT rank, host, NULL, min(ref), max(position) FROM progress WHERE rank IS NOT NULL GROUP BY rank"
     )

@@ -25,7 +25,7 @@ def derive_all(facts: Facts) -> None:
 
     A derived table that is there already, as in the example of a rule, is left as it is.
     """
-    given = facts.looked()
+    given = facts.covered()
     derivations = ordered(discover())
     for one in derivations:
         if one.as_printed:
@@ -38,12 +38,12 @@ def derive_all(facts: Facts) -> None:
 
 def _run(one: Derivation, facts: Facts, given: set[str]) -> None:
     to_fill = {table for table in one.fills if table_name(table) not in given}
-    if not to_fill or (one.needs and facts.looked().isdisjoint(map(table_name, one.needs))):
+    if not to_fill or (one.needs and facts.covered().isdisjoint(map(table_name, one.needs))):
         return
     rows = one(facts)
     if rows is not None:
         facts.add(row for row in rows if type(row) in to_fill)
-        facts.look(*map(table_name, to_fill))
+        facts.mark_covered(*map(table_name, to_fill))
 
 
 @cache

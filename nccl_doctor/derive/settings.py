@@ -12,14 +12,14 @@ from nccl_doctor.facts.tables import Env, EnvDifference, EnvLint, Job, NcclLibra
 @derivation(fills=[EnvLint], needs=[Env], reads=[Job, NcclLibrary])
 def doubtful_settings(facts: Facts) -> Iterator[EnvLint]:
     """Settings judged by the NCCL release of the job, on a node without a job by the library that a task would load."""
-    settings = facts.own("SELECT host, rank, name, value, ref FROM env")
+    settings = facts.query("SELECT host, rank, name, value, ref FROM env")
     if not settings:
         return
     from nccl_doctor.knowledge import env_lint  # a prologue mostly has no settings to judge
 
-    of_job = facts.own("SELECT nccl_number FROM job")[0][0]
+    of_job = facts.query("SELECT nccl_number FROM job")[0][0]
     groups = [(of_job, settings)] if of_job is not None else _by_release(facts, settings)
-    confirmed = facts.own(
+    confirmed = facts.query(
         "SELECT DISTINCT v.name FROM env v JOIN evidence e ON e.id = v.ref"
         " WHERE e.text LIKE '% INFO %' || v.name || ' set by environment to %'"
     )
@@ -29,7 +29,7 @@ def doubtful_settings(facts: Facts) -> Iterator[EnvLint]:
 
 def _by_release(facts: Facts, settings: list[Any]) -> list[tuple[int | None, list[Any]]]:
     """(release of the NCCL library that a task on the host would load, settings of the host): 22105 for 2.21.5."""
-    versions = dict(facts.own("SELECT host, version FROM nccl_library WHERE place = 1"))
+    versions = dict(facts.query("SELECT host, version FROM nccl_library WHERE place = 1"))
     groups: dict[int | None, list[Any]] = defaultdict(list)
     for setting in settings:
         groups[version_number(versions.get(setting[0]))].append(setting)
@@ -42,11 +42,11 @@ def setting_differences(facts: Facts) -> Iterator[EnvDifference]:
 
     Values such as a device index or a per-rank file are expected to differ and are left out.
     """
-    speaking = {(h, p) for h, p in facts.own("SELECT DISTINCT host, pid FROM env WHERE pid IS NOT NULL")}
+    speaking = {(h, p) for h, p in facts.query("SELECT DISTINCT host, pid FROM env WHERE pid IS NOT NULL")}
     if len(speaking) < 2:
         return
     values: dict[str, dict[str, dict[tuple[str, int], int]]] = defaultdict(lambda: defaultdict(dict))
-    for host, pid, name, value, ref in facts.own("SELECT host, pid, name, value, ref FROM env WHERE pid IS NOT NULL"):
+    for host, pid, name, value, ref in facts.query("SELECT host, pid, name, value, ref FROM env WHERE pid IS NOT NULL"):
         values[name][value][host, pid] = ref
     for name, by_value in sorted(values.items()):
         holders = {process for group in by_value.values() for process in group}

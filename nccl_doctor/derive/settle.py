@@ -18,12 +18,12 @@ def settle(facts: Facts) -> None:
     for table, column in host_columns(facts):
         if table != "host_alias":
             columns[table].append(column)
-    aliases = facts.own("SELECT EXISTS (SELECT 1 FROM host_alias)")[0][0]
+    aliases = facts.query("SELECT EXISTS (SELECT 1 FROM host_alias)")[0][0]
     inferred: dict[str, set[str]] = defaultdict(set)
     for row in facts.rows(InferredHost):
         inferred[row.rows_of].add("file" if row.pci is None else "pci")
-    earlier = facts.own("SELECT EXISTS (SELECT 1 FROM earlier)")[0][0]
-    covered = facts.looked()
+    earlier = facts.query("SELECT EXISTS (SELECT 1 FROM earlier)")[0][0]
+    covered = facts.covered()
     for table, of_table in columns.items():
         renamed = [column for column in of_table if aliases and _has_alias(facts, table, column)]
         left_out = earlier and table in _WITHOUT_EARLIER
@@ -35,7 +35,7 @@ def settle(facts: Facts) -> None:
 
 def _has_alias(facts: Facts, table: str, column: str) -> bool:
     return bool(
-        facts.own(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE {column} IN (SELECT name FROM host_alias))")[0][0]
+        facts.query(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE {column} IN (SELECT name FROM host_alias))")[0][0]
     )
 
 

@@ -32,7 +32,7 @@ _QUESTIONS = (
 def topology_differences(facts: Facts) -> Iterator[TopoDifference]:
     """Every topology file that is not like most others, question by question."""
     for what, query in _QUESTIONS:
-        found = [(file, value or "none", ref) for file, value, ref in facts.own(query)]
+        found = [(file, value or "none", ref) for file, value, ref in facts.query(query)]
         counts = Counter(value for _, value, _ in found)
         if len(counts) < 2:
             continue

@@ -75,7 +75,7 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
         first = group.first
         hosts = fold_hosts(group.hosts)
         numbers = group.ranks
-        places = facts.places([ref for row in group.rows for ref in row.refs][: 50 * EVIDENCE])
+        places = facts.evidence_rows([ref for row in group.rows for ref in row.refs][: 50 * EVIDENCE])
         when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
@@ -139,9 +139,9 @@ def _ranks_of_gpus(group: Group, facts: Facts) -> set[int]:
     for host, addresses, gpu in group.gpus:
         for address in addresses.replace(",", " ").split():
             if bus := bus_id(address):
-                ranks |= {rank for (rank,) in facts.own(query + "bus_id = ?", (host, bus))}
+                ranks |= {rank for (rank,) in facts.query(query + "bus_id = ?", (host, bus))}
         if gpu is not None:
-            ranks |= {rank for (rank,) in facts.own(query + "coalesce(nvml_dev, cuda_dev) = ?", (host, gpu))}
+            ranks |= {rank for (rank,) in facts.query(query + "coalesce(nvml_dev, cuda_dev) = ?", (host, gpu))}
     return ranks
 
 
@@ -177,13 +177,13 @@ def _unread(kind: str) -> bool:
 
 def job(facts: Facts) -> dict[str, Any]:
     """What the report says about the job itself."""
-    rows = facts.own("SELECT hosts, ranks, processes, has_info FROM job")
+    rows = facts.query("SELECT hosts, ranks, processes, has_info FROM job")
     hosts, ranks, processes, info = rows[0] if rows else (None, None, None, 0)
-    names = [name for (name,) in facts.own("SELECT name FROM host ORDER BY name")]
+    names = [name for (name,) in facts.query("SELECT name FROM host ORDER BY name")]
     versions = [
-        v for (v,) in facts.own("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl') ORDER BY 1")
+        v for (v,) in facts.query("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl') ORDER BY 1")
     ]
-    networks = [n for (n,) in facts.own("SELECT DISTINCT name FROM network ORDER BY 1")]
+    networks = [n for (n,) in facts.query("SELECT DISTINCT name FROM network ORDER BY 1")]
     return {
         "hosts": hosts, "ranks": ranks, "processes": processes, "host_names": fold_hosts(names),
         "nccl_versions": versions, "network": networks, "nccl_debug_info": bool(info),

@@ -84,7 +84,7 @@ def _columns(table: type) -> str:
 
 
 def _create_tables(db: sqlite3.Connection) -> None:
-    db.execute("CREATE TABLE looked (name TEXT PRIMARY KEY)")
+    db.execute("CREATE TABLE covered (name TEXT PRIMARY KEY)")
     for table in TABLES:
         db.execute(f"CREATE TABLE {table_name(table)} ({_columns(table)})")
 
@@ -95,8 +95,8 @@ class Facts:
     def __init__(self, path: Path | None = None) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
-        self._texts: dict[tuple[str, str], int] = {}  # of `place`
-        self._places: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
+        self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
+        self._pending: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
         self._numbers = 0
         self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
         if path is None:
@@ -146,7 +146,7 @@ class Facts:
             target.close()
         with self._writing():
             self._db.execute("ATTACH ? AS saved", (str(path),))
-            for name in ("looked", *by_name()):
+            for name in ("covered", *by_name()):
                 self._db.execute(f"INSERT INTO saved.{name} SELECT * FROM {name}")
             self._db.execute("DETACH saved")
 
@@ -158,12 +158,12 @@ class Facts:
         number = lines.get(line)
         if number is None:
             number = lines[line] = self._numbers = self._numbers + 1
-            self._places.append((number, file, line, text[:2000]))
-            if len(self._places) >= BATCH:
+            self._pending.append((number, file, line, text[:2000]))
+            if len(self._pending) >= BATCH:
                 self._flush()
         return number
 
-    def place(self, file: str, text: str, line: int = 1) -> int:
+    def text_evidence(self, file: str, text: str, line: int = 1) -> int:
         """As `evidence`, for what has no lines, such as an environment: each text of it gets a line of its own."""
         number = self._texts.get((file, text))
         if number is None:
@@ -176,8 +176,8 @@ class Facts:
         return number
 
     def _flush(self) -> None:
-        places, self._places = self._places, []
-        self._insert(Evidence, places)
+        pending, self._pending = self._pending, []
+        self._insert(Evidence, pending)
 
     def _insert(self, table: type, rows: Sequence[Any]) -> None:
         try:
@@ -214,14 +214,14 @@ class Facts:
                 group.clear()
         for table, group in groups.items():
             self._insert(table, group)
-            self.look(table_name(table))
+            self.mark_covered(table_name(table))
 
     def fill(self, table: type, rows: Iterable[tuple[Any, ...]]) -> None:
         """Insert rows of one table, given as plain tuples: for those of which there may be hundreds of thousands."""
         rows = iter(rows)
         while batch := list(islice(rows, BATCH)):
             self._insert(table, batch)
-            self.look(table_name(table))
+            self.mark_covered(table_name(table))
 
     def restate(self, table: type, query: str) -> None:
         """Let readers see the rows of a query as this table from now on, instead of the rows that were added to it.
@@ -247,14 +247,14 @@ class Facts:
         finally:
             self._db.execute("PRAGMA query_only = ON")
 
-    def look(self, *names: str) -> None:
-        """Say that a source looked for facts of these tables, so that an empty one means "nothing there"."""
+    def mark_covered(self, *names: str) -> None:
+        """Record that a source covers these tables, so that an empty one means that there was nothing to find."""
         with self._writing():
-            self._db.executemany("INSERT OR IGNORE INTO looked VALUES (?)", [(name,) for name in names])
+            self._db.executemany("INSERT OR IGNORE INTO covered VALUES (?)", [(name,) for name in names])
 
-    def looked(self) -> set[str]:
-        """Names of the tables that a source filled or looked for."""
-        return {name for (name,) in self._db.execute("SELECT name FROM looked")}
+    def covered(self) -> set[str]:
+        """Names of the tables that a source or a derivation filled or would have filled."""
+        return {name for (name,) in self._db.execute("SELECT name FROM covered")}
 
     def rows(self, table: type[T]) -> list[T]:
         """All rows of a table."""
@@ -268,7 +268,7 @@ class Facts:
         names = [table_name(table) for table in TABLES]
         return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
-    def places(self, refs: Iterable[int]) -> list[Evidence]:
+    def evidence_rows(self, refs: Iterable[int]) -> list[Evidence]:
         """The evidence rows of these numbers, in the order of the input."""
         self._flush()
         numbers = sorted(set(refs))
@@ -279,8 +279,8 @@ class Facts:
             found += [Evidence(*row) for row in self._db.execute(f"SELECT * FROM evidence WHERE id IN ({marks})", part)]
         return found
 
-    def own(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query of our own code, unguarded."""
+    def query(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query of this package: no guard and no time limit; SQLite refuses any change."""
         self._flush()
         return self._db.execute(query, params).fetchall()
 

@@ -12,7 +12,7 @@ def dump(facts: Facts) -> str:
     """All facts as JSON lines `[table, values]`, evidence first, for another node to take in."""
     tables: list[Any] = [Evidence, *(table for table in by_name().values() if table is not Evidence)]
     rows = [[table_name(table), list(row)] for table in tables for row in facts.rows(table)]
-    return "".join(json.dumps(row) + "\n" for row in [*rows, ["looked", sorted(facts.looked())]])
+    return "".join(json.dumps(row) + "\n" for row in [*rows, ["covered", sorted(facts.covered())]])
 
 
 def take(facts: Facts, lines: Iterable[str], node: str | None = None) -> bool:
@@ -27,9 +27,9 @@ def take(facts: Facts, lines: Iterable[str], node: str | None = None) -> bool:
             name, values = json.loads(line)
         except (ValueError, TypeError):
             continue
-        if name == "looked":
+        if name == "covered":
             facts.add(rows)
-            facts.look(*(one for one in values if one in by_name()))
+            facts.mark_covered(*(one for one in values if one in by_name()))
             return True
         table = by_name().get(name) if isinstance(name, str) and isinstance(values, list) else None
         if table is None or len(values) != len(column_types(table)):

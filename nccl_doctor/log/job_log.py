@@ -75,13 +75,13 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         facts.add(log.processes())
     for file, counts, end in parts:
         facts.add(rank_progress.rows(facts, file, end, counts.lines, ranks))
-    facts.look(*_ALWAYS)
+    facts.mark_covered(*_ALWAYS)
     if has_nccl:
-        facts.look(*_WITH_NCCL)
+        facts.mark_covered(*_WITH_NCCL)
     elif has_cards:
-        facts.look(*_OF_CARDS)
+        facts.mark_covered(*_OF_CARDS)
     if has_info:
-        facts.look(*_WITH_INFO)
+        facts.mark_covered(*_WITH_INFO)
 
 
 def _of_cards(pattern: Pattern) -> bool:

@@ -35,7 +35,7 @@ def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: flo
     """Ask one rule."""
     from nccl_doctor.facts.store import QueryProblem
 
-    lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.looked())]
+    lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.covered())]
     if lacking:
         return Answer(rule, "skipped", [], f"no facts in table {', '.join(lacking)}")
     folding = Folding(rule.message)
@@ -88,5 +88,5 @@ def _showable(row: dict[str, Any]) -> dict[str, bool]:
 
 def ask_all(rules: Iterable[Rule], facts: "Facts") -> list[Answer]:
     """Ask every rule; one that breaks does not stop the rest."""
-    looked = facts.looked()
+    looked = facts.covered()
     return [ask(rule, facts, looked) for rule in rules]

@@ -74,7 +74,7 @@ class LiveDiagnosis:
                 stream = io.BytesIO(("\n".join(lines) + "\n").encode())
                 reading = recorded_files.read_format(stream, f"live {kind}", facts)
                 facts.add([Input(f"live {kind}", "recording", 0, reading.lines, 0, reading.understood, None)])
-        facts.look("spinning")
+        facts.mark_covered("spinning")
         for name, count, gpus, share in spins:
             text = f"{count} of {gpus} GPUs at 95 % or more, at most {share:.0%} of their power limit, no traffic"
             facts.add([Spinning(name, count, gpus, share, 60.0, facts.evidence(f"live {name}", 1, text))])

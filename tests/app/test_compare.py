@@ -199,7 +199,7 @@ def test_no_input_is_overwritten(simulated: Callable[..., str], capsys: pytest.C
 def test_every_question_can_be_put_to_any_facts() -> None:
     facts = Facts()
     for trait in compare_queries.RUNS:
-        assert [] == [row for row in facts.own(trait.query) if row[1] is not None]
+        assert [] == [row for row in facts.query(trait.query) if row[1] is not None]
         assert set(trait.needs) <= facts.counts().keys()
 
 

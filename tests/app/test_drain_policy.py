@@ -37,7 +37,9 @@ def row(table: Any, **values: Any) -> Any:
 def healthy(*rows: Any, gpu: str = "ok", now: float = BOOT) -> Facts:
     """A node that was looked at, with these facts on top."""
     facts = Facts()
-    facts.look("xid", "kernel_log", "mount_probe", "mount", "pci_device", "collection", "gpu_health", "node_gpu")
+    facts.mark_covered(
+        "xid", "kernel_log", "mount_probe", "mount", "pci_device", "collection", "gpu_health", "node_gpu"
+    )
     ref = facts.evidence("collector gpu", 1, gpu)
     facts.add([Collection("node01", "gpu", gpu, 0.1, None, ref)])
     facts.add([KernelLog("node01", "/dev/kmsg", 900, BOOT, now, BOOT, facts.evidence("/dev/kmsg", 1, "900 lines"))])
@@ -47,13 +49,13 @@ def healthy(*rows: Any, gpu: str = "ok", now: float = BOOT) -> Facts:
 
 def xid(facts: Facts, code: int, at: float, text: str = "halted") -> Facts:
     line = f"[{at - BOOT:.6f}] NVRM: Xid (PCI:{BUS}): {code}, {text}"
-    ref = facts.place("/dev/kmsg", line)
+    ref = facts.text_evidence("/dev/kmsg", line)
     facts.add([row(Xid, host="node01", kind="xid", pci=BUS, code=code, text=text, n=1, stamp=at, ref=ref)])
     return facts
 
 
 def hung_mount(facts: Facts) -> Facts:
-    ref = facts.place("stat /scratch", "stat /scratch: hung after 2.0 s")
+    ref = facts.text_evidence("stat /scratch", "stat /scratch: hung after 2.0 s")
     facts.add([
         row(Mount, host="node01", path="/scratch", fstype="nfs4", source="fs01:/s", kind="shared", read_only=0, ref=ref)
         if "read_only" in Mount._fields else Mount("node01", "/scratch", "nfs4", "fs01:/s", "shared", 0, 0, "rw", ref),
@@ -125,7 +127,7 @@ def test_the_driver_that_says_that_the_gpu_was_reset_ends_it(node: Node) -> None
 
 
 def recovery(facts: Facts, action: int) -> Facts:
-    ref = facts.place("nvml", f"recovery {action}")
+    ref = facts.text_evidence("nvml", f"recovery {action}")
     facts.add([row(NodeGpu, host="node01", gpu=4, pci=f"{BUS}.0", ref=ref),
                row(GpuHealth, host="node01", gpu=4, recovery=action, ref=ref)])  # fmt: skip
     return facts
@@ -214,9 +216,9 @@ def test_clean_checks_are_counted_in_a_row(node: Node) -> None:
 
 
 def gpus(facts: Facts, number: int, product: str = "Some Server 9000") -> Facts:
-    ref = facts.place("/sys/class/dmi/id/product_name", product)
+    ref = facts.text_evidence("/sys/class/dmi/id/product_name", product)
     facts.add([row(NodeMachine, host="node01", vendor="Somebody", product=product, ref=ref)])
-    slots = [facts.place(f"/sys/bus/pci/devices/0000:{n:02x}:00.0", f"gpu {n}") for n in range(number)]
+    slots = [facts.text_evidence(f"/sys/bus/pci/devices/0000:{n:02x}:00.0", f"gpu {n}") for n in range(number)]
     facts.add(row(PciDevice, host="node01", pci=f"0000:{n:02x}:00.0", kind="gpu", ref=ref) if "pci" in PciDevice._fields
               else row(PciDevice, host="node01", kind="gpu", ref=ref) for n, ref in enumerate(slots))  # fmt: skip
     return facts

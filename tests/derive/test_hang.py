@@ -260,7 +260,7 @@ def hosts_of(*names: str) -> list[str]:
     ref = facts.evidence("log", 1, "x")
     facts.add(tables.Process(name, 1, None, None, 1, 1, 1, None, ref) for name in names)
     derive_all(facts)
-    return sorted({host for (host,) in facts.own("SELECT host FROM process")})
+    return sorted({host for (host,) in facts.query("SELECT host FROM process")})
 
 
 @pytest.mark.parametrize(

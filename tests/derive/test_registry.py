@@ -50,8 +50,8 @@ def test_declarations_that_contradict_each_other_are_refused(derivations: list[D
 def test_declared_reads_are_what_a_derivation_asks() -> None:
     """SQLite tells which tables a query reads: none may be missing in the declaration."""
     facts = Facts()
-    facts.look(*(table_name(table) for table in TABLES if not is_derived(table)))
-    anywhere = {"evidence", "looked", "sqlite_master"}
+    facts.mark_covered(*(table_name(table) for table in TABLES if not is_derived(table)))
+    anywhere = {"evidence", "covered", "sqlite_master"}
     for one in ordered(discover()):
         asked: set[str] = set()
 
@@ -81,8 +81,8 @@ def test_a_derived_table_that_is_given_is_left_as_it_is() -> None:
 def test_a_derivation_without_what_it_needs_does_not_count_as_covered() -> None:
     facts = Facts()
     derive_all(facts)
-    assert {"job", "host", "rank", "link"} <= facts.looked()
-    assert facts.looked().isdisjoint({"gpu_peer", "env_lint", "bench_limit", "node_odd", "earlier"})
+    assert {"job", "host", "rank", "link"} <= facts.covered()
+    assert facts.covered().isdisjoint({"gpu_peer", "env_lint", "bench_limit", "node_odd", "earlier"})
 
 
 def test_names_are_resolved_for_readers_and_kept_as_printed() -> None:
@@ -92,8 +92,8 @@ def test_names_are_resolved_for_readers_and_kept_as_printed() -> None:
     facts.add(Process(name, pid, None, None, 1, 1, 1, None, ref) for pid, name in enumerate(names))
     derive_all(facts)
     assert ["node01", "node01"] == [row.host for row in facts.rows(Process)]
-    assert list(names) == [host for (host,) in facts.own("SELECT host FROM main.process")]
-    assert [("node01.cluster.example", "node01", "full-name")] == facts.own("SELECT name, host, why FROM host_alias")
+    assert list(names) == [host for (host,) in facts.query("SELECT host FROM main.process")]
+    assert [("node01.cluster.example", "node01", "full-name")] == facts.query("SELECT name, host, why FROM host_alias")
 
 
 def test_rows_that_come_after_names_were_settled_are_refused() -> None:
@@ -122,8 +122,8 @@ def test_kernel_lines_from_before_the_job_are_out_of_sight_and_not_deleted() -> 
     facts.add([Env("node01", 0, 1, "NCCL_DEBUG", "INFO", 1, job), Process("node01", 1, None, 0, 1, 1, 1, None, job)])
     derive_all(facts)
     assert [("node01", 48)] == [(row.host, row.code) for row in facts.rows(Xid)]
-    assert [(None, 79), (None, 48)] == facts.own("SELECT host, code FROM main.xid")
-    assert [(old,)] == facts.own("SELECT ref FROM earlier")
+    assert [(None, 79), (None, 48)] == facts.query("SELECT host, code FROM main.xid")
+    assert [(old,)] == facts.query("SELECT ref FROM earlier")
 
 
 @pytest.mark.parametrize("statement", ["UPDATE process SET host = 'x'", "DELETE FROM process", "DROP TABLE process"])
@@ -131,7 +131,7 @@ def test_no_query_changes_a_fact(statement: str) -> None:
     facts = Facts()
     facts.add([Process("node01", 1, None, None, 1, 1, 1, None, facts.evidence("log", 1, "x"))])
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        facts.own(statement)
+        facts.query(statement)
     assert ["node01"] == [row.host for row in facts.rows(Process)]
 
 
@@ -144,7 +144,7 @@ def test_a_saved_fact_base_holds_what_readers_saw(tmp_path: Path) -> None:
     facts.save(tmp_path / "job.db")
     again = Facts.open(tmp_path / "job.db")
     assert ["node01", "node01"] == [row.host for row in again.rows(Process)]
-    assert (facts.looked(), facts.counts()) == (again.looked(), again.counts())
+    assert (facts.covered(), facts.counts()) == (again.covered(), again.counts())
 
 
 def test_an_import_of_all_derivations_stays_light() -> None:

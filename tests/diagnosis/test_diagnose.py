@@ -104,5 +104,5 @@ def test_the_last_error_of_a_framework_is_read_as_a_warning_of_nccl() -> None:
         f"[rank3]: Last error:\n[rank3]: {warning}\n",
     ):
         facts = analyze.read_text(f"first\n{text}")
-        assert [(12, 129)] == facts.own("SELECT status, vendor_err FROM ib_error")
-        assert warning in facts.own("SELECT text FROM evidence")[0][0]
+        assert [(12, 129)] == facts.query("SELECT status, vendor_err FROM ib_error")
+        assert warning in facts.query("SELECT text FROM evidence")[0][0]

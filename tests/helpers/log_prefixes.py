@@ -117,7 +117,7 @@ def analysed(text: str, folder: Path) -> tuple[Any, ...]:
     path.write_bytes(text.encode())
     report, facts, problems = analyze.analyze([str(path)])
     assert [] == problems
-    names = facts.own("SELECT name FROM host ORDER BY name"), facts.own("SELECT rank, host FROM rank ORDER BY rank")
+    names = facts.query("SELECT name FROM host ORDER BY name"), facts.query("SELECT rank, host FROM rank ORDER BY rank")
     return report.verdict, report.job["hosts"], report.job["ranks"], names, _findings(report)
 
 

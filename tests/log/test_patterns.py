@@ -50,7 +50,7 @@ def test_a_sample_leaves_a_fact_in_a_whole_log(pattern: Pattern) -> None:
         log = f"node01:101:140 [0] {where}NCCL {level} {sample}\n" if pattern.where == "nccl" else f"{sample}\n"
         facts = analyze.read_text(log)
         rows = {name: count for name, count in facts.counts().items() if count}
-        kinds = {kind for (kind,) in facts.own("SELECT kind FROM message")}
+        kinds = {kind for (kind,) in facts.query("SELECT kind FROM message")}
         derived = {"input", "evidence", "job", "host", "rank", "process", "progress", "link"}
         assert pattern.name in kinds or set(rows) - derived - {"message"}, (sample, rows, kinds)
 

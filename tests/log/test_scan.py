@@ -66,7 +66,7 @@ def texts(part: LogCounts) -> list[tuple[str, str]]:
 
 
 def hosts(facts: Facts) -> list[str]:
-    return [name for (name,) in facts.own("SELECT name FROM host ORDER BY name")]
+    return [name for (name,) in facts.query("SELECT name FROM host ORDER BY name")]
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def test_a_record_behind_prose_that_names_nccl_is_found() -> None:
 def test_a_record_in_the_middle_of_python_output_keeps_its_host() -> None:
     facts = analyze.read_text(f"{life(0, 2)}\nloss 2.31 step{life(1, 2)}\n{life(1, 2, tail=' ')}\n")
     assert ["node01"] == hosts(facts)
-    assert [0, 1] == [rank for (rank,) in facts.own("SELECT rank FROM rank ORDER BY rank")]
+    assert [0, 1] == [rank for (rank,) in facts.query("SELECT rank FROM rank ORDER BY rank")]
 
 
 def test_a_cell_of_a_results_table_before_a_head_is_no_part_of_the_host() -> None:
@@ -156,11 +156,11 @@ def test_a_paste_of_80_columns_is_read_with_its_line_numbers() -> None:
         part = read(end.join([*rows, ""]).encode())
         assert (len(rows), 9, 9) == (part.lines, part.nccl_lines, part.understood)
         facts = analyze.read_text(end.join([*rows, ""]))
-        assert [(32,)] == facts.own("SELECT count(*) FROM net_device")
+        assert [(32,)] == facts.query("SELECT count(*) FROM net_device")
         assert ["node01"] == hosts(facts)
         first = [number + 1 for number, row in enumerate(rows) if row.startswith("node01:101:151 [1] NCCL INFO NET")]
         ref = "SELECT DISTINCT e.line FROM net_device d JOIN evidence e ON e.id = d.ref WHERE d.pid = 101"
-        assert [(number,) for number in first] == facts.own(ref)
+        assert [(number,) for number in first] == facts.query(ref)
 
 
 def test_lines_of_one_length_are_not_joined() -> None:
@@ -186,9 +186,9 @@ ROOT = """Root Cause (first observed failure):
 def test_lines_of_other_writers_between_those_of_a_record_are_passed_over() -> None:
     rows = ROOT.splitlines()
     mixed = "".join(f"[1,{0}]<stdout>:{row}\n[1,1]<stdout>:step {n} of rank 1\n" for n, row in enumerate(rows))
-    ends = analyze.read_text(mixed).own("SELECT host, rank, exitcode FROM process_end WHERE rank IS NOT NULL")
+    ends = analyze.read_text(mixed).query("SELECT host, rank, exitcode FROM process_end WHERE rank IS NOT NULL")
     assert ("node02", 9, -9) in ends
-    assert ends == analyze.read_text(ROOT).own("SELECT host, rank, exitcode FROM process_end WHERE rank IS NOT NULL")
+    assert ends == analyze.read_text(ROOT).query("SELECT host, rank, exitcode FROM process_end WHERE rank IS NOT NULL")
 
 
 def test_a_record_of_several_lines_counts_once_though_its_words_come_twice() -> None:
@@ -209,7 +209,7 @@ def test_equal_errors_of_many_ranks_are_one_message_whatever_follows_them() -> N
 
 def test_what_a_killed_rank_had_not_flushed_is_no_fact() -> None:
     facts = analyze.read_text(f"{life(0, 2)}\nnode01:101:151 [1] NCCL INFO ncclCommInitRank comm 0x55 ra")
-    assert [(0,)] == facts.own("SELECT rank FROM communicator")
+    assert [(0,)] == facts.query("SELECT rank FROM communicator")
     for cut in range(1, len(life(1, 2))):
         analyze.read_text(f"{life(0, 2)}\n{life(1, 2)[:cut]}")
 
@@ -224,7 +224,7 @@ def test_what_a_killed_rank_had_not_flushed_is_no_fact() -> None:
 )
 def test_a_ring_of_which_only_the_first_ranks_are_printed_is_known_to_be_cut(ring: str, cut: int) -> None:
     facts = analyze.read_text(f"node01:100:150 [0] NCCL INFO Channel 00/02 : {ring}\n")
-    assert [(cut,)] == facts.own("SELECT cut FROM ring")
+    assert [(cut,)] == facts.query("SELECT cut FROM ring")
 
 
 # Line ends, bars and bytes
@@ -296,7 +296,7 @@ def test_any_host_name_is_taken_as_it_is(host: str) -> None:
 def test_a_device_index_that_is_garbage_does_not_decide_the_rank() -> None:
     text = f"{life(0, 2)}\n{life(1, 2)}\nnode01:101:151 [-1291845632] misc/socket.cc:484 NCCL WARN Connect to 10.1.0.5<4> failed\n"
     facts = analyze.read_text(text)
-    assert [(1,)] == facts.own("SELECT DISTINCT rank FROM message WHERE level = 'WARN'")
+    assert [(1,)] == facts.query("SELECT DISTINCT rank FROM message WHERE level = 'WARN'")
 
 
 def test_lines_that_lost_their_head_are_still_read() -> None:
@@ -344,7 +344,7 @@ def test_a_chunk_of_another_rank_glued_behind_a_record_keeps_its_label() -> None
 def test_two_source_lines_with_the_same_words_are_two_warnings() -> None:
     warn = "node01:100:150 [0] enqueue.cc:{} NCCL WARN Cuda failure 'named symbol not found'\n"
     facts = analyze.read_text(warn.format(58) + warn.format(47) + warn.format(58))
-    shown = facts.own("SELECT m.n, m.source, e.text FROM message m JOIN evidence e ON e.id = m.ref ORDER BY m.ref")
+    shown = facts.query("SELECT m.n, m.source, e.text FROM message m JOIN evidence e ON e.id = m.ref ORDER BY m.ref")
     assert [(2, "enqueue.cc"), (1, "enqueue.cc")] == [row[:2] for row in shown]
     assert ["enqueue.cc:58", "enqueue.cc:47"] == [row[2].split()[2] for row in shown]
 
@@ -353,7 +353,7 @@ def test_attention_lines_are_kept_like_warnings() -> None:
     line = "[2026-05-07 12:00:00] node01:101:140 [0] init.cc:2053 (ncclCommInit) NCCL {} odd thing {}"
     text = "".join(line.format(level, n) + "\n" for n, level in enumerate(["ATTN", "WARN", "ATTN"]))
     facts = analyze.read_text(text)
-    assert [("ATTN", "odd thing 0"), ("WARN", "odd thing 1"), ("ATTN", "odd thing 2")] == facts.own(
+    assert [("ATTN", "odd thing 0"), ("WARN", "odd thing 1"), ("ATTN", "odd thing 2")] == facts.query(
         "SELECT level, text FROM message ORDER BY text"
     )
 
@@ -371,7 +371,7 @@ def test_attention_lines_are_kept_like_warnings() -> None:
 )
 def test_interfaces_are_read_where_the_address_was_hidden(text: str, found: list[tuple[str, str]]) -> None:
     facts = analyze.read_text(f"node01:1:2 [0] NCCL INFO NET/Socket : Using {text}\n")
-    assert found == facts.own("SELECT name, address FROM interface ORDER BY position, name")
+    assert found == facts.query("SELECT name, address FROM interface ORDER BY position, name")
 
 
 def test_prose_about_nccl_is_no_record() -> None:
@@ -393,14 +393,14 @@ def test_threads_of_one_process_that_drive_a_gpu_each_are_ranks_of_their_own() -
         for rank in (1, 2, 3)
     ]
     facts = analyze.read_text("\n".join(lines))
-    assert [(1, 1), (2, 2), (3, 3)] == facts.own("SELECT rank, src FROM connection ORDER BY 1")
+    assert [(1, 1), (2, 2), (3, 3)] == facts.query("SELECT rank, src FROM connection ORDER BY 1")
 
 
 def test_one_thread_that_drives_all_gpus_is_told_apart_by_the_device() -> None:
     lines = [life(rank, 4, pid=700, dev=rank) for rank in range(4)]
     lines += [f"node01:700:750 [{rank}] misc/socket.cc:484 NCCL WARN odd thing {rank}" for rank in range(4)]
     facts = analyze.read_text("\n".join(lines))
-    assert [(n, f"odd thing {n}") for n in range(4)] == facts.own("SELECT rank, text FROM message ORDER BY rank")
+    assert [(n, f"odd thing {n}") for n in range(4)] == facts.query("SELECT rank, text FROM message ORDER BY rank")
 
 
 def test_the_largest_communicator_gives_the_rank() -> None:
@@ -408,12 +408,12 @@ def test_the_largest_communicator_gives_the_rank() -> None:
     for rank in range(4):
         lines += [life(rank, 4), life(rank % 2, 2, pid=100 + rank, dev=rank)]
     facts = analyze.read_text("\n".join(lines))
-    assert [(0,), (1,), (2,), (3,)] == facts.own("SELECT rank FROM rank ORDER BY rank")
+    assert [(0,), (1,), (2,), (3,)] == facts.query("SELECT rank FROM rank ORDER BY rank")
 
 
 def test_equal_host_names_on_two_nodes_stay_two_processes_by_pid() -> None:
     facts = analyze.read_text("\n".join(life(rank, 2, "localhost", dev=0) for rank in range(2)))
-    assert [(100, 0), (101, 1)] == facts.own("SELECT pid, rank FROM process ORDER BY pid")
+    assert [(100, 0), (101, 1)] == facts.query("SELECT pid, rank FROM process ORDER BY pid")
 
 
 def test_a_file_for_each_rank_is_one_job(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_a_file_for_each_rank_is_one_job(tmp_path: Path) -> None:
     report, facts, problems = analyze.analyze([str(tmp_path)])
     assert [] == problems
     assert (2, 4) == (report.job["hosts"], report.job["ranks"])
-    assert 4 == len(facts.own("SELECT DISTINCT file FROM evidence"))
+    assert 4 == len(facts.query("SELECT DISTINCT file FROM evidence"))
 
 
 def test_what_ray_folds_counts_as_often_as_it_says() -> None:
@@ -432,7 +432,7 @@ def test_what_ray_folds_counts_as_often_as_it_says() -> None:
     warn = "node01:77:90 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.1.0.5<40000> failed : Connection refused"
     folded = f"{ray}{warn}\n{ray}{warn} [repeated 14x across cluster]\n"
     facts = analyze.read_text(folded)
-    assert [(15,)] == facts.own("SELECT sum(n) FROM message WHERE level = 'WARN'")
+    assert [(15,)] == facts.query("SELECT sum(n) FROM message WHERE level = 'WARN'")
 
 
 def test_time_stamps_in_front_do_not_make_new_writers() -> None:
@@ -460,10 +460,11 @@ def test_collectives_are_counted_by_kind() -> None:
     text = "".join(line.format(op=op, count=1024 * (1 + op % 2)) for op in range(300))
     assert 2 == len(read(text.encode()).events)
     facts = analyze.read_text(text)
-    kinds = facts.own("SELECT elements, first_op, last_op, n FROM collective ORDER BY elements")
+    kinds = facts.query("SELECT elements, first_op, last_op, n FROM collective ORDER BY elements")
     assert [(1024, 0, 298, 150), (2048, 1, 299, 150)] == kinds
     (text,) = (
-        place.text for place in facts.places([facts.own("SELECT ref FROM collective WHERE elements = 2048")[0][0]])
+        place.text
+        for place in facts.evidence_rows([facts.query("SELECT ref FROM collective WHERE elements = 2048")[0][0]])
     )
     assert "opCount 1 sendbuff 0x7f0001" in text
 
@@ -658,14 +659,14 @@ def test_nothing_changes_without_hyperscan(text: str) -> None:
 @given(LOGS)
 def test_no_text_makes_reading_fail(text: str) -> None:
     facts = analyze.read_text(text)
-    assert 1 == len(facts.own("SELECT * FROM job"))
+    assert 1 == len(facts.query("SELECT * FROM job"))
 
 
 @examples(40)
 @given(st.text(max_size=300))
 def test_no_characters_make_reading_fail(text: str) -> None:
     facts = analyze.read_text(f"node01:1:2 [0] NCCL WARN {text}\n{text} NCCL INFO {text}\n{text}")
-    assert 1 == len(facts.own("SELECT * FROM job"))
+    assert 1 == len(facts.query("SELECT * FROM job"))
 
 
 @examples(30)
@@ -683,7 +684,7 @@ def test_stretches_merge_to_the_whole(text: str, share: float) -> None:
 def _facts(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     facts, problems = analyze.read([str(path)])
     assert [] == problems
-    return {name: sorted(facts.own(f"SELECT * FROM {name}"), key=str) for name in facts.counts()}
+    return {name: sorted(facts.query(f"SELECT * FROM {name}"), key=str) for name in facts.counts()}
 
 
 def test_several_processes_give_the_facts_of_one(tmp_path: Path) -> None:

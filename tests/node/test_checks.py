@@ -144,8 +144,8 @@ def test_what_has_no_lines_shows_its_own_text(tmp_path: Path) -> None:
     node.build("dgx-h100", "rendezvous-port-taken").write(tmp_path)
     report, facts = preflight.preflight(Root(tmp_path))
     assert "MASTER_PORT=29500" in report.findings[0].evidence[0].text
-    assert facts.place("environment", "a") != facts.place("environment", "b")
-    assert facts.place("environment", "a") == facts.place("environment", "a")
+    assert facts.text_evidence("environment", "a") != facts.text_evidence("environment", "b")
+    assert facts.text_evidence("environment", "a") == facts.text_evidence("environment", "a")
 
 
 def test_evidence_of_several_nodes_is_kept_apart() -> None:
@@ -154,7 +154,7 @@ def test_evidence_of_several_nodes_is_kept_apart() -> None:
         facts.add([Collection(text, "pci", "ok", 0.1, None, facts.evidence("/sys/x", 1, text))])
         assert wire.take(both, wire.dump(facts).splitlines(), f"node-{text}")
     rows = both.rows(Collection)
-    shown = [(row.host, both.places([row.ref])[0]) for row in rows]
+    shown = [(row.host, both.evidence_rows([row.ref])[0]) for row in rows]
     assert [("up", "node-up:/sys/x", "up"), ("down", "node-down:/sys/x", "down")] == [
         (host, place.file, place.text) for host, place in shown
     ]

@@ -141,7 +141,7 @@ def test_a_log_and_json_lines_in_one_folder_are_both_read(tmp_path: Path) -> Non
 def test_the_lines_of_the_oldest_releases_count() -> None:
     text = "node01:101:140 [0] NCCL INFO Ring 02 : 13 -> 4 [send] via NET/IB/2\n"
     facts = analyze.read_text(text)
-    assert [(13, 4, "NET", "IB", 2)] == facts.own("SELECT src, dst, transport, network, device FROM connection")
+    assert [(13, 4, "NET", "IB", 2)] == facts.query("SELECT src, dst, transport, network, device FROM connection")
 
 
 def test_the_name_of_a_network_is_not_cut_at_its_blank() -> None:
@@ -150,18 +150,18 @@ def test_the_name_of_a_network_is_not_cut_at_its_blank() -> None:
         "node01:101:140 [0] NCCL INFO Channel 00/0 : 1[0] -> 2[0] [send] via NET/AWS Libfabric/1(2)/GDRDMA/Shared\n"
     )
     facts = analyze.read_text(text)
-    assert [("AWS Libfabric",)] == facts.own("SELECT name FROM network")
-    assert [("AWS Libfabric", 1, 1)] == facts.own("SELECT network, gdr, shared FROM connection")
+    assert [("AWS Libfabric",)] == facts.query("SELECT name FROM network")
+    assert [("AWS Libfabric", 1, 1)] == facts.query("SELECT network, gdr, shared FROM connection")
 
 
 def test_a_statement_that_gpudirect_is_off_is_read() -> None:
     text = "node01:101:140 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for GPU 1a000 / HCA 0 (distance 5 >= 4)\n"
-    assert [(0,)] == analyze.read_text(text).own("SELECT DISTINCT enabled FROM gdr")
+    assert [(0,)] == analyze.read_text(text).query("SELECT DISTINCT enabled FROM gdr")
 
 
 def test_nccl_is_not_called_rccl() -> None:
     assert ["2.21.5"] == told(HEALTHY).job["nccl_versions"]
-    assert [] == analyze.read_text(HEALTHY).own("SELECT * FROM library WHERE name = 'rccl'")
+    assert [] == analyze.read_text(HEALTHY).query("SELECT * FROM library WHERE name = 'rccl'")
 
 
 def test_collectives_are_counted_as_they_stand_and_their_absence_breaks_nothing() -> None:
@@ -170,8 +170,8 @@ def test_collectives_are_counted_as_they_stand_and_their_absence_breaks_nothing(
         "comm 0x55aa [nranks=3] stream 0x60\n"
     )
     facts = analyze.read_text("".join(line.format(n=n) for n in range(5)))
-    assert [(5,)] == facts.own("SELECT sum(n) FROM collective")
-    assert [] == analyze.read_text(HEALTHY).own("SELECT * FROM collective")
+    assert [(5,)] == facts.query("SELECT sum(n) FROM collective")
+    assert [] == analyze.read_text(HEALTHY).query("SELECT * FROM collective")
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------
@@ -427,5 +427,5 @@ def test_a_gpu_that_answers_err_is_not_idle(tmp_path: Path) -> None:
     ]
     file.write_text(head + "".join(rows))
     _, facts, _ = analyze.analyze([str(file)])
-    assert {0: 97.0} == dict(facts.own("SELECT gpu, util_mean FROM gpu_use"))
-    assert ["unreadable"] == [name for (name,) in facts.own("SELECT DISTINCT name FROM gpu_counter")]
+    assert {0: 97.0} == dict(facts.query("SELECT gpu, util_mean FROM gpu_use"))
+    assert ["unreadable"] == [name for (name,) in facts.query("SELECT DISTINCT name FROM gpu_counter")]

@@ -14,7 +14,7 @@ def test_series_in_one_folder_are_kept_apart() -> None:
     facts, problems = analyze.read([str(RECORDED)])
     assert [] == problems
     found = {
-        Path(facts.places([m.ref])[0].file).name.rsplit("_", 1)[0]: (m.seq, m.rank)
+        Path(facts.evidence_rows([m.ref])[0].file).name.rsplit("_", 1)[0]: (m.seq, m.rank)
         for m in facts.rows(RecorderMismatch)
     }
     assert {"hang_allreduce": (9, 1), "loader_w0": (4, 1), "loader_w2": (4, 1)} == found

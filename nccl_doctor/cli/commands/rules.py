@@ -137,7 +137,7 @@ def try_(file: Path, logs: tuple[str, ...]) -> int:
     for row in answer.rows:
         message = fill_template(rule.message, row.values)
         emit(f"\n{row.severity}, {row.role}, {row.confidence}: {message}\n")
-        for place in facts.places(row.refs[:5]):
+        for place in facts.evidence_rows(row.refs[:5]):
             emit(f"  {place.file}:{place.line}: {clean(place.text)}\n")
     if len(answer.rows) < answer.total:
         emit(f"\nThese are the first {len(answer.rows):,} of {answer.total:,} rows.\n")

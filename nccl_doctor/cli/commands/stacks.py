@@ -66,7 +66,7 @@ def command(
 
         options = [f"--timeout={timeout:g}", *(["--native"] if native else []), *([f"--job={job}"] if job else [])]
         facts = fleet.collect(remote, via, ["stacks", "--format", "facts", *options], timeout + 5)
-        problems = [f"{host}: {note}" for host, note in facts.own("SELECT host, note FROM collection")]
+        problems = [f"{host}: {note}" for host, note in facts.query("SELECT host, note FROM collection")]
     else:
         facts = Facts()
         problems = _dump(facts, pids, job, native, timeout)

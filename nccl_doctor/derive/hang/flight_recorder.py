@@ -37,7 +37,7 @@ class _Group(NamedTuple):
 def recorder_mismatches(facts: Facts) -> Iterator[RecorderMismatch]:
     """The first collective in which the ranks of each process group differ."""
     series: dict[str, dict[int, str]] = defaultdict(dict)
-    for name, file, rank in facts.own("SELECT series, file, rank FROM recorder WHERE rank IS NOT NULL ORDER BY file"):
+    for name, file, rank in facts.query("SELECT series, file, rank FROM recorder WHERE rank IS NOT NULL ORDER BY file"):
         series[name].setdefault(rank, file)
     calls: dict[str, list[RecorderCall]] = defaultdict(list)
     for call in facts.rows(RecorderCall):

@@ -34,7 +34,7 @@ def horovod_stalls(facts: Facts) -> Iterable[HorovodStall]:
     if not lines:
         return ()
     named = max((rank for line in lines for rank in line.ranks), default=0) + 1
-    world = max(facts.own("SELECT ranks FROM job")[0][0] or 0, named)
+    world = max(facts.query("SELECT ranks FROM job")[0][0] or 0, named)
     rows: dict[tuple[str, int, str], HorovodStall] = {}
     for row in _rows(lines, min(world, 100_000)):
         key = row.tensor, row.rank, row.state
@@ -51,11 +51,11 @@ def _lines(facts: Facts) -> Iterator[_Line]:
     """What the lists say, in the order of the log."""
     heads = [
         line
-        for (line,) in facts.own(
+        for (line,) in facts.query(
             "SELECT e.line FROM message m JOIN evidence e ON e.id = m.ref WHERE m.kind = 'horovod-stall' ORDER BY e.line"
         )
     ]
-    for kind, fields, ref, line, last in facts.own(
+    for kind, fields, ref, line, last in facts.query(
         "SELECT m.kind, m.fields, m.ref, e.line, m.last_line FROM message m JOIN evidence e ON e.id = m.ref"
         f" WHERE m.kind IN {_KINDS} ORDER BY e.line"
     ):

@@ -86,16 +86,16 @@ _WORLD_GROUPS = (None, "0", "PG 0", "PG 1", "default_pg", "PG default_pg")  # pr
 )  # fmt: skip
 def missing_ranks(facts: Facts) -> Iterator[Hang]:
     """What each source says about each rank of a job in which ranks wait for each other."""
-    hosts = dict(facts.own("SELECT rank, host FROM rank"))
+    hosts = dict(facts.query("SELECT rank, host FROM rank"))
     found: list[Hang] = [
         *_watchdog(facts),
-        *(_horovod(facts.rows(HorovodStall)) if not facts.own(_RESUMED)[0][0] else ()),
+        *(_horovod(facts.rows(HorovodStall)) if not facts.query(_RESUMED)[0][0] else ()),
         *_ras(facts.rows(RasRank)),
         *_ras_text(facts),
         *_stacks(facts.rows(RankDoing)),
         *_recorder(facts.rows(RecorderMismatch)),
     ]
-    if found or facts.own(_SIGNS)[0][0]:
+    if found or facts.query(_SIGNS)[0][0]:
         found += _opcount(facts.rows(OpCensus))
         found += _steps(facts.rows(Progress))
     yield from (row if row.host or row.rank is None else row._replace(host=hosts.get(row.rank)) for row in found)
@@ -106,7 +106,7 @@ def _refs(refs: Iterable[int]) -> str:
 
 
 def _watchdog(facts: Facts) -> Iterator[Hang]:
-    stuck = facts.own(_STUCK)
+    stuck = facts.query(_STUCK)
     calls: dict[tuple[str | None, int, str], list[tuple[int, str | None, int]]] = defaultdict(list)
     for rank, host, seq, op, ref, pg in stuck:
         calls[pg, seq, op].append((rank, host, ref))
@@ -139,13 +139,13 @@ def _absent(
     if len({(seq, op) for _, seq, op in calls}) != 1:
         return
     waiting = {rank: ref for (pg, _, _), ranks in calls.items() if pg in _WORLD_GROUPS for rank, _, ref in ranks}
-    world = int(facts.own(_WORLD)[0][0] or 0)
+    world = int(facts.query(_WORLD)[0][0] or 0)
     if len(waiting) < 2 or not 0 < world - len(waiting) <= max(1, world * _SHARE) or world > 200_000:
         return
     _, seq, op = next(iter(calls))
     spoke = {
         rank
-        for (rank,) in facts.own(
+        for (rank,) in facts.query(
             "SELECT DISTINCT rank FROM watchdog WHERE event IN ('timeout', 'status') AND seq = ?", (seq,)
         )
     }
@@ -159,7 +159,7 @@ def _absent(
 def _counted(facts: Facts) -> Iterator[Hang]:
     """Ranks that enqueued less than the others of their process group and finished all of it."""
     groups: dict[str, list[tuple[int, str | None, int, int, int]]] = defaultdict(list)
-    for rank, host, pg, enqueued, completed, ref in facts.own(_COUNTS):
+    for rank, host, pg, enqueued, completed, ref in facts.query(_COUNTS):
         groups[pg].append((rank, host, enqueued, completed, ref))
     for pg, ranks in groups.items():
         most = max(enqueued for _, _, enqueued, _, _ in ranks)
@@ -222,11 +222,11 @@ def _ras(ranks: list[RasRank]) -> Iterator[Hang]:
 
 def _ras_text(facts: Facts) -> Iterator[Hang]:
     """The same from the report that `ncclras` prints for people."""
-    groups = facts.own(_RAS_GROUPS)
+    groups = facts.query(_RAS_GROUPS)
     if not groups:
         return
     _, most, shown = groups[0]
-    for rank, node, operation, ref in facts.own(_RAS_RANKS):
+    for rank, node, operation, ref in facts.query(_RAS_RANKS):
         state = "behind" if operation < most else "ahead"
         refs = _refs([ref, shown])
         yield Hang("ras", "", rank, node, state, f"operation {most}", operation, most, groups[0][0], 1, ref, refs)

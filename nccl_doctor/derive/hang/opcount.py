@@ -50,7 +50,7 @@ def op_counts(facts: Facts) -> Iterator[OpCensus]:
 
 def _members(facts: Facts) -> dict[_Key, _Member]:
     """Host, pid and pointer of a communicator -> the group that it is part of."""
-    rows = facts.own(
+    rows = facts.query(
         "SELECT host, pid, comm, comm_id, rank, comm_rank, nranks, ref FROM communicator WHERE comm IS NOT NULL"
         " AND phase IN ('start', 'complete', 'plain') ORDER BY ref"
     )

@@ -27,7 +27,7 @@ def throughput(facts: Facts) -> Iterator[Steady | Regime | Stall | DipPeriod]:
         if step.rate:
             steps.setdefault(step.run, []).append(step)
     events: dict[str, list[tuple[int, str]]] = {}
-    for file, line, kind in facts.own("SELECT file, line, kind FROM training_event ORDER BY file, line"):
+    for file, line, kind in facts.query("SELECT file, line, kind FROM training_event ORDER BY file, line"):
         events.setdefault(file, []).append((line, kind))
     for run in facts.rows(ThroughputRun):
         if steps.get(run.run):

@@ -16,7 +16,7 @@ _NOT_COMPARED = ("send", "recv", "send_recv", "wait", "coalesced")
 @derivation(fills=[TraceArrival], needs=[TraceCall], reads=[Trace])
 def trace_arrivals(facts: Facts) -> Iterator[TraceArrival]:
     """How long each traced rank waited in the collectives that it shared with others."""
-    traces = facts.own("SELECT rank, host, span_s, ref, file FROM trace WHERE rank IS NOT NULL ORDER BY rank, file")
+    traces = facts.query("SELECT rank, host, span_s, ref, file FROM trace WHERE rank IS NOT NULL ORDER BY rank, file")
     first: dict[int, tuple[str | None, float, int, str]] = {}
     for rank, host, span, ref, file in traces:
         first.setdefault(rank, (host, span, ref, file))

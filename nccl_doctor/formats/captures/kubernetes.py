@@ -34,7 +34,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         return _describe(text, name, facts)
     note = f"is larger than {_MAX_BYTES >> 20} MiB; the rest was not read" if len(data) > _MAX_BYTES else None
     used = 0
-    facts.look("kube_pod")
+    facts.mark_covered("kube_pod")
     start = 1
     for document in re.split(r"(?m)^---[^\n]*\n", text):
         parsed, problem = _parse(document)
@@ -208,7 +208,7 @@ def _describe(text: str, name: str, facts: Facts) -> Reading:
         ref = facts.evidence(name, last[1], last[2])
         rows.append(KubeResource(node, name, key, capacity, allocatable, requested, ref))
     facts.add(rows)
-    facts.look("kube_resource")
+    facts.mark_covered("kube_resource")
     return Reading(number, used)
 
 

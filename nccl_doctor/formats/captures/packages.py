@@ -41,7 +41,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 ref = facts.evidence(name, number, line)
                 rows.append(Package(name, "pip" if pip else source, package.lower().replace("_", "-"), version, ref))
     facts.add(rows)
-    facts.look("package")
+    facts.mark_covered("package")
     return Reading(number, used)
 
 

@@ -159,7 +159,7 @@ class Tables:
             if columns.samples.gpus:
                 columns.samples.write(facts, self._file, source)
         if self._processes_seen:
-            facts.look("gpu_process")
+            facts.mark_covered("gpu_process")
         facts.add(
             GpuProcess(
                 host,

@@ -233,7 +233,7 @@ class Samples:
         facts.add(
             GpuCounter(None, None, "unreadable", None, 1.0, facts.evidence(file, *place)) for place in self._unreadable
         )
-        facts.look("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter")
+        facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter")
 
     def _uses(self, totals: Totals, refs: dict[int, int], file: str, source: str) -> Iterator[GpuUse]:
         # Without a limit in the file or from the model, the highest draw of any GPU stands for it: it can only be lower.

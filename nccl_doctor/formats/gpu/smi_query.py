@@ -95,7 +95,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         rows.append(_row(NodeGpu, gpu, gpu.ref))
         rows.append(_row(GpuHealth, gpu, facts.evidence(name, *proof) if proof else gpu.ref))
     facts.add(rows)
-    facts.look("node_driver", "node_gpu", "gpu_health")
+    facts.mark_covered("node_driver", "node_gpu", "gpu_health")
     return Reading(len(lines), used, note)
 
 

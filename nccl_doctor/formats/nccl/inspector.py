@@ -81,7 +81,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         )
         for key, one in series.items()
     )  # fmt: skip
-    facts.look("inspector_coll")
+    facts.mark_covered("inspector_coll")
     if note is not None and note.startswith(f"line {number} "):
         note = f"ends in the middle of line {number}"
     return Reading(number, used, note)

@@ -41,8 +41,8 @@ _GRAPH = re.compile(rb"Pattern 4, .*?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read what nccl-tests printed. Fills bench_run and bench_row."""
-    facts.look("bench_run", "bench_row")
-    first = facts.own("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
+    facts.mark_covered("bench_run", "bench_row")
+    first = facts.query("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
     reader = _Reader(name)
     lines, start = 0, True
     for block in blocks(stream):

@@ -43,7 +43,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             used += 1
             facts.add(_rows(report, facts, name, _Places(text, at, end, line)))
         at = end
-    facts.look("ras_comm", "ras_rank")
+    facts.mark_covered("ras_comm", "ras_rank")
     return Reading(total, used, note)
 
 

@@ -54,7 +54,7 @@ class _Reader:
         names = {node.name for node in self._nodes}
         if "graphs" in names or "graph" in names:
             self._facts.add(self._graph(node) for node in self._nodes if node.name == "graph")
-            self._facts.look("topo_graph")
+            self._facts.mark_covered("topo_graph")
         if "system" in names or "cpu" in names:
             self._system()
 
@@ -75,7 +75,7 @@ class _Reader:
             )
         )  # fmt: skip
         self._facts.add(rows)
-        self._facts.look("topo_file", "topo_gpu", "topo_net")
+        self._facts.mark_covered("topo_file", "topo_gpu", "topo_net")
 
     def _children(self, node: _Node, name: str) -> list[_Node]:
         return [other for other in self._below.get(node.path[-1], []) if other.name == name]

@@ -75,7 +75,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
          GPU activities:   61.20%  814.22ms      1200  678.52us  98.431us  2.2174ms  ncclAllReduceRingLLKernel_sum_f32
     """
-    facts.look("profile_sum", "profile_share")
+    facts.mark_covered("profile_sum", "profile_share")
     tables = _Tables()
     understood = number = 0
     for number, _, line in plain_lines(stream):

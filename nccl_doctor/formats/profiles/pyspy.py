@@ -170,7 +170,7 @@ def rows(facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks
                       len(thread.frames), ref)
             )  # fmt: skip
     facts.add(made)
-    facts.look("stack")
+    facts.mark_covered("stack")
     return len(made)
 
 

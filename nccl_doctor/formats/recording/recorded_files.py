@@ -95,7 +95,7 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.add(
         [RecordedRun(host, name, words, code, signal, _number(said.get("started")), _number(said.get("ended")), ref)]
     )
-    facts.look("recorded_run")
+    facts.mark_covered("recorded_run")
     if code:
         facts.add(
             [ProcessEnd(host, None, None, None, code, signal, "record", None, 1, _number(said.get("ended")), ref)]
@@ -161,7 +161,7 @@ class _Ports:
             old[0], old[1] = value, old[1] + value - old[0]
 
     def write(self, facts: Facts) -> None:
-        facts.look("port_use", "port_error")
+        facts.mark_covered("port_use", "port_error")
         for (host, port), use in self._uses.items():
             rx, tx = use["rx"] or [0, None, 0], use["tx"] or [0, None, 0]
             ref = facts.evidence(self._file, use["line"], f"{port} {use['state'] or ''}")
@@ -204,7 +204,7 @@ class _Hosts:
             use[name] = _number(found.get(name)) or use.get(name)
 
     def write(self, facts: Facts) -> None:
-        facts.look("host_use")
+        facts.mark_covered("host_use")
         for host, use in self._uses.items():
             text = f"{host}: memory {use.get('memory_used')} MiB, /dev/shm {use.get('shm_used')} MiB"
             ref = facts.evidence(self._file, use["line"], text)
@@ -237,7 +237,7 @@ class _Ranks:
             use |= {"time": time, "job": _word(one.get("job")), "cpus": _word(one.get("cpus"))}
 
     def write(self, facts: Facts) -> None:
-        facts.look("rank_use")
+        facts.mark_covered("rank_use")
         facts.add(
             RankUse(host, rank, pid, use["job"], use["n"], use["first"], use["time"], use["cpu"] / use["n"], use["memory"],
                     use["cpus"], use["blocked"], facts.evidence(self._file, use["line"], f"rank {rank}, process {pid}"))

@@ -52,7 +52,7 @@ class _Plain(pickle.Unpickler):
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one dump. Raises InputProblem for a pickle that is no dump, or that asks for more than plain data."""
-    facts.look("recorder", "recorder_group", "recorder_call")
+    facts.mark_covered("recorder", "recorder_group", "recorder_call")
     data = _whole(stream, name)
     form = "pickle" if data[:1] == b"\x80" else "json"
     note = None

@@ -51,7 +51,7 @@ _OPERATIONS = {
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one trace; a cut one as far as it goes."""
-    facts.look("trace", "trace_op", "trace_call")
+    facts.mark_covered("trace", "trace_op", "trace_call")
     kept = _Kept(stream)
     seen = _Seen()
     problem: str | None = None

@@ -43,7 +43,7 @@ _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the step lines of a log. Fills throughput_run, step, loss_scale, training_event and comm_op."""
-    facts.look("throughput_run", "step", "loss_scale", "training_event", "comm_op")
+    facts.mark_covered("throughput_run", "step", "loss_scale", "training_event", "comm_op")
     reader = _Reader(name)
     lines = 0
     collecting = gc.isenabled()
@@ -56,7 +56,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if collecting:
             gc.enable()
     reader.launch_ends()
-    first = facts.own("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
+    first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(reader.rows(facts, first))
     return Reading(lines, reader.understood)
 

@@ -152,12 +152,12 @@ def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict
     for table, values, (path, text, line) in rows:
         class_ = by_name()[table]
         row = dict(zip(column_types(class_), values, strict=True))
-        row["ref"] = facts.place(path, text, line)
+        row["ref"] = facts.text_evidence(path, text, line)
         if row.get("host", host) is None:
             row["host"] = host
         made.append(class_(**row))
     facts.add(made)
-    facts.look(*said["looked"])
+    facts.mark_covered(*said["looked"])
     note = said["note"]
     ref = facts.evidence(f"collector {name}", 1, f"{name}: {said['outcome']}{': ' if note else ''}{note}")
     facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])

@@ -73,9 +73,9 @@ def add(facts: Facts, wanted: Mapping[str, Any], inventory: Mapping[str, Any] | 
 
     `inventory` is what the last good check of this node saw (`inventory_of`).
     """
-    facts.look("expected")
+    facts.mark_covered("expected")
     made = []
-    for (host,) in facts.own("SELECT DISTINCT host FROM collection"):
+    for (host,) in facts.query("SELECT DISTINCT host FROM collection"):
         chosen: dict[tuple[str, str], _Wish] = {}
         for wish in [
             *_of_model(facts, host), *_of_memory(facts, inventory), *_of_machine(facts, host), *_of_file(wanted)
@@ -90,8 +90,8 @@ def add(facts: Facts, wanted: Mapping[str, Any], inventory: Mapping[str, Any] | 
 
 def _of_model(facts: Facts, host: str | None) -> Iterator[_Wish]:
     """Of the GPU model, where all GPUs of the node are of one."""
-    names = facts.own("SELECT DISTINCT model FROM node_gpu WHERE host IS ? AND model IS NOT NULL", (host,))
-    numbers = facts.own("SELECT DISTINCT device FROM pci_device WHERE host IS ? AND kind = 'gpu'", (host,))
+    names = facts.query("SELECT DISTINCT model FROM node_gpu WHERE host IS ? AND model IS NOT NULL", (host,))
+    numbers = facts.query("SELECT DISTINCT device FROM pci_device WHERE host IS ? AND kind = 'gpu'", (host,))
     found = [machines.model(name) for (name,) in names] or [machines.model(None, device) for (device,) in numbers]
     if len(found) != 1 or found[0] is None:
         return
@@ -102,12 +102,12 @@ def _of_model(facts: Facts, host: str | None) -> Iterator[_Wish]:
 
 def inventory_of(facts: Facts) -> dict[str, Any] | None:
     """What a node has that was found good: the number of its GPUs, and by what the machine is told from others."""
-    ((gpus,),) = facts.own("SELECT count(*) FROM pci_device WHERE kind IN ('gpu', 'amd-gpu')")
+    ((gpus,),) = facts.query("SELECT count(*) FROM pci_device WHERE kind IN ('gpu', 'amd-gpu')")
     return {"gpus": gpus, "machine": _machine(facts)} if gpus else None
 
 
 def _machine(facts: Facts) -> str | None:
-    names = facts.own("SELECT vendor, product FROM node_machine")
+    names = facts.query("SELECT vendor, product FROM node_machine")
     return f"{names[0][0]} {names[0][1]}" if len(names) == 1 else None
 
 
@@ -120,7 +120,7 @@ def _of_memory(facts: Facts, inventory: Mapping[str, Any] | None) -> Iterator[_W
 
 
 def _of_machine(facts: Facts, host: str | None) -> Iterator[_Wish]:
-    types = facts.own("SELECT DISTINCT type FROM node_machine WHERE host IS ?", (host,))
+    types = facts.query("SELECT DISTINCT type FROM node_machine WHERE host IS ?", (host,))
     entry = machines.machine(types[0][0]) if len(types) == 1 else None
     if entry is None:
         return
@@ -161,7 +161,7 @@ def learn(facts: Facts) -> str:
     """A file for `read` that expects what this node has. Subjects that it does not show are left out."""
     found: dict[str, dict[str, Any]] = {}
     for subject, name, question in (*_LEARN, *_learn_nics(facts)):
-        values = [value for (value,) in facts.own(question) if value is not None]
+        values = [value for (value,) in facts.query(question) if value is not None]
         if len(values) == 1:
             found.setdefault(subject, {})[name] = values[0]
     lines = ["# What nccl-doctor expects of a node: what a good one had. Take out what may differ.", ""]
@@ -173,7 +173,7 @@ def learn(facts: Facts) -> str:
 
 
 def _learn_nics(facts: Facts) -> Iterator[tuple[str, str, str]]:
-    if facts.own("SELECT 1 FROM rdma_device WHERE rail = 1 LIMIT 1"):
+    if facts.query("SELECT 1 FROM rdma_device WHERE rail = 1 LIMIT 1"):
         yield "nic", "count", "SELECT count(*) FROM rdma_device WHERE rail = 1"
         yield "nic", "kind", "SELECT DISTINCT kind FROM rdma_device WHERE rail = 1"
         yield "nic", "rate", "SELECT min(p.rate) FROM ib_port p JOIN rdma_device d ON d.device = p.hca AND d.rail = 1"

@@ -128,7 +128,7 @@ def test_ports_of_several_hosts_are_kept_apart() -> None:
 
 def test_errors_of_the_fabric_manager_are_counted() -> None:
     text = (FIXTURES / "fabricmanager.log").read_text()
-    assert [("nvswitch", text.count("[ERROR]"), 2)] == node(text.encode()).own(
+    assert [("nvswitch", text.count("[ERROR]"), 2)] == node(text.encode()).query(
         "SELECT f.kind, f.n, e.line FROM fabric_event f JOIN evidence e ON e.id = f.ref"
     )
 

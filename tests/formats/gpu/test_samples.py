@@ -79,7 +79,9 @@ def test_numbers_agree_with_pandas(name: str) -> None:
         times = pandas.to_datetime(frame["timestamp"])
         assert (times.max() - times.min()).total_seconds() == pytest.approx(use.seconds)
         assert times.min().timestamp() == pytest.approx(use.first)
-    for start, samples, busy in facts.own("SELECT start, sum(samples), avg(busy_share) FROM gpu_sample GROUP BY start"):
+    for start, samples, busy in facts.query(
+        "SELECT start, sum(samples), avg(busy_share) FROM gpu_sample GROUP BY start"
+    ):
         inside = frame[
             (times >= pandas.to_datetime(start, unit="s")) & (times < pandas.to_datetime(start + 60, unit="s"))
         ]
@@ -105,7 +107,7 @@ def test_json_agrees_with_json() -> None:
         assert records[0][f"gpu_mem_used:{use.gpu}"] / 2**20 == use.memory_max
     facts, reading = read((FIXTURES / "gpustat.json").read_bytes(), "gpustat.json")
     assert 25 == reading.understood
-    assert [("node01", 0, 25), ("node01", 1, 25)] == facts.own(
+    assert [("node01", 0, 25), ("node01", 1, 25)] == facts.query(
         "SELECT host, gpu, samples FROM gpu_use ORDER BY gpu LIMIT 2"
     )
     assert 4 == len(facts.rows(GpuProcess))
@@ -115,11 +117,11 @@ def test_tables_of_columns_agree_with_the_csv_of_the_same_run() -> None:
     csv, _ = read((FIXTURES / "busy70.csv").read_bytes())
     dmon, _ = read((FIXTURES / "dmon.txt").read_bytes(), "dmon.txt")
     columns = "gpu, samples, busy_share, util_mean, util_median, dips, clock_median, memory_max"
-    assert csv.own(f"SELECT {columns} FROM gpu_use") == dmon.own(f"SELECT {columns} FROM gpu_use")
+    assert csv.query(f"SELECT {columns} FROM gpu_use") == dmon.query(f"SELECT {columns} FROM gpu_use")
     dcgm, _ = read((FIXTURES / "dcgmi_dmon.txt").read_bytes(), "dcgm.txt")
     hot, _ = read((FIXTURES / "hot_gpu2.csv").read_bytes())
     reasons = "SELECT gpu, reason, samples FROM gpu_throttle"
-    assert hot.own(reasons) == dcgm.own(reasons)
+    assert hot.query(reasons) == dcgm.query(reasons)
 
 
 def rows(lines: Iterable[str]) -> str:
@@ -142,7 +144,7 @@ def test_values_that_are_not_there_and_tables_without_units() -> None:
     assert (1.0, None, "GPU-1") == (first.busy_share, first.power_median, first.uuid)
     assert (None, 80.0) == (second.busy_share, second.power_median)
     assert [(1, "hw-slowdown", 30)] == [(row.gpu, row.reason, row.samples) for row in facts.rows(GpuThrottle)]
-    assert [(1, "ecc-uncorrected", 2.0, 62)] == facts.own(
+    assert [(1, "ecc-uncorrected", 2.0, 62)] == facts.query(
         "SELECT c.gpu, c.name, c.last, e.line FROM gpu_counter c JOIN evidence e ON e.id = c.ref WHERE c.last > 0 AND gpu IS NOT NULL"
     )
 
@@ -155,7 +157,7 @@ def test_without_header_the_units_tell() -> None:
     assert registry.recognise(data.encode()) is not None
     facts, reading = read(data)
     assert 80 == reading.understood
-    assert [(0, 40, 1.0, 40320.0, 81559.0, 312.0)] == facts.own(
+    assert [(0, 40, 1.0, 40320.0, 81559.0, 312.0)] == facts.query(
         "SELECT gpu, samples, busy_share, memory_max, memory_total, power_median FROM gpu_use WHERE gpu = 0"
     )
 
@@ -168,10 +170,12 @@ def test_time_before_and_after_the_job_does_not_count() -> None:
             f"2024/09/08 13:{number // 60:02d}:{number % 60:02d}.000, 0, {95 if working else 0} %, {30000 if working else 3} MiB"
         )
     facts, _ = read(rows(lines))
-    assert [(100, 1.0, 99.0)] == facts.own("SELECT samples, busy_share, seconds FROM gpu_use")
+    assert [(100, 1.0, 99.0)] == facts.query("SELECT samples, busy_share, seconds FROM gpu_use")
     hanging = [line.replace(", 3 MiB", ", 30000 MiB") if number > 200 else line for number, line in enumerate(lines)]
     facts, _ = read(rows(hanging))
-    assert [(200, 0.5)] == facts.own("SELECT samples, busy_share FROM gpu_use"), "memory in use: the job is still there"
+    assert [(200, 0.5)] == facts.query("SELECT samples, busy_share FROM gpu_use"), (
+        "memory in use: the job is still there"
+    )
 
 
 def test_inside_the_log_of_several_hosts() -> None:
@@ -186,7 +190,7 @@ def test_inside_the_log_of_several_hosts() -> None:
         lines.append(f"step {number}, loss 1.5, 3")
     facts, reading = read(rows(lines), "job.log")
     assert 82 == reading.understood
-    assert [("node01", 40, 1.0), ("node02", 40, 0.0)] == facts.own(
+    assert [("node01", 40, 1.0), ("node02", 40, 0.0)] == facts.query(
         "SELECT host, samples, busy_share FROM gpu_use ORDER BY host"
     )
 
@@ -195,11 +199,11 @@ def test_processes_of_compute_apps_and_pmon() -> None:
     facts, _ = read(
         "pid, process_name, used_gpu_memory [MiB], gpu_uuid\n4100, python, 30412 MiB, GPU-1\n4101, python, 30412 MiB, GPU-1\n"
     )
-    assert [(4100, "GPU-1", 30412.0), (4101, "GPU-1", 30412.0)] == facts.own(
+    assert [(4100, "GPU-1", 30412.0), (4101, "GPU-1", 30412.0)] == facts.query(
         "SELECT pid, uuid, memory FROM gpu_process"
     )
     facts, _ = read((FIXTURES / "pmon_all_on_0.txt").read_bytes())
-    assert [(0, pid, "C", "python", 20) for pid in (4100, 4101, 4102, 4103)] == facts.own(
+    assert [(0, pid, "C", "python", 20) for pid in (4100, 4101, 4102, 4103)] == facts.query(
         "SELECT gpu, pid, kind, name, n FROM gpu_process"
     )
 

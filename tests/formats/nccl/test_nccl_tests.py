@@ -238,7 +238,7 @@ GRAPH = "node01:4001:4009 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 
 def test_ports_of_the_weakest_node_bound_a_run_over_several() -> None:
     facts = Facts()
     facts.add([BenchRun(*({"run": 1, "hosts": 2, "ranks": 16}.get(name, 0) for name in BenchRun._fields))])
-    facts.look("bench_run")
+    facts.mark_covered("bench_run")
     ports = [("node01", 4, 400.0), ("node02", 3, 400.0), ("node02", 1, 25.0)]
     rows = [(host, f"mlx5_{n}_{rate:g}", rate) for host, number, rate in ports for n in range(number)]
     facts.add(

@@ -60,7 +60,7 @@ def test_files_get_their_verdict(names: list[str], findings: set[tuple[str, str]
 def test_two_hosts_are_compared() -> None:
     report, facts, _ = analyze.analyze([str(FIXTURES / "node01.xml"), str(FIXTURES / "node02.xml")])
     assert "topology-differs-between-hosts" in {finding.name for finding in report.findings}
-    different = dict(facts.own("SELECT what, value || ' / ' || other_value FROM topo_difference"))
+    different = dict(facts.query("SELECT what, value || ' / ' || other_value FROM topo_difference"))
     assert "7 / 8" == different["number of network devices"]
     assert "18 18 18 18 18 13 18 18 / 18 18 18 18 18 18 18 18" == different["NVLinks of the GPUs"]
 
@@ -72,10 +72,10 @@ def test_numbers_agree_with_another_reader(name: str) -> None:
 
 def test_distance_in_words_of_nccl() -> None:
     facts, _ = read((FIXTURES / "node02.xml").read_bytes())
-    assert [(0, "PIX"), (7, "PHB")] == facts.own("SELECT gpu, nearest FROM topo_gpu WHERE gpu IN (0, 7)")
+    assert [(0, "PIX"), (7, "PHB")] == facts.query("SELECT gpu, nearest FROM topo_gpu WHERE gpu IN (0, 7)")
     text = (FIXTURES / "node01.xml").read_bytes()
     assert b'numaid="1"' in text
-    assert [("PIX", 8)] == facts.own("SELECT 'PIX', count(*) + 1 FROM topo_net WHERE nearest = 'PIX'")
+    assert [("PIX", 8)] == facts.query("SELECT 'PIX', count(*) + 1 FROM topo_net WHERE nearest = 'PIX'")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_inspector_agrees_with_json() -> None:
     records = [json.loads(line) for line in data.splitlines()]
     facts = Facts()
     assert Reading(240, 240, None) == inspector.read_format(io.BytesIO(data), "i.log", facts)
-    for rank, n, median in facts.own("SELECT rank, n, time_median FROM inspector_coll"):
+    for rank, n, median in facts.query("SELECT rank, n, time_median FROM inspector_coll"):
         times = [record["coll_perf"]["coll_exec_time_us"] for record in records if record["header"]["rank"] == rank]
         assert (len(times), statistics.median(times)) == (n, median)
     facts = Facts()

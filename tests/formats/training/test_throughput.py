@@ -249,8 +249,8 @@ def test_long_run_is_folded_and_keeps_its_slowest_step() -> None:
     assert 40_000 == reading.understood == sum(step.n for step in steps) == facts.rows(ThroughputRun)[0].points
     assert 1_000 < len(steps) <= 4_096
     worst = max(steps, key=lambda step: step.slowest * (step.seconds or 0))
-    assert (31_235, 31_235) == (worst.slowest_step, int(re.search(r"\d+", facts.places([worst.ref])[0].text)[0]))  # type: ignore[index]
-    assert 31_235 == facts.places([worst.ref])[0].line
+    assert (31_235, 31_235) == (worst.slowest_step, int(re.search(r"\d+", facts.evidence_rows([worst.ref])[0].text)[0]))  # type: ignore[index]
+    assert 31_235 == facts.evidence_rows([worst.ref])[0].line
     assert 55.0 == pytest.approx(worst.slowest * (worst.seconds or 0), rel=0.01)
     assert statistics.median(times) / 1000 == pytest.approx(statistics.median(s.seconds or 0 for s in steps), rel=0.001)
 

@@ -65,13 +65,13 @@ def test_a_healthy_node_raises_no_alarm(tmp_path: Path, machine: str) -> None:
     report, facts = planted(tmp_path, machine)
     assert ([], "fit") == (alarms(report), report.fitness)
     kind = node.MACHINES[machine]
-    shown = facts.own(
+    shown = facts.query(
         "SELECT count(*), sum(kind = 'gpu'), sum(kind = 'nvswitch'), sum(kind = 'nic') FROM pci_device WHERE kind != 'bridge'"
     )[0]
     cards = sum(nic.count for nic in kind.nics)
     assert (kind.gpus + kind.nvswitches + cards, kind.gpus, kind.nvswitches, cards) == shown
-    assert kind.gpus == facts.own("SELECT count(*) FROM node_gpu")[0][0]
-    assert kind.gpus * kind.nvlinks == facts.own("SELECT count(*) FROM gpu_link")[0][0]
+    assert kind.gpus == facts.query("SELECT count(*) FROM node_gpu")[0][0]
+    assert kind.gpus * kind.nvlinks == facts.query("SELECT count(*) FROM gpu_link")[0][0]
 
 
 def test_the_machine_type_is_recognised(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_machine_type_is_recognised(tmp_path: Path) -> None:
 
 def test_a_machine_is_recognised_with_a_gpu_missing(tmp_path: Path) -> None:
     report, facts = planted(tmp_path, "nd-h100-v5", "gpu-missing-on-bus")
-    assert [("nd-h100-v5",)] == facts.own("SELECT type FROM node_machine")
+    assert [("nd-h100-v5",)] == facts.query("SELECT type FROM node_machine")
     finding = report.findings[0]
     assert "7 GPUs on the PCI bus, 8 expected" in finding.message
     assert any("machine type nd-h100-v5" in place.text for place in finding.evidence)
@@ -135,7 +135,7 @@ def test_growth_counts_and_size_does_not(tmp_path: Path) -> None:
     node.build("p4d").write(tmp_path)
     for before, expected in ((None, []), (10, ["gpu-pcie-replay-growing"])):
         facts = preflight.look(Root(tmp_path), OURS, 20.0)
-        host, device, ref = facts.own("SELECT host, device, ref FROM node_counter WHERE name = 'pcie-replay'")[0]
+        host, device, ref = facts.query("SELECT host, device, ref FROM node_counter WHERE name = 'pcie-replay'")[0]
         facts.add([NodeCounter(host, device, "pcie-replay", 1_000_000, None, ref)])
         facts.add([CounterBefore(device, "pcie-replay", before)] if before is not None else [])
         assert expected == alarms(preflight.report_of(facts))
@@ -146,7 +146,7 @@ def test_processes_have_owners_and_jobs(tmp_path: Path) -> None:
     tree.put("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\nbob:x:1007:1007::/home/bob:/bin/sh")
     tree.write(tmp_path)
     report, facts = look(tmp_path)
-    assert [(31007, "python3", "bob", "4698", 0, 1)] == facts.own(
+    assert [(31007, "python3", "bob", "4698", 0, 1)] == facts.query(
         "SELECT pid, name, user, job, own, granted FROM gpu_holder"
     )
     assert "python3 31007 of bob" in report.findings[0].message
@@ -235,7 +235,7 @@ def test_a_node_without_gpus_is_absent_and_fit(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     report, facts = look(tmp_path)
     assert ("fit", []) == (report.fitness, report.findings)
-    assert {("gpu", "absent"), ("pci", "absent")} == set(facts.own("SELECT source, outcome FROM collection"))
+    assert {("gpu", "absent"), ("pci", "absent")} == set(facts.query("SELECT source, outcome FROM collection"))
 
 
 def test_a_library_without_any_gpu_is_absent(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_container_with_some_of_the_gpus_is_fit(tmp_path: Path) -> None:
 
 def test_the_machine_that_runs_this_test_can_be_asked() -> None:
     _, facts = look(Path("/"))
-    assert {"ok", "partial", "absent"} >= {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert {"ok", "partial", "absent"} >= {outcome for (outcome,) in facts.query("SELECT outcome FROM collection")}
 
 
 # Broken and hostile content
@@ -286,7 +286,7 @@ def test_answers_that_nobody_would_believe(tmp_path: Path, content: str) -> None
     (tmp_path / ".nccl-doctor").mkdir(exist_ok=True)
     (tmp_path / ".nccl-doctor" / "nvml.json").write_text(content)
     report, facts = look(tmp_path)
-    assert "failed" not in {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert "failed" not in {outcome for (outcome,) in facts.query("SELECT outcome FROM collection")}
     assert "broken" not in {
         check.outcome for check in report.checks if check.name in {rule.name for rule in _own_rules()}
     }
@@ -324,7 +324,7 @@ def test_garbage_in_every_file(tmp_path: Path, garbage: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(garbage)
     _, facts = look(tmp_path)
-    assert {"ok"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert {"ok"} == {outcome for (outcome,) in facts.query("SELECT outcome FROM collection")}
 
 
 def test_links_that_lead_nowhere(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_links_that_lead_nowhere(tmp_path: Path) -> None:
     tree.link(f"{bus.BUS}/0000:ff:00.0", "0000:ff:00.0")
     tree.write(tmp_path)
     _, facts = look(tmp_path)
-    assert {"ok"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert {"ok"} == {outcome for (outcome,) in facts.query("SELECT outcome FROM collection")}
 
 
 # nvidia-smi instead of the library
@@ -432,8 +432,8 @@ def test_the_command_stands_in_for_a_library_that_cannot_be_loaded(tmp_path: Pat
     tree.command("nvidia-smi -q -x", XML)
     tree.write(tmp_path)
     report, facts = look(tmp_path)
-    assert 2 == facts.own("SELECT count(*) FROM node_gpu")[0][0]
-    assert [("nvidia-smi", "550.54.15")] == facts.own("SELECT source, driver FROM node_driver WHERE source != 'pci'")
+    assert 2 == facts.query("SELECT count(*) FROM node_gpu")[0][0]
+    assert [("nvidia-smi", "550.54.15")] == facts.query("SELECT source, driver FROM node_driver WHERE source != 'pci'")
     assert {"gpu-row-remap-pending-now", "gpu-thermal-slowdown", "gpu-recovery-asked"} <= set(alarms(report))
 
 
@@ -462,7 +462,7 @@ def test_the_site_s_file_comes_before_the_data(tmp_path: Path) -> None:
     )
     report, facts = look(tmp_path / "tree", wanted=wanted)
     assert "8 GPUs on the PCI bus, 10 expected" in report.findings[0].message
-    rows = set(facts.own("SELECT subject, name, value, source FROM expected"))
+    rows = set(facts.query("SELECT subject, name, value, source FROM expected"))
     assert {
         ("gpu", "count", "10", "file"),
         ("gpu", "power", "250", "file"),

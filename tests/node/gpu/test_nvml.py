@@ -169,7 +169,7 @@ from nccl_doctor.node.runtime.root import Root
 facts = preflight.look(Root(), ["gpu", "pci"], 1.0)
 expectations.add(facts, {})
 report = preflight.report_of(facts)
-answer = [report.fitness, [f.name for f in report.findings], facts.own("SELECT outcome FROM collection WHERE source = 'gpu'")[0][0]]
+answer = [report.fitness, [f.name for f in report.findings], facts.query("SELECT outcome FROM collection WHERE source = 'gpu'")[0][0]]
 """
     fitness, findings, outcome = run(nvml_stub, {**STATE, f"{function}.hang": 1}, code, tmp_path)
     assert ("unknown", "hung") == (fitness, outcome)

@@ -41,7 +41,7 @@ def alarms(report: Report) -> list[str]:
 
 
 def outcomes(facts: Facts) -> dict[str, str]:
-    return dict(facts.own("SELECT source, outcome FROM collection"))
+    return dict(facts.query("SELECT source, outcome FROM collection"))
 
 
 @pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)), ids=FAULTS)
@@ -66,10 +66,12 @@ def test_a_healthy_node_raises_no_alarm(tmp_path: Path, machine: str) -> None:
     assert ([], "fit") == (alarms(report), report.fitness)
     kind = node.MACHINES[machine]
     rails = sum(nic.count for nic in kind.nics if nic.kind != "ethernet")
-    assert rails == facts.own("SELECT count(*) FROM rdma_device WHERE rail = 1")[0][0]
-    assert rails == facts.own("SELECT count(*) FROM rdma_device WHERE gpu_path = 'PIX'")[0][0]
+    assert rails == facts.query("SELECT count(*) FROM rdma_device WHERE rail = 1")[0][0]
+    assert rails == facts.query("SELECT count(*) FROM rdma_device WHERE gpu_path = 'PIX'")[0][0]
     cards = sum(nic.count for nic in kind.nics if nic.kind == "ethernet")
-    shown = facts.own("SELECT count(*) FROM net_link WHERE kind = 'physical' AND name LIKE 'eth%' AND addresses <> ''")
+    shown = facts.query(
+        "SELECT count(*) FROM net_link WHERE kind = 'physical' AND name LIKE 'eth%' AND addresses <> ''"
+    )
     assert cards == shown[0][0]
     assert ("ok" if kind.vendor.startswith("Amazon") else "absent") == outcomes(facts)["efa"]
 
@@ -88,7 +90,7 @@ def test_a_container_that_was_given_no_device_is_no_broken_node(tmp_path: Path) 
     tree.put("/.dockerenv", "")
     tree.write(tmp_path)
     report, facts = look(tmp_path)
-    assert [(1,)] == facts.own("SELECT container FROM node_machine")
+    assert [(1,)] == facts.query("SELECT container FROM node_machine")
     assert (["uverbs-device-missing"], "job") == (alarms(report), report.fitness)
     assert "this container was not given it" in report.findings[0].message
 
@@ -353,7 +355,7 @@ def test_gids_of_another_namespace_are_left_alone(tmp_path: Path) -> None:
     tree.write(tmp_path)
     report, facts = look(tmp_path)
     assert [] == alarms(report)
-    assert [(None,)] == facts.own("SELECT DISTINCT kind FROM rdma_gid")
+    assert [(None,)] == facts.query("SELECT DISTINCT kind FROM rdma_gid")
 
 
 @pytest.mark.parametrize(
@@ -393,7 +395,7 @@ def test_rubbish_in_any_file_raises_nothing(tmp_path: Path, machine: str) -> Non
     tree.command(" ".join(efa.COMMAND), RUBBISH[3], 1)
     tree.write(tmp_path)
     _, facts = look(tmp_path)
-    assert "failed" not in outcomes(facts).values(), facts.own("SELECT source, note FROM collection")
+    assert "failed" not in outcomes(facts).values(), facts.query("SELECT source, note FROM collection")
 
 
 def test_bytes_folders_and_loops_in_place_of_files(tmp_path: Path) -> None:
@@ -408,7 +410,7 @@ def test_bytes_folders_and_loops_in_place_of_files(tmp_path: Path) -> None:
             path.unlink()
             path.symlink_to(path.name)
     _, facts = look(tmp_path)
-    assert "failed" not in outcomes(facts).values(), facts.own("SELECT source, note FROM collection")
+    assert "failed" not in outcomes(facts).values(), facts.query("SELECT source, note FROM collection")
 
 
 @pytest.mark.parametrize("module", [infiniband, ethernet, efa], ids=lambda module: module.__name__.rpartition(".")[2])

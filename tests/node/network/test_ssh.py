@@ -200,8 +200,8 @@ def _found(root: Root) -> dict[str, str]:
 def test_a_peer_is_asked_only_where_one_is_named(tmp_path: Path) -> None:
     root = _tree(tmp_path)
     assert {} == _found(root)
-    assert [("ssh", "ok")] == preflight.look(root, names=[]).own("SELECT source, outcome FROM collection")
-    assert [] == preflight.look(Root(tmp_path), names=[]).own("SELECT source FROM collection")
+    assert [("ssh", "ok")] == preflight.look(root, names=[]).query("SELECT source, outcome FROM collection")
+    assert [] == preflight.look(Root(tmp_path), names=[]).query("SELECT source FROM collection")
 
 
 @pytest.mark.parametrize(

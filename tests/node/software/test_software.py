@@ -43,7 +43,7 @@ def test_a_healthy_node_gives_notes_at_most(machine: str, tmp_path: Path) -> Non
     report, facts = ask(node.build(machine), tmp_path)
     assert [] == [finding.message for finding in report.findings if finding.severity != "note"]
     assert "fit" == report.fitness
-    assert {"ok"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert {"ok"} == {outcome for (outcome,) in facts.query("SELECT outcome FROM collection")}
     assert [] == [check.rule for check in report.checks if check.outcome == "broken"]
 
 
@@ -385,8 +385,8 @@ def test_broken_content_raises_nothing(tmp_path: Path, extra: dict[str, Any], co
         tree.files[path] = content
     tree.extra = {**tree.extra, **extra}
     _, facts = ask(tree, tmp_path)
-    outcomes = dict(facts.own("SELECT source, outcome FROM collection"))
-    assert set(outcomes.values()) <= {"ok", "absent"}, facts.own("SELECT source, note FROM collection")
+    outcomes = dict(facts.query("SELECT source, outcome FROM collection"))
+    assert set(outcomes.values()) <= {"ok", "absent"}, facts.query("SELECT source, note FROM collection")
 
 
 def test_nothing_at_all_is_absent(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_nothing_at_all_is_absent(tmp_path: Path) -> None:
     assert [] == report.findings
     with pytest.raises(Absent):
         list(environment.collect(Root(tmp_path)))
-    assert {"ok", "absent"} == {outcome for (outcome,) in facts.own("SELECT outcome FROM collection")}
+    assert {"ok", "absent"} == {outcome for (outcome,) in facts.query("SELECT outcome FROM collection")}
 
 
 def test_no_framework_is_imported_and_this_machine_can_be_read() -> None:
