@@ -53,6 +53,8 @@ def test_an_example_that_fails_says_why(tmp_path: Path, expect: str, message: st
 def test_ids_and_names_are_used_once_and_explains_names_rules() -> None:
     loaded = loader.load_rules()
     names = {rule.name for rule in loaded} | {alias for rule in loaded for alias in rule.aliases}
+    titles = [rule.title.lower() for rule in loaded]
+    assert [] == sorted({title for title in titles if titles.count(title) > 1})
     classes = load_classes()
     for rule in loaded:
         assert set(rule.explains) <= names | set(classes), f"{rule.path.name} explains {set(rule.explains) - names}"
