@@ -83,7 +83,7 @@ def _list_values() -> None:
         ("--network", simulate.NETWORKS),
         ("--framework", simulate.FRAMEWORKS),
         ("--prefix", simulate.PREFIXES),
-        ("--node", node.MACHINES),
+        ("--node", node.ALL_MACHINES),
         ("--fault with --node", node.FAULTS),
     ):
         emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
@@ -103,7 +103,7 @@ def _write_node(machine: str, fault: str | None, output: Path | None) -> None:
 
     if output is None:
         raise UsageProblem("--node writes a folder: name it with -o")
-    for kind, name, known in (("machine type", machine, node.MACHINES), ("fault", fault, node.FAULTS)):
+    for kind, name, known in (("machine type", machine, node.ALL_MACHINES), ("fault", fault, node.FAULTS)):
         if name is not None and name not in known:
             raise UsageProblem(f"no {kind} is called {name}{_similar(name, known)}")
     if fault is not None and machine not in node.FAULTS[fault].machines:

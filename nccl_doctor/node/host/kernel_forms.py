@@ -23,6 +23,9 @@ _LUSTRE = r"(?:LustreError|LNetError|LNet): (?:\d+:\d+:\(\w+\.c:\d+:\w+\(\)\) |\
 
 _FORMS = {
     "aer-error": _DEVICE + "AER: ",
+    "amdgpu-reset": _DEVICE + "(?:amdgpu: )?(?:GPU|ASIC) ",
+    "amdgpu-ring-timeout": rf"(?:{_DEVICE}(?:amdgpu: )?|\[drm:amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* )ring [\w.]+ timeout, ",
+    "amdgpu-uncorrectable": _DEVICE + "(?:amdgpu: )?(?:socket: |\\d+ |uncorrectable )",
     "disk-error": (
         r"(?:blk_update_request: |print_req_error: )?(?:I/O|critical medium|critical target) error, dev [\w-]+, sector \d"
         r"|nvme nvme\d+: (?:Disabling device|Removing) after "

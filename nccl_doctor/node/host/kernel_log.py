@@ -21,7 +21,7 @@ from nccl_doctor.node.host.kernel_records import KERNEL, Record, parse
 from nccl_doctor.node.runtime.root import Root
 
 TABLES = (KernelLog, Message, StuckTask, Xid)
-FILES = ("host", "kernel")  # of log/patterns
+FILES = ("amdgpu", "host", "kernel")  # of log/patterns
 MOST = 4 << 20  # bytes of a log; the end counts
 _ENDLESS = 16 * MOST  # a kernel that prints faster than we read has no end
 FOLDED = 5_000  # different rows kept

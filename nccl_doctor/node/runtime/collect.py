@@ -26,6 +26,7 @@ from nccl_doctor.node.runtime.shared_look import Answers
 
 MODULES = {
     "gpu": "gpu.devices",
+    "amd": "gpu.amd",
     "pci": "gpu.pci",
     "infiniband": "rdma.infiniband",
     "ethernet": "network.ethernet",

@@ -4,6 +4,7 @@ Importing a module registers its parts of a node and its faults.
 """
 
 from nccl_doctor.simulate.node import (  # noqa: F401
+    amd,
     base,
     bus,
     gpu,
@@ -15,7 +16,20 @@ from nccl_doctor.simulate.node import (  # noqa: F401
     software,
     surroundings,
 )
-from nccl_doctor.simulate.node.machines import MACHINES, Machine, Nic
+from nccl_doctor.simulate.node.machines import ALL_MACHINES, AMD_MACHINES, MACHINES, Machine, Nic
 from nccl_doctor.simulate.node.tree import EXTRA, FAULTS, Fault, Tree, build, fault, part
 
-__all__ = ["EXTRA", "FAULTS", "MACHINES", "Fault", "Machine", "Nic", "Tree", "build", "fault", "part"]
+__all__ = [
+    "ALL_MACHINES",
+    "AMD_MACHINES",
+    "EXTRA",
+    "FAULTS",
+    "MACHINES",
+    "Fault",
+    "Machine",
+    "Nic",
+    "Tree",
+    "build",
+    "fault",
+    "part",
+]

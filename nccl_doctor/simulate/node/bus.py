@@ -69,11 +69,10 @@ def _alone(bus: int) -> Place:
 @part
 def pci_bus(tree: Tree, machine: Machine) -> None:
     for number, place in enumerate(gpus(machine)):
-        device(
-            tree, place, "0x10de", machine.device_id, "0x030200", machine.pcie, number * machine.sockets // machine.gpus
-        )
+        vendor, class_ = ("0x1002", "0x120000") if machine.amd else ("0x10de", "0x030200")
+        device(tree, place, vendor, machine.device_id, class_, machine.pcie, number * machine.sockets // machine.gpus)
         put(tree, place, "current_link_speed", f"{_SPEEDS[1]} GT/s PCIe")  # nothing to do, so the link sleeps
-        driver(tree, place, "nvidia")
+        driver(tree, place, "amdgpu" if machine.amd else "nvidia")
     for place in switches(machine):
         device(tree, place, "0x10de", _SWITCHES[min(machine.pcie, 5)], "0x068000", machine.pcie, 0)
         driver(tree, place, "nvidia-nvswitch")

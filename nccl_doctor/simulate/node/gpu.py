@@ -16,6 +16,8 @@ _CLOCKS = {"V100": (1530, 877), "A100": (1410, 1215), "H100": (1980, 2619), "H20
 @part
 def kernel(tree: Tree, machine: Machine) -> None:
     """The driver's files in /proc, its modules and device files."""
+    if machine.amd:
+        return
     kind = (
         "NVIDIA UNIX x86_64 Kernel Module" if machine.capability[0] < 9 else "NVIDIA UNIX Open Kernel Module for x86_64"
     )
@@ -48,6 +50,8 @@ def kernel(tree: Tree, machine: Machine) -> None:
 @part
 def nvml(tree: Tree, machine: Machine) -> None:
     """The library's answers, as they are kept of a live node."""
+    if machine.amd:
+        return
     told: dict[str, Any] = {
         "source": "nvml", "seconds": 0.08, "calls": 612, "whole": 1, "errors": [],
         "system": {"driver": DRIVER, "nvml": f"12.{DRIVER}", "cuda": 12040, "confidential": 0, "ready": None},

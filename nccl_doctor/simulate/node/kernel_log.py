@@ -40,6 +40,8 @@ def boot(tree: Tree, machine: Machine) -> None:
                 "mlx5_core 0000:48:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)",
                 "mlx5_core 0000:48:00.0 eth0: Link up",
             )  # fmt: skip
+    if machine.amd:
+        return
     print_line(
         tree, UPTIME - 20,
         "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.90.07",

@@ -36,6 +36,11 @@ class Machine:
     ram: int  # GiB
     capability: tuple[int, int] = (9, 0)
 
+    @property
+    def amd(self) -> bool:
+        """Whether the GPUs are of AMD."""
+        return self.gpu.startswith("AMD ")
+
 
 _ENA = Nic("ethernet", 1, 100, "ena", "eth")
 _ETH = Nic("ethernet", 1, 25, "mlx5_core", "eth")
@@ -65,3 +70,9 @@ MACHINES = {
                 (Nic("roce", 2, 200, "mlx5_core", "mlx5_"), _ETH), 2, 64, 1024, (8, 9)),
     )
 }  # fmt: skip
+
+AMD_MACHINES = {
+    "mi300x": Machine("mi300x", "AS -8125GS-TNMR2", "Supermicro", "AMD Instinct MI300X", "0x74a1", 8, 196592, 750, 0, 0, 5,
+                      (Nic("roce", 8, 400, "mlx5_core", "mlx5_"), _ETH), 2, 192, 2304),
+}  # fmt: skip
+ALL_MACHINES = {**MACHINES, **AMD_MACHINES}

@@ -19,6 +19,7 @@ SHARED = {
     "a3-highgpu": [("/home", "nfs", "10.1.8.2:/nfsshare"), ("/gcs", "fuse.gcsfuse", "training-data")],
     "dgx-h100": [_LUSTRE, _HOME],
     "b200-roce": [("/gpfs", "gpfs", "gpfs"), _HOME],
+    "mi300x": [_LUSTRE, _HOME],
     "l40s-pcie": [("/projects", "cifs", "//fs02/projects"), _HOME],
 }
 WITH_LUSTRE = tuple(name for name, mounts in SHARED.items() if any(kind == "lustre" for _, kind, _ in mounts))

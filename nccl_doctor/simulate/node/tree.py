@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nccl_doctor.simulate.node.machines import MACHINES, Machine
+from nccl_doctor.simulate.node.machines import ALL_MACHINES, MACHINES, Machine
 
 EXTRA = ".nccl-doctor"
 
@@ -93,7 +93,7 @@ def part(change: Change) -> Change:
 
 
 def fault(name: str, *machines: str) -> Callable[[Change], Change]:
-    """Registers a fault; without machine types all can have it."""
+    """Registers a fault; without machine types all with NVIDIA GPUs can have it."""
 
     def register(change: Change) -> Change:
         FAULTS[name] = Fault(name, change, machines or tuple(MACHINES))
@@ -104,7 +104,7 @@ def fault(name: str, *machines: str) -> Callable[[Change], Change]:
 
 def build(machine: str, planted: str | None = None, host: str = "node01") -> Tree:
     """The tree of a node of this machine type. Raises KeyError on an unknown machine type or fault."""
-    kind = MACHINES[machine]
+    kind = ALL_MACHINES[machine]
     tree = Tree(host)
     for write in PARTS:
         write(tree, kind)

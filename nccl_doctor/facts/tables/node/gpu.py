@@ -135,6 +135,26 @@ class NodeGpu(NamedTuple):
     ref: Ref
 
 
+class AmdGpu(NamedTuple):
+    """One GPU of AMD as the amdgpu driver shows it in /sys."""
+
+    host: str | None
+    pci: str  # 0000:c1:00.0
+    device: str | None  # 0x74a1
+    model: str | None  # product_name
+    driver: str | None  # amdgpu; None where none is bound
+    unique_id: str | None
+    hive: str | None  # id that GPUs have in common that XGMI joins
+    util: int | None  # %
+    memory_total: float | None  # MiB
+    memory_used: float | None  # MiB
+    uncorrected: int | None  # errors of all blocks (RAS) since the driver was loaded
+    corrected: int | None
+    blocks: str  # with errors that were not corrected: umc, gfx
+    links: int | None  # XGMI links to other GPUs, as KFD lists them
+    ref: Ref
+
+
 class GpuHealth(NamedTuple):
     """Memory errors and repairs of one GPU, counted since the driver was loaded (volatile) or ever (aggregate)."""
 
