@@ -6,7 +6,19 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 JOBS ?= 2
 
-.PHONY: demo test unit fuzz lint lint-repository bench format dist pyz constraints clean
+.PHONY: help demo test unit fuzz lint lint-repository bench format dist pyz constraints clean
+
+help:
+	@echo 'make demo    read a shipped log with a real fault'
+	@echo 'make test    lint and all tests'
+	@echo 'make lint    check code, workflows, issue forms and shell scripts'
+	@echo 'make unit    all tests'
+	@echo 'make fuzz    all properties with many times as many examples'
+	@echo 'make bench   measure reading, start-up and the live screen'
+	@echo 'make format  format the code'
+	@echo 'make pyz     preflight as one file'
+	@echo 'make dist    wheel and source archive'
+	@echo 'make constraints  pin the newest versions of all packages'
 
 demo: $(VENV)/.installed
 	@echo '$$ nccl-doctor analyze fixtures/demo.log'

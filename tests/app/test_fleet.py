@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from helpers.processes import runs
+from helpers.waiting import until
 
 from nccl_doctor.app import preflight
 from nccl_doctor.cli.main import main
@@ -44,18 +44,13 @@ def test_the_command_on_a_node_ends_with_the_connection(hanging: Path, tmp_path:
     command = [sys.executable, "-m", "nccl_doctor", "preflight", "--state=-", "--nodes=n1", "--timeout=500"]
     near = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 60
-        while not (family := far(tmp_path / "far")):
-            assert time.monotonic() < end
-            assert near.poll() is None
-            time.sleep(0.05)
+        until(lambda: near.poll() is not None or far(tmp_path / "far"))
+        family = far(tmp_path / "far")
+        assert family
     finally:
         near.kill()
         near.wait()
-    end = time.monotonic() + 60
-    while any(map(runs, family)):
-        assert time.monotonic() < end, family
-        time.sleep(0.05)
+    until(lambda: not any(map(runs, family)), lambda: family)
 
 
 def far(file: Path) -> list[int]:

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+from helpers.waiting import DEADLINE
+
 
 def main() -> int:
     folder, *command = sys.argv[1:]
@@ -18,7 +20,7 @@ def main() -> int:
         return 77
     process = subprocess.Popen(command, close_fds=True)
     try:
-        return process.wait(60)
+        return process.wait(DEADLINE)
     except subprocess.TimeoutExpired:
         process.kill()
         print("the command hangs", file=sys.stderr)

@@ -87,7 +87,7 @@ def command(
     settings_file: Path | None, explain_config: bool, resume: bool, rules_dirs: tuple[str, ...], config: Path | None,
     verbose: bool,
 ) -> int:  # fmt: skip
-    """Say whether this node is fit for the job, in about a second.
+    """Check whether this node is fit for the job, in about a second.
 
     One of: fit; drain (the node is broken); job (the node is fine, this job cannot work as launched); unknown (it could
     not look). Exit status 0 fit, 90 drain, 91 job, 2 wrong usage, 3 unknown or our own failure. With --for a scheduler only
