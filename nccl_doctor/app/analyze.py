@@ -183,7 +183,7 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     answers = engine.ask_all(chosen, facts)
     missing = []
     has_nccl, has_info = facts.query("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]
-    if not has_info and kinds != {"node"}:
+    if not has_info and kinds & {"nccl-log", "job-log", "text"}:
         seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
         missing.append(f"the log {seen}; to see transports, networks and settings {CAPTURE}")
     return diagnose.diagnose(facts, answers, missing)

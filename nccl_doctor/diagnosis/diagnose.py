@@ -6,10 +6,13 @@ from typing import Any
 from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive.host_names import bus_id
 from nccl_doctor.derive.prejob_kernel_events import job_year
+from nccl_doctor.diagnosis.capture import capture_of
+from nccl_doctor.diagnosis.job_summary import job, lines
 from nccl_doctor.diagnosis.ranking import Found, order, span
-from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report
+from nccl_doctor.diagnosis.report import Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
+from nccl_doctor.diagnosis.verdict import decide
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Input
+from nccl_doctor.facts.tables import Coverage, Input, Measure
 from nccl_doctor.rules.engine import Answer
 from nccl_doctor.rules.folding import Group
 from nccl_doctor.rules.templates import fill_template
@@ -26,14 +29,25 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     inputs = facts.rows(Input)
     found = [one for answer in answers if answer.outcome == "found" for one in _fold(answer, facts, year)]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
+    verdict = decide(facts, findings, inputs)
+    measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
+    about = job(facts, fold_hosts)
     return Report(
-        verdict=_verdict(findings, facts, inputs),
+        verdict=verdict.word,
+        basis=verdict.basis,
+        unread=verdict.unread,
+        unread_count=verdict.unread_count,
+        coverage=[
+            CoverageRow(c.aspect, c.seen, c.shows or "", c.capture, _places(facts, c.ref)) for c in facts.rows(Coverage)
+        ],
+        measures=measures,
+        job_lines=lines(about, measures),
         inputs=[
             InputSummary(i.path, i.kind, i.bytes, i.lines, i.understood, i.nccl_lines, i.note or "") for i in inputs
         ],
-        job=job(facts),
+        job=about,
         findings=findings,
-        checks=[Check(a.rule.id, a.rule.name, a.outcome, a.reason) for a in answers],
+        checks=[Check(a.rule.id, a.rule.name, a.outcome, a.reason, _capture(a)) for a in answers],
         missing=list(missing),
     )
 
@@ -159,32 +173,15 @@ def _is_worst(one: Found, found: Sequence[Found]) -> bool:
     return not any(other.finding.severity in as_bad for other in found if not other.rule.fallback)
 
 
-def _verdict(findings: list[Finding], facts: Facts, inputs: list[Input]) -> str:
-    for severity in ("error", "warning"):
-        if any(f.severity == severity for f in findings):
-            return severity
-    if findings:
-        return "note"
-    return "healthy" if any(i.understood or i.kind == "node" or not _unread(i.kind) for i in inputs) else "inconclusive"
+def _places(facts: Facts, ref: int | None) -> list[Place]:
+    return (
+        [Place(place.file, place.line, place.text) for place in facts.evidence_rows([ref])] if ref is not None else []
+    )
 
 
-def _unread(kind: str) -> bool:
-    """Whether inputs of this kind say nothing where nothing of them was understood."""
-    from nccl_doctor.formats.registry import FORMATS  # slow to import, and `preflight` reads no file
-
-    return kind in {"text", "empty", "binary"} or any(known.kind == kind for known in FORMATS)
-
-
-def job(facts: Facts) -> dict[str, Any]:
-    """What the report says about the job itself."""
-    rows = facts.query("SELECT hosts, ranks, processes, has_info FROM job")
-    hosts, ranks, processes, info = rows[0] if rows else (None, None, None, 0)
-    names = [name for (name,) in facts.query("SELECT name FROM host ORDER BY name")]
-    versions = [
-        v for (v,) in facts.query("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl') ORDER BY 1")
-    ]
-    networks = [n for (n,) in facts.query("SELECT DISTINCT name FROM network ORDER BY 1")]
-    return {
-        "hosts": hosts, "ranks": ranks, "processes": processes, "host_names": fold_hosts(names),
-        "nccl_versions": versions, "network": networks, "nccl_debug_info": bool(info),
-    }  # fmt: skip
+def _capture(answer: Answer) -> str:
+    """What to capture so that a skipped rule can be asked, from the first table that was never looked at."""
+    if answer.outcome != "skipped":
+        return ""
+    lacking = answer.reason.removeprefix("no facts in table ").split(", ")
+    return capture_of(lacking[0])

@@ -1,10 +1,10 @@
-"""The report: what `diagnose` hands to every reporter. Its JSON form is `reporters/schema/report-1.json`."""
+"""The report: what `diagnose` hands to every reporter. Its JSON form is `reporters/schema/report-2.json`."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-SCHEMA = "nccl-doctor/report/1"
-VERDICTS = ("healthy", "note", "warning", "error", "inconclusive")
+SCHEMA = "nccl-doctor/report/2"
+VERDICTS = ("healthy", "nothing-found", "note", "warning", "error", "inconclusive")
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,30 @@ class Check:
     name: str
     outcome: str
     reason: str = ""
+    capture: str = ""  # of a skipped rule: what to capture so that it can be asked
+
+
+@dataclass(frozen=True)
+class MeasureRow:
+    """One number with its unit (table `measure`)."""
+
+    name: str
+    value: float
+    unit: str
+    scope: str
+    of: str
+    evidence: list[Place] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CoverageRow:
+    """How much of one aspect of the job the inputs show (table `coverage`)."""
+
+    aspect: str
+    seen: str  # seen, partly, not
+    shows: str
+    capture: str
+    evidence: list[Place] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,4 +97,10 @@ class Report:
     findings: list[Finding]  # in the order of the diagnosis; explained symptoms follow their cause
     checks: list[Check]
     missing: list[str] = field(default_factory=list)  # what to collect next, one sentence each
+    basis: str = ""  # the clause that the verdict rests on; empty where a finding is the answer
+    unread: list[Place] = field(default_factory=list)  # lines that look like an error in words that nobody knows
+    unread_count: int = 0
+    coverage: list[CoverageRow] = field(default_factory=list)
+    measures: list[MeasureRow] = field(default_factory=list)
+    job_lines: list[str] = field(default_factory=list)  # the job in at most three lines
     fitness: str = ""  # of a node: fit, drain, job, unknown; empty where no node was asked

@@ -47,6 +47,7 @@ class Classifier:
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> header, which date counts
         self._masks = ChannelMasks()
         self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
+        self._covered: dict[multiline.Writer | None, int] = {}  # writer -> end of its last record of several lines
 
     def writer(self, left: str) -> Writer:
         """Who wrote a line, from the text before `NCCL `."""
@@ -232,8 +233,11 @@ class Classifier:
             place = (pattern.order, multiline.writer_of(label))
             if last <= self._last_lines.get(place, 0):  # part of the record before it
                 continue
+            if pattern.fallback and last <= self._covered.get(place[1], 0):
+                continue
             if joined.distance:
                 self._last_lines[place] = last
+                self._covered[place[1]] = max(last, self._covered.get(place[1], 0))
             self._add_text(pattern, _bounded(joined.text), label, left, numbers[at], last)
 
     def _add_text(self, pattern: Pattern, body: str, label: prefixes.Label, left: str, number: int, last: int) -> None:

@@ -17,6 +17,7 @@ from nccl_doctor.log import pattern_openings
 
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
+UNKNOWN = "unknown"  # what no other pattern knows: asked last
 _KEY = 4  # characters of a message by which patterns are sorted
 _LEAD = 2 * _KEY  # characters of a message that choose its candidates
 _RARE = 6  # characters of a literal that most blocks of a log do not hold
@@ -48,6 +49,7 @@ class Pattern:
     reader: str = ""  # a function of `nccl_rows` that turns list-valued lines into rows
     harmless: bool = False
     nccl_too: bool = False
+    fallback: bool = False  # matches only a line that no other pattern knows
     since: str = ""
     until: str = ""
     miss: list[str] = field(default_factory=list)
@@ -147,7 +149,7 @@ def read_patterns(file: Path) -> list[Pattern]:
 @cache
 def load() -> tuple[Pattern, ...]:
     """All patterns in the order in which they are asked. Raises PatternProblem on a broken file or a name used twice."""
-    files = sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == LAST, path.stem))
+    files = sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == UNKNOWN, path.stem == LAST, path.stem))
     entries = remembered(
         "patterns", [*files, Path(__file__), Path(pattern_openings.__file__)], lambda: list(_entries(files))
     )

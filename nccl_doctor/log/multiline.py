@@ -77,11 +77,20 @@ def _apart(line: str) -> tuple[str, Label, str]:
 
 def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Label) -> Iterator[tuple[Pattern, Joined]]:
     """The text patterns that match from a line on, and what: the line, or with those that follow as far as the match goes."""
-    alone = {pattern.order: pattern for pattern in patterns if not pattern.lines and pattern.match(text) is not None}
+    alone = {
+        pattern.order: pattern
+        for pattern in patterns
+        if not pattern.lines and not pattern.fallback and pattern.match(text) is not None
+    }
     told = [literal for pattern in alone.values() for literal in pattern.literals if literal in text]
+    known = bool(alone)
     for pattern in patterns:
         if pattern.order in alone:
             yield pattern, Joined(text, 0)
+            continue
+        if pattern.fallback:
+            if not known and pattern.match(text) is not None:
+                yield pattern, Joined(text, 0)
             continue
         if pattern.lines:
             joined = _rows(pattern, text, after, label)
@@ -90,6 +99,7 @@ def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Lab
         else:  # another pattern has understood the same words
             continue
         if joined is not None:
+            known = True
             yield pattern, joined
 
 

@@ -13,7 +13,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 0; }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
-.healthy { color: var(--healthy); } .word { font-weight: 700; text-transform: uppercase; }
+.healthy, .nothing-found { color: var(--healthy); } .word { font-weight: 700; text-transform: uppercase; }
 section { border: 1px solid #8886; border-radius: 6px; padding: .8rem 1rem; margin: 1rem 0; }
 section.follows { margin-left: 2rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; border-radius: 4px; font-size: .85rem; }
@@ -36,7 +36,8 @@ def render(report: Report, options: Options) -> str:
         f"<title>{_text(title)}</title>",
         f"<style>\n{STYLE}\n</style></head><body><main>",
         f'<h1><span class="word {report.verdict}">{word}</span>: {_text(words.headline(report))}</h1>',
-        f"<p>{_text(' · '.join(words.summary(report)))}</p>",
+        "".join(f"<p>{_text(line)}</p>" for line in words.job_lines(report)),
+        _unread(report),
         *(_finding(finding, number) for number, finding in enumerate(report.findings, 1)),
         _unknown(report),
         _inputs(report),
@@ -71,12 +72,19 @@ def _finding(finding: Finding, number: int) -> str:
     )
 
 
+def _unread(report: Report) -> str:
+    """Lines that look like an error and that nothing here knows, where no finding is the answer."""
+    if not report.unread or report.verdict in ("error", "warning"):
+        return ""
+    rows = "\n".join(f'<span class="place">{_text(p.file)}:{p.line}:</span> {_text(p.text)}' for p in report.unread)
+    return f"<section><h2>Lines that look like an error and are not known</h2><pre>{rows}</pre></section>"
+
+
 def _unknown(report: Report) -> str:
     items = [*report.missing]
     items += [f"rule {c.rule} {c.name} broke: {c.reason}" for c in report.checks if c.outcome == "broken"]
-    if skipped := words.skipped_rules(report):
-        items.append(f"{words.counted(len(skipped), 'rule')} lacked facts: {', '.join(skipped)}")
-    return "<h2>Unknown</h2><ul>" + "".join(f"<li>{_text(one)}</li>" for one in items) + "</ul>" if items else ""
+    items += words.captures(report)
+    return "<h2>Not known</h2><ul>" + "".join(f"<li>{_text(one)}</li>" for one in items) + "</ul>" if items else ""
 
 
 def _inputs(report: Report) -> str:
@@ -86,7 +94,8 @@ def _inputs(report: Report) -> str:
         for i in report.inputs
     )
     head = "<tr><th>input</th><th>kind</th><th>lines</th><th>NCCL lines understood</th><th></th></tr>"
-    return f"<h2>Read</h2><table>{head}{rows}</table>" if rows else ""
+    seen = "".join(f"<p>{_text(text)}</p>" for text in words.coverage(report))
+    return f"<h2>Read</h2><table>{head}{rows}</table>{seen}" if rows else ""
 
 
 def _link(reference: str) -> str:

@@ -1,4 +1,4 @@
-"""JSON as described by `reporters/schema/report-1.json`."""
+"""JSON as described by `reporters/schema/report-2.json`."""
 
 import json
 import math
@@ -20,7 +20,8 @@ def render(report: Report, options: Options) -> str:
 def document(report: Report) -> dict[str, Any]:
     """Returns the report as plain dictionaries and lists, without control characters."""
     content = {"schema": SCHEMA, "tool": {"name": "nccl-doctor", "version": __version__}, **asdict(report)}
-    order = ["schema", "tool", "inputs", "job", "verdict", "findings", "checks", "missing"]
+    order = ["schema", "tool", "inputs", "job", "job_lines", "verdict", "basis", "unread", "unread_count", "coverage"]
+    order += ["measures", "findings", "checks", "missing"]
     if report.fitness:
         order.insert(order.index("verdict"), "fitness")
     return {key: cleaned(content[key]) for key in order}
@@ -28,7 +29,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of `document`."""
-    text = (resources.files("nccl_doctor.reporters") / "schema" / "report-1.json").read_text("utf-8")
+    text = (resources.files("nccl_doctor.reporters") / "schema" / "report-2.json").read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 

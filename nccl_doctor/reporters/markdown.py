@@ -15,6 +15,11 @@ _LINE_START = re.compile(r"^(\d*)([-+=.)])")
 def render(report: Report, options: Options) -> str:
     """Returns the report with a heading per finding; evidence in fenced blocks, symptoms and context in lists."""
     lines = [f"## {words.HEADLINES[report.verdict]}: {escaped(words.headline(report))}", ""]
+    lines += [line for text in words.job_lines(report) for line in (f"- {escaped(text)}",)]
+    lines += [""] if report.job_lines else []
+    if report.unread and report.verdict not in ("error", "warning"):
+        lines += ["**Lines that look like an error and are not known**", ""]
+        lines += _fenced([f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in report.unread])
     full = [f for f in report.findings if not f.explained_by and (f.severity != "note" or f is report.findings[0])]
     for number, finding in enumerate(full):
         if number > 0 or report.verdict not in SEVERITIES:
@@ -23,10 +28,19 @@ def render(report: Report, options: Options) -> str:
         follows = [f for f in report.findings if finding.rule in f.explained_by[:1]]
         lines += _listed("Follows from it", follows)
     lines += _listed("Notes", [f for f in report.findings if f not in full and not f.explained_by])
-    lines += [escaped(" · ".join(words.summary(report))), ""]
-    if skipped := words.skipped_rules(report):
-        title = f"{words.counted(len(skipped), 'rule')} lacked facts"
-        lines += [f"<details><summary>{title}</summary>", "", escaped(", ".join(skipped)), "", "</details>", ""]
+    lines += [escaped(words.read(report)), ""]
+    lines += [f"- {escaped(text)}" for text in words.coverage(report)]
+    if captures := words.captures(report):
+        title = "What further captures would show"
+        lines += [
+            "",
+            f"<details><summary>{title}</summary>",
+            "",
+            *(f"- {escaped(text)}" for text in captures),
+            "",
+            "</details>",
+        ]
+    lines += [""]
     for text in report.missing:
         lines += [f"To know more: {escaped(text)}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -18,6 +18,7 @@ STYLES = {
     "warning": "bold yellow",
     "note": "bold cyan",
     "healthy": "bold green",
+    "nothing-found": "bold blue",
     "inconclusive": "bold magenta",
 }
 LABEL = 9  # width of the column with the section names, in columns of the terminal
@@ -38,25 +39,29 @@ class Caps:
     fix: int = 14
     follows: int = 4
     also: int = 4
+    job: int = 3
+    unread: int = 3
     read: int = 2
-    missing: int = 4
+    coverage: int = 2
+    missing: int = 2
     gaps: int = 1  # blank lines between sections
 
 
-ALL = Caps(*[UNLIMITED] * 9)
-# The order in which sections shrink until the report fits on the screen.
+ALL = Caps(*[UNLIMITED] * 12)
+# The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
     {"evidence": 2},
     {"gaps": 0},
-    {"also": 3, "follows": 3, "missing": 3},
+    {"also": 3, "follows": 3, "missing": 1},
+    {"coverage": 1},
     {"also": 2, "follows": 2},
     {"evidence_rows": 1},
-    {"fix": 10, "missing": 2},
+    {"fix": 10, "coverage": 0, "missing": 0},
     {"fix": 8},
     {"also": 1, "follows": 1},
     {"why": 3},
     {"evidence": 1, "fix": 6},
-    {"why": 2, "missing": 1, "fix": 4},
+    {"why": 2, "job": 2, "fix": 4},
 )
 
 
@@ -86,8 +91,9 @@ class _Screen:
         self.top = report.findings[0] if report.findings and report.verdict in SEVERITIES else None
 
     def lines(self) -> list[Text]:
-        """Returns the whole screen; no line is wider than it."""
-        blocks = [self._verdict(), *(self._finding(self.top) if self.top else []), *self._others(), self._read()]
+        """The whole screen, no line wider than it."""
+        answer = self._finding(self.top) if self.top else []
+        blocks = [[*self._verdict(), *self._job()], *answer, self._unread(), *self._others(), self._read()]
         gap = [Text("")] * self.caps.gaps
         return [line for block in blocks if block for line in [*block, *gap]][: -self.caps.gaps or None]
 
@@ -159,15 +165,33 @@ class _Screen:
         styled[0].stylize("not dim cyan", 0, len(where))
         return self._labelled("", styled)
 
+    def _job(self) -> list[Text]:
+        """The job in three lines, one row each unless there is room."""
+        rows = [row for line in words.job_lines(self.report) for row in self._wrap(line, self.body)]
+        if len(rows) > self.caps.job:
+            rows = [self._cut(line) for line in words.job_lines(self.report)][: self.caps.job]
+        return self._labelled("Job", [Text(row) for row in rows])
+
+    def _unread(self) -> list[Text]:
+        """Lines that look like an error and that nothing here knows; they come before any harmless note."""
+        if self.top is not None and self.top.severity != "note":
+            return []
+        rows = [line for place in self.report.unread[: self.caps.unread] for line in self._evidence(place)]
+        if rows and self.report.unread_count > len(self.report.unread[: self.caps.unread]):
+            rows += self._labelled("", [Text(f"{self.report.unread_count} such lines in all")])
+        if rows:
+            rows[0] = Text.assemble(Text("Unread".ljust(LABEL), style="bold", end=""), rows[0][LABEL:])
+        return rows
+
     def _read(self) -> list[Text]:
-        """Returns what was read, which rules broke, and what is unknown and how to find out."""
+        """What was read, what broke, what is not visible and how to see it."""
         report = self.report
         lines = []
         hints = " ".join(report.missing)
-        if self.top is None and report.verdict == "inconclusive":
+        if self.top is None and report.verdict in ("inconclusive", "nothing-found"):
             lines += self._paragraph("Next", hints, self.caps.fix)
             hints = ""
-        lines += self._paragraph("Read", " · ".join(words.summary(report)), self.caps.read)
+        lines += self._paragraph("Read", words.read(report), self.caps.read)
         for one in report.inputs:
             if self.verbose:
                 lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
@@ -176,14 +200,16 @@ class _Screen:
         broken = [f"{c.rule} {c.name}: {c.reason}" for c in report.checks if c.outcome == "broken"]
         for text in broken if self.verbose else broken[:1]:
             lines += self._paragraph("Broken", text, 2)
-        skipped = words.skipped_rules(report)
-        count = f"{words.counted(len(skipped), 'rule')} lacked facts" if skipped else ""
-        if skipped:
-            count += ": " + ", ".join(skipped) if self.verbose else " (-v names them)"
-        return lines + self._paragraph("Missing", ". ".join(filter(None, [count, hints])), self.caps.missing)
+        lines += self._paragraph("Visible", "; ".join(words.coverage(report)), self.caps.coverage)
+        captures = words.captures(report)
+        for number, text in enumerate(captures if self.verbose else []):
+            lines += self._paragraph("Missing" if number == 0 else "", text, UNLIMITED)
+        return lines + self._paragraph("" if self.verbose and captures else "Missing", hints, self.caps.missing)
 
     def _paragraph(self, label: str, text: str, cap: int) -> list[Text]:
-        return self._labelled(label, [Text(row) for row in self._capped(clean_block(text), cap)]) if text else []
+        if not text or not cap:
+            return []
+        return self._labelled(label, [Text(row) for row in self._capped(clean_block(text), cap)])
 
     def _capped(self, block: str, cap: int) -> list[str]:
         """Returns the rows of a text in the width of the body; if there are more than `cap`, the last is marked."""

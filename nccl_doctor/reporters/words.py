@@ -12,6 +12,7 @@ HEADLINES = {
     "warning": "WARNING",
     "note": "NOTE",
     "healthy": "HEALTHY",
+    "nothing-found": "NOTHING FOUND",
     "inconclusive": "CANNOT TELL",
 }
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
@@ -52,15 +53,10 @@ def title_suffix(finding: Finding) -> str:
 
 
 def headline(report: Report) -> str:
-    """Returns what is wrong in one clause, without the word of the verdict."""
-    if report.verdict == "healthy":
-        return "no fault found"
+    """What is wrong in one clause, without the verdict's word."""
     if report.findings and report.verdict in SEVERITIES:
         return clean(report.findings[0].title)
-    nccl_lines = sum(one.nccl_lines for one in report.inputs)
-    return (
-        "what was logged does not show a fault, nor that all is well" if nccl_lines else "no line of NCCL in the input"
-    )
+    return clean(report.basis) or ("nothing to judge by" if report.verdict == "inconclusive" else "no fault found")
 
 
 def counted(number: int, noun: str) -> str:
@@ -68,12 +64,38 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def summary(report: Report) -> list[str]:
-    """Returns what was read: understood lines, ranks and hosts, versions, network; unknown parts are left out."""
+def job_lines(report: Report) -> list[str]:
+    """The job in at most three lines: what ran where, over what it talked, how fast it was and how it ended."""
+    return [clean(line) for line in report.job_lines]
+
+
+def read(report: Report) -> str:
+    """What was read, with the share of NCCL's lines that a pattern knows."""
     nccl_lines = sum(one.nccl_lines for one in report.inputs)
     understood = sum(one.understood for one in report.inputs if one.nccl_lines)
-    read = f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else "no NCCL line"
-    return [clean(part) for part in (read, *job(report.job))]
+    kinds = list(dict.fromkeys(one.kind for one in report.inputs))
+    files = counted(len(report.inputs), "input") if len(report.inputs) > 1 else ""
+    parts = [files, ", ".join(kinds[:4]), f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else ""]
+    return clean(" · ".join(part for part in parts if part))
+
+
+def coverage(report: Report) -> list[str]:
+    """What is seen of the job and what is not, for people: `seen: …`, `not seen: …`."""
+    by_state: dict[str, list[str]] = {}
+    for row in report.coverage:
+        by_state.setdefault(row.seen, []).append(row.aspect)
+    names = {"seen": "seen", "partly": "partly seen", "not": "not seen"}
+    return [f"{label}: {', '.join(by_state[state])}" for state, label in names.items() if state in by_state]
+
+
+def captures(report: Report) -> list[str]:
+    """What to capture, each with how many skipped rules it would allow, the most useful first."""
+    counts: dict[str, int] = {}
+    for check in report.checks:
+        if check.outcome == "skipped" and check.capture:
+            counts[check.capture] = counts.get(check.capture, 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [clean(f"{counted(number, 'more rule')} with {capture}") for capture, number in ordered]
 
 
 def job(job: dict[str, Any]) -> list[str]:
@@ -98,8 +120,3 @@ def joined(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     return "" if value is None else str(value)
-
-
-def skipped_rules(report: Report) -> list[str]:
-    """Returns the names of the rules that lacked facts."""
-    return sorted(check.name for check in report.checks if check.outcome == "skipped")

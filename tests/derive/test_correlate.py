@@ -207,12 +207,12 @@ def test_the_end_by_the_scheduler_alone_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "verdicts"),
     [
-        ("throughput/megatron_8.log", {"healthy"}),
-        ("throughput/imagenet_steady.log", {"healthy", "note"}),
-        ("timeline/gpu_healthy.json", {"healthy", "note"}),
-        ("gpu/busy85.csv", {"healthy", "note"}),
-        ("torch/fr_healthy", {"healthy", "note"}),
-        ("captures/ibstat_up.txt", {"healthy", "note"}),
+        ("throughput/megatron_8.log", {"nothing-found"}),
+        ("throughput/imagenet_steady.log", {"nothing-found", "note"}),
+        ("timeline/gpu_healthy.json", {"nothing-found", "note"}),
+        ("gpu/busy85.csv", {"nothing-found", "note"}),
+        ("torch/fr_healthy", {"nothing-found", "note"}),
+        ("captures/ibstat_up.txt", {"nothing-found", "note"}),
     ],
 )
 def test_what_was_understood_is_not_inconclusive(path: str, verdicts: set[str]) -> None:

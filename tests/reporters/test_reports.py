@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from rich.cells import cell_len
 
-from nccl_doctor.diagnosis.report import Check, Finding, InputSummary, Place, Report
+from nccl_doctor.diagnosis.report import Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
 from nccl_doctor.reporters import FORMATS, Options, render
 from nccl_doctor.reporters.json_report import schema
 from nccl_doctor.reporters.words import clean, clean_block
@@ -50,9 +50,20 @@ def report(verdict: str = "error", *findings: Finding, **changes: Any) -> Report
         "job": {"hosts": 2, "ranks": 16, "nccl_versions": ["2.21.5"], "network": ["Socket"]},
         "checks": [
             *(Check(one.rule, one.name, "found") for one in findings),
-            Check("NET009", "port-down", "skipped", "no facts in table port"),
+            Check("NET009", "port-down", "skipped", "no facts in table port", "a log with NCCL_DEBUG=INFO"),
             Check("NET010", "odd-rule", "broken", "no such column: x"),
             Check("NET011", "clear-rule", "clear"),
+        ],
+        "job_lines": ["2 hosts node[01-02] · 16 x H100 · 16 ranks", "412 ms a step · ended in order"],
+        "coverage": [
+            CoverageRow(
+                "start-up", "seen", "16 of 16 ranks came up", "NCCL_DEBUG=INFO", [Place("job.log", 3, "Init COMPLETE")]
+            ),
+            CoverageRow("progress", "partly", "2 step lines", "the step lines"),
+            CoverageRow("gpus", "not", "", "nvidia-smi"),
+        ],
+        "measures": [
+            MeasureRow("step_time", 0.412, "s", "run", "megatron", [Place("job.log", 90, "elapsed time 412")])
         ],
         "missing": ["the log holds no INFO lines; rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"],
     }
@@ -68,7 +79,9 @@ def hostile() -> Report:
     return report(
         "error", bad, finding("NET001", title=HOSTILE, severity="warning", explained_by=["NET003"]),
         finding("CFG001", title=HOSTILE, severity="note"),
-        inputs=[InputSummary(HOSTILE, "job-log", 1, 1, 0, 0, HOSTILE)],
+        inputs=[InputSummary(HOSTILE, "job-log", 1, 1, 0, 0, HOSTILE)], job_lines=[HOSTILE], basis=HOSTILE,
+        unread=[Place(HOSTILE, 1, HOSTILE)], unread_count=1, coverage=[CoverageRow("end", "seen", HOSTILE, HOSTILE)],
+        measures=[MeasureRow(HOSTILE, float("inf"), HOSTILE, "run", HOSTILE)],
         job={"hosts": 1, "ranks": 1, "nccl_versions": [HOSTILE], "network": [HOSTILE]},
         checks=[Check("NET003", "a", "found"), Check("NET004", HOSTILE, "skipped", HOSTILE), Check("NET005", "b", "broken", HOSTILE)],
         missing=[HOSTILE],
@@ -124,7 +137,7 @@ def test_json_is_what_its_schema_says(name: str) -> None:
 
 def test_json_keeps_every_field_of_the_report() -> None:
     document = json.loads(render("json", report("error", finding())))
-    assert "nccl-doctor/report/1" == document["schema"]
+    assert "nccl-doctor/report/2" == document["schema"]
     assert set(finding().__dataclass_fields__) == set(document["findings"][0])
     assert {"file": "job.log", "line": 12} == {k: document["findings"][0]["evidence"][0][k] for k in ("file", "line")}
     assert ["found", "skipped", "broken", "clear"] == [check["outcome"] for check in document["checks"]]
@@ -161,7 +174,7 @@ def test_terminal_fits_on_one_screen(name: str) -> None:
         ("warning", "WARNING: libibverbs cannot be loaded · possible · NET003"),
         ("note", "NOTE: libibverbs cannot be loaded · node[01-02], ranks 0-15 · certain · NET003"),
         ("healthy", "HEALTHY: no fault found"),
-        ("inconclusive", "CANNOT TELL: no line of NCCL in the input"),
+        ("inconclusive", "CANNOT TELL: nothing to judge by"),
     ],
 )
 def test_the_first_line_is_the_answer(name: str, line: str) -> None:
@@ -175,12 +188,32 @@ def test_terminal_shows_why_where_and_next() -> None:
     assert "Next     Install the package in the image:" in lines
     assert "           apt-get install libibverbs1" in lines
     assert "Follows  warning NET001 libibverbs-missing  libibverbs cannot be loaded" in lines
-    assert "Read     understood 120 of 121 NCCL lines · 16 ranks on 2 hosts · NCCL 2.21.5 · network Socket" in lines
+    assert "Read     nccl-log · understood 120 of 121 NCCL lines" in lines
+    assert ["Job      2 hosts node[01-02] · 16 x H100 · 16 ranks", "         412 ms a step · ended in order"] == lines[
+        1:3
+    ]
+    assert "Visible  seen: start-up; partly seen: progress; not seen: gpus" in lines
     assert "Broken   NET010 odd-rule: no such column: x" in lines
-    assert any(
-        line.startswith("Missing  1 rule lacked facts (-v names them). the log holds no INFO lines; rerun with")
-        for line in lines
-    )
+    assert any(line.startswith("Missing  the log holds no INFO lines; rerun with") for line in lines)
+
+
+def test_terminal_groups_skipped_rules_by_capture() -> None:
+    text = render("terminal", REPORTS["error"](), Options(width=120, verbose=True))
+    assert "Missing  1 more rule with a log with NCCL_DEBUG=INFO" in text
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_lines_that_nobody_knows_are_quoted_above_notes(name: str) -> None:
+    unread = [Place("job.log", 7, "frobnicator: fatal: no bar left")]
+    given = report(
+        "inconclusive", finding("CFG001", severity="note", title="A harmless note"), basis="1 line looks like an error",
+        unread=unread, unread_count=1,
+    )  # fmt: skip
+    text = render(name, given)
+    if name in ("terminal", "markdown", "html", "json"):
+        assert "frobnicator: fatal: no bar left" in text
+    if name in ("terminal", "markdown", "html"):
+        assert text.index("frobnicator") < text.index("A harmless note")
 
 
 def test_terminal_says_where_it_cut() -> None:

@@ -9,6 +9,7 @@ time, ``n`` how often the same row was seen, ``ref`` the number of the `Evidence
 # A new module is named here and nowhere else: type checkers do not follow imports that a program computes.
 from nccl_doctor.facts.tables.base import *
 from nccl_doctor.facts.tables.captures import *
+from nccl_doctor.facts.tables.derived.coverage import *
 from nccl_doctor.facts.tables.derived.differences import *
 from nccl_doctor.facts.tables.derived.hang import *
 from nccl_doctor.facts.tables.derived.job import *

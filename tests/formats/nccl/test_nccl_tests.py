@@ -169,7 +169,7 @@ def test_json_is_read_and_a_broken_one_as_far_as_it_goes() -> None:
     assert "breaks off in line" in (reading.note or "")
     known = registry.recognise((FIXTURES / "two.json").read_bytes())
     assert known is not None
-    assert "nccl_tests" == known.module
+    assert "nccl.nccl_tests" == known.module
 
 
 @examples(60)

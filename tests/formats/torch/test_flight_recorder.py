@@ -32,9 +32,9 @@ def read(data: bytes, name: str = "nccl_trace_rank_0") -> tuple[Facts, registry.
 @pytest.mark.parametrize(
     ("name", "verdict", "expected", "ranks"),
     [
-        ("fr_healthy", "healthy", set(), None),
-        ("fr_recorded_fr", "healthy", set(), None),
-        ("fr_recorded_fr_json", "healthy", set(), None),
+        ("fr_healthy", "nothing-found", set(), None),
+        ("fr_recorded_fr", "nothing-found", set(), None),
+        ("fr_recorded_fr_json", "nothing-found", set(), None),
         ("fr_missing_rank2", "error", {"flight-recorder-missing-rank"}, "2"),
         ("fr_recorded_hang_allreduce", "error", {"flight-recorder-missing-rank"}, "1"),
         ("fr_recorded_loader_w0", "error", {"flight-recorder-missing-rank"}, "1"),
