@@ -78,7 +78,7 @@ class Cluster:
         self.gpu = "V100" if self.v < (2, 10) else "A100" if self.v < (2, 18) else "H100"
         self.comm_id = rng.getrandbits(63) | 1 << 62
         self.job_id = rng.randrange(100_000, 999_999)
-        self.asides: dict[str, list[tuple[Rank | Host | None, str]]] = {}  # stage -> lines said after it
+        self.added_lines: dict[str, list[tuple[Rank | Host | None, str]]] = {}  # stage -> lines said after it
         self.slow = 1.0  # factor on the step time
         self.net_debug = False  # NCCL_DEBUG_SUBSYS holds NET
         self.epoch = 1_767_225_600 + rng.randrange(300 * 86_400)
@@ -154,9 +154,9 @@ class Cluster:
             return "mpirun"
         return "torchrun" if self.v >= (2, 10) else "launch"
 
-    def aside(self, stage: str, source: Rank | Host | None, text: str) -> None:
+    def add_after(self, stage: str, source: Rank | Host | None, text: str) -> None:
         """Add a line that is said right after a stage of the healthy story."""
-        self.asides.setdefault(stage, []).append((source, text))
+        self.added_lines.setdefault(stage, []).append((source, text))
 
     def other(self, host: Host) -> Host:
         """The next host, which is a peer of this one in every ring; the same host in a job of one node."""

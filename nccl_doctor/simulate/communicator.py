@@ -196,7 +196,7 @@ def _timings(cluster: Cluster, rank: Rank) -> str:
     )
 
 
-def gone(cluster: Cluster, rank: Rank, how: str) -> list[str]:
+def destroyed(cluster: Cluster, rank: Rank, how: str) -> list[str]:
     """The line of a destroyed or aborted communicator (`how` is Destroy or Abort), where this version shows it."""
     v = rank.host.version
     if v < (2, 12) or v >= (2, 30):

@@ -17,7 +17,7 @@ def _head(v: tuple[int, int, int], channel: int, net: bool) -> str:
     return f"Channel {channel:02d}/0" if with_index else f"Channel {channel:02d}"
 
 
-def local_edge(cluster: Cluster, channel: int, a: Rank, b: Rank) -> str:
+def local_channel_line(cluster: Cluster, channel: int, a: Rank, b: Rank) -> str:
     """The sender's line of a connection inside a node."""
     v = a.host.version
     if a.host.p2p and b.host.p2p:
@@ -31,7 +31,7 @@ def local_edge(cluster: Cluster, channel: int, a: Rank, b: Rank) -> str:
     return info(a, f"{head} : {_label(a, v)} -> {_label(b, v)} via {kind}")
 
 
-def net_edge(cluster: Cluster, ring: Ring, a: Rank, b: Rank, sends: bool) -> str:
+def network_channel_line(cluster: Cluster, ring: Ring, a: Rank, b: Rank, sends: bool) -> str:
     """The line of one side of a connection between nodes."""
     me = a if sends else b
     v, host = me.host.version, me.host
@@ -54,13 +54,13 @@ def ring_lines(cluster: Cluster, rank: Rank, rings: list[Ring]) -> list[str]:
     for ring in rings:
         before, after = ring.previous(rank), ring.next(rank)
         if before is not rank and before.host is not rank.host:
-            lines.append(net_edge(cluster, ring, before, rank, sends=False))
+            lines.append(network_channel_line(cluster, ring, before, rank, sends=False))
         if after is rank:
             continue
         if after.host is rank.host:
-            lines.append(local_edge(cluster, ring.channel, rank, after))
+            lines.append(local_channel_line(cluster, ring.channel, rank, after))
         else:
-            lines.append(net_edge(cluster, ring, rank, after, sends=True))
+            lines.append(network_channel_line(cluster, ring, rank, after, sends=True))
     return lines
 
 
@@ -82,15 +82,15 @@ def tree_lines(cluster: Cluster, rank: Rank, rings: list[Ring], trees: Trees) ->
         up, downs = trees.links(ring, rank)
         for down in downs:
             if down.host is not rank.host:
-                lines.append(net_edge(cluster, ring, down, rank, sends=False))
-                lines.append(net_edge(cluster, ring, rank, down, sends=True))
+                lines.append(network_channel_line(cluster, ring, down, rank, sends=False))
+                lines.append(network_channel_line(cluster, ring, rank, down, sends=True))
         if up is None:
             continue
         if up.host is rank.host:
-            lines.append(local_edge(cluster, ring.channel, rank, up))
+            lines.append(local_channel_line(cluster, ring.channel, rank, up))
         else:
-            lines.append(net_edge(cluster, ring, up, rank, sends=False))
-            lines.append(net_edge(cluster, ring, rank, up, sends=True))
+            lines.append(network_channel_line(cluster, ring, up, rank, sends=False))
+            lines.append(network_channel_line(cluster, ring, rank, up, sends=True))
     if rank.host.version >= (2, 8):
         lines.append(info(rank, "Connected all trees"))
     return lines

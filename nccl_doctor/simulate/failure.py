@@ -42,11 +42,15 @@ def tagged(rank: Rank, text: str) -> str:
 
 
 def python_error(rank: Rank, frames: list[tuple[str, int, str, str]], error: str) -> str:
-    """A traceback; frames are (file, line, function, source line)."""
+    """Returns a traceback as PyTorch prints it; frames are (file, line, function, source line)."""
+    return tagged(rank, _traceback(frames, error))
+
+
+def _traceback(frames: list[tuple[str, int, str, str]], error: str) -> str:
     lines = ["Traceback (most recent call last):"]
     for file, line, func, source in frames:
         lines += [f'  File "{file}", line {line}, in {func}', f"    {source}"]
-    return tagged(rank, "\n".join([*lines, error]))
+    return "\n".join([*lines, error])
 
 
 TRAIN_FRAMES = [
@@ -58,7 +62,6 @@ TRAIN_FRAMES = [
 def nccl_exception(cluster: Cluster, rank: Rank, code: int, last: str, call: str = "init") -> str:
     """The framework's words for an NCCL error; `last` is the text of NCCL's last WARN, call is init or allreduce."""
     v = rank.host.version
-    version = ".".join(str(part) for part in v)
     text = nccl_text(v, code)
     framework = cluster.spec.framework
     if framework == "nccl-tests":
@@ -70,15 +73,16 @@ def nccl_exception(cluster: Cluster, rank: Rank, code: int, last: str, call: str
         )
     if framework == "horovod":
         name = "ncclCommInitRank" if call == "init" else "ncclAllReduce"
-        frames = [
-            *TRAIN_FRAMES,
-            (f"{_SITE}/horovod/torch/mpi_ops.py", 1290, "synchronize", "raise HorovodInternalError(e)"),
-        ]
+        raised = (f"{_SITE}/horovod/torch/mpi_ops.py", 1290, "synchronize", "raise HorovodInternalError(e)")
         error = f"horovod.common.exceptions.HorovodInternalError: {name} failed: {text}"
-        lines = ["Traceback (most recent call last):"]
-        for file, line, func, source in frames:
-            lines += [f'  File "{file}", line {line}, in {func}', f"    {source}"]
-        return "\n".join([*lines, error])
+        return _traceback([*TRAIN_FRAMES, raised], error)
+    return _torch_exception(rank, code, text, last, call)
+
+
+def _torch_exception(rank: Rank, code: int, text: str, last: str, call: str) -> str:
+    """PyTorch's exception, or the message of its watchdog for an error after the start."""
+    v = rank.host.version
+    version = ".".join(str(part) for part in v)
     collective = f"{_SITE}/torch/distributed/distributed_c10d.py"
     frames = [*TRAIN_FRAMES, (collective, 2806, "all_reduce", "work = group.allreduce([tensor], opts)")]
     detail = _TEXTS[code][1]
@@ -110,15 +114,15 @@ def job_end(cluster: Cluster, dead: dict[Rank, int], first: Rank) -> Iterator[Ph
         for host in cluster.hosts:
             own = {rank: code for rank, code in dead.items() if rank.host is host}
             if own:
-                phase.say(host, *_torchrun(host, own, first if first in own else next(iter(own))))
+                phase.add(host, *_torchrun(host, own, first if first in own else next(iter(own))))
     elif launcher == "launch":
         for host in {rank.host: None for rank in dead}:
             code = next(code for rank, code in dead.items() if rank.host is host)
-            phase.say(host, _old_launch(code))
+            phase.add(host, _old_launch(code))
     elif launcher == "mpirun":
-        phase.say(None, _mpirun(cluster, first, dead[first]))
+        phase.add(None, _mpirun(cluster, first, dead[first]))
     elif launcher == "horovodrun":
-        phase.say(
+        phase.add(
             None,
             "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be "
             f"terminated. The first process to do so was:\nProcess name: {first.number}\n"
@@ -126,12 +130,12 @@ def job_end(cluster: Cluster, dead: dict[Rank, int], first: Rank) -> Iterator[Ph
         )
     else:
         for rank, code in dead.items():
-            phase.say(None, f"srun: error: {rank.host.name}: task {rank.number}: {srun_words(code)}")
-        phase.say(None, f"srun: Terminating StepId={cluster.job_id}.0")
+            phase.add(None, f"srun: error: {rank.host.name}: task {rank.number}: {srun_status(code)}")
+        phase.add(None, f"srun: Terminating StepId={cluster.job_id}.0")
     yield phase
 
 
-def srun_words(code: int) -> str:
+def srun_status(code: int) -> str:
     """How srun names an exit status."""
     return f"Exited with exit code {code}" if code >= 0 else _SRUN[-code]
 

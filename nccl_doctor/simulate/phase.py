@@ -16,22 +16,22 @@ class Phase:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.said: dict[Source, list[str]] = {}
+        self.records: dict[Source, list[str]] = {}
 
-    def say(self, source: Source, *texts: str) -> None:
+    def add(self, source: Source, *texts: str) -> None:
         """Records of a source, in its order; a record may hold several lines that stay together."""
-        if source in self.said:
-            self.said[source].extend(texts)
+        if source in self.records:
+            self.records[source].extend(texts)
         else:
-            self.said[source] = list(texts)
+            self.records[source] = list(texts)
 
 
-def weave(phase: Phase, start: float, rng: Random, interleave: bool) -> Iterator[tuple[float, Source, str]]:
+def merge_sources(phase: Phase, start: float, rng: Random, interleave: bool) -> Iterator[tuple[float, Source, str]]:
     """The records of a phase with the time of each, mixed over the sources or one source after the other."""
     timed: list[tuple[float, int, int, Source, str]] = []
-    total = len(phase.said) or 1
+    total = len(phase.records) or 1
     random = rng.random
-    for number, (source, texts) in enumerate(phase.said.items()):
+    for number, (source, texts) in enumerate(phase.records.items()):
         # a rank starts up to a third of the phase late, so that some are ahead of others for a while
         late = random() / 3 if interleave else number / total
         share = 1 - late if interleave else 1 / total

@@ -6,7 +6,7 @@ from nccl_doctor.simulate import communicator, connect, startup, training
 from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.faults.registry import FAULTS, Break
 from nccl_doctor.simulate.graph import Ring, Trees, channels
-from nccl_doctor.simulate.phase import Phase, fill_times, weave
+from nccl_doctor.simulate.phase import Phase, fill_times, merge_sources
 from nccl_doctor.simulate.prefixes import PREFIXES, Place, decorate
 from nccl_doctor.simulate.spec import Spec
 
@@ -19,21 +19,21 @@ def _stages(cluster: Cluster) -> list[Stage]:
     lazy = cluster.v >= (2, 22)
 
     def each(seconds: float, lines: Callable[..., list[str]], *more: object) -> Callable[[], Iterator[Phase]]:
-        def tell() -> Iterator[Phase]:
+        def phases() -> Iterator[Phase]:
             phase = Phase(seconds)
             for rank in cluster.ranks:
                 said = lines(cluster, rank, *more)
                 if said:
-                    phase.say(rank, *said)
+                    phase.add(rank, *said)
             yield phase
 
-        return tell
+        return phases
 
     def network() -> Iterator[Phase]:
         yield from each(1.5, startup.network)()
         if cluster.v < (2, 22) and cluster.ranks[0].host.bootstrap:
             phase = Phase(0.1)
-            phase.say(cluster.ranks[0], f"NCCL version {cluster.ranks[0].host.version_text}")
+            phase.add(cluster.ranks[0], f"NCCL version {cluster.ranks[0].host.version_text}")
             yield phase
 
     def done(cluster: Cluster, rank: Rank) -> list[str]:
@@ -55,21 +55,21 @@ def _stages(cluster: Cluster) -> list[Stage]:
         ("train", lambda: training.steps(cluster, 0, half)),
         ("rest", lambda: training.steps(cluster, half, cluster.spec.steps)),
         ("end", lambda: training.end(cluster)),
-        ("destroy", each(1.0, communicator.gone, "Destroy")),
+        ("destroy", each(1.0, communicator.destroyed, "Destroy")),
     ]
     return stages
 
 
 def _tell(cluster: Cluster, stop: Break | None) -> Iterator[Phase]:
-    for name, tell in _stages(cluster):
-        yield from tell()
-        if name in cluster.asides:
+    for name, phases in _stages(cluster):
+        yield from phases()
+        if name in cluster.added_lines:
             phase = Phase(0.5)
-            for source, text in cluster.asides[name]:
-                phase.say(source, text)
+            for source, text in cluster.added_lines[name]:
+                phase.add(source, text)
             yield phase
         if stop is not None and name == stop.stage:
-            yield from stop.tell()
+            yield from stop.phases()
             return
 
 
@@ -91,7 +91,7 @@ def write_log(spec: Spec) -> Iterator[str]:
             raise ValueError(f"fault {spec.fault} needs {missing}")
     cluster = Cluster(spec)
     if spec.fault is not None:
-        stop = FAULTS[spec.fault].plot(cluster)
+        stop = FAULTS[spec.fault].inject(cluster)
     return _lines(cluster, stop)
 
 
@@ -101,7 +101,7 @@ def _lines(cluster: Cluster, stop: Break | None) -> Iterator[str]:
     all_stamped = spec.prefix == "nccl-time"
     ranks = len(cluster.ranks)
     for phase in _tell(cluster, stop):
-        for when, source, text in weave(phase, now, cluster.rng, spec.interleave):
+        for when, source, text in merge_sources(phase, now, cluster.rng, spec.interleave):
             place = Place(source, when, ranks)
             for line in fill_times(text, when, all_stamped).split("\n"):
                 yield decorate(spec.prefix, place, line)

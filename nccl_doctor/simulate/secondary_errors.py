@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
-from nccl_doctor.simulate.communicator import gone
+from nccl_doctor.simulate.communicator import destroyed
 from nccl_doctor.simulate.failure import job_end, nccl_exception
 from nccl_doctor.simulate.nccl_format import info, init_trail, trail, warn
 from nccl_doctor.simulate.phase import Phase
@@ -69,60 +69,58 @@ def completion(
     gids: tuple[str, str] | None = None,
     device: int = 0,
 ) -> tuple[list[str], str]:
-    """(lines, text of the WARN) for a failed work request; `gids` = (local, remote), printed for RoCE only."""
+    """Returns (lines, text of the WARN) for a failed work request; `gids` = (local, remote), printed for RoCE only."""
     v = rank.host.version
-    roce = rank.host.hcas[0][2] == "RoCE" if rank.host.hcas else False
-    name = rank.host.hcas[device % len(rank.host.hcas)][0] if rank.host.hcas else "mlx5_0"
-    garbage = 32_500 + cluster.rng.randrange(250)
-    who = f"{peer.address}<{port(cluster)}>"
-    kind = "Send"
-    local, remote = gids or (gid(rank.host, device), gid(peer, device))
-    pair = f" localGid {local} remoteGids{remote}" if roce else ""
-    if v < (2, 10):
-        text = f"NET/IB : Got completion with error {status}, opcode 1, len {garbage}, vendor err {vendor}"
-    elif v < (2, 18):
-        text = (
-            f"NET/IB : Got completion from peer {who} with error {status}, opcode {garbage}, len 0, vendor err {vendor}"
-        )
-    elif v < (2, 20):
-        pair = f" localGid {local} remoteGid {remote}" if roce else ""
-        text = (
-            f"NET/IB : Got completion from peer {who} with error {status}, opcode {garbage}, len 0, "
-            f"vendor err {vendor} ({kind}){pair}"
-        )
-    elif v < (2, 22):
-        text = (
-            f"NET/IB : Got completion from peer {who} with status={status} opcode={garbage} len=0 "
-            f"vendor err {vendor} ({kind}){pair}"
-        )
-    elif v < (2, 28, 7):
-        text = (
-            f"NET/IB: Got completion from peer {who} with status={status} opcode={garbage} len=0 "
-            f"vendor err {vendor} ({kind}){pair} hca {name}"
-        )
-    else:
-        size = " reqSize=0" if v < (2, 29) else ""
-        request = " req_type=Send" if v < (2, 29) else " "
-        text = (
-            f"NET/IB: Got completion from peer {who} with status={_NEW_STATUS[status]}({status}) "
-            f"opcode=IBV_WC_RDMA_WRITE(1){size} vendor_err={vendor}{request}{pair} hca {name}"
-        )
+    text = _completion_text(
+        cluster, rank, peer, status, vendor, gids or (gid(rank.host, device), gid(peer, device)), device
+    )
     file = "transport/net_ib/p2p.cc:421" if v >= (2, 29) else "transport/net_ib.cc:1298"
     lines = [warn(rank, file, text, "ncclIbTest", "proxy")]
     if v >= (2, 30, 7) and cluster.net_debug and status == 12:
         hint = "HINT: In many cases this error occurs when the NCCL_IB_TIMEOUT is set too short."
         lines.append(info(rank, hint, "proxy"))
-    lines.append(
-        trail(
-            rank,
-            remote_code(v),
-            ("transport/net.cc:1165", "sendProxyProgress"),
-            ("proxy.cc:698", "progressOps"),
-            ("proxy.cc:881", "ncclProxyProgress"),
-            thread="proxy",
-        )
+    steps = (
+        ("transport/net.cc:1165", "sendProxyProgress"),
+        ("proxy.cc:698", "progressOps"),
+        ("proxy.cc:881", "ncclProxyProgress"),
     )
+    lines.append(trail(rank, remote_code(v), *steps, thread="proxy"))
     return lines, text
+
+
+def _completion_text(
+    cluster: Cluster, rank: Rank, peer: Host, status: int, vendor: int, gids: tuple[str, str], device: int
+) -> str:
+    """The text of the WARN in the form of the rank's NCCL version (src/transport/net_ib.cc)."""
+    v, hcas = rank.host.version, rank.host.hcas
+    garbage = 32_500 + cluster.rng.randrange(250)  # NCCL prints an uninitialised field of the completion
+    who = f"{peer.address}<{port(cluster)}>"
+    pair = _gid_pair(v, gids) if hcas and hcas[0][2] == "RoCE" else ""
+    device_name = hcas[device % len(hcas)][0] if hcas else "mlx5_0"
+    if v < (2, 10):
+        return f"NET/IB : Got completion with error {status}, opcode 1, len {garbage}, vendor err {vendor}"
+    if v < (2, 20):
+        text = (
+            f"NET/IB : Got completion from peer {who} with error {status}, opcode {garbage}, len 0, vendor err {vendor}"
+        )
+        return text if v < (2, 18) else f"{text} (Send){pair}"
+    if v < (2, 28, 7):
+        start, end = ("NET/IB :", "") if v < (2, 22) else ("NET/IB:", f" hca {device_name}")
+        return (
+            f"{start} Got completion from peer {who} with status={status} opcode={garbage} len=0 "
+            f"vendor err {vendor} (Send){pair}{end}"
+        )
+    size = " reqSize=0" if v < (2, 29) else ""
+    request = " req_type=Send" if v < (2, 29) else " "
+    return (
+        f"NET/IB: Got completion from peer {who} with status={_NEW_STATUS[status]}({status}) "
+        f"opcode=IBV_WC_RDMA_WRITE(1){size} vendor_err={vendor}{request}{pair} hca {device_name}"
+    )
+
+
+def _gid_pair(v: tuple[int, int, int], gids: tuple[str, str]) -> str:
+    local, remote = gids
+    return f" localGid {local} remoteGid {remote}" if v < (2, 20) else f" localGid {local} remoteGids{remote}"
 
 
 def torch_head(rank: Rank, line: int, severity: str = "E") -> str:
@@ -191,62 +189,64 @@ def hang(
     yield Phase(1800.0 if cluster.v < (2, 19) else 600.0)
     phase = Phase(1.0)
     for rank in waiting:
-        phase.say(rank, *watchdog(cluster, rank, sequence, operation, numel))
+        phase.add(rank, *watchdog(cluster, rank, sequence, operation, numel))
     yield phase
     yield from job_end(cluster, dict.fromkeys(waiting, -6), waiting[0])
 
 
-def errors(cluster: Cluster, told: dict[Rank, tuple[list[str], int, str]], call: str = "allreduce") -> Iterator[Phase]:
+def fail_ranks(
+    cluster: Cluster, failures: dict[Rank, tuple[list[str], int, str]], call: str = "allreduce"
+) -> Iterator[Phase]:
     """Ranks with their own NCCL error: rank -> (lines, code, text of the WARN); then exceptions and the end of the job."""
     phase = Phase(2.0)
-    for rank, (lines, _, _) in told.items():
-        phase.say(rank, *lines)
+    for rank, (lines, _, _) in failures.items():
+        phase.add(rank, *lines)
     yield phase
     phase = Phase(1.0)
-    for rank, (_, code, last) in told.items():
-        phase.say(rank, nccl_exception(cluster, rank, code, last, call), *gone(cluster, rank, "Abort"))
+    for rank, (_, code, last) in failures.items():
+        phase.add(rank, nccl_exception(cluster, rank, code, last, call), *destroyed(cluster, rank, "Abort"))
     yield phase
-    first = next(iter(told))
+    first = next(iter(failures))
     aborts = call != "init" and cluster.spec.framework == "pytorch" and cluster.v >= (2, 14)
-    yield from job_end(cluster, dict.fromkeys(told, -6 if aborts else 1), first)
+    yield from job_end(cluster, dict.fromkeys(failures, -6 if aborts else 1), first)
 
 
-def peers_notice(cluster: Cluster, host: Host) -> Iterator[Phase]:
+def neighbours_fail(cluster: Cluster, host: Host) -> Iterator[Phase]:
     """The neighbours of a host whose ranks are gone: failed completions or closed connections, then their end."""
-    told: dict[Rank, tuple[list[str], int, str]] = {}
+    failures: dict[Rank, tuple[list[str], int, str]] = {}
     for other in cluster.neighbours(host):
         for rank in other.ranks[: 2 if len(other.ranks) > 1 else 1]:
             if other.network == "IB":
                 lines, text = completion(cluster, rank, host, 12, 129, device=rank.local)
             else:
                 lines, text = closed(cluster, rank, host)
-            told[rank] = (lines, remote_code(rank.host.version), text)
-    if told:
+            failures[rank] = (lines, remote_code(rank.host.version), text)
+    if failures:
         yield Phase(20.0)
-        yield from errors(cluster, told)
+        yield from fail_ranks(cluster, failures)
 
 
-def dies_early(cluster: Cluster, rank: Rank, text: str) -> Iterator[Phase]:
+def exit_early(cluster: Cluster, rank: Rank, text: str) -> Iterator[Phase]:
     """A rank that ends before NCCL is used, so that no peer has a connection to lose."""
     phase = Phase(1.0)
-    phase.say(rank, text)
+    phase.add(rank, text)
     yield phase
     yield from job_end(cluster, {rank: 1}, rank)
 
 
-def dies(cluster: Cluster, rank: Rank, code: int, *texts: str) -> Iterator[Phase]:
+def exit_rank(cluster: Cluster, rank: Rank, code: int, *texts: str) -> Iterator[Phase]:
     """A rank that ends on its own, after the given lines; its launcher ends the node, its peers complain."""
     phase = Phase(1.0)
     if texts:
-        phase.say(rank, *texts)
+        phase.add(rank, *texts)
     yield phase
     if cluster.launcher == "torchrun" and not cluster.one_host:
         yield from job_end(cluster, {rank: code}, rank)
-        yield from peers_notice(cluster, rank.host)
+        yield from neighbours_fail(cluster, rank.host)
         return
     phase = Phase(1.0)
     for other in rank.host.ranks[:4]:
         if other is not rank and cluster.v >= (2, 12):
-            phase.say(other, info(other, f"[Service thread] Connection closed by localRank {rank.local}", "proxy"))
+            phase.add(other, info(other, f"[Service thread] Connection closed by localRank {rank.local}", "proxy"))
     yield phase
     yield from job_end(cluster, {rank: code}, rank)

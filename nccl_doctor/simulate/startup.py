@@ -87,43 +87,42 @@ def network(cluster: Cluster, rank: Rank) -> list[str]:
 
 
 def _plugin(rank: Rank, thread: str) -> list[str]:
-    host, v = rank.host, rank.host.version
-    if host.plugin == "ofi":
+    """The search for a network plug-in that is missing or broken; the libfabric plug-in prints its own lines."""
+    if rank.host.plugin == "ofi":
         return []
+    texts = _plugin_search(rank.host.version, None if rank.host.plugin == "none" else rank.host.plugin)
+    return [info(rank, text, thread) for text in texts]
+
+
+def _plugin_search(v: tuple[int, int, int], broken: str | None) -> list[str]:
+    """The texts of the search; `broken` is the error of a plug-in that cannot be loaded, None without a plug-in."""
     name = "libnccl-net.so"
-    error = f"{name}: {_NO_FILE}" if host.plugin == "none" else host.plugin
-    broken = host.plugin != "none"
+    error = broken or f"{name}: {_NO_FILE}"
+    code = 17 if broken else 2
     if v < (2, 17):
         if broken:
-            texts = [f"NET/Plugin : Plugin load returned 17 : {error}."]
-        else:
-            end = "." if v < (2, 5) else ", using internal implementation"
-            texts = [f"NET/Plugin : No plugin found ({name}){end}"]
-    elif v < (2, 19):
-        texts = [
-            f"NET/Plugin : Plugin load ({name}) returned {17 if broken else 2} : {error}",
+            return [f"NET/Plugin : Plugin load returned 17 : {error}."]
+        return [f"NET/Plugin : No plugin found ({name})" + ("." if v < (2, 5) else ", using internal implementation")]
+    if v < (2, 19):
+        return [
+            f"NET/Plugin : Plugin load ({name}) returned {code} : {error}",
             "NET/Plugin : No plugin found, using internal implementation",
         ]
-    elif v < (2, 21):
-        texts = [f"NET/Plugin : dlerror={error} No plugin found ({name}), using internal implementation"]
-    elif v < (2, 22):
-        texts = [
+    if v < (2, 21):
+        return [f"NET/Plugin : dlerror={error} No plugin found ({name}), using internal implementation"]
+    if v < (2, 22):
+        return [
             f"NET/Plugin: No plugin found ({name})",
-            f"NET/Plugin: Plugin load returned {17 if broken else 2} : {error} : when loading {name}",
+            f"NET/Plugin: Plugin load returned {code} : {error} : when loading {name}",
             "NET/Plugin: Using internal network plugin.",
         ]
-    else:
-        texts = []
-        if broken:
-            texts.append(f"NET/Plugin: {name}: {error}" if v >= (2, 28) else f"NET/Plugin: {error}")
-        elif v >= (2, 30):
-            texts.append(f"ncclOsDlopen({name}) failed: {name}: {_NO_FILE}")
-        texts.append(f"NET/Plugin: Could not find: {name}")
-        if v < (2, 26):
-            texts[-1] += ". Using internal network plugin."
-        elif v < (2, 28):
-            texts[-1] += ". "
-    return [info(rank, text, thread) for text in texts]
+    end = ". Using internal network plugin." if v < (2, 26) else ". " if v < (2, 28) else ""
+    not_found = f"NET/Plugin: Could not find: {name}{end}"
+    if broken:
+        return [f"NET/Plugin: {name}: {error}" if v >= (2, 28) else f"NET/Plugin: {error}", not_found]
+    if v >= (2, 30):
+        return [f"ncclOsDlopen({name}) failed: {name}: {_NO_FILE}", not_found]
+    return [not_found]
 
 
 def _plugin_api(v: tuple[int, int, int]) -> str:

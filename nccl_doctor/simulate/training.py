@@ -14,7 +14,7 @@ def launch(cluster: Cluster) -> Iterator[Phase]:
     framework = cluster.spec.framework
     if framework == "nccl-tests":
         first = cluster.ranks[0]
-        phase.say(
+        phase.add(
             first,
             "# nThread 1 nGpus 1 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20 "
             "agg iters: 1 validation: 1 graph: 0",
@@ -22,26 +22,26 @@ def launch(cluster: Cluster) -> Iterator[Phase]:
             "# Using devices",
         )
         for rank in cluster.ranks:
-            phase.say(
+            phase.add(
                 first,
                 f"#  Rank {rank.number:2d} Group  0 Pid {rank.pid:6d} on {rank.host.name:>10} device {rank.local:2d} "
                 f"[0x{rank.bus >> 12:02x}] {_GPU_NAMES[cluster.gpu]}",
             )
-        phase.say(first, "#")
+        phase.add(first, "#")
     elif framework == "horovod":
         for rank in cluster.ranks:
-            phase.say(rank, f"Horovod rank {rank.number} of {len(cluster.ranks)}, local rank {rank.local}")
+            phase.add(rank, f"Horovod rank {rank.number} of {len(cluster.ranks)}, local rank {rank.local}")
     else:
         if cluster.launcher == "torchrun":
             for host in cluster.hosts:
-                phase.say(
+                phase.add(
                     host,
                     f"W\x00e {host.agent_pid} torch/distributed/run.py:793] \n"
                     f"W\x00e {host.agent_pid} torch/distributed/run.py:793] Setting OMP_NUM_THREADS environment variable "
                     "for each process to be 1 in default, to avoid your system being overloaded, please further tune the "
                     "variable for optimal performance in your application as needed. ",
                 )
-        phase.say(
+        phase.add(
             cluster.ranks[0],
             f"using world size: {len(cluster.ranks)}, data-parallel size: {len(cluster.ranks)}, "
             "tensor-model-parallel size: 1, pipeline-model-parallel size: 1",
@@ -59,7 +59,7 @@ def steps(cluster: Cluster, first: int, last: int) -> Iterator[Phase]:
     batch = 8 * len(cluster.ranks)
     if cluster.spec.framework == "horovod" and first == 0:
         phase = Phase(1.0)
-        phase.say(rank, "Step\tImg/sec\ttotal_loss")
+        phase.add(rank, "Step\tImg/sec\ttotal_loss")
         yield phase
     for step in range(first, last):
         seconds = 0.42 * cluster.slow * rng.uniform(0.99, 1.02)
@@ -76,7 +76,7 @@ def steps(cluster: Cluster, first: int, last: int) -> Iterator[Phase]:
                 f"grad norm: {rng.uniform(0.6, 1.6):.3f} | number of skipped iterations:   0 | "
                 "number of nan iterations:   0 |"
             )
-        phase.say(rank, text)
+        phase.add(rank, text)
         yield phase
 
 
@@ -84,7 +84,7 @@ def _table(cluster: Cluster, first: int, last: int) -> Phase:
     phase = Phase(20.0)
     rank = cluster.ranks[0]
     if first == 0:
-        phase.say(
+        phase.add(
             rank,
             "#                                                              out-of-place                       in-place          ",
             "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
@@ -100,7 +100,7 @@ def _table(cluster: Cluster, first: int, last: int) -> Phase:
             algorithm = size / micros / 1000
             time = f"{micros:7.2f}" if micros < 100 else f"{micros:7.1f}" if micros < 10000 else f"{micros:7.0f}"
             cells.append(f"  {time} {algorithm:7.2f} {algorithm * 2 * (count - 1) / count:7.2f}      0")
-        phase.say(rank, f"{size:12d}  {size // 4:12d}     float     sum      -1{''.join(cells)}")
+        phase.add(rank, f"{size:12d}  {size // 4:12d}     float     sum      -1{''.join(cells)}")
     return phase
 
 
@@ -109,7 +109,7 @@ def end(cluster: Cluster) -> Iterator[Phase]:
     phase = Phase(1.0)
     rank = cluster.ranks[0]
     if cluster.spec.framework == "nccl-tests":
-        phase.say(
+        phase.add(
             rank,
             "# Out of bounds values : 0 OK",
             f"# Avg bus bandwidth    : {61.0 / cluster.slow:.4f} ",
@@ -118,7 +118,7 @@ def end(cluster: Cluster) -> Iterator[Phase]:
     elif cluster.spec.framework == "horovod":
         total = 64 * len(cluster.ranks) / 0.42 / cluster.slow
         ruler = "-" * 64
-        phase.say(rank, f"{ruler}\ntotal images/sec: {total:.2f}\n{ruler}")
+        phase.add(rank, f"{ruler}\ntotal images/sec: {total:.2f}\n{ruler}")
     else:
-        phase.say(rank, "[after training is done] datetime: \x00t ")
+        phase.add(rank, "[after training is done] datetime: \x00t ")
     yield phase

@@ -33,7 +33,7 @@ def test_equal_specs_give_equal_text(fault: str | None) -> None:
 def test_a_fault_shows_its_telling_line(name: str, version: str) -> None:
     fault = FAULTS[name]
     spec = fit(replace(SMALL, fault=name, version=version, seed=3))
-    assert any(fault.tells.search(line) for line in lines(spec))
+    assert any(fault.signature.search(line) for line in lines(spec))
     assert fault.doc.endswith(".")
 
 
@@ -43,7 +43,9 @@ def test_a_fault_is_told_by_every_framework_and_network(name: str) -> None:
     for framework in fault.needs.frameworks or FRAMEWORKS:
         for network in fault.needs.networks or NETWORKS:
             spec = fit(replace(SMALL, fault=name, framework=framework, network=network, prefix="srun", seed=2))
-            assert any(fault.tells.search(line.split(": ", 1)[-1]) or fault.tells.search(line) for line in lines(spec))
+            assert any(
+                fault.signature.search(line.split(": ", 1)[-1]) or fault.signature.search(line) for line in lines(spec)
+            )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
-from nccl_doctor.simulate.faults.memory import Told, with_victims
+from nccl_doctor.simulate.faults.memory import Failures, with_neighbours
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import info, init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import dies, dies_early, errors
+from nccl_doctor.simulate.secondary_errors import exit_early, exit_rank, fail_ranks
 
 
 def cuda_warn(rank: Rank, where: str, code: int, text: str, func: str, thread: str = "init") -> str:
@@ -30,7 +30,7 @@ def _p2p_env(cluster: Cluster) -> None:
     for rank in cluster.ranks:
         modern = (2, 11) <= cluster.v < (2, 19)
         text = "NCCL_P2P_LEVEL set by environment to LOC" if modern else "NCCL_P2P_DISABLE set by environment to 1."
-        cluster.aside("start", rank, info(rank, text))
+        cluster.add_after("start", rank, info(rank, text))
     cluster.slow = 2.5
 
 
@@ -44,7 +44,7 @@ def _ipc(cluster: Cluster) -> Break:
     rank = cluster.victim
     peer = rank.host.ranks[(rank.local + 1) % len(rank.host.ranks)]
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         why = "peer access is not supported between these two devices"
         if cluster.v < (2, 8):
             where, text = "transport/p2p.cc:548", f"failed to open CUDA IPC handle : 217 {why}"
@@ -55,9 +55,9 @@ def _ipc(cluster: Cluster) -> Break:
             warn(rank, where, text, "p2pMap"),
             init_trail(rank, 3, ("transport/p2p.cc:352", "p2pMap"), ("transport/p2p.cc:462", "p2pSendConnect")),
         ]
-        yield from errors(cluster, with_victims(cluster, {rank: (lines, 3, text)}), "init")
+        yield from fail_ranks(cluster, with_neighbours(cluster, {rank: (lines, 3, text)}), "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -72,8 +72,8 @@ def _duplicate(cluster: Cluster) -> Break:
     second.bus, second.nvml, second.device = first.bus, first.nvml, first.device
     second.settle()
 
-    def tell() -> Iterator[Phase]:
-        told: Told = {}
+    def phases() -> Iterator[Phase]:
+        failures: Failures = {}
         for rank, other in ((first, second), (second, first)):
             if cluster.v >= (2, 30, 7):
                 text = (
@@ -83,10 +83,10 @@ def _duplicate(cluster: Cluster) -> Break:
             else:
                 text = f"Duplicate GPU detected : rank {rank.number} and rank {other.number} both on CUDA device {rank.bus:x}"
             trail_lines = init_trail(rank, 5, ("init.cc:1010", "initTransportsRank"))
-            told[rank] = ([warn(rank, "init.cc:943", text, "fillInfo"), trail_lines], 5, text)
-        yield from errors(cluster, told, "init")
+            failures[rank] = ([warn(rank, "init.cc:943", text, "fillInfo"), trail_lines], 5, text)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("start", tell)
+    return Break("start", phases)
 
 
 @fault(
@@ -110,18 +110,18 @@ def _ordinal(cluster: Cluster) -> Break:
             "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
             "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1",
         )
-    return Break("launch", lambda: dies_early(cluster, rank, text))
+    return Break("launch", lambda: exit_early(cluster, rank, text))
 
 
 def _all_fail(cluster: Cluster, ranks: list[Rank], where: str, code: int, text: str, func: str) -> Iterator[Phase]:
-    told: Told = {}
+    failures: Failures = {}
     for rank in ranks:
         lines = [
             cuda_warn(rank, where, code, text, func),
             init_trail(rank, 1, ("init.cc:1351", "ncclCommInitRankFunc")),
         ]
-        told[rank] = (lines, 1, f"Cuda failure '{text}'")
-    yield from errors(cluster, told, "init")
+        failures[rank] = (lines, 1, f"Cuda failure '{text}'")
+    yield from fail_ranks(cluster, failures, "init")
 
 
 @fault(
@@ -170,11 +170,11 @@ def _illegal(cluster: Cluster) -> Break:
     rank = cluster.victim
     if cluster.spec.framework == "nccl-tests":
         text = f"{rank.host.name}: Test CUDA failure common.cu:583 'an illegal memory access was encountered'"
-        return Break("train", lambda: dies(cluster, rank, 1, text))
+        return Break("train", lambda: exit_rank(cluster, rank, 1, text))
     frames = [*TRAIN_FRAMES, ("/workspace/train.py", 211, "train", "torch.cuda.synchronize()")]
     error = (
         "RuntimeError: CUDA error: an illegal memory access was encountered\n"
         "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
         "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
     )
-    return Break("train", lambda: dies(cluster, rank, 1, python_error(rank, frames, error)))
+    return Break("train", lambda: exit_rank(cluster, rank, 1, python_error(rank, frames, error)))

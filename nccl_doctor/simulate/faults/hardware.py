@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, job_end, python_error
 from nccl_doctor.simulate.faults.cuda import cuda_warn
-from nccl_doctor.simulate.faults.memory import Told
+from nccl_doctor.simulate.faults.memory import Failures
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import dies, errors
+from nccl_doctor.simulate.secondary_errors import exit_rank, fail_ranks
 
 _HINT = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
@@ -39,14 +39,14 @@ def _xid(cluster: Cluster, messages: list[str], error: str) -> Break:
     """Kernel lines on the victim's host, then the rank's CUDA error and its end."""
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         phase = Phase(1.0)
         for message in messages:
-            phase.say(rank.host, kernel(rank.host, f"NVRM: Xid ({pci(rank)}): {message}"))
+            phase.add(rank.host, kernel(rank.host, f"NVRM: Xid ({pci(rank)}): {message}"))
         yield phase
-        yield from dies(cluster, rank, 1, cuda_error(cluster, rank, error))
+        yield from exit_rank(cluster, rank, 1, cuda_error(cluster, rank, error))
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault("xid-79-off-bus", "A GPU is no longer reachable over PCI Express.", r"Xid \(PCI:[0-9a-f:]+\): 79,")
@@ -90,7 +90,7 @@ def _contained(cluster: Cluster) -> Break:
 def _ecc(cluster: Cluster) -> Break:
     rank = cluster.victim
     error = cuda_error(cluster, rank, "uncorrectable ECC error encountered")
-    return Break("train", lambda: dies(cluster, rank, -6 if cluster.spec.framework == "pytorch" else 1, error))
+    return Break("train", lambda: exit_rank(cluster, rank, -6 if cluster.spec.framework == "pytorch" else 1, error))
 
 
 @fault(
@@ -101,7 +101,7 @@ def _ecc(cluster: Cluster) -> Break:
 def _nvlink(cluster: Cluster) -> Break:
     rank = cluster.victim
     error = cuda_error(cluster, rank, "uncorrectable NVLink error detected during the execution")
-    return Break("train", lambda: dies(cluster, rank, 1, error))
+    return Break("train", lambda: exit_rank(cluster, rank, 1, error))
 
 
 @fault("xid-31-mmu-fault", "A kernel used an address that the GPU has not mapped.", r"Xid \(PCI:[0-9a-f:]+\): 31,")
@@ -121,7 +121,7 @@ def _mmu(cluster: Cluster) -> Break:
 def _manager(cluster: Cluster) -> Break:
     ranks = cluster.victim.host.ranks
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         phase = Phase(1.0)
         for rank in ranks:
             if cluster.spec.framework == "nccl-tests":
@@ -133,11 +133,11 @@ def _manager(cluster: Cluster) -> Break:
                     "NumCudaDevices() that might have already set an error? Error 802: system not yet initialized"
                 )
                 text = python_error(rank, frames, error)
-            phase.say(rank, text)
+            phase.add(rank, text)
         yield phase
         yield from job_end(cluster, dict.fromkeys(ranks, 1), ranks[0])
 
-    return Break("launch", tell)
+    return Break("launch", phases)
 
 
 @fault(
@@ -149,8 +149,8 @@ def _manager(cluster: Cluster) -> Break:
 def _multicast(cluster: Cluster) -> Break:
     host = cluster.victim.host
 
-    def tell() -> Iterator[Phase]:
-        told: Told = {}
+    def phases() -> Iterator[Phase]:
+        failures: Failures = {}
         v = cluster.v
         words = "the operation cannot be performed in the present state"
         for rank in host.ranks:
@@ -167,10 +167,10 @@ def _multicast(cluster: Cluster) -> Break:
                 first = cuda_warn(rank, "transport/nvls.cc:244", code, words_now, "nvlsGroupBindMem")
                 last = f"Cuda failure {code} '{words_now}'"
             steps = (("transport/nvls.cc:409", "ncclNvlsGroupCreate"), ("transport/nvls.cc:542", "ncclNvlsSetup"))
-            told[rank] = ([first, init_trail(rank, 1, *steps)], 1, last)
-        yield from errors(cluster, told, "init")
+            failures[rank] = ([first, init_trail(rank, 1, *steps)], 1, last)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("graph", tell)
+    return Break("graph", phases)
 
 
 @fault(
@@ -180,8 +180,8 @@ def _multicast(cluster: Cluster) -> Break:
     Needs(nodes=2, since="2.21.5"),
 )
 def _imex(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
-        told: Told = {}
+    def phases() -> Iterator[Phase]:
+        failures: Failures = {}
         v = cluster.v
         size = len(cluster.ranks)
         for rank in cluster.victim.host.ranks:
@@ -198,14 +198,14 @@ def _imex(cluster: Cluster) -> Break:
             first = cuda_warn(
                 rank, "transport/p2p.cc:249", 800, "operation not permitted", "ncclP2pAllocateShareableBuffer"
             )
-            told[rank] = (
+            failures[rank] = (
                 [first, warn(rank, where, text, "ncclMnnvlCheck"), init_trail(rank, 2, (where, "ncclMnnvlCheck"))],
                 2,
                 text,
             )
-        yield from errors(cluster, told, "init")
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("start", tell)
+    return Break("start", phases)
 
 
 @fault(
@@ -216,11 +216,11 @@ def _imex(cluster: Cluster) -> Break:
 def _aer(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         host = rank.host
         address = f"0000:{rank.bus >> 12:02x}:00.0"
         phase = Phase(1.0)
-        phase.say(
+        phase.add(
             host,
             kernel(host, "pcieport 0000:15:01.0: AER: Uncorrectable (Fatal) error message received from 0000:15:01.0"),
             kernel(
@@ -230,6 +230,6 @@ def _aer(cluster: Cluster) -> Break:
             kernel(host, f"nvidia {address}:   device [10de:2330] error status/mask=00004000/00000000"),
         )
         yield phase
-        yield from dies(cluster, rank, 1, cuda_error(cluster, rank, "unspecified launch failure"))
+        yield from exit_rank(cluster, rank, 1, cuda_error(cluster, rank, "unspecified launch failure"))
 
-    return Break("train", tell)
+    return Break("train", phases)

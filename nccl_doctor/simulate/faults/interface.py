@@ -6,7 +6,7 @@ from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import info, init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import errors, port, remote_code
+from nccl_doctor.simulate.secondary_errors import fail_ranks, port, remote_code
 
 _TWO = Needs(nodes=2)
 
@@ -47,15 +47,15 @@ def unreachable(cluster: Cluster, target: Host, why: str, hosts: list[Host]) -> 
     for host in cluster.hosts:
         host.rendezvous = False
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(60.0)
-        told = {}
+        failures = {}
         for host in hosts:
             for rank in host.ranks[:4]:
-                told[rank] = connect_failed(rank, f"{target.address}<{port(cluster)}>", why)
-        yield from errors(cluster, told, "init")
+                failures[rank] = connect_failed(rank, f"{target.address}<{port(cluster)}>", why)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("start", tell)
+    return Break("start", phases)
 
 
 def _others(cluster: Cluster, host: Host) -> list[Host]:
@@ -113,14 +113,14 @@ def _not_found(cluster: Cluster) -> Break:
 
 
 def _no_interface(cluster: Cluster, host: Host) -> Iterator[Phase]:
-    told = {}
+    failures = {}
     for rank in host.ranks:
         text = "Bootstrap : no socket interface found"
         code = 5 if rank.host.version >= (2, 27) else 3 if rank.host.version >= (2, 16) else 2
         named = info(rank, f"NCCL_SOCKET_IFNAME set to {host.env['NCCL_SOCKET_IFNAME']}", "main")
         lines = [named, warn(rank, "bootstrap.cc:126", text, "bootstrapNetInit", "main")]
-        told[rank] = (lines, code, text)
-    yield from errors(cluster, told, "init")
+        failures[rank] = (lines, code, text)
+    yield from fail_ranks(cluster, failures, "init")
 
 
 @fault(
@@ -133,8 +133,8 @@ def _no_ip(cluster: Cluster) -> Break:
     host = cluster.victim.host
     host.bootstrap = False
 
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         for rank in host.ranks:
             v = rank.host.version
             name = "ncclSocketInit" if v >= (2, 16) else "Net"
@@ -143,10 +143,10 @@ def _no_ip(cluster: Cluster) -> Break:
             )
             where = "misc/socket.cc:738" if v >= (2, 10) else "include/socket.h:371"
             lines = [warn(rank, where, text, thread="main"), info(rank, f"bootstrap.cc:208 -> {2}", "main")]
-            told[rank] = (lines, 2, text)
-        yield from errors(cluster, told, "init")
+            failures[rank] = (lines, 2, text)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("bootstrap", tell)
+    return Break("bootstrap", phases)
 
 
 @fault(
@@ -223,18 +223,18 @@ def _foreign(cluster: Cluster) -> Break | None:
             f"socketFinalizeAccept from {who}: socket magic mismatch (peer 0x74656d2f20544547 != expected 0x{magic}), "
             "discarding peer connection"
         )
-        cluster.aside("start", rank, info(rank, text, "helper"))
+        cluster.add_after("start", rank, info(rank, text, "helper"))
         return None
     origin = f" from {who}" if v >= (2, 27) else ""
     text = f"socketFinalizeAccept{origin}: wrong magic 74656d2f20544547 != {magic}"
     line = warn(rank, "misc/socket.cc:598", text, "socketFinalizeAccept", "helper")
     if v >= (2, 27):
-        cluster.aside("start", rank, line)
+        cluster.add_after("start", rank, line)
         return None
     cluster.ranks[0].host.rendezvous = False
     steps = (("misc/socket.cc:660", "ncclSocketAccept"), ("bootstrap.cc:173", "bootstrapRoot"))
 
-    def tell() -> Iterator[Phase]:
-        yield from errors(cluster, {rank: ([line, init_trail(rank, 3, *steps)], 3, text)}, "init")
+    def phases() -> Iterator[Phase]:
+        yield from fail_ranks(cluster, {rank: ([line, init_trail(rank, 3, *steps)], 3, text)}, "init")
 
-    return Break("start", tell)
+    return Break("start", phases)

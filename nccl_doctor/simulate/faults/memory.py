@@ -7,23 +7,23 @@ from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import info, init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import closed, dies, errors, remote_code
+from nccl_doctor.simulate.secondary_errors import closed, exit_rank, fail_ranks, remote_code
 
-Told = dict[Rank, tuple[list[str], int, str]]
+Failures = dict[Rank, tuple[list[str], int, str]]
 
 _SITE = "/opt/conda/lib/python3.10/site-packages"
 _CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
-def with_victims(cluster: Cluster, culprits: Told) -> Told:
+def with_neighbours(cluster: Cluster, culprits: Failures) -> Failures:
     """The culprits, and one rank of each neighbour host that sees them go."""
-    told = dict(culprits)
+    failures = dict(culprits)
     first = next(iter(culprits))
     for host in cluster.neighbours(first.host):
         rank = host.ranks[0]
         lines, text = closed(cluster, rank, first.host, "init")
-        told[rank] = (lines, remote_code(rank.host.version), text)
-    return told
+        failures[rank] = (lines, remote_code(rank.host.version), text)
+    return failures
 
 
 @fault(
@@ -33,24 +33,24 @@ def with_victims(cluster: Cluster, culprits: Told) -> Told:
     Needs(nodes=2, networks=("ib", "roce")),
 )
 def _memlock(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         v = cluster.v
         call = "ibv_reg_mr" if v < (2, 10) else "ibv_reg_mr_iova2"
         errno = " errno 12" if v >= (2, 19) else ""
         text = f"Call to {call} failed with error Cannot allocate memory{errno}"
-        told: Told = {}
+        failures: Failures = {}
         for rank in cluster.victim.host.ranks:
             steps = (("transport/net_ib.cc:1117", "ncclIbRegMr"), ("transport/net.cc:745", "sendProxyConnect"))
             lines = [warn(rank, "misc/ibvwrap.cc:278", text, f"wrap_{call}", "proxy"), init_trail(rank, 2, *steps)]
-            told[rank] = (lines, 2, text)
-        yield from errors(cluster, with_victims(cluster, told), "init")
+            failures[rank] = (lines, 2, text)
+        yield from fail_ranks(cluster, with_neighbours(cluster, failures), "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault("nofile-limit", "A process has used up its file descriptors.", r"Too many open files")
 def _nofile(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         v, rank = cluster.v, cluster.victim
         if v < (2, 18):
             where, func, text = "misc/socket.cc:409", "", "Call to accept failed : Too many open files"
@@ -62,9 +62,9 @@ def _nofile(cluster: Cluster) -> Break:
             text = "ncclOsSocketTryAccept: Accept failed: Too many open files"
         steps = (("misc/socket.cc:720", "ncclSocketAccept"), ("transport/net_socket.cc:403", "ncclNetSocketAccept"))
         lines = [warn(rank, where, text, func, "proxy"), init_trail(rank, 2, *steps)]
-        yield from errors(cluster, with_victims(cluster, {rank: (lines, 2, text)}), "init")
+        yield from fail_ranks(cluster, with_neighbours(cluster, {rank: (lines, 2, text)}), "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -75,18 +75,20 @@ def _nofile(cluster: Cluster) -> Break:
 )
 def _graph_file(cluster: Cluster) -> Break:
     for rank in cluster.ranks:
-        cluster.aside("start", rank, info(rank, "NCCL_GRAPH_FILE set by environment to /opt/microsoft/ncv4/graph.xml"))
+        cluster.add_after(
+            "start", rank, info(rank, "NCCL_GRAPH_FILE set by environment to /opt/microsoft/ncv4/graph.xml")
+        )
 
-    def tell() -> Iterator[Phase]:
-        told: Told = {}
+    def phases() -> Iterator[Phase]:
+        failures: Failures = {}
         for rank in cluster.ranks[:16]:
             text = f"XML Import Channel : dev {4 + rank.local % 4} not found."
             steps = (("graph/search.cc:707", "ncclTopoGetChannelFromXml"), ("graph/search.cc:854", "ncclTopoCompute"))
             lines = [warn(rank, "graph/search.cc:640", text, "ncclTopoGetChannelFromXml"), init_trail(rank, 2, *steps)]
-            told[rank] = (lines, 2, text)
-        yield from errors(cluster, told, "init")
+            failures[rank] = (lines, 2, text)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("start", tell)
+    return Break("start", phases)
 
 
 def _segment(cluster: Cluster) -> str:
@@ -131,16 +133,16 @@ def _shm_full(cluster: Cluster) -> Break:
     if cluster.spec.framework == "pytorch" and cluster.spec.seed % 2:
         return _loader_shm(cluster)
 
-    def tell() -> Iterator[Phase]:
-        told: Told = {}
+    def phases() -> Iterator[Phase]:
+        failures: Failures = {}
         for own in rank.host.ranks[:4]:
             lines, last = _shm_errors(cluster, own, 9_637_888 if cluster.v < (2, 22) else 33_030_528)
             steps = (("transport/shm.cc:114", "shmSendSetup"), ("transport.cc:33", "selectTransport"))
-            told[own] = ([*lines, init_trail(own, 2, *steps)], 2, last)
-        yield from errors(cluster, with_victims(cluster, told), "init")
+            failures[own] = ([*lines, init_trail(own, 2, *steps)], 2, last)
+        yield from fail_ranks(cluster, with_neighbours(cluster, failures), "init")
 
     rank.host.p2p = False
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 def _loader_shm(cluster: Cluster) -> Break:
@@ -161,7 +163,7 @@ def _loader_shm(cluster: Cluster) -> Break:
         f"RuntimeError: DataLoader worker (pid {worker}) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory. Please try to raise your shared memory limit."
     )
-    return Break("train", lambda: dies(cluster, rank, 1, text, python_error(rank, frames, error)))
+    return Break("train", lambda: exit_rank(cluster, rank, 1, text, python_error(rank, frames, error)))
 
 
 @fault(
@@ -172,7 +174,7 @@ def _loader_shm(cluster: Cluster) -> Break:
 def _host_register(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         v = cluster.v
         old = v < (2, 12)
         number = "1 " if v >= (2, 19) else ""
@@ -185,10 +187,10 @@ def _host_register(cluster: Cluster) -> Break:
             warn(rank, where.replace("42", "48").replace("103", "129"), last, "ncclShmOpen"),
             init_trail(rank, 1, ("transport/shm.cc:114", "shmSendSetup"), ("transport.cc:33", "selectTransport")),
         ]
-        yield from errors(cluster, with_victims(cluster, {rank: (lines, 1, last)}), "init")
+        yield from fail_ranks(cluster, with_neighbours(cluster, {rank: (lines, 1, last)}), "init")
 
     rank.host.p2p = False
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -207,9 +209,9 @@ def _asymmetric(cluster: Cluster) -> Break:
             "This could be due to the container runtime disabling NUMA support. To disable this warning, set "
             "NCCL_CUMEM_HOST_ENABLE=0"
         )
-        cluster.aside("start", rank, info(rank, text))
+        cluster.add_after("start", rank, info(rank, text))
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         file = "os/linux.cc" if cluster.v >= (2, 30) else "misc/shmutils.cc"
         last = (
             "Error while attaching to shared memory segment /dev/shm/nccl- (size 192814336), "
@@ -220,16 +222,16 @@ def _asymmetric(cluster: Cluster) -> Break:
             ("transport.cc:187", "ncclTransportP2pSetup"),
         )
         lines = [warn(peer, f"{file}:132", last, "ncclShmOpen"), init_trail(peer, 2, *steps)]
-        yield from errors(cluster, with_victims(cluster, {peer: (lines, 2, last)}), "init")
+        yield from fail_ranks(cluster, with_neighbours(cluster, {peer: (lines, 2, last)}), "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault("cuda-oom-in-nccl", "NCCL's own buffers do not fit into the GPU memory.", r"Cuda failure (\d )?'out of memory'")
 def _nccl_memory(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         number = "2 " if cluster.v >= (2, 19) else ""
         steps = (
             ("transport/p2p.cc:204", "ncclP2pAllocateShareableBuffer"),
@@ -241,9 +243,9 @@ def _nccl_memory(cluster: Cluster) -> Break:
             init_trail(rank, 1, *steps),
         ]
         last = "Failed to CUDA calloc 6291456 bytes"
-        yield from errors(cluster, with_victims(cluster, {rank: (lines, 1, last)}), "init")
+        yield from fail_ranks(cluster, with_neighbours(cluster, {rank: (lines, 1, last)}), "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -271,4 +273,4 @@ def _torch_memory(cluster: Cluster) -> Break:
             "fragmentation.  See documentation for Memory Management  "
             "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
         )
-    return Break("train", lambda: dies(cluster, rank, 1, python_error(rank, frames, error)))
+    return Break("train", lambda: exit_rank(cluster, rank, 1, python_error(rank, frames, error)))

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_doctor.simulate.cluster import Cluster, Host
+from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import info, init_trail, trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import completion, errors, port, remote_code
+from nccl_doctor.simulate.secondary_errors import completion, fail_ranks, port, remote_code
 from nccl_doctor.simulate.spec import VERSIONS, version_tuple
 
 _RDMA = Needs(nodes=2, networks=("ib", "roce"))
@@ -38,8 +38,8 @@ def _versions(cluster: Cluster) -> Break:
             else (version[0] * 1000 + version[1] * 100 + version[2])
         )
 
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         first = odd.ranks[0]
         for rank in [cluster.ranks[0], first]:
             v = rank.host.version
@@ -52,7 +52,7 @@ def _versions(cluster: Cluster) -> Break:
                     warn(rank, "init.cc:962", text, "initTransportsRank"),
                     init_trail(rank, 5, ("init.cc:970", "initTransportsRank")),
                 ]
-                told[rank] = (lines, 5, text)
+                failures[rank] = (lines, 5, text)
                 continue
             if v >= (2, 10):
                 name = "ncclSocketInit" if v >= (2, 16) else "Net "
@@ -61,10 +61,10 @@ def _versions(cluster: Cluster) -> Break:
             else:
                 text, where = "Message truncated : received 336 bytes instead of 328", "bootstrap.cc:117"
             steps = (("bootstrap.cc:283", "bootstrapInit"),)
-            told[rank] = ([warn(rank, where, text), init_trail(rank, 3, *steps)], 3, text)
-        yield from errors(cluster, told, "init")
+            failures[rank] = ([warn(rank, where, text), init_trail(rank, 3, *steps)], 3, text)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("start", tell)
+    return Break("start", phases)
 
 
 @fault(
@@ -77,8 +77,8 @@ def _mixed(cluster: Cluster) -> Break:
     odd = _odd(cluster)
     odd.network, odd.ib = "Socket", "no-device"
 
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         for rank in [cluster.other(odd).ranks[0], odd.ranks[0]]:
             v = rank.host.version
             if v >= (2, 16):
@@ -92,7 +92,7 @@ def _mixed(cluster: Cluster) -> Break:
                         "to wrong NCCL socket), discarding peer connection"
                     )
                     phase = Phase(0.5)
-                    phase.say(rank, info(rank, text, "proxy"))
+                    phase.add(rank, info(rank, text, "proxy"))
                     yield phase
                     continue
                 first = warn(rank, "misc/socket.cc:441", text, "socketFinalizeAccept", "proxy")
@@ -106,11 +106,11 @@ def _mixed(cluster: Cluster) -> Break:
                 ("transport/net_socket.cc:333", "ncclNetSocketConnect"),
                 ("transport/net.cc:592", "sendProxyConnect"),
             )
-            told[rank] = ([first, init_trail(rank, 3, *steps)], 3, text)
-        if told:
-            yield from errors(cluster, told, "init")
+            failures[rank] = ([first, init_trail(rank, 3, *steps)], 3, text)
+        if failures:
+            yield from fail_ranks(cluster, failures, "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -121,7 +121,7 @@ def _mixed(cluster: Cluster) -> Break:
 )
 def _env(cluster: Cluster) -> None:
     for rank in _odd(cluster).ranks:
-        cluster.aside("start", rank, info(rank, "NCCL_BUFFSIZE set by environment to 1048576."))
+        cluster.add_after("start", rank, info(rank, "NCCL_BUFFSIZE set by environment to 1048576."))
 
 
 @fault(
@@ -133,46 +133,43 @@ def _env(cluster: Cluster) -> None:
 def _algo(cluster: Cluster) -> Break:
     odd = _odd(cluster)
     for rank in odd.ranks:
-        cluster.aside("start", rank, info(rank, "NCCL_ALGO set by environment to Tree"))
+        cluster.add_after("start", rank, info(rank, "NCCL_ALGO set by environment to Tree"))
 
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         for rank in cluster.other(odd).ranks[:2]:
-            v = rank.host.version
-            peer = f"{odd.address}<{port(cluster)}>"
-            if rank.host.network == "IB" and v < (2, 12):
-                text = (
-                    f"NET/IB : peer {peer} collective mismatch error local size 65536 remote 131072 addr 7f21c8000000 "
-                    "rkey 1bc3f seq 21/21"
-                )
-                where = "transport/net_ib.cc:761"
-            elif rank.host.network == "IB" and v < (2, 20):
-                text = (
-                    f"NET/IB : req 0/1 tag 7 peer {peer} collective mismatch error, local size 65536 remote size 131072"
-                )
-                where = "transport/net_ib.cc:1026"
-            else:
-                healthy = "a healthy state" if v >= (2, 27) else "healthy state"
-                text = f"NET/Socket : peer {peer} message truncated : receiving 131072 bytes instead of 65536"
-                if v >= (2, 12, 10):
-                    gap = ", " if v >= (2, 27) else ", \n          "
-                    text += (
-                        f". If you believe your socket network is in {healthy}{gap}there may be a mismatch in collective "
-                        "sizes or environment settings (e.g. NCCL_PROTO, NCCL_ALGO) between ranks"
-                    )
-                where = "transport/net_socket.cc:469"
+            where, text = _size_mismatch(rank, f"{odd.address}<{port(cluster)}>")
             steps = (("transport/net.cc:1035", "sendProxyProgress"), ("proxy.cc:698", "progressOps"))
-            told[rank] = (
-                [warn(rank, where, text, thread="proxy"), trail(rank, 5, *steps, thread="proxy")],
-                5,
-                text.split("\n")[0],
-            )
-        yield from errors(cluster, told)
+            lines = [warn(rank, where, text, thread="proxy"), trail(rank, 5, *steps, thread="proxy")]
+            failures[rank] = (lines, 5, text.split("\n")[0])
+        yield from fail_ranks(cluster, failures)
 
     if cluster.v >= (2, 20):
         for host in cluster.hosts:
             host.network, host.ib = "Socket", "no-device"
-    return Break("complete" if cluster.v < (2, 22) else "connected", tell)
+    return Break("complete" if cluster.v < (2, 22) else "connected", phases)
+
+
+def _size_mismatch(rank: Rank, peer: str) -> tuple[str, str]:
+    """Returns (FILE:LINE, text) of the WARN for a message of another size than expected."""
+    v, infiniband = rank.host.version, rank.host.network == "IB"
+    if infiniband and v < (2, 12):
+        return "transport/net_ib.cc:761", (
+            f"NET/IB : peer {peer} collective mismatch error local size 65536 remote 131072 addr 7f21c8000000 "
+            "rkey 1bc3f seq 21/21"
+        )
+    if infiniband and v < (2, 20):
+        text = f"NET/IB : req 0/1 tag 7 peer {peer} collective mismatch error, local size 65536 remote size 131072"
+        return "transport/net_ib.cc:1026", text
+    text = f"NET/Socket : peer {peer} message truncated : receiving 131072 bytes instead of 65536"
+    if v >= (2, 12, 10):
+        healthy = "a healthy state" if v >= (2, 27) else "healthy state"
+        gap = ", " if v >= (2, 27) else ", \n          "
+        text += (
+            f". If you believe your socket network is in {healthy}{gap}there may be a mismatch in collective "
+            "sizes or environment settings (e.g. NCCL_PROTO, NCCL_ALGO) between ranks"
+        )
+    return "transport/net_socket.cc:469", text
 
 
 @fault(
@@ -189,9 +186,9 @@ def _cards(cluster: Cluster) -> Break:
     missing = len(odd.hcas) - 1
     del odd.hcas[missing]
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(30.0)
-        told = {}
+        failures = {}
         v = cluster.v
         peer = cluster.other(odd)
         rank = peer.ranks[-1]
@@ -202,11 +199,11 @@ def _cards(cluster: Cluster) -> Break:
                     f"Detected mixed local Net device counts across ranks (min {few}, max {many}). Set "
                     "NCCL_IGNORE_NET_MISMATCH=1 to continue."
                 )
-                told[rank] = ([warn(rank, "init.cc:1187", text, "initTransportsRank")], 5, text)
-            yield from errors(cluster, told, "init")
+                failures[rank] = ([warn(rank, "init.cc:1187", text, "initTransportsRank")], 5, text)
+            yield from fail_ranks(cluster, failures, "init")
             return
         lines, text = completion(cluster, rank, odd, 12, 129, device=missing)
-        told[rank] = (lines, remote_code(v), text)
-        yield from errors(cluster, told)
+        failures[rank] = (lines, remote_code(v), text)
+        yield from fail_ranks(cluster, failures)
 
-    return Break("start" if cluster.v >= (2, 30) else "complete" if cluster.v < (2, 22) else "connected", tell)
+    return Break("start" if cluster.v >= (2, 30) else "complete" if cluster.v < (2, 22) else "connected", phases)

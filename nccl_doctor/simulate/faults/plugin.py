@@ -6,7 +6,7 @@ from nccl_doctor.simulate.cluster import Cluster, Host
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import errors, remote_code
+from nccl_doctor.simulate.secondary_errors import fail_ranks, remote_code
 from nccl_doctor.simulate.startup import ofi
 
 _RDMA = Needs(nodes=2, networks=("ib", "roce"))
@@ -163,9 +163,9 @@ def _wrong_provider(cluster: Cluster) -> None:
     _EFA,
 )
 def _security_group(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(45.0)
-        told = {}
+        failures = {}
         v = cluster.v
         for host in cluster.hosts[:4]:
             rank = host.ranks[0]
@@ -183,7 +183,7 @@ def _security_group(cluster: Cluster) -> Break:
             steps = (("transport/net.cc:1165", "sendProxyProgress"), ("proxy.cc:698", "progressOps"))
             code = remote_code(v)
             lines = [warn(rank, where, text, thread="proxy"), trail(rank, code, *steps, thread="proxy")]
-            told[rank] = (lines, code, text)
-        yield from errors(cluster, told)
+            failures[rank] = (lines, code, text)
+        yield from fail_ranks(cluster, failures)
 
-    return Break("complete" if cluster.v < (2, 22) else "connected", tell)
+    return Break("complete" if cluster.v < (2, 22) else "connected", phases)

@@ -7,7 +7,7 @@ from nccl_doctor.simulate.failure import TRAIN_FRAMES, python_error
 from nccl_doctor.simulate.faults.hardware import kernel
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import dies, peers_notice
+from nccl_doctor.simulate.secondary_errors import exit_rank, neighbours_fail
 
 
 @fault(
@@ -16,7 +16,7 @@ from nccl_doctor.simulate.secondary_errors import dies, peers_notice
     r"exitcode\s*: -9|signal 9|SIGKILL|: Killed|Exit code: 137",
 )
 def _killed(cluster: Cluster) -> Break:
-    return Break("train", lambda: dies(cluster, cluster.victim, -9))
+    return Break("train", lambda: exit_rank(cluster, cluster.victim, -9))
 
 
 @fault(
@@ -27,10 +27,10 @@ def _killed(cluster: Cluster) -> Break:
 def _host_memory(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         host = rank.host
         phase = Phase(1.0)
-        phase.say(
+        phase.add(
             host,
             kernel(
                 host,
@@ -51,14 +51,14 @@ def _host_memory(cluster: Cluster) -> Break:
         if cluster.launcher == "srun":
             phase = Phase(0.5)
             step = f"StepId={cluster.job_id}.0"
-            phase.say(
+            phase.add(
                 None,
                 f"slurmstepd: error: Detected 1 oom_kill event in {step}. Some of the step tasks have been OOM Killed.",
             )
             yield phase
-        yield from dies(cluster, rank, -9)
+        yield from exit_rank(cluster, rank, -9)
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault(
@@ -70,24 +70,24 @@ def _host_memory(cluster: Cluster) -> Break:
 def _exception(cluster: Cluster) -> Break:
     rank = cluster.victim
     frames = [*TRAIN_FRAMES, ("/workspace/train.py", 198, "train", 'labels = batch["labels"]')]
-    return Break("train", lambda: dies(cluster, rank, 1, python_error(rank, frames, "KeyError: 'labels'")))
+    return Break("train", lambda: exit_rank(cluster, rank, 1, python_error(rank, frames, "KeyError: 'labels'")))
 
 
 @fault("rank-crash", "One rank ended with a segmentation fault.", r"[Ss]egmentation fault|SIGSEGV|segfault at")
 def _segfault(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         phase = Phase(1.0)
         text = (
             f"pt_main_thread[{rank.pid}]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in "
             "libcustom_ops.so[7f7c7ac00000+d3000]"
         )
-        phase.say(rank.host, kernel(rank.host, text))
+        phase.add(rank.host, kernel(rank.host, text))
         yield phase
-        yield from dies(cluster, rank, -11)
+        yield from exit_rank(cluster, rank, -11)
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault(
@@ -96,18 +96,18 @@ def _segfault(cluster: Cluster) -> Break:
     r"CANCELLED AT \S+ DUE TO TIME LIMIT",
 )
 def _time_limit(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         phase = Phase(2.0)
         first = cluster.hosts[0].name
         job = cluster.job_id
-        phase.say(None, "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.")
-        phase.say(None, f"slurmstepd: error: *** JOB {job} ON {first} CANCELLED AT \x00s DUE TO TIME LIMIT ***")
-        phase.say(None, f"slurmstepd: error: *** STEP {job}.0 ON {first} CANCELLED AT \x00s DUE TO TIME LIMIT ***")
+        phase.add(None, "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.")
+        phase.add(None, f"slurmstepd: error: *** JOB {job} ON {first} CANCELLED AT \x00s DUE TO TIME LIMIT ***")
+        phase.add(None, f"slurmstepd: error: *** STEP {job}.0 ON {first} CANCELLED AT \x00s DUE TO TIME LIMIT ***")
         for host in cluster.hosts[:8]:
-            phase.say(None, f"srun: error: {host.name}: task {host.index}: Terminated")
+            phase.add(None, f"srun: error: {host.name}: task {host.index}: Terminated")
         yield phase
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault(
@@ -119,12 +119,12 @@ def _time_limit(cluster: Cluster) -> Break:
 def _node(cluster: Cluster) -> Break:
     host = cluster.hosts[max(1, cluster.victim.host.index)]
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(60.0)
-        yield from peers_notice(cluster, host)
+        yield from neighbours_fail(cluster, host)
         phase = Phase(2.0)
         job = cluster.job_id
-        phase.say(
+        phase.add(
             None,
             f"srun: error: Node failure on {host.name}",
             f"slurmstepd: error: *** STEP {job}.0 ON {cluster.hosts[0].name} CANCELLED AT \x00s DUE TO NODE FAILURE, "
@@ -133,4 +133,4 @@ def _node(cluster: Cluster) -> Break:
         )
         yield phase
 
-    return Break("train", tell)
+    return Break("train", phases)

@@ -6,7 +6,7 @@ from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import init_trail, warn
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import completion, errors, gid, peers_notice, remote_code
+from nccl_doctor.simulate.secondary_errors import completion, fail_ranks, gid, neighbours_fail, remote_code
 
 _IB = Needs(nodes=2, networks=("ib",))
 _ROCE = Needs(nodes=2, networks=("roce",))
@@ -59,31 +59,31 @@ def _gid_index(cluster: Cluster) -> Break:
     def link_local(host: Host) -> str:
         return f"fe80::a288:c2ff:fe{host.index:02x}:{0x1A40 + host.index:x}"
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(8.0)
         pairs = _pairs(cluster)
-        told = {
+        failures = {
             rank: _modify_qp(rank, peer, "Connection timed out", 0, (link_local(rank.host), link_local(peer)))
             for rank, peer in pairs
         }
-        yield from errors(cluster, told, "init")
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 def _retry_exceeded(cluster: Cluster, shift: int) -> Break:
     """Completions with status 12; the remote GID is that of the device `shift` places on."""
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(30.0)
-        told = {}
+        failures = {}
         for rank, peer in _pairs(cluster):
             pair = (gid(rank.host, rank.local), gid(peer, rank.local + shift))
             lines, text = completion(cluster, rank, peer, 12, 129, pair, rank.local)
-            told[rank] = (lines, remote_code(cluster.v), text)
-        yield from errors(cluster, told)
+            failures[rank] = (lines, remote_code(cluster.v), text)
+        yield from fail_ranks(cluster, failures)
 
-    return Break(_connected(cluster), tell)
+    return Break(_connected(cluster), phases)
 
 
 @fault(
@@ -96,15 +96,15 @@ def _cross_rail(cluster: Cluster) -> Break:
     if cluster.v < (2, 24):
         return _retry_exceeded(cluster, 1)
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(8.0)
-        told = {}
+        failures = {}
         for rank, peer in _pairs(cluster):
             pair = (gid(rank.host, rank.local), gid(peer, rank.local + 1))
-            told[rank] = _modify_qp(rank, peer, "Connection timed out", 3, pair, rank.local)
-        yield from errors(cluster, told)
+            failures[rank] = _modify_qp(rank, peer, "Connection timed out", 3, pair, rank.local)
+        yield from fail_ranks(cluster, failures)
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -137,12 +137,12 @@ def _mixed_links(cluster: Cluster) -> Break:
     for host in cluster.hosts:
         host.hcas = [("mlx5_0", 1, "IB"), ("mlx5_1", 1, "IB"), ("mlx5_2", 1, "RoCE")]
 
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         v = cluster.v
         for rank, peer in _pairs(cluster):
             if v < (2, 24):
-                told[rank] = _modify_qp(rank, peer, "Invalid argument", 0, ("", ""))
+                failures[rank] = _modify_qp(rank, peer, "Invalid argument", 0, ("", ""))
                 continue
             if v < (2, 26):
                 text = "NET/IB : Can't connect net devices with different link_layer. i=0 remMeta.ndevs=1 link_layer=1 rem_link_layer=2"
@@ -153,10 +153,10 @@ def _mixed_links(cluster: Cluster) -> Break:
                 )
             file = "transport/net_ib/connect.cc:702" if v >= (2, 29) else "transport/net_ib.cc:1402"
             lines = [warn(rank, file, text, "ncclIbConnect", "proxy"), init_trail(rank, 3, (file, "ncclIbConnect"))]
-            told[rank] = (lines, 3, text)
-        yield from errors(cluster, told, "init")
+            failures[rank] = (lines, 3, text)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -166,14 +166,14 @@ def _mixed_links(cluster: Cluster) -> Break:
     _ROCE,
 )
 def _namespace(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
-        told = {
+    def phases() -> Iterator[Phase]:
+        failures = {
             rank: _modify_qp(rank, peer, "No such device", 3, (gid(rank.host, 0), gid(peer, 0)))
             for rank, peer in _pairs(cluster)
         }
-        yield from errors(cluster, told, "init")
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)
 
 
 @fault(
@@ -195,15 +195,15 @@ def _peermem(cluster: Cluster) -> None:
     _RDMA,
 )
 def _acs(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         for rank, peer in _pairs(cluster):
             lines, text = completion(cluster, rank, peer, 4, 81, device=rank.local)
             more, _ = completion(cluster, rank, peer, 5, 249, device=rank.local)
-            told[rank] = (lines + more[:1], remote_code(cluster.v), text)
-        yield from errors(cluster, told)
+            failures[rank] = (lines + more[:1], remote_code(cluster.v), text)
+        yield from fail_ranks(cluster, failures)
 
-    return Break(_connected(cluster), tell)
+    return Break(_connected(cluster), phases)
 
 
 def _event(rank: Rank, event: str, number: int, fatal: bool) -> str:
@@ -227,14 +227,14 @@ def _event(rank: Rank, event: str, number: int, fatal: bool) -> str:
 def _card_fails(cluster: Cluster, event: str, number: int, fatal: bool) -> Break:
     host = cluster.victim.host
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         phase = Phase(1.0)
         for rank in host.ranks:
-            phase.say(rank, _event(rank, event, number, fatal))
+            phase.add(rank, _event(rank, event, number, fatal))
         yield phase
-        yield from peers_notice(cluster, host)
+        yield from neighbours_fail(cluster, host)
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault("ib-link-flapping", "The network port of one node went down while the job ran.", r"port error", _RDMA)
@@ -254,8 +254,8 @@ def _card(cluster: Cluster) -> Break:
     Needs(nodes=2, since="2.14.3", networks=("ib", "roce")),
 )
 def _dmabuf(cluster: Cluster) -> Break:
-    def tell() -> Iterator[Phase]:
-        told = {}
+    def phases() -> Iterator[Phase]:
+        failures = {}
         errno = " errno 95" if cluster.v >= (2, 19) else ""
         text = f"Call to ibv_reg_dmabuf_mr failed with error Operation not supported{errno}"
         steps = (("transport/net_ib.cc:1048", "ncclIbRegMrDmaBuf"), ("transport/net.cc:745", "sendProxyConnect"))
@@ -264,7 +264,7 @@ def _dmabuf(cluster: Cluster) -> Break:
                 warn(rank, "misc/ibvwrap.cc:288", text, "wrap_ibv_reg_dmabuf_mr", "proxy"),
                 init_trail(rank, 2, *steps),
             ]
-            told[rank] = (lines, 2, text)
-        yield from errors(cluster, told, "init")
+            failures[rank] = (lines, 2, text)
+        yield from fail_ranks(cluster, failures, "init")
 
-    return Break("connect", tell)
+    return Break("connect", phases)

@@ -14,7 +14,7 @@ class Break:
     """Where the job stops and what is printed from there on; no Break = the job runs to its end."""
 
     stage: str  # launch bootstrap network start graph connect connected complete train rest end destroy
-    tell: Callable[[], Iterator[Phase]]
+    phases: Callable[[], Iterator[Phase]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Needs:
         return ", ".join(lacks)
 
 
-Plot = Callable[[Cluster], Break | None]
+Inject = Callable[[Cluster], Break | None]
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,20 @@ class Fault:
     name: str
     doc: str  # one sentence: what is wrong
     needs: Needs
-    tells: re.Pattern[str]  # found in every log with this fault
-    plot: Plot  # changes the cluster and returns where the job breaks
+    signature: re.Pattern[str]  # found in every log with this fault
+    inject: Inject  # changes the cluster and returns where the job breaks
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(name: str, doc: str, tells: str, needs: Needs | None = None) -> Callable[[Plot], Plot]:
-    """Register a plot under the name of its fault."""
+def fault(name: str, doc: str, signature: str, needs: Needs | None = None) -> Callable[[Inject], Inject]:
+    """Register a inject under the name of its fault."""
 
-    def register(plot: Plot) -> Plot:
+    def register(inject: Inject) -> Inject:
         assert name not in FAULTS, name
-        FAULTS[name] = Fault(name, doc, needs or Needs(), re.compile(tells), plot)
-        return plot
+        FAULTS[name] = Fault(name, doc, needs or Needs(), re.compile(signature), inject)
+        return inject
 
     return register
 

@@ -6,7 +6,7 @@ from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.failure import TRAIN_FRAMES, job_end, python_error
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.phase import Phase
-from nccl_doctor.simulate.secondary_errors import dies, hang, torch_head, watchdog
+from nccl_doctor.simulate.secondary_errors import exit_rank, hang, torch_head, watchdog
 
 _TORCH = Needs(gpus=2, since="2.10.3", frameworks=("pytorch",))
 _SITE = "/opt/conda/lib/python3.10/site-packages"
@@ -30,18 +30,18 @@ def _sequence(cluster: Cluster) -> int:
 def _desync(cluster: Cluster) -> Break:
     odd, sequence = cluster.victim, _sequence(cluster)
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(1800.0 if cluster.v < (2, 19) else 600.0)
         phase = Phase(1.0)
         for rank in cluster.ranks:
             if rank is odd:
-                phase.say(rank, *watchdog(cluster, rank, sequence, "_ALLGATHER_BASE", 1_048_576))
+                phase.add(rank, *watchdog(cluster, rank, sequence, "_ALLGATHER_BASE", 1_048_576))
             else:
-                phase.say(rank, *watchdog(cluster, rank, sequence))
+                phase.add(rank, *watchdog(cluster, rank, sequence))
         yield phase
         yield from job_end(cluster, dict.fromkeys(cluster.ranks, -6), cluster.ranks[0])
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 def _fingerprint(sequence: int, operation: str, shape: str) -> str:
@@ -62,7 +62,7 @@ def _shape(cluster: Cluster) -> Break:
     odd, sequence = cluster.victim, _sequence(cluster)
     other = cluster.ranks[0] if odd is not cluster.ranks[0] else cluster.ranks[1]
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         frames = [
             *TRAIN_FRAMES,
             (
@@ -79,11 +79,11 @@ def _shape(cluster: Cluster) -> Break:
         )
         extra = "Collectives differ in the following aspects: \t Tensor Tensor shapes: 4096, 1024vs 4096, 1000"
         phase = Phase(1.0)
-        phase.say(other, python_error(other, frames, error.format(other.number, odd.number) + extra))
+        phase.add(other, python_error(other, frames, error.format(other.number, odd.number) + extra))
         yield phase
-        yield from dies(cluster, other, 1)
+        yield from exit_rank(cluster, other, 1)
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault(
@@ -119,14 +119,14 @@ def _unused(cluster: Cluster) -> Break:
         )
         return python_error(rank, frames, text)
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         phase = Phase(1.0)
         for rank in cluster.ranks:
-            phase.say(rank, error(rank))
+            phase.add(rank, error(rank))
         yield phase
         yield from job_end(cluster, dict.fromkeys(cluster.ranks, 1), cluster.ranks[0])
 
-    return Break("complete" if cluster.v < (2, 22) else "connected", tell)
+    return Break("complete" if cluster.v < (2, 22) else "connected", phases)
 
 
 @fault(
@@ -159,7 +159,7 @@ def _all_wait(cluster: Cluster) -> Break:
 def _heartbeat(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(480.0)
         head = torch_head(rank, 1375)
         stuck = (
@@ -171,7 +171,7 @@ def _heartbeat(cluster: Cluster) -> Break:
             "(TORCH_NCCL_ENABLE_MONITORING=0).If either of aforementioned helps, feel free to file an issue to PyTorch about "
             "the short timeout or false positive abort; otherwise, please attempt to debug the hang. "
         )
-        yield from dies(
+        yield from exit_rank(
             cluster,
             rank,
             -6,
@@ -180,7 +180,7 @@ def _heartbeat(cluster: Cluster) -> Break:
             torch_head(rank, 1224, "F") + stuck,
         )
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault(
@@ -190,46 +190,44 @@ def _heartbeat(cluster: Cluster) -> Break:
     Needs(gpus=2, frameworks=("horovod",)),
 )
 def _stall(cluster: Cluster) -> Break:
-    odd = cluster.victim.number
+    missing = cluster.victim.number
     first = cluster.ranks[0]
-    names = [f"DistributedOptimizer.grad.layer{n}" for n in range(9)]
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         for repeat in range(3):
-            phase = Phase(60.0)
-            yield phase
+            yield Phase(60.0)
             phase = Phase(0.01)
-            if cluster.v < (2, 10):
-                source = "horovod/common/operations.cc:588"
-                listed = "\n".join(f"[\x00f: W {source}] {name} [missing ranks: {odd}]" for name in names[1:])
-                phase.say(
-                    first, f"[\x00f: W {source}] {_STALL}\nStalled ops:{names[0]} [missing ranks: {odd}]\n{listed}"
-                )
-            else:
-                last = repeat == 2
-                level = "E" if last else "W"
-                mark = "!" if last else ""
-                end = (
-                    '\nOne or more rank (marked by "!") is stalled for longer than 180 seconds. Will shutdown.'
-                    if last
-                    else ""
-                )
-                phase.say(
-                    first,
-                    f"[\x00f: {level} /tmp/pip-install/horovod/horovod/common/stall_inspector.cc:{105 if last else 107}] {_STALL}\n"
-                    f"Missing ranks:\n{odd}{mark}: [{', '.join(names[:6])} ...]{end}",
-                )
+            phase.add(first, _stall_report(cluster.v, missing, last=repeat == 2))
             yield phase
         if cluster.v >= (2, 10):
-            shut = (
-                "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception "
-                "on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks "
-                "finished execution. If the shutdown was caused by an exception, you should see the exception in the log "
-                "before the first shutdown message."
-            )
-            yield from dies(cluster, first, 1, shut)
+            yield from exit_rank(cluster, first, 1, _SHUT_DOWN)
 
-    return Break("train", tell)
+    return Break("train", phases)
+
+
+_SHUT_DOWN = (
+    "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception "
+    "on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks "
+    "finished execution. If the shutdown was caused by an exception, you should see the exception in the log "
+    "before the first shutdown message."
+)
+
+
+def _stall_report(v: tuple[int, int, int], missing: int, last: bool) -> str:
+    """The report of Horovod's stall inspector; the last one announces the shutdown."""
+    names = [f"DistributedOptimizer.grad.layer{n}" for n in range(9)]
+    if v < (2, 10):
+        source = "horovod/common/operations.cc:588"
+        listed = "\n".join(f"[\x00f: W {source}] {name} [missing ranks: {missing}]" for name in names[1:])
+        return f"[\x00f: W {source}] {_STALL}\nStalled ops:{names[0]} [missing ranks: {missing}]\n{listed}"
+    level, mark, line = ("E", "!", 105) if last else ("W", "", 107)
+    shutdown = (
+        '\nOne or more rank (marked by "!") is stalled for longer than 180 seconds. Will shutdown.' if last else ""
+    )
+    return (
+        f"[\x00f: {level} /tmp/pip-install/horovod/horovod/common/stall_inspector.cc:{line}] {_STALL}\n"
+        f"Missing ranks:\n{missing}{mark}: [{', '.join(names[:6])} ...]{shutdown}"
+    )
 
 
 @fault(
@@ -241,7 +239,7 @@ def _stall(cluster: Cluster) -> Break:
 def _loader(cluster: Cluster) -> Break:
     rank = cluster.victim
 
-    def tell() -> Iterator[Phase]:
+    def phases() -> Iterator[Phase]:
         yield Phase(900.0)
         phase = Phase(1.0)
         lines = [
@@ -255,11 +253,11 @@ def _loader(cluster: Cluster) -> Break:
             f'  File "{_SITE}/torch/utils/data/dataloader.py", line 631 in __next__',
             '  File "/workspace/train.py", line 196 in train',
         ]
-        phase.say(rank, "Timeout (0:15:00)!\n" + "\n".join(lines))
+        phase.add(rank, "Timeout (0:15:00)!\n" + "\n".join(lines))
         yield phase
         yield from hang(cluster, [other for other in cluster.ranks if other is not rank], _sequence(cluster))
 
-    return Break("train", tell)
+    return Break("train", phases)
 
 
 @fault("hang-after-init", "All ranks finish the initialisation and nothing follows.", r"Init COMPLETE")
