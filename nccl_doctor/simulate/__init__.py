@@ -1,6 +1,6 @@
-"""Logs of an invented cluster: what NCCL, the framework, the launcher and the kernel would print, with a chosen fault.
+"""Writes logs of an invented cluster: what NCCL, the framework, the launcher and the kernel would print for a fault.
 
-All text is made from the programs' own formats and invented values; equal specs give equal text.
+The text follows the formats of the programs, with invented values. Equal specs give equal text.
 """
 
 from nccl_doctor.simulate.faults import (  # noqa: F401  (importing a module registers its faults)

@@ -16,7 +16,7 @@ _INTERFACES = ("eth0", "bond0", "eno1", "ens8f0np0")
 
 @dataclass(eq=False)
 class Host:
-    """A machine. A fault changes these fields before the story is told."""
+    """A machine. A fault changes these fields before the log is written."""
 
     index: int
     name: str
@@ -32,8 +32,8 @@ class Host:
     )  # libfabric plug-in: (FILE:LINE of a WARN or "", text)
     peermem: bool = True
     p2p: bool = True
-    bootstrap: bool = True  # an interface was found
-    rendezvous: bool = True  # the ranks find each other
+    bootstrap: bool = True  # whether an interface was found
+    rendezvous: bool = True  # whether the ranks find each other
     more_interfaces: list[tuple[str, str]] = field(default_factory=list)  # (name, address) of further socket devices
     env: dict[str, str] = field(default_factory=dict)
     agent_pid: int = 0
@@ -63,12 +63,12 @@ class Rank:
     parts: tuple[str, str] = ("", "")  # "HOST:PID:" and " [DEV] ", for speed
 
     def settle(self) -> None:
-        """Recompute what is printed in front of each line; call it after a change of host or GPU."""
+        """Recompute the prefix of NCCL's lines; call it after a change of host or GPU."""
         self.parts = (f"{self.host.name}:{self.pid}:", f" [{self.device}] ")
 
 
 class Cluster:
-    """All hosts and ranks of one spec, and the random numbers of its story."""
+    """All hosts and ranks of one spec, and its random numbers."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -78,7 +78,7 @@ class Cluster:
         self.gpu = "V100" if self.v < (2, 10) else "A100" if self.v < (2, 18) else "H100"
         self.comm_id = rng.getrandbits(63) | 1 << 62
         self.job_id = rng.randrange(100_000, 999_999)
-        self.added_lines: dict[str, list[tuple[Rank | Host | None, str]]] = {}  # stage -> lines said after it
+        self.added_lines: dict[str, list[tuple[Rank | Host | None, str]]] = {}  # stage -> lines printed after it
         self.slow = 1.0  # factor on the step time
         self.net_debug = False  # NCCL_DEBUG_SUBSYS holds NET
         self.epoch = 1_767_225_600 + rng.randrange(300 * 86_400)
@@ -136,7 +136,7 @@ class Cluster:
         return hosts
 
     def ofi_name(self) -> str:
-        """The libfabric plug-in's network name, which changed with its release 1.12."""
+        """Returns the network name of the libfabric plug-in, which changed in its release 1.12."""
         return "Libfabric" if self.v >= (2, 23) else "AWS Libfabric"
 
     @property
@@ -145,7 +145,7 @@ class Cluster:
 
     @property
     def launcher(self) -> str:
-        """Who starts the ranks and reports their end: torchrun, launch (before torchrun), mpirun, horovodrun or srun."""
+        """The launcher, which also reports exits: torchrun, launch (before torchrun), mpirun, horovodrun or srun."""
         if self.spec.prefix == "srun":
             return "srun"
         if self.spec.prefix == "horovodrun":
@@ -155,15 +155,15 @@ class Cluster:
         return "torchrun" if self.v >= (2, 10) else "launch"
 
     def add_after(self, stage: str, source: Rank | Host | None, text: str) -> None:
-        """Add a line that is said right after a stage of the healthy story."""
+        """Add a line right after a stage of the healthy job."""
         self.added_lines.setdefault(stage, []).append((source, text))
 
     def other(self, host: Host) -> Host:
-        """The next host, which is a peer of this one in every ring; the same host in a job of one node."""
+        """Returns the next host, a peer in every ring; the same host in a job on one node."""
         return self.hosts[(host.index + 1) % len(self.hosts)]
 
     def neighbours(self, host: Host) -> list[Host]:
-        """The other hosts that hold a connection to this one in a ring."""
+        """Returns the other hosts that are connected to this one in a ring."""
         count = len(self.hosts)
         found = {(host.index - 1) % count, (host.index + 1) % count} - {host.index}
         return [self.hosts[index] for index in sorted(found)]

@@ -1,4 +1,4 @@
-"""The life of the job's communicator: Init START, topology, graph, COMPLETE, destroy."""
+"""Lines of the job's communicator: Init START, topology, graph, COMPLETE, destroy (NCCL src/init.cc)."""
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.graph import Ring, Trees
@@ -6,7 +6,7 @@ from nccl_doctor.simulate.nccl_format import info
 
 
 def _call(v: tuple[int, int, int], framework: str) -> str:
-    """Name of the API call in the Init lines."""
+    """Returns the name of the API call in the Init lines."""
     if v < (2, 21):
         return ""
     if v < (2, 23) or framework == "horovod":
@@ -27,7 +27,7 @@ def _comm(cluster: Cluster, rank: Rank) -> str:
 
 
 def start(cluster: Cluster, rank: Rank) -> list[str]:
-    """Init START and the rendezvous."""
+    """Returns the lines of Init START and the rendezvous."""
     v = rank.host.version
     lines = []
     if v >= (2, 18, 3):
@@ -51,7 +51,7 @@ def start(cluster: Cluster, rank: Rank) -> list[str]:
 
 
 def graph(cluster: Cluster, rank: Rank, rings: list[Ring], trees: Trees) -> list[str]:
-    """Topology and the shape of the collectives."""
+    """Returns the lines about topology, rings and trees."""
     v, count = rank.host.version, len(rings)
     gpus = len(rank.host.ranks)
     lines = []
@@ -120,7 +120,7 @@ def _tree(v: tuple[int, int, int], trees: Trees, ring: Ring, rank: Rank) -> str:
 
 
 def complete(cluster: Cluster, rank: Rank, count: int) -> list[str]:
-    """Tuning limits, channel counts, COMPLETE and its timings."""
+    """Returns the lines about tuning limits, channel counts, Init COMPLETE and its timings."""
     v = rank.host.version
     total = len(cluster.ranks)
     lines = []
@@ -197,7 +197,7 @@ def _timings(cluster: Cluster, rank: Rank) -> str:
 
 
 def destroyed(cluster: Cluster, rank: Rank, how: str) -> list[str]:
-    """The line of a destroyed or aborted communicator (`how` is Destroy or Abort), where this version shows it."""
+    """Returns the lines of a destroyed or aborted communicator (`how` is Destroy or Abort), if this version prints them."""
     v = rank.host.version
     if v < (2, 12) or v >= (2, 30):
         return []

@@ -18,7 +18,7 @@ def _head(v: tuple[int, int, int], channel: int, net: bool) -> str:
 
 
 def local_channel_line(cluster: Cluster, channel: int, a: Rank, b: Rank) -> str:
-    """The sender's line of a connection inside a node."""
+    """Returns the sender's line of a connection inside a node."""
     v = a.host.version
     if a.host.p2p and b.host.p2p:
         kind = "P2P/CUMEM" if v >= (2, 19) and cluster.gpu == "H100" else "P2P/IPC"
@@ -32,7 +32,7 @@ def local_channel_line(cluster: Cluster, channel: int, a: Rank, b: Rank) -> str:
 
 
 def network_channel_line(cluster: Cluster, ring: Ring, a: Rank, b: Rank, sends: bool) -> str:
-    """The line of one side of a connection between nodes."""
+    """Returns the line of one side of a connection between nodes."""
     me = a if sends else b
     v, host = me.host.version, me.host
     socket = host.network == "Socket"
@@ -49,7 +49,7 @@ def network_channel_line(cluster: Cluster, ring: Ring, a: Rank, b: Rank, sends: 
 
 
 def ring_lines(cluster: Cluster, rank: Rank, rings: list[Ring]) -> list[str]:
-    """What one rank prints while it connects its rings."""
+    """Returns the lines that one rank prints while it connects its rings."""
     lines = []
     for ring in rings:
         before, after = ring.previous(rank), ring.next(rank)
@@ -65,7 +65,7 @@ def ring_lines(cluster: Cluster, rank: Rank, rings: list[Ring]) -> list[str]:
 
 
 def rings_done(rank: Rank, peermem: bool) -> list[str]:
-    """The line after the last ring connection."""
+    """Returns the line after the last ring connection."""
     v = rank.host.version
     if v < (2, 8):
         return []
@@ -76,7 +76,7 @@ def rings_done(rank: Rank, peermem: bool) -> list[str]:
 
 
 def tree_lines(cluster: Cluster, rank: Rank, rings: list[Ring], trees: Trees) -> list[str]:
-    """What one rank prints while it connects its trees, beyond the edges that the rings have."""
+    """Returns the lines that one rank prints for tree connections that are not in the rings."""
     lines = []
     for ring in rings:
         up, downs = trees.links(ring, rank)

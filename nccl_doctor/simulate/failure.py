@@ -1,4 +1,4 @@
-"""How a failing rank leaves: the framework's exception and the reports of torchrun, mpirun, horovodrun or srun."""
+"""How a failing rank exits: the framework's exception and the reports of torchrun, mpirun, horovodrun or srun."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ _SRUN = {6: "Aborted (core dumped)", 7: "Bus error", 9: "Killed", 11: "Segmentat
 
 
 def nccl_text(v: tuple[int, int, int], code: int) -> str:
-    """ncclGetErrorString of a code."""
+    """Returns the text of ncclGetErrorString for a result code."""
     hint = " (run with NCCL_DEBUG=INFO for details)" if v >= (2, 13) and code in (1, 2, 5) else ""
     if v < (2, 13) and code == 6:
         code = 2
@@ -35,7 +35,7 @@ def nccl_text(v: tuple[int, int, int], code: int) -> str:
 
 
 def tagged(rank: Rank, text: str) -> str:
-    """A Python traceback as PyTorch 2.2 and newer print it: each line starts with the rank."""
+    """Returns a traceback as PyTorch 2.2 and newer print it: each line starts with the rank."""
     if rank.host.version < (2, 19):
         return text
     return "\n".join(f"[rank{rank.number}]: {line}" for line in text.split("\n"))
@@ -60,7 +60,7 @@ TRAIN_FRAMES = [
 
 
 def nccl_exception(cluster: Cluster, rank: Rank, code: int, last: str, call: str = "init") -> str:
-    """The framework's words for an NCCL error; `last` is the text of NCCL's last WARN, call is init or allreduce."""
+    """Returns the framework's text for an NCCL error; `last` is NCCL's last WARN, `call` is init or allreduce."""
     v = rank.host.version
     text = nccl_text(v, code)
     framework = cluster.spec.framework
@@ -107,7 +107,7 @@ def _torch_exception(rank: Rank, code: int, text: str, last: str, call: str) -> 
 
 
 def job_end(cluster: Cluster, dead: dict[Rank, int], first: Rank) -> Iterator[Phase]:
-    """The launcher's report. `dead` = exit codes (negative = signal) of ranks that died themselves, `first` died first."""
+    """The launcher's report. `dead` holds exit codes (negative = signal) of failed ranks; `first` failed first."""
     phase = Phase(3.0)
     launcher = cluster.launcher
     if launcher == "torchrun":
@@ -136,7 +136,7 @@ def job_end(cluster: Cluster, dead: dict[Rank, int], first: Rank) -> Iterator[Ph
 
 
 def srun_status(code: int) -> str:
-    """How srun names an exit status."""
+    """Returns the text of srun for an exit status."""
     return f"Exited with exit code {code}" if code >= 0 else _SRUN[-code]
 
 

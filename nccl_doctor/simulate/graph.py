@@ -22,14 +22,14 @@ class Ring:
         return self.locals[0]
 
     def next(self, rank: Rank) -> Rank:
-        """Whom this rank sends to."""
+        """Returns the rank that this rank sends to."""
         position = self.place[rank.local] + 1
         if position < len(self.locals):
             return rank.host.ranks[self.locals[position]]
         return self.cluster.other(rank.host).ranks[self.head]
 
     def previous(self, rank: Rank) -> Rank:
-        """Whom this rank receives from."""
+        """Returns the rank that this rank receives from."""
         position = self.place[rank.local]
         if position:
             return rank.host.ranks[self.locals[position - 1]]

@@ -1,9 +1,9 @@
-"""How NCCL writes a line, by version: INFO, WARN and the trail of return codes."""
+"""Formats lines as NCCL does, by version: INFO, WARN and the trail of return codes (src/debug.cc)."""
 
 from nccl_doctor.simulate.cluster import Rank
 
 STAMP = "\x00n"
-"""Becomes NCCL's own time stamp when the line is written; nothing where NCCL prints none."""
+"""Replaced by NCCL's own time stamp when the line is written; by nothing if NCCL prints none."""
 
 
 def tid(rank: Rank, thread: str) -> int:
@@ -16,14 +16,14 @@ def tid(rank: Rank, thread: str) -> int:
 
 
 def info(rank: Rank, text: str, thread: str = "init") -> str:
-    """An INFO line."""
+    """Returns an INFO line."""
     head, device = rank.parts
     stamp = "\x00i" if rank.host.version >= (2, 26) else ""
     return f"{stamp}{head}{tid(rank, thread)}{device}NCCL INFO {text}"
 
 
 def warn(rank: Rank, where: str, text: str, func: str = "", thread: str = "init") -> str:
-    """A WARN record: an empty line and the line. `where` is FILE:LINE, `func` the function that 2.30.7 adds."""
+    """Returns a WARN record: an empty line and the line. `where` is FILE:LINE, `func` the function that 2.30.7 adds."""
     head, device = rank.parts
     version = rank.host.version
     stamp = STAMP if version >= (2, 26) else ""
@@ -32,7 +32,7 @@ def warn(rank: Rank, where: str, text: str, func: str = "", thread: str = "init"
 
 
 def trail(rank: Rank, code: int, *steps: tuple[str, str], thread: str = "init") -> str:
-    """The INFO lines by which an error code travels up: (FILE:LINE, function) from the deepest caller on."""
+    """Returns the INFO lines of an error code passed up the call stack: (FILE:LINE, function), deepest first."""
     named = rank.host.version >= (2, 30, 7)
     last = len(steps) - 1
     lines = []
@@ -45,7 +45,7 @@ def trail(rank: Rank, code: int, *steps: tuple[str, str], thread: str = "init") 
 
 
 def init_trail(rank: Rank, code: int, *steps: tuple[str, str]) -> str:
-    """A trail that ends in the communicator's initialisation."""
+    """Returns a trail that ends in the communicator's initialisation."""
     return trail(
         rank,
         code,

@@ -1,4 +1,4 @@
-"""Time and order: lines of many sources become one text, as a pipe or a terminal would show it."""
+"""Time and order: merges the lines of many sources into one text, as a pipe or a terminal shows them."""
 
 import re
 from collections.abc import Iterator
@@ -8,18 +8,18 @@ from random import Random
 from nccl_doctor.simulate.cluster import Host, Rank
 
 Source = Rank | Host | None
-"""Who says a line: a rank, a host (its launcher agent or its kernel) or None, the launcher of the job."""
+"""Who prints a line: a rank, a host (its launcher agent or its kernel), or None for the launcher of the job."""
 
 
 class Phase:
-    """A stretch of the job in which sources speak at the same time; phases follow each other."""
+    """A period of the job in which sources print at the same time; phases follow each other."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.records: dict[Source, list[str]] = {}
 
     def add(self, source: Source, *texts: str) -> None:
-        """Records of a source, in its order; a record may hold several lines that stay together."""
+        """Add records of a source in order; a record may have several lines that stay together."""
         if source in self.records:
             self.records[source].extend(texts)
         else:
@@ -27,12 +27,12 @@ class Phase:
 
 
 def merge_sources(phase: Phase, start: float, rng: Random, interleave: bool) -> Iterator[tuple[float, Source, str]]:
-    """The records of a phase with the time of each, mixed over the sources or one source after the other."""
+    """Yields (time, source, record) of a phase, interleaved over the sources or one source after the other."""
     timed: list[tuple[float, int, int, Source, str]] = []
     total = len(phase.records) or 1
     random = rng.random
     for number, (source, texts) in enumerate(phase.records.items()):
-        # a rank starts up to a third of the phase late, so that some are ahead of others for a while
+        # a rank starts up to a third of the phase late, so that some are ahead of others
         late = random() / 3 if interleave else number / total
         share = 1 - late if interleave else 1 / total
         begin = start + phase.seconds * late

@@ -1,4 +1,4 @@
-"""What launchers and log collectors put in front of each line."""
+"""Prefixes that launchers and log collectors add to each line."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ def _host(source: Source) -> Host | None:
 
 
 def _by_rank(form: Callable[[Rank, Place], str]) -> Callable[[Place], str]:
-    """A prefix that only the ranks' own lines get."""
+    """Returns a prefix for lines of ranks only."""
 
     def prefix(place: Place) -> str:
         return form(place.source, place) if isinstance(place.source, Rank) else ""
@@ -36,7 +36,7 @@ def _by_rank(form: Callable[[Rank, Place], str]) -> Callable[[Place], str]:
 
 
 def _by_host(form: Callable[[Host, Place], str]) -> Callable[[Place], str]:
-    """A prefix for everything that a machine prints."""
+    """Returns a prefix for all lines of a host."""
 
     def prefix(place: Place) -> str:
         host = _host(place.source)
@@ -69,6 +69,6 @@ PREFIXES: dict[str, Callable[[Place], str]] = {
 
 
 def decorate(name: str, place: Place, line: str) -> str:
-    """A line as the named launcher or collector shows it."""
+    """Returns a line as this launcher or collector prints it."""
     before = PREFIXES[name](place)
     return f"{before}{line}\x1b[0m" if before and name == "ansi" else before + line

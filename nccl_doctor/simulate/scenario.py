@@ -1,4 +1,4 @@
-"""The order of events: a healthy job from launch to end, cut short where the fault breaks it."""
+"""The stages of a job, from launch to end; a fault ends it early."""
 
 from collections.abc import Callable, Iterator
 
@@ -74,9 +74,9 @@ def _tell(cluster: Cluster, stop: Break | None) -> Iterator[Phase]:
 
 
 def write_log(spec: Spec) -> Iterator[str]:
-    """The lines of the invented job's log, without newlines.
+    """Yields the lines of the job's log, without newlines.
 
-    Raises ValueError for a spec that cannot be, such as a fault between nodes in a job of one node.
+    Raises ValueError for an impossible spec, such as a fault between nodes in a job on one node.
     """
     spec.check()
     if spec.prefix not in PREFIXES:

@@ -1,4 +1,4 @@
-"""What the other ranks print when something breaks: closed connections, failed completions, watchdogs."""
+"""Errors of the other ranks after a failure: closed connections, failed completions, watchdogs."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +10,7 @@ from nccl_doctor.simulate.phase import Phase
 
 
 def remote_code(v: tuple[int, int, int]) -> int:
-    """ncclRemoteError exists since 2.13; older releases return a system error."""
+    """Returns ncclRemoteError (since 2.13), or the system error that older releases return."""
     return 6 if v >= (2, 13) else 2
 
 
@@ -20,7 +20,7 @@ def port(cluster: Cluster) -> int:
 
 
 def closed_text(cluster: Cluster, rank: Rank, peer: Host) -> tuple[str, str, str]:
-    """(FILE:LINE, function, text) of the WARN for a connection that the peer closed."""
+    """Returns (FILE:LINE, function, text) of the WARN for a connection that the peer closed."""
     v = rank.host.version
     if v < (2, 10):
         return "include/socket.h:417", "", "Net : Connection closed by remote peer"
@@ -31,7 +31,7 @@ def closed_text(cluster: Cluster, rank: Rank, peer: Host) -> tuple[str, str, str
 
 
 def closed(cluster: Cluster, rank: Rank, peer: Host, thread: str = "proxy") -> tuple[list[str], str]:
-    """(lines, text of the WARN) on a rank whose peer closed the connection."""
+    """Returns (lines, text of the WARN) of a rank whose peer closed the connection."""
     where, func, text = closed_text(cluster, rank, peer)
     code = remote_code(rank.host.version)
     if thread == "init":
@@ -124,7 +124,7 @@ def _gid_pair(v: tuple[int, int, int], gids: tuple[str, str]) -> str:
 
 
 def torch_head(rank: Rank, line: int, severity: str = "E") -> str:
-    """Start of a line of PyTorch's C++ logger."""
+    """Returns the start of a line of PyTorch's C++ logger."""
     v = rank.host.version
     if v < (2, 19):
         return f"[{severity} ProcessGroupNCCL.cpp:{line}] [Rank {rank.number}] "
@@ -136,7 +136,7 @@ def torch_head(rank: Rank, line: int, severity: str = "E") -> str:
 
 
 def work(v: tuple[int, int, int], sequence: int, operation: str, numel: int, timeout: int) -> str:
-    """``WorkNCCL(…)`` in the wording of the PyTorch release that goes with this NCCL."""
+    """Returns ``WorkNCCL(…)`` as the PyTorch release of this NCCL prints it."""
     if v < (2, 14):
         shape = f"TensorShape=[{numel}]"
     elif v < (2, 18):
@@ -149,7 +149,7 @@ def work(v: tuple[int, int, int], sequence: int, operation: str, numel: int, tim
 def watchdog(
     cluster: Cluster, rank: Rank, sequence: int, operation: str = "ALLREDUCE", numel: int = 25_165_824
 ) -> list[str]:
-    """A rank whose collective did not end in time: the lines until its abort."""
+    """Returns the lines of PyTorch's watchdog for a collective that timed out, until the abort."""
     v = rank.host.version
     timeout = 1_800_000 if v < (2, 19) else 600_000
     ran = timeout + cluster.rng.randrange(40, 900)
@@ -197,7 +197,7 @@ def hang(
 def fail_ranks(
     cluster: Cluster, failures: dict[Rank, tuple[list[str], int, str]], call: str = "allreduce"
 ) -> Iterator[Phase]:
-    """Ranks with their own NCCL error: rank -> (lines, code, text of the WARN); then exceptions and the end of the job."""
+    """Ranks fail with an NCCL error, rank -> (lines, code, text of the WARN); then exceptions and the end of the job."""
     phase = Phase(2.0)
     for rank, (lines, _, _) in failures.items():
         phase.add(rank, *lines)
@@ -212,7 +212,7 @@ def fail_ranks(
 
 
 def neighbours_fail(cluster: Cluster, host: Host) -> Iterator[Phase]:
-    """The neighbours of a host whose ranks are gone: failed completions or closed connections, then their end."""
+    """The neighbours of a failed host see failed completions or closed connections, then exit."""
     failures: dict[Rank, tuple[list[str], int, str]] = {}
     for other in cluster.neighbours(host):
         for rank in other.ranks[: 2 if len(other.ranks) > 1 else 1]:
@@ -227,7 +227,7 @@ def neighbours_fail(cluster: Cluster, host: Host) -> Iterator[Phase]:
 
 
 def exit_early(cluster: Cluster, rank: Rank, text: str) -> Iterator[Phase]:
-    """A rank that ends before NCCL is used, so that no peer has a connection to lose."""
+    """A rank exits before NCCL is used; no peer has a connection to lose."""
     phase = Phase(1.0)
     phase.add(rank, text)
     yield phase
@@ -235,7 +235,7 @@ def exit_early(cluster: Cluster, rank: Rank, text: str) -> Iterator[Phase]:
 
 
 def exit_rank(cluster: Cluster, rank: Rank, code: int, *texts: str) -> Iterator[Phase]:
-    """A rank that ends on its own, after the given lines; its launcher ends the node, its peers complain."""
+    """A rank exits after these lines; its launcher ends the node, its peers report errors."""
     phase = Phase(1.0)
     if texts:
         phase.add(rank, *texts)

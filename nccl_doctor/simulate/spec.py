@@ -1,4 +1,4 @@
-"""What to invent: the size of the cluster, its software and the fault."""
+"""The specification of an invented job: the size of the cluster, its software and the fault."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class Spec:
     interleave: bool = True  # mix the ranks' lines; each rank's own order is always kept
 
     def check(self) -> None:
-        """Raise ValueError for a value that nothing can be written for."""
+        """Raise ValueError for an unsupported value."""
         for name, value, known in (
             ("version", self.version, VERSIONS),
             ("network", self.network, NETWORKS),

@@ -1,4 +1,4 @@
-"""From the first NCCL line of a process to the network it uses."""
+"""Lines from the first NCCL line of a process to the chosen network."""
 
 from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.nccl_format import info, warn
@@ -17,7 +17,7 @@ _NO_FILE = "cannot open shared object file: No such file or directory"
 
 
 def env_line(rank: Rank, name: str, thread: str = "init") -> str:
-    """How NCCL reports a variable it has read."""
+    """Returns NCCL's line about a variable that it has read."""
     value = rank.host.env[name]
     if name == "NCCL_IB_HCA":
         return info(rank, f"{name} set to {value}", thread)
@@ -31,7 +31,7 @@ def _envs(rank: Rank, names: tuple[str, ...], thread: str) -> list[str]:
 
 
 def bootstrap(cluster: Cluster, rank: Rank) -> list[str]:
-    """Versions, the bootstrap interface and the variables that are read on the way."""
+    """Returns the lines about versions, the bootstrap interface and the variables read so far."""
     host, v = rank.host, rank.host.version
     lines = []
     driver = info(rank, f"cudaDriverVersion {_driver(host.version_text)}", "main")
@@ -62,7 +62,7 @@ def _driver(version_text: str) -> int:
 
 
 def network(cluster: Cluster, rank: Rank) -> list[str]:
-    """Plug-in search, network devices and the network that was chosen."""
+    """Returns the lines about the plug-in search, network devices and the chosen network."""
     host, v = rank.host, rank.host.version
     early = "main" if v < (2, 22) else "init"
     late = "main" if v < (2, 13) else "init"
@@ -130,7 +130,7 @@ def _plugin_api(v: tuple[int, int, int]) -> str:
 
 
 def ofi(cluster: Cluster, v: tuple[int, int, int]) -> list[str]:
-    """The lines of the libfabric plug-in, without their NET/OFI."""
+    """Returns the lines of the libfabric plug-in, without NET/OFI."""
     nics = cluster.nics
     topo = "/opt/aws-ofi-nccl/share/aws-ofi-nccl/xml/p4d-24xl-topo.xml"
     if v < (2, 18):

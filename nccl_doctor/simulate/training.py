@@ -1,4 +1,4 @@
-"""What the framework prints while all is well."""
+"""Output of the framework in a healthy job."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _GPU_NAMES = {"V100": "Tesla V100-SXM2-32GB", "A100": "NVIDIA A100-SXM4-80GB", "
 
 
 def launch(cluster: Cluster) -> Iterator[Phase]:
-    """Before the first NCCL line."""
+    """The output before the first NCCL line."""
     phase = Phase(2.0)
     framework = cluster.spec.framework
     if framework == "nccl-tests":
@@ -105,7 +105,7 @@ def _table(cluster: Cluster, first: int, last: int) -> Phase:
 
 
 def end(cluster: Cluster) -> Iterator[Phase]:
-    """The last words of a job that did its work."""
+    """The output of a job at its normal end."""
     phase = Phase(1.0)
     rank = cluster.ranks[0]
     if cluster.spec.framework == "nccl-tests":

@@ -1,1 +1,1 @@
-"""Faults that `simulate` can plant into a log, one module a class."""
+"""Faults that `simulate` can put into a log, one module per class."""

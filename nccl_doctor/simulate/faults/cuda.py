@@ -12,14 +12,14 @@ from nccl_doctor.simulate.secondary_errors import exit_early, exit_rank, fail_ra
 
 
 def cuda_warn(rank: Rank, where: str, code: int, text: str, func: str, thread: str = "init") -> str:
-    """WARN for a failed CUDA call; newer releases print the number as well where the driver was called."""
+    """Returns the WARN of a failed CUDA call; newer releases also print the number for driver calls."""
     number = f"{code} " if rank.host.version >= (2, 19) and not where.startswith("enqueue") else ""
     return warn(rank, where, f"Cuda failure {number}'{text}'", func, thread)
 
 
 @fault(
     "p2p-disabled-by-env",
-    "NCCL_P2P_DISABLE=1 makes GPUs of one node talk through host memory.",
+    "NCCL_P2P_DISABLE=1 makes GPUs of one node communicate through host memory.",
     r"NCCL_P2P_DISABLE set by environment to 1\.|NCCL_P2P_LEVEL set by environment to LOC",
     Needs(gpus=2),
 )
@@ -126,7 +126,7 @@ def _all_fail(cluster: Cluster, ranks: list[Rank], where: str, code: int, text: 
 
 @fault(
     "nccl-arch-mismatch",
-    "This NCCL library holds no code for the GPUs.",
+    "This NCCL library has no code for the GPUs.",
     r"named symbol not found|invalid device function",
 )
 def _arch(cluster: Cluster) -> Break:

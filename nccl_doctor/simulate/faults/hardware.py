@@ -18,17 +18,17 @@ _HINT = (
 
 
 def kernel(host: Host, text: str) -> str:
-    """A line of the kernel as journald shows it."""
+    """Returns a kernel line as journald shows it."""
     return f"\x00k {host.name} kernel: {text}"
 
 
 def pci(rank: Rank) -> str:
-    """PCI address of a GPU as the driver prints it in Xid lines."""
+    """Returns the PCI address of a GPU as in Xid lines."""
     return f"PCI:0000:{rank.bus >> 12:02x}:00"
 
 
 def cuda_error(cluster: Cluster, rank: Rank, text: str) -> str:
-    """How the framework reports a CUDA error on a rank."""
+    """Returns the framework's report of a CUDA error on a rank."""
     if cluster.spec.framework == "nccl-tests":
         return f"{rank.host.name}: Test CUDA failure common.cu:583 '{text}'"
     frames = [*TRAIN_FRAMES, ("/workspace/train.py", 211, "train", "torch.cuda.synchronize()")]
@@ -36,7 +36,7 @@ def cuda_error(cluster: Cluster, rank: Rank, text: str) -> str:
 
 
 def _xid(cluster: Cluster, messages: list[str], error: str) -> Break:
-    """Kernel lines on the victim's host, then the rank's CUDA error and its end."""
+    """Kernel lines on the victim's host, then the rank's CUDA error and its exit."""
     rank = cluster.victim
 
     def phases() -> Iterator[Phase]:
@@ -75,7 +75,9 @@ def _nvlink_xid(cluster: Cluster) -> Break:
 
 
 @fault(
-    "xid-94-contained-ecc", "A GPU had a memory error that stayed within one process.", r"Xid \(PCI:[0-9a-f:]+\): 94,"
+    "xid-94-contained-ecc",
+    "A GPU had a memory error that was contained to one process.",
+    r"Xid \(PCI:[0-9a-f:]+\): 94,",
 )
 def _contained(cluster: Cluster) -> Break:
     pid = cluster.victim.pid
@@ -142,7 +144,7 @@ def _manager(cluster: Cluster) -> Break:
 
 @fault(
     "fabric-manager-state",
-    "NVLink SHARP multicast fails, because Fabric Manager and NVSwitches are not in order.",
+    "NVLink SHARP multicast fails because of the Fabric Manager or the NVSwitches.",
     r"transport/nvls\.cc:\d+.*Cuda failure|Failed to bind NVLink SHARP",
     Needs(gpus=3, since="2.18.3"),
 )

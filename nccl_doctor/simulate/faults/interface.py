@@ -12,7 +12,7 @@ _TWO = Needs(nodes=2)
 
 
 def connect_failed(rank: Rank, where: str, why: str) -> tuple[list[str], int, str]:
-    """(lines, code, text of the WARN) of a rank that cannot connect; `where` is ADDRESS<PORT>, `why` the errno text."""
+    """Returns (lines, code, text of the WARN) of a rank that cannot connect; `where` is ADDRESS<PORT>, `why` errno's text."""
     v = rank.host.version
     lines, func = [], ""
     if v < (2, 10):
@@ -64,7 +64,7 @@ def _others(cluster: Cluster, host: Host) -> list[Host]:
 
 @fault(
     "ifname-loopback-selected",
-    "NCCL announces 127.0.0.1 to the other nodes, because NCCL_SOCKET_IFNAME excludes docker0 only.",
+    "NCCL announces 127.0.0.1 to the other nodes because NCCL_SOCKET_IFNAME excludes only docker0.",
     r"Using (\[0\])?lo:127\.0\.0\.1",
     _TWO,
 )
@@ -188,7 +188,7 @@ def _firewall(cluster: Cluster) -> Break:
 
 @fault(
     "connection-refused",
-    "Nobody listens at the address that was announced.",
+    "No process listens at the announced address.",
     r"Connection refused",
     _TWO,
 )

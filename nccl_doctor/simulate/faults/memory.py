@@ -16,7 +16,7 @@ _CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def with_neighbours(cluster: Cluster, culprits: Failures) -> Failures:
-    """The culprits, and one rank of each neighbour host that sees them go."""
+    """Returns the failed ranks, and one rank of each neighbour host whose connection is closed."""
     failures = dict(culprits)
     first = next(iter(culprits))
     for host in cluster.neighbours(first.host):

@@ -1,4 +1,4 @@
-"""The register of faults: name, words, what a job needs to have it, and how it shows."""
+"""The registry of faults: name, description, requirements on the job, and signature in the log."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from nccl_doctor.simulate.spec import VERSIONS, Spec, version_tuple
 
 @dataclass(frozen=True)
 class Break:
-    """Where the job stops and what is printed from there on; no Break = the job runs to its end."""
+    """The stage after which the job breaks, and what is printed from there on; without a Break the job completes."""
 
     stage: str  # launch bootstrap network start graph connect connected complete train rest end destroy
     phases: Callable[[], Iterator[Phase]]
@@ -19,7 +19,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a job must be for a fault to happen in it."""
+    """Requirements on a job for a fault to be possible."""
 
     nodes: int = 1  # at least
     gpus: int = 1  # at least, per node
@@ -29,12 +29,12 @@ class Needs:
     frameworks: tuple[str, ...] = ()
 
     def missing(self, spec: Spec) -> str:
-        """What the spec lacks, in words; empty when nothing."""
+        """Returns what the spec lacks, as text; empty if nothing."""
         lacks = []
         if spec.nodes < self.nodes:
             lacks.append(f"at least {self.nodes} nodes")
         if spec.gpus < self.gpus:
-            lacks.append(f"at least {self.gpus} GPUs a node")
+            lacks.append(f"at least {self.gpus} GPUs per node")
         if not version_tuple(self.since) <= version_tuple(spec.version) <= version_tuple(self.until):
             lacks.append(f"an NCCL version from {self.since} to {self.until}")
         if self.networks and spec.network not in self.networks:
@@ -54,7 +54,7 @@ class Fault:
     name: str
     doc: str  # one sentence: what is wrong
     needs: Needs
-    signature: re.Pattern[str]  # found in every log with this fault
+    signature: re.Pattern[str]  # matches a line of every log with this fault
     inject: Inject  # changes the cluster and returns where the job breaks
 
 
@@ -62,7 +62,7 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(name: str, doc: str, signature: str, needs: Needs | None = None) -> Callable[[Inject], Inject]:
-    """Register a inject under the name of its fault."""
+    """Register the function that injects a fault."""
 
     def register(inject: Inject) -> Inject:
         assert name not in FAULTS, name
@@ -73,7 +73,7 @@ def fault(name: str, doc: str, signature: str, needs: Needs | None = None) -> Ca
 
 
 def fit(spec: Spec) -> Spec:
-    """The spec with the smallest changes that its fault needs: more nodes, another network, version or framework."""
+    """Returns the spec with the changes that its fault requires: more nodes, another network, version or framework."""
     if spec.fault is None:
         return spec
     needs = FAULTS[spec.fault].needs
