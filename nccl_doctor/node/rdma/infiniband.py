@@ -42,7 +42,7 @@ def collect(root: Root) -> Iterator[Any]:
     verbs = {root.value(f"{VERBS}/{name}/ibdev"): name for name in root.names(VERBS) if name.startswith("uverbs")}
     drafts = [_draft(root, name, verbs, gpus) for name in names]
     yield stack(root, _drivers(drafts), len(names), len(rdma), len(gpus))
-    chosen = rails([(draft.row, draft.rate) for draft in drafts])
+    chosen = rails([(draft.row, draft.rate) for draft in drafts], len(gpus))
     for draft in drafts:
         yield draft.row._replace(rail=int(draft.row.device in chosen))
         for port in rdma_ports.ports(root, draft.row.device):
@@ -106,8 +106,12 @@ def _drivers(drafts: Sequence[_Draft]) -> set[str]:
     return {_DRIVERS.get(draft.row.driver, draft.row.driver) for draft in drafts if draft.row.driver}
 
 
-def rails(devices: Sequence[tuple[RdmaDevice, float]]) -> set[str]:
-    """Which devices seem meant for the traffic of GPUs: the class that is most, fastest and nearest to GPUs, and its equals."""
+def rails(devices: Sequence[tuple[RdmaDevice, float]], gpus: int) -> set[str]:
+    """Which devices seem meant for the traffic of GPUs: the class that is most, fastest and nearest to GPUs, and its equals.
+
+    Where each GPU has such a device below its own PCIe switch, those far from all GPUs are for storage or logins, also when
+    they are of the same board.
+    """
     classes: dict[tuple[str, str | None], list[tuple[RdmaDevice, float]]] = defaultdict(list)
     for device, rate in devices:
         if device.kind == "efa" or not _MANAGEMENT.search(device.device):
@@ -125,12 +129,14 @@ def rails(devices: Sequence[tuple[RdmaDevice, float]]) -> set[str]:
         return sum(bool(d.gpus_near) for d, _ in members), len(members) * fast[key], key[0], key[1] or ""
 
     best = max(fast, key=weight)
-    return {
-        device.device
+    chosen = [
+        device
         for key, rate in fast.items()
         if key == best or (key[0] == best[0] and rate >= fast[best])
         for device, _ in classes[key]
-    }
+    ]
+    served = sum(device.gpus_near or 0 for device in chosen) >= gpus > 0
+    return {device.device for device in chosen if not (served and device.gpus_near == 0)}
 
 
 def modules(text: str | None) -> set[str] | None:

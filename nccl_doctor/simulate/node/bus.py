@@ -32,7 +32,7 @@ def nics(machine: Machine) -> list[tuple[Nic, Place]]:
     lonely = 0
     for nic in machine.nics:
         for number in range(nic.count):
-            if nic.kind == "ethernet":
+            if nic.kind == "ethernet" or nic.storage:
                 found.append((nic, _alone(0xE0 + lonely)))
                 lonely += 1
                 continue

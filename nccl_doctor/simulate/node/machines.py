@@ -13,6 +13,7 @@ class Nic:
     rate: int  # Gb/s
     driver: str  # kernel module
     prefix: str  # of the device names: mlx5_0, rdmap0s31, eth0
+    storage: bool = False  # for storage: on a root port of its own, away from GPUs
 
 
 @dataclass(frozen=True)

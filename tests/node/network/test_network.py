@@ -1,5 +1,6 @@
 """Network cards of a node: parsers, trees of invented nodes healthy and broken, counters that grow, rubbish."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -203,11 +204,11 @@ def test_rails_are_the_class_that_is_most_and_fastest() -> None:
     storage = [(device("mlx5_8", "ib", "B"), 400.0), (device("mlx5_9", "ib", "C"), 100.0)]
     management = [(device("mlx5_bond_0", "roce", "D"), 200.0), (device("mlx5_10", "roce", "E"), 25.0)]
     named = {d.device for d, _ in rails}
-    assert named | {"mlx5_8"} == infiniband.rails([*rails, *storage, *management])
-    assert set() == infiniband.rails(management)
-    assert set() == infiniband.rails([])
+    assert named | {"mlx5_8"} == infiniband.rails([*rails, *storage, *management], 8)
+    assert set() == infiniband.rails(management, 8)
+    assert set() == infiniband.rails([], 8)
     roce = [(device(f"mlx5_{n}", "roce", "A"), 0.0 if n == 1 else 100.0) for n in range(2)]
-    assert {"mlx5_0", "mlx5_1"} == infiniband.rails([*roce, *management])
+    assert {"mlx5_0", "mlx5_1"} == infiniband.rails([*roce, *management], 8)
 
 
 def test_addresses_of_ip() -> None:
@@ -420,3 +421,36 @@ def test_a_live_node_gives_rows_or_says_what_is_absent(module: Any) -> None:
     except Absent as absent:
         pytest.skip(f"nothing to read here: {absent}")
     assert all(isinstance(row[-1], Seen) for row in rows)
+
+
+STORAGE = dataclasses.replace(
+    node.MACHINES["dgx-h100"], name="dgx-h100",
+    nics=(*node.MACHINES["dgx-h100"].nics, node.Nic("ib", 2, 200, "mlx5_core", "mlx5_st", storage=True)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "first", "fitness"), [(None, None, "fit"), ("rail-port-down", "rail-port-down", "drain")]
+)
+def test_storage_cards_of_the_same_board_are_not_rails(
+    fault: str | None, first: str | None, fitness: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two cards of the rails' board run at half their rate; they serve storage and hang on root ports of their own."""
+    monkeypatch.setitem(node.ALL_MACHINES, "dgx-h100", STORAGE)
+    tree = node.build("dgx-h100")
+    for name in ("board_id", "hca_type"):
+        paths = [path for path in tree.files if path.endswith(f"/{name}")]
+        rail = next(tree.files[path] for path in paths if "/mlx5_0/" in path)
+        for path in paths:
+            if "/mlx5_st" in path:
+                tree.put(path, rail)
+    if fault is not None:
+        node.FAULTS[fault].change(tree, node.MACHINES["dgx-h100"])
+    tree.write(tmp_path)
+    report, facts = preflight.preflight(Root(tmp_path))
+    devices = {row.device: row.rail for row in facts.rows(RdmaDevice)}
+    assert {name: 0 for name in devices if "st" in name} == {"mlx5_st8": 0, "mlx5_st9": 0}
+    assert {f"mlx5_{number}" for number in range(8)} == {name for name, rail in devices.items() if rail}
+    worst = [finding.name for finding in report.findings if finding.severity == "error" and not finding.explained_by]
+    assert ([first] if first else []) == worst[:1]
+    assert fitness == report.fitness
