@@ -1,7 +1,8 @@
 """The job as a whole: how many nodes, ranks and versions."""
 
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.facts.store import Facts, version_number
+from nccl_doctor.facts.sql_functions import version_number
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Communicator,
     IbError,

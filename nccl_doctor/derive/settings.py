@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.facts.store import Facts, version_number
+from nccl_doctor.facts.sql_functions import version_number
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env, EnvDifference, EnvLint, Job, NcclLibrary
 
 

@@ -4,8 +4,6 @@ A query of a rule or of the `sql` command runs under an authorizer that allows r
 under a time limit, so that a rule file is data that cannot run code, also in a prologue that runs as root.
 """
 
-import ipaddress
-import json
 import re
 import sqlite3
 import time
@@ -17,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from nccl_doctor.common.robust import spread
+from nccl_doctor.facts.sql_functions import register_functions
 from nccl_doctor.facts.tables import TABLES, Evidence
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved 
 BATCH = 5_000  # rows inserted at once
 VALUES = 990  # in a statement; old releases of SQLite take 999
 LONGEST = 64 << 20  # bytes of one text that a query may make
-LAYOUT = 4  # raised when a table changes in a way that old files cannot be read
+LAYOUT = 5  # raised when a table changes in a way that old files cannot be read
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
@@ -107,7 +105,7 @@ class Facts:
             self._load(path)
         self._db.execute("PRAGMA query_only = ON")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
-        _register_functions(self._db)
+        register_functions(self._db)
 
     def _load(self, path: Path) -> None:
         source = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
@@ -332,70 +330,3 @@ def _authorize(action: int, first: str | None, second: str | None, *_: str | Non
     if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second in _FORBIDDEN_FUNCTIONS):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
-
-
-def version_number(text: str | None) -> int | None:
-    """`2.21.5+cuda12.4` -> 22105, NCCL's own code since 2.9; None where the text holds no version."""
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text or "")
-    return int(match[1]) * 10_000 + int(match[2]) * 100 + int(match[3] or 0) if match else None
-
-
-def ip_private(text: str | None) -> int | None:
-    """1 for an address of a private range, 0 for a public one, None where it is no address."""
-    try:
-        return int(ipaddress.ip_address((text or "").split("%")[0]).is_private)
-    except ValueError:
-        return None
-
-
-def _field(fields: str | None, name: str) -> Any:
-    try:
-        return json.loads(fields or "{}").get(name)
-    except (ValueError, AttributeError):
-        return None
-
-
-@cache
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text)
-
-
-class _Percentile:
-    """Aggregate percentile(value, p) with p in 0..100, by linear interpolation; NULLs are left out."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-        self.share = 50.0
-
-    def step(self, value: float | None, share: float = 50.0) -> None:
-        if value is not None:
-            self.values.append(value)
-        self.share = share
-
-    def finalize(self) -> float | None:
-        if not self.values:
-            return None
-        self.values.sort()
-        position = (len(self.values) - 1) * min(max(self.share, 0.0), 100.0) / 100
-        low = int(position)
-        high = min(low + 1, len(self.values) - 1)
-        return self.values[low] + (self.values[high] - self.values[low]) * (position - low)
-
-
-class _Mad(_Percentile):
-    """Aggregate mad(value): the median of the distances from the median."""
-
-    def finalize(self) -> float | None:
-        return spread(self.values)[1] if self.values else None
-
-
-def _register_functions(db: sqlite3.Connection) -> None:
-    db.create_function("field", 2, _field, deterministic=True)
-    db.create_function(
-        "regexp", 2, lambda pattern, text: int(bool(_pattern(pattern).search(text or ""))), deterministic=True
-    )
-    db.create_function("version_number", 1, version_number, deterministic=True)
-    db.create_function("ip_private", 1, ip_private, deterministic=True)
-    db.create_aggregate("percentile", 2, _Percentile)  # type: ignore[arg-type]
-    db.create_aggregate("median", 1, _Percentile)  # type: ignore[arg-type]
-    db.create_aggregate("mad", 1, _Mad)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Derived tables that every report shows: job facts, measures, coverage."""
