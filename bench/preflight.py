@@ -25,12 +25,12 @@ sys.path.insert(0, str(ROOT))
 from nccl_doctor.simulate import node  # noqa: E402  (of this checkout)
 
 PR_SET_CHILD_SUBREAPER = 36
+COMMAND = (sys.executable, "-m", "nccl_doctor", "preflight", "--state=-")
 HEAVY = ("pandas", "numpy", "textual", "rich", "zstandard", "yaml")
 
 
 def started(tree: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "nccl_doctor", "preflight", "--state=-", "--root", str(tree), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    return subprocess.Popen([*COMMAND, "--root", str(tree), *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def reaped(pid: int) -> tuple[float, int]:
@@ -97,6 +97,27 @@ def hung(tree: Path, seconds: float) -> tuple[float, int]:
     return took, status
 
 
+def fleet(tree: Path, nodes: int) -> tuple[float, float, int]:
+    """Wall clock and processor time in seconds until `--nodes` has judged so many nodes that answer at once, and the status.
+
+    What a node costs itself is left out: each answers with facts that were collected before.
+    """
+    facts = tree.with_name("facts")
+    with facts.open("wb") as file:
+        subprocess.run(
+            [*COMMAND, "--format=facts", "--timeout=60", "--root", str(tree)], cwd=ROOT, stdout=file, check=True
+        )
+    via = f"sed s/{node.build('dgx-h100').host}/%host/g {facts} #"
+    before = time.perf_counter()
+    child = subprocess.Popen(
+        [*COMMAND, f"--nodes=g[001-{nodes:03d}]", f"--via={via}"], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    took = time.perf_counter() - before
+    busy, _ = reaped(child.pid)
+    return took, busy, child.wait()
+
+
 def loaded(tree: Path) -> list[str]:
     """Which slow packages the command imports."""
     done = subprocess.run(
@@ -126,6 +147,9 @@ def main() -> int:
         print(f"{'resident MB, parent':30} {max(peaks) / 1000:8.0f}")
         print(f"{'MB, all processes at once':30} {max(held(tree) for _ in range(3)):8.0f}")
         print(f"{'slow packages':30} {', '.join(loaded(tree)) or 'none':>8}")
+        for nodes in (1, 64):
+            took, busy_seconds, _ = fleet(tree, nodes)
+            print(f"{f'--nodes, {nodes} nodes':30} {took:8.2f} s, {busy_seconds:.2f} s CPU")
         took, status = hung(tree, 1.0)
         print(f"{'all hung, --timeout 1':30} {took:8.2f} s, exit status {status}")
     return 0

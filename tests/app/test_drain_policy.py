@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.places import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -295,3 +296,12 @@ def test_rules_say_which_faults_are_shared_and_which_need_a_reset() -> None:
     assert {"mount-hung", "rail-without-subnet-manager"} <= {rule.name for rule in rules if rule.shared}
     assert {"xid-gpu-stopped", "sxid-fatal"} <= {rule.name for rule in rules if rule.until_reset}
     assert [] == [rule.name for rule in rules if rule.shared and rule.until_reset]
+
+
+def test_the_page_about_decisions_names_each_setting_with_its_default() -> None:
+    text = (ROOT / "docs" / "preflight-decisions.md").read_text()
+    for name, value in vars(Settings()).items():
+        if name.startswith(("grace", "cap", "hung", "clean")):
+            assert f"`{name}`" in text, name
+            if isinstance(value, int | float) and name.startswith(("grace", "cap")):
+                assert f"`{name}` {value:g}" in text, name

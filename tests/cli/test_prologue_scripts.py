@@ -1,5 +1,6 @@
 """The scripts for schedulers: only a verdict drains a node, and nothing that a job controls is run or believed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -201,3 +202,13 @@ def test_the_command_of_the_pod_fails_for_a_verdict_alone(tmp_path: Path, status
     pod = yaml.safe_load((SCRIPTS / "kubernetes-init.yaml").read_text())
     command = pod["spec"]["initContainers"][0]["command"]
     assert expected == subprocess.run(command, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False).returncode
+
+
+def test_the_taint_is_for_the_condition_of_the_detector() -> None:
+    rule = yaml.safe_load((SCRIPTS / "kubernetes-taint.yaml").read_text())
+    detector = json.loads((SCRIPTS / "node-problem-detector.json").read_text())
+    assert ("readiness.node.x-k8s.io/v1alpha1", "NodeReadinessRule") == (rule["apiVersion"], rule["kind"])
+    conditions = [{"type": one["type"], "requiredStatus": "False"} for one in detector["conditions"]]
+    assert conditions == rule["spec"]["conditions"]
+    assert {one["condition"] for one in detector["rules"]} == {one["type"] for one in conditions}
+    assert rule["spec"]["taint"]["effect"] in ("NoSchedule", "PreferNoSchedule", "NoExecute")
