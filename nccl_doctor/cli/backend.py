@@ -47,7 +47,7 @@ def load_facts(paths: Sequence[str]) -> "Facts":
     from nccl_doctor.app import analyze
 
     with _usage_problems():
-        facts, problems = analyze.read(paths)
+        facts, problems = analyze.read_facts(paths)
     for problem in problems:
         complain(problem)
     return facts

@@ -86,7 +86,7 @@ def test_an_error_of_a_reader_ends_its_file_only(tmp_path: Path, error: Exceptio
             raise error
 
     with mock.patch.object(registry.importlib, "import_module", return_value=Broken):
-        facts, problems = analyze.read([str(tmp_path)])
+        facts, problems = analyze.read_facts([str(tmp_path)])
     assert 1 == len([row for row in facts.rows(Message) if "out of memory" in row.text])
     assert [problem for problem in problems if "gpu.csv" in problem and words in problem]
 

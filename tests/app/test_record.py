@@ -152,7 +152,7 @@ def test_killed_together_with_its_job_nothing_that_was_written_is_lost(tmp_path:
     assert not (run / "end.json").exists()
     assert [] == [name for name, text in seen.items() if not (run / name).read_bytes().startswith(text)]
     last = datetime.fromisoformat(json.loads(seen["host.jsonl"].splitlines()[-1])["query_time"]).timestamp()
-    facts, problems = analyze.read([str(tmp_path / "runs")])
+    facts, problems = analyze.read_facts([str(tmp_path / "runs")])
     assert [] == problems
     (host,) = facts.rows(HostUse)
     assert host.first is not None

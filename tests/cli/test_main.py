@@ -496,7 +496,7 @@ def test_progress_moves_within_a_file_and_ends_at_the_total(tmp_path: Path) -> N
     plain.write_text(line * 60_000)
     packed.write_bytes(gzip.compress(random.Random(1).randbytes(400_000).hex().encode() + line.encode() * 9))
     seen: list[tuple[int, int]] = []
-    analyze.read([str(plain), str(packed)], lambda done, total: seen.append((done, total)))
+    analyze.read_facts([str(plain), str(packed)], lambda done, total: seen.append((done, total)))
     sizes = plain.stat().st_size, packed.stat().st_size
     done = [done for done, _ in seen]
     assert {sum(sizes)} == {total for _, total in seen}
@@ -510,9 +510,9 @@ def test_files_of_other_kinds_in_a_folder_are_told_in_one_line(tmp_path: Path, h
     for number in range(3):
         (tmp_path / f"{number}.xml").write_text("<?xml version='1.0'?><config><a>1</a></config>")
         (tmp_path / f"{number}.pkl").write_bytes(pickle.dumps({"model": [1, 2]}))
-    _, problems = analyze.read([str(tmp_path)])
+    _, problems = analyze.read_facts([str(tmp_path)])
     assert [f"{tmp_path}/0.pkl and 5 others: no log and nothing else that is known, not read"] == problems
-    _, problems = analyze.read([str(tmp_path / "job.log"), str(tmp_path / "0.xml")])
+    _, problems = analyze.read_facts([str(tmp_path / "job.log"), str(tmp_path / "0.xml")])
     assert [f"{tmp_path}/0.xml: looks like xml, not like the log of a job"] == problems
 
 

@@ -20,7 +20,7 @@ def report_of(*paths: Path) -> Report:
 
 
 def facts_of(*paths: Path) -> Facts:
-    return analyze.read([str(path) for path in paths])[0]
+    return analyze.read_facts([str(path) for path in paths])[0]
 
 
 def outline(report: Report) -> str:

@@ -682,7 +682,7 @@ def test_stretches_merge_to_the_whole(text: str, share: float) -> None:
 
 
 def _facts(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    facts, problems = analyze.read([str(path)])
+    facts, problems = analyze.read_facts([str(path)])
     assert [] == problems
     return {name: sorted(facts.query(f"SELECT * FROM {name}"), key=str) for name in facts.counts()}
 

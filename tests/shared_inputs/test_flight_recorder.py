@@ -11,7 +11,7 @@ RECORDED = SHARED / "artifacts" / "torch" / "flight_recorder"
 
 
 def test_series_in_one_folder_are_kept_apart() -> None:
-    facts, problems = analyze.read([str(RECORDED)])
+    facts, problems = analyze.read_facts([str(RECORDED)])
     assert [] == problems
     found = {
         Path(facts.evidence_rows([m.ref])[0].file).name.rsplit("_", 1)[0]: (m.seq, m.rank)

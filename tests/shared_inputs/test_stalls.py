@@ -7,6 +7,6 @@ from nccl_doctor.facts.tables import HorovodStall
 
 
 def test_a_recorded_stall_of_horovod() -> None:
-    facts = analyze.read([str(SHARED / "artifacts" / "horovod" / "mpi_stall_shutdown_2r.out")])[0]
+    facts = analyze.read_facts([str(SHARED / "artifacts" / "horovod" / "mpi_stall_shutdown_2r.out")])[0]
     rows = [row for row in facts.rows(HorovodStall) if row.state == "missing"]
     assert ({1}, 6, {1}) == ({row.rank for row in rows}, len(rows), {row.doomed for row in rows})

@@ -70,7 +70,7 @@ def test_entries_agree_with_the_file() -> None:
 
 
 def test_the_line_of_the_program_is_named() -> None:
-    facts, _ = analyze.read([str(FOLDER / "fr_desync_rank1")])
+    facts, _ = analyze.read_facts([str(FOLDER / "fr_desync_rank1")])
     assert "train_step (/home/user/train.py:123)" == facts.rows(RecorderMismatch)[0].frame
 
 
@@ -98,7 +98,7 @@ def test_the_first_release_is_read() -> None:
 def compare(dumps: dict[int, dict[str, Any]], tmp_path: Path) -> list[RecorderMismatch]:
     for rank, dump in dumps.items():
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
-    facts, _ = analyze.read([str(tmp_path)])
+    facts, _ = analyze.read_facts([str(tmp_path)])
     return facts.rows(RecorderMismatch)
 
 
@@ -172,7 +172,7 @@ def test_a_hostile_pickle_is_refused_by_name_and_not_run(tmp_path: Path) -> None
         with pytest.raises(InputProblem, match=r"asks for `\w+\.system`"):
             read(data)
     (tmp_path / "nccl_trace_rank_0").write_bytes(data)
-    _, problems = analyze.read([str(tmp_path / "nccl_trace_rank_0"), str(FOLDER / "fr_healthy")])
+    _, problems = analyze.read_facts([str(tmp_path / "nccl_trace_rank_0"), str(FOLDER / "fr_healthy")])
     assert "system" in problems[0]
     assert not mark.exists()
 

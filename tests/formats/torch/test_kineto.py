@@ -52,7 +52,7 @@ def test_verdicts(name: str, verdict: str, expected: set[str]) -> None:
 
 def test_arrivals_by_hand() -> None:
     """Rank 1 comes 18 ms later, so its kernel takes 12 ms where the others take 30; four times."""
-    facts, _ = analyze.read([str(FOLDER / "gpu_slow1")])
+    facts, _ = analyze.read_facts([str(FOLDER / "gpu_slow1")])
     found = {a.rank: a for a in facts.rows(TraceArrival)}
     assert {0: (4, 0), 1: (4, 4), 2: (4, 0), 3: (4, 0)} == {r: (a.calls, a.shortest) for r, a in found.items()}
     assert (12.0, 30.0, 0.072) == pytest.approx((found[1].took_ms, found[0].took_ms, found[1].caused_s))
@@ -70,7 +70,7 @@ def test_a_cut_trace_is_read_up_to_the_cut() -> None:
 def test_a_cut_gzip_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json.gz"
     path.write_bytes((FOLDER / "kineto_2r" / "rank0.pt.trace.json.gz").read_bytes()[:9000])
-    _, problems = analyze.read([str(path)])
+    _, problems = analyze.read_facts([str(path)])
     assert 1 == len(problems)
     assert "cut" in problems[0] or "middle" in problems[0]
 

@@ -1,0 +1,219 @@
+"""From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Input
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Format, Reading
+from nccl_doctor.inputs import sources
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.log import job_log, parallel
+from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.node.runtime import expectations, tree
+from nccl_doctor.node.runtime.collect import collect
+from nccl_doctor.node.runtime.root import Root
+
+READABLE = ("nccl-log", "job-log", "text", "json")
+TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
+
+
+class _Log(NamedTuple):
+    """A log that was scanned and not added yet."""
+
+    head: bytes
+    counts: LogCounts
+    tail: RankProgress
+    note: str | None  # why its stream ended early
+
+
+class InputReader:
+    """Reads inputs one by one; `facts`, `logs` and `problems` hold what came of them."""
+
+    def __init__(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
+        self.facts = Facts()
+        self.logs: list[job_log.LogPart] = []
+        self.problems: list[str] = []
+        self.is_saved = False  # the only input is a saved fact base, which `facts` now is
+        self._named = {sources.one_line(path) for path in paths}
+        self._trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
+        self._sources: list[sources.Source] = []
+        for source in sources.expand([path for path in paths if path not in self._trees], registry.is_known):
+            if isinstance(source, sources.InputProblem):
+                self.problems.append(str(source))
+            else:
+                self._sources.append(source)
+        self._unknown: set[str] = set()  # names in folders and archives of what no reader knows
+        self._progress = ReadProgress(progress, sum(source.size or 0 for source in self._sources))
+        self._ahead = parallel.ReadAhead(
+            (source.path, source.size or 0) for source in self._sources if source.plain and source.path
+        )
+
+    def read_all(self) -> None:
+        """Read every input. Raises UsageProblem if nothing at all could be read."""
+        for path in self._trees:
+            _read_tree(self.facts, path)
+        for source in self._sources:
+            self._read_source(source)
+            if self.is_saved:
+                return
+        self._ahead.close()
+        if self._unknown:
+            more = f" and {len(self._unknown) - 1} others" if len(self._unknown) > 1 else ""
+            self.problems.append(f"{min(self._unknown)}{more}: no log and nothing else that is known, not read")
+        if self._has_nothing() and (self.problems or not self._sources):
+            text = "nothing to read: name a log, a folder or - for standard input"
+            raise UsageProblem(self.problems[0] if self.problems else text)
+
+    def _has_nothing(self) -> bool:
+        filled = any(rows for name, rows in self.facts.counts().items() if name not in ("input", "evidence"))
+        return not self.logs and not self._trees and not filled
+
+    def _read_source(self, source: sources.Source) -> None:
+        self._progress.begin(source)
+        try:
+            with sources.open_stream(self._progress.metered(source)) as stream:
+                log = self._read_stream(source, stream)
+        except sources.InputProblem as problem:
+            if isinstance(problem, sources.ForeignInput) and source.name not in self._named:
+                self._unknown.add(source.name)
+            else:
+                self.problems.append(str(problem))
+            return
+        finally:
+            self._progress.end()
+        if log is not None:
+            self._keep_log(source, log)
+
+    def _read_stream(self, source: sources.Source, stream: Readable) -> _Log | None:
+        """Add the facts of an input with a format of its own; scan a log and return it."""
+        head = stream.read(parallel.HEAD)
+        kind = sources.sniff(head, source.name)
+        format_ = registry.recognise(head)
+        if format_ is not None:
+            self._read_format(format_, source, RejoinedStream(head, stream))
+            return None
+        if kind == "sqlite" and len(self._sources) == 1 and source.path is not None:
+            self.facts, self.is_saved = Facts.open(source.path), True
+            return None
+        if kind not in READABLE:
+            raise sources.ForeignInput(source.name, _why_foreign(kind))
+        if source.plain and source.path is not None:
+            self._progress.begin(source)
+            return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)
+        rejoined = RejoinedStream(head, stream)
+        log = _Log(head, *parallel.scan(rejoined), rejoined.problem)
+        if log.note:
+            self.problems.append(log.note)
+        return log
+
+    def _read_format(self, format_: Format, source: sources.Source, stream: "RejoinedStream") -> None:
+        reading = registry.read(format_, stream, source.name, self.facts)
+        note = reading.note or stream.problem
+        row = Input(source.name, format_.kind, stream.bytes, reading.lines, 0, reading.understood, note)
+        self.facts.add([row])
+        if note:
+            self.problems.append(f"{source.name}: {note}")
+
+    def _keep_log(self, source: sources.Source, log: _Log) -> None:
+        """Add what other formats inside a log hold, and keep the log for `job_log.add`."""
+        inside = []
+        for format_ in registry.within(log.counts.marks):
+            with sources.open_stream(source) as again:
+                inside.append((format_, registry.read(format_, again, source.name, self.facts)))
+        row = log_input(source.name, log.counts, inside, log.note)
+        useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
+        if useless and (reason := sources.no_log(log.head)):
+            self.problems.append(f"{source.name}: {reason}")
+            return
+        self.logs.append((source.name, log.counts, log.tail))
+        self.facts.add([row])
+        if row.note and not log.note:
+            self.problems.append(f"{source.name}: {row.note}")
+
+
+def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:
+    """What a log is: one without NCCL lines is named after the format inside it that a reader could use."""
+    used = [(format_, reading) for format_, reading in inside if reading.understood]
+    note = note or next((reading.note for _, reading in used if reading.note), None)
+    if counts.nccl_lines:
+        return Input(name, "nccl-log", counts.bytes, counts.lines, counts.nccl_lines, counts.understood, note)
+    kind = used[0][0].kind if used else "job-log" if counts.events else "text"
+    understood = sum(reading.understood for _, reading in used) or sum(event.n for event in counts.events.values())
+    return Input(name, kind, counts.bytes, counts.lines, 0, min(understood, counts.lines), note)
+
+
+def _read_tree(facts: Facts, path: str) -> None:
+    """Read the tree of a node that `preflight --save` kept."""
+    with tree.opened(Path(path)) as folder:
+        root = Root(folder)
+        host = root.value("/proc/sys/kernel/hostname") or root.value("/etc/hostname")
+        collect(facts, root, host, seconds=TREE_SECONDS)
+    expectations.add(facts, {})
+    facts.add([Input(path, "node", 0, 0, 0, 0, None)])
+
+
+def _why_foreign(kind: str) -> str:
+    if kind == "empty":
+        return "is empty"
+    if kind == "report":
+        return "is a report on a job, not its log"
+    return f"looks like {kind}, not like the log of a job"
+
+
+class ReadProgress:
+    """Reports how much of all sources was read, in bytes as they are on disk or in their archive."""
+
+    def __init__(self, report: Callable[[int, int], None] | None, total: int) -> None:
+        self._report = report
+        self._total = total
+        self._done = self._in_source = self._size = 0
+
+    def begin(self, source: sources.Source) -> None:
+        """Start counting a source, from its first byte."""
+        self._in_source, self._size = 0, source.size or 0
+
+    def metered(self, source: sources.Source) -> sources.Source:
+        """The same source; what is read of it counts."""
+        return source._replace(opener=lambda: parallel.MeteredStream(source.opener(), self.advance))
+
+    def advance(self, size: int) -> None:
+        """Count so many more bytes of the source."""
+        self._in_source = min(self._in_source + size, self._size)
+        if self._report is not None:
+            self._report(self._done + self._in_source, self._total)
+
+    def end(self) -> None:
+        """Count the whole source, even if a reader stopped early."""
+        self._done += self._size
+        self._in_source = self._size = 0
+        self.advance(0)
+
+
+class RejoinedStream:
+    """The head that was read to recognise an input, then its stream. A broken stream ends; `problem` says why."""
+
+    def __init__(self, head: bytes, stream: Readable) -> None:
+        self._head = head
+        self._stream = stream
+        self.problem: str | None = None
+        self.bytes = 0
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; empty at the end."""
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+        elif self.problem is not None:
+            return b""
+        else:
+            try:
+                data = self._stream.read(size) or b""
+            except sources.InputProblem as problem:
+                self.problem = str(problem)
+                return b""
+        self.bytes += len(data)
+        return data
