@@ -1,0 +1,92 @@
+"""Health is earned: what a log must show to be called healthy, and what makes that impossible."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.simulate import Spec, write_log
+
+LINES = tuple(write_log(Spec(nodes=2, gpus=2, steps=12)))
+UP = max(number for number, line in enumerate(LINES) if "Init COMPLETE" in line)
+STEPS = tuple(
+    f" iteration {n}/ 40 | consumed samples: {n * 32} | elapsed time per iteration (ms): 425.{n} |" for n in range(1, 9)
+)
+
+
+def report(*lines: str) -> Report:
+    return analyze.report_of(analyze.read_text("\n".join(lines) + "\n"))
+
+
+def alarms(given: Report) -> list[str]:
+    return [finding.name for finding in given.findings if finding.severity != "note"]
+
+
+def test_a_whole_healthy_job_is_proven_by_start_progress_and_end() -> None:
+    whole = report(*LINES)
+    assert whole.verdict in ("healthy", "note")
+    seen = {row.aspect: row.shows for row in whole.coverage if row.seen == "seen"}
+    assert ("4 of 4 ranks came up", "12 step lines", "ended in order") == (
+        seen["start-up"], seen["progress"], seen["end"],
+    )  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, len(LINES) - 1))
+def test_a_part_that_proves_nothing_is_never_healthy_and_never_an_alarm(cut: int) -> None:
+    part = report(*LINES[:cut])
+    assert [] == alarms(part)
+    if cut <= UP:
+        assert part.verdict != "healthy"
+
+
+def test_steps_alone_do_not_prove_that_all_ranks_came_up() -> None:
+    part = report(*STEPS)
+    assert "nothing-found" == part.verdict
+    assert "start-up" in part.basis
+    assert any(measure.name == "step_time" for measure in part.measures)
+    assert "8 steps" in part.job_lines[-1]
+
+
+def test_steps_and_an_orderly_end_are_healthy() -> None:
+    assert "healthy" == report(*STEPS, "[after training is done] datetime: 2024-05-01 10:00:00").verdict
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "frobnicator: fatal: the ring has no bar left",
+        "[ERROR] loader 3 went away",
+        "chassis: Uncorrectable error on slot 3",
+        "scratch: Permission denied",
+    ],
+)
+def test_a_line_that_looks_like_an_error_makes_health_impossible_and_is_quoted(line: str) -> None:
+    part = report(*STEPS, line)
+    assert "inconclusive" == part.verdict
+    assert [line] == [place.text for place in part.unread]
+    assert 1 == part.unread_count
+
+
+def test_an_orderly_end_after_such_a_line_is_nothing_found() -> None:
+    part = report(*STEPS[:4], "[ERROR] loader 3 went away", *STEPS[4:], "Training complete.")
+    assert "nothing-found" == part.verdict
+    assert ["[ERROR] loader 3 went away"] == [place.text for place in part.unread]
+
+
+@pytest.mark.parametrize(
+    "line", ["Train error: 0.31", "errors: 0, failed: 0", "WARNING: could not load an optional plug-in"]
+)
+def test_metrics_and_warnings_do_not_look_like_errors(line: str) -> None:
+    assert 0 == report(*STEPS, line).unread_count
+
+
+def test_a_line_that_a_pattern_knows_is_not_unread() -> None:
+    known = report(*STEPS, "RuntimeError: CUDA error: an illegal memory access was encountered")
+    assert 0 == known.unread_count
+    assert alarms(known)
+
+
+def test_nothing_at_all_is_inconclusive() -> None:
+    assert "inconclusive" == report("hello", "world").verdict
