@@ -1,0 +1,59 @@
+"""Job facts, measures and coverage: what every report shows whatever it finds."""
+
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.derive.summary.coverage import ASPECTS
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.simulate import Spec, write_log
+
+
+def facts_of(*paths: Path) -> Facts:
+    return analyze.read([str(path) for path in paths])[0]
+
+
+def measure(facts: Facts, name: str) -> list[tuple[float, str, str]]:
+    return facts.query("SELECT value, unit, of FROM measure WHERE name = ? ORDER BY of", (name,))
+
+
+def test_nccl_tests_show_plateau_latency_and_end() -> None:
+    facts = facts_of(FIXTURES / "nccl_tests" / "a100_8.out")
+    sizes = facts.query(
+        "SELECT busbw FROM bench_row WHERE size >= 33554432 AND place = 'out' ORDER BY size DESC LIMIT 3"
+    )
+    [(plateau, unit, operation)] = measure(facts, "busbw")
+    assert ("GB/s", "all_reduce") == (unit, operation)
+    assert plateau == pytest.approx(sorted(value for (value,) in sizes)[1], rel=0.02)
+    assert [("ended in order",)] == facts.query("SELECT value FROM job_fact WHERE name = 'end'")
+    assert [("NVIDIA A100-SXM4-80GB",)] == facts.query("SELECT value FROM job_fact WHERE name = 'gpu'")
+
+
+def test_every_measure_and_job_fact_has_its_evidence() -> None:
+    facts = facts_of(FIXTURES / "job" / "xid-hang")
+    assert [] == facts.query("SELECT name FROM measure WHERE ref IS NULL")
+    assert [] == facts.query("SELECT name FROM job_fact WHERE ref IS NULL")
+
+
+def test_a_job_says_what_it_ran_on_and_over_what() -> None:
+    log = "\n".join(write_log(Spec(nodes=2, gpus=4, steps=10, network="socket"))) + "\n"
+    known = dict(analyze.read_text(log).query("SELECT name, value FROM job_fact"))
+    assert ("8", "Socket") == (known["gpus"], known["between"])
+    assert "gpudirect" not in known
+
+
+def test_coverage_has_one_row_an_aspect_and_a_way_to_capture_each() -> None:
+    facts = analyze.read_text("hello\n")
+    rows = facts.query("SELECT aspect, seen, capture FROM coverage")
+    assert list(ASPECTS) == [aspect for aspect, _, _ in rows]
+    assert {"not"} == {seen for _, seen, _ in rows}
+    assert all(capture for _, _, capture in rows)
+
+
+def test_a_killed_rank_is_how_the_job_ended() -> None:
+    log = "mpirun noticed that process rank 3 with PID 4711 on node node01 exited on signal 9 (Killed).\n"
+    known = dict(analyze.read_text(log).query("SELECT name, value FROM job_fact"))
+    assert known["end"].startswith("rank 3 ended with ")
+    assert "mpirun" == known["launcher"]
