@@ -1,4 +1,4 @@
-"""Channel lines: counted by process and edge while a log is read, brought together, and made rows of `connection`."""
+"""Channel lines: counted by process and edge while a log is read, merged, and made rows of `connection`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -72,7 +72,7 @@ def unpack(packed: PackedChannels) -> list[ChannelsByEdge]:
 def append(
     edges: Sequence[ChannelsByEdge], numbers: Iterable[int], more: Iterable[ChannelsByEdge], offset: int
 ) -> None:
-    """Add edges of a stretch behind so many lines; `numbers` are the places of its processes. They are used up."""
+    """Add the edges of a part that begins `offset` lines later; `numbers` are the indexes of its processes. Consumes `more`."""
     for number, one in zip(numbers, more, strict=True):
         known = edges[number]
         for text, added in one.items():
@@ -100,7 +100,7 @@ class Origin(NamedTuple):
 
 
 def rows(facts: Facts, file: str, processes: Iterable[tuple[Origin, ChannelsByEdge]]) -> Iterator[tuple[Any, ...]]:
-    """Rows of `connection`, those of a process in the order of their lines. Their evidence goes to `facts`; the edges are used up."""
+    """Rows of `connection`, those of a process in the order of their lines. Their evidence goes to `facts`. Consumes the edges."""
     cleaned: dict[str, str] = {}
     for (host, rank, pid, tid, _), one in processes:
         for text, entry in sorted(one.items(), key=_first):

@@ -1,6 +1,6 @@
-"""The log of a job, whoever wrote it: NCCL, a framework, a launcher, the kernel, in one stream or in many files.
+"""The log of a job (NCCL, a framework, a launcher, the kernel; one stream or many files): makes rows from the counts of `parallel`.
 
-What `stretches` counted becomes rows.
+Ranks are resolved over all files of the job.
 """
 
 import re
@@ -105,7 +105,7 @@ def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
 
 
 class _LogRows:
-    """One log on its way into the fact base: who wrote the lines of each head, and where the lines stand."""
+    """Makes rows from the counts of one log: who wrote the lines of each header, and where they are."""
 
     def __init__(self, facts: Facts, file: str, counts: LogCounts, ranks: RankMap, lives: Lives) -> None:
         self._facts = facts
@@ -125,7 +125,7 @@ class _LogRows:
         return clean
 
     def events(self) -> Iterator[Any]:
-        """Rows of all that is no channel line. What was counted is used up."""
+        """Rows of all events other than channel lines. Consumes the counters."""
         patterns = load()
         calls: dict[tuple[Any, ...], tables.Collective] = {}
         events = self._counts.events

@@ -1,8 +1,8 @@
-"""The lines of a block, and counts of those that are alike: the same but for their channel and the time in front of them.
+"""Groups of equal lines: lines of a block that differ only in their channel and the time stamp in front.
 
 Nine of ten lines of a large NCCL log say `Channel 07/0 : 3[3] -> 4[4] via …`, once for each channel of an edge, or another
-sentence that all ranks repeat. To look at each in Python takes longer than all other work; numpy makes a number of each
-one's text without its channel and counts by that. What such lines say is read from the first one, by whoever asks.
+sentence that all ranks repeat. Reading each in Python takes longer than all other work; numpy hashes the text of
+each without its channel and counts by hash. The caller reads the first line of a group.
 """
 
 import re
@@ -141,7 +141,7 @@ class BlockLines:
 
 
 class GroupCounts(Generic[E]):
-    """Counts of lines that are alike, over all blocks of a log."""
+    """Counts of equal lines over all blocks of a log."""
 
     def __init__(self) -> None:
         self._clear()

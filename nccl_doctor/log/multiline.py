@@ -37,7 +37,7 @@ class Joined(NamedTuple):
 
 
 def writer_of(label: Label) -> Writer | None:
-    """What tells a writer from others; None where the prefix says nothing of the kind."""
+    """The fields of a prefix that identify its writer; None where it has none of them."""
     writer = label[:4]
     return None if writer == _NOBODY else writer
 
@@ -70,13 +70,13 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
 
 @lru_cache(512)  # what follows one line follows those before it too
 def _apart(line: str) -> tuple[str, Label, str]:
-    """A line as `clean` leaves it, what its prefixes say, and the text that remains."""
+    """A line after `clean`, the fields of its prefixes, and the text that remains."""
     line = prefixes.clean(line)
     return line, *prefixes.split(line)
 
 
 def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Label) -> Iterator[tuple[Pattern, Joined]]:
-    """The text patterns that match from a line on, and what: the line, or with those that follow as far as the match goes."""
+    """The text patterns that match at a line, each with the text it matched: the line, or with the lines behind it that belong to it."""
     alone = {
         pattern.order: pattern
         for pattern in patterns
@@ -126,7 +126,7 @@ def _torn(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined
 
 
 def wrap_width(block: bytes) -> int:
-    """At how many characters the beginning of a log is wrapped; 0 where it is not."""
+    """The width in characters at which the start of a log is wrapped; 0 where it is not."""
     if nccl_header.TOKEN.encode() not in block[:_SAMPLE]:
         return 0
     rows = [row.rstrip("\r") for row in block[:_SAMPLE].decode("utf-8", "replace").split("\n")[:-1]]
@@ -141,7 +141,7 @@ def wrap_width(block: bytes) -> int:
 
 
 def unwrapped(block: bytes, columns: int) -> bytes:
-    """The lines put together again, each with empty ones behind it, so that line numbers stay."""
+    """The wrapped lines joined, each followed by empty lines, so that line numbers stay."""
     rows = [row.rstrip("\r") for row in block.decode("utf-8", "replace").split("\n")]
     starts = _starts(rows, columns)
     lines: list[str] = []
@@ -159,7 +159,7 @@ def unwrapped(block: bytes, columns: int) -> bytes:
 
 
 def cut_between(block: bytes, cut: int, columns: int) -> int:
-    """The last place up to `cut` where no wrapped line goes on."""
+    """The last offset up to `cut` at which no wrapped line continues."""
     while cut:
         start = block.rfind(b"\n", 0, cut - 1) + 1
         if len(block[start : cut - 1].decode("utf-8", "replace").rstrip("\r")) != columns:
@@ -173,5 +173,5 @@ def _start(row: str) -> str:
 
 
 def _starts(rows: list[str], columns: int) -> set[str]:
-    """What lines begin with up to the first colon, as seen behind lines that were not cut."""
+    """The text up to the first colon of each line that does not continue a wrapped one."""
     return {_start(row) for above, row in zip(["", *rows], rows, strict=False) if len(above) != columns and ":" in row}

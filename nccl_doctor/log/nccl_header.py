@@ -1,4 +1,4 @@
-"""The head of an NCCL line: `[stamp] HOST:PID:TID [DEV] FILE:LINE (FUNC) NCCL LEVEL ` in all its eras (NCCL src/debug.cc).
+"""The header of an NCCL line: `[stamp] HOST:PID:TID [DEV] FILE:LINE (FUNC) NCCL LEVEL ` of all versions (NCCL src/debug.cc).
 
 INFO and CALL lines have no FILE; DIAG lines (2.31) have neither TID nor DEV; a WARN of a plug-in names a C++ signature where
 others name a file; pasted logs lose the host. The text is read from the right, because a host name may hold anything.
@@ -55,7 +55,13 @@ NO_LABEL = prefixes.split("")[0]
 
 
 def parse_header(left: str) -> NcclHeader:
-    """The head from all that stands before `NCCL LEVEL`."""
+    """The header in the text before `NCCL LEVEL `.
+
+    Source: ncclDebugLog in src/debug.cc of NCCL 2.0 to 2.31::
+
+        node01:4242:4301 [0] NCCL INFO Using network IB
+        [2026-05-07 12:00:01] node01:4242:4301 [0] misc/socket.cc:484 (socketConnect) NCCL WARN Connect to 10.1.0.5<40001> failed
+    """
     label, text = prefixes.split(left + TOKEN)
     if "<std" in text and (tags := list(_MID.finditer(text))):  # a launcher glued a line to the one before
         inner, text = prefixes.split(text[tags[-1].start() :])
@@ -92,7 +98,7 @@ def _source(where: str | None) -> tuple[str | None, int | None]:
 
 
 def can_precede_record(left: str) -> bool:
-    """Whether `NCCL` can begin a record behind this text: not in the middle of a word, nor in quotes."""
+    """Whether `NCCL` begins a record after this text: not inside a word, nor in quotes."""
     return not left or left[-1].isspace() or prefixes.clean(left)[-1:] in ("", "]", ">", ":", "|", "*", " ", "\t")
 
 

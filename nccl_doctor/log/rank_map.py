@@ -1,4 +1,4 @@
-"""Who is who: process -> rank and host, through the communicator lines, never by the bracket of a line.
+"""The rank and host of each process, from the communicator lines, never from the bracket of a line.
 
 The rank of a process is its rank in the largest communicator it took part in (the world), else what the launcher's prefix
 says. One process may drive several GPUs; then the thread or the CUDA device of the line decides.
@@ -62,7 +62,7 @@ def aliases(heads: Iterable[NcclHeader], hosts: dict[str, str]) -> dict[str, str
 
 
 class RankMap:
-    """Answers the rank and host of a line's head."""
+    """Gives the rank and host of the header of a line."""
 
     def __init__(self, members: Iterable[Membership], heads: Iterable[NcclHeader]) -> None:
         heads = list(heads)

@@ -1,4 +1,4 @@
-"""The progress census: which rank printed lines of which shape, how often and where last, from the last part of a log.
+"""Progress of ranks: which rank printed lines of which shape, how often and where last, in the last part of a log.
 
 It needs no NCCL line: when 30 of 32 ranks printed `running step 12` last and two did not, the two are named.
 """
@@ -36,7 +36,7 @@ class ShapeCount:
 
 
 class RankProgress(NamedTuple):
-    """What the last part of a log shows of each label."""
+    """The lines of the last part of a log, by label and shape."""
 
     seen: dict[tuple[str, str], ShapeCount]  # label, shape
     lines: int  # of that part

@@ -67,7 +67,7 @@ class Edge(NamedTuple):
 
 @lru_cache(10_000)
 def parse_edge(text: str) -> Edge | None:
-    """Read `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA` of any era; None where it is torn.
+    """Parse `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA` of any version; None where it is torn.
 
     Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc.
     """

@@ -24,7 +24,13 @@ _SECTION = re.compile(r"(Name|Capacity|Allocatable|Allocated resources|Non-termi
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one file: YAML documents, or the description of nodes."""
+    """Read one file: YAML documents, or the description of nodes.
+
+    Source: the APIs kubeflow.org/v1, v1 and apps/v1 as `kubectl get -o yaml` prints them, and `kubectl describe node`::
+
+        kind: PyTorchJob
+          nvidia.com/gpu:     8
+    """
     data = stream.read(_MAX_BYTES + 1)
     while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):
         data += more

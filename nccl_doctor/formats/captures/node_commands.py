@@ -55,7 +55,13 @@ _UNKNOWN = (
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read every capture of a file. Fills gpu_matrix, nvlink_state, ib_port, kernel_module and ofi_domain."""
+    """Read every capture of a file.
+
+    Source: the commands that the module names (drivers 390 and newer, infiniband-diags, libibverbs-utils, kmod, libfabric 1.9 and newer)::
+
+        GPU0     X      NV18    PXB     SYS     0-47    0
+        CA 'mlx5_0'
+    """
     reader = _Reader(name, facts)
     number = used = 0
     for number, label, text in plain_lines(stream):

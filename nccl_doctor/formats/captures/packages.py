@@ -21,7 +21,13 @@ _INSTALLER = re.compile(r"# EFA installer version: ([\w.]{1,20})")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one list. Fills package."""
+    """Read one list.
+
+    Source: `pip freeze`, `pip list`, `conda list`, and the file that AWS's EFA installer writes::
+
+        nvidia-nccl-cu12==2.21.5
+        # EFA installer version: 1.34.0
+    """
     rows: list[Package] = []
     number = used = 0
     source = "pip"

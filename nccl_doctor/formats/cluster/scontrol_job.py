@@ -65,7 +65,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             jobs[-1].add(number, line, fields)
             understood += 1
     facts.add(row for job in jobs for row in _rows(facts, name, job))
-    facts.look("message", "process_end")
+    facts.mark_covered("message", "process_end")
     return Reading(number, understood)
 
 

@@ -43,7 +43,13 @@ _BATCH = 20_000
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Sum up every object that holds samples of GPUs."""
+    """Sum up every object that holds samples of GPUs.
+
+    Source: SuperBench `superbench/monitor/record.py` 0.5 and newer, `gpustat --json` 1.0 and newer, jobstats `jobstats -j`::
+
+        {"time": "2026-05-07 12:00:01", "gpu_usage:0": 97, "gpu_temperature:0": 61, "gpu_power:0": 688}
+        {"hostname": "node01", "query_time": "2026-05-07T12:00:01", "gpus": [{"index": 0, "utilization.gpu": 97, ...}]}
+    """
     return _Reader(name, facts).read(stream)
 
 

@@ -18,7 +18,13 @@ _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Sum up every sample of a file or log. Fills the tables of `tables.gpu`."""
+    """Sum up every sample of a file or log.
+
+    Source: `nvidia-smi --query-gpu=… --format=csv`, `nvidia-smi dmon` and `pmon` (drivers 390 and newer), `dcgmi dmon` of DCGM 2 to 4::
+
+        timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]
+        2026/05/07 12:00:01.000, 0, 97 %, 61234 MiB, 688.12 W
+    """
     head = stream.read(_BLOCK)
     body = head[_HEAD.match(head).end() :] if _HEAD.match(head) else head  # type: ignore[union-attr]
     samples = Samples()
@@ -110,7 +116,7 @@ def _headers(block: bytes) -> list[int]:
 
 
 def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Tables inside a log: each line without its launcher prefix is offered to the table that its host has open."""
+    """Read tables inside a log: each line, without its launcher prefix, goes to the table that is open for its host."""
     lines = used = 0
     text = dmon.Tables(name)
     tables: dict[str | None, Table | None] = {}

@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q` prints, as text or (`-q -x`) as XML, whole or in parts (`-d ECC,PERFORMANCE,...`).
+"""The output of `nvidia-smi -q`, as text or (`-q -x`) as XML, whole or in parts (`-d ECC,PERFORMANCE,...`).
 
 The text is a tree of titles by indentation. Its places are renamed to those of the XML, so that both fill the same columns,
 which are also those of a live node. GPUs are numbered as they come, since only their bus id is printed. Processes are left out: a
@@ -65,7 +65,13 @@ class _Gpu(NamedTuple):
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one capture. Fills node_driver, node_gpu and gpu_health."""
+    """Read one capture.
+
+    Source: `nvidia-smi -q [-x] [-d …]` of drivers 390 and newer::
+
+        GPU 00000000:1B:00.0
+            Product Name                          : NVIDIA H100 80GB HBM3
+    """
     data = stream.read(_MAX_BYTES + 1)
     while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):
         data += more

@@ -1,4 +1,4 @@
-"""What the events of one run of Horovod add up to, piece by piece and in constant memory."""
+"""Totals over the events of one run of Horovod, added piece by piece in constant memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

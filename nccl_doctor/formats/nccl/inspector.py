@@ -52,7 +52,13 @@ class _Series:
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read the lines of one process or of several."""
+    """Read the lines of one process or of several.
+
+    Source: ext-profiler/inspector/inspector.cc of NCCL 2.28 and newer, one object a line::
+
+        {"header": {"id": "0x7f", "rank": 3, "n_ranks": 8, "nnodes": 1}, "metadata": {"pid": 4242, "hostname": "node01"},
+         "coll_perf": {"coll": "AllReduce", "coll_msg_size_bytes": 33554432, "coll_exec_time_us": 412, "coll_busbw_gbs": 142.1}}
+    """
     series: dict[_Key, _Series] = {}
     number = used = 0
     note = None

@@ -40,7 +40,13 @@ _GRAPH = re.compile(rb"Pattern 4, .*?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read what nccl-tests printed. Fills bench_run and bench_row."""
+    """Read the tables of a log, or a file of `-J`.
+
+    Source: src/common.cu of nccl-tests 2.0 to 2.17::
+
+        #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+           536870912     134217728     float     sum      -1   3203.1  167.61  314.27      0   3201.7  167.68  314.40      0
+    """
     facts.mark_covered("bench_run", "bench_row")
     first = facts.query("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
     reader = _Reader(name)
@@ -221,7 +227,7 @@ _SIZES = {b"#", b"size", b"count", b"type", b"redop", b"root", b"(B)", b"(elemen
 
 
 def _interesting(line: bytes) -> bool:
-    """A quick look whether a line can matter: of NCCL's own only those with blanks at the start, which are torn rows."""
+    """Whether a line can hold a part of a table: of NCCL's own lines only those with blanks at the start, which are torn rows."""
     if b" NCCL " in line:
         return b"  " in line[:40] or b"Pattern 4, " in line or b"NCCL version " in line
     return True

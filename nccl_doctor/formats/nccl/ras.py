@@ -22,7 +22,13 @@ _REPORT = 1000  # ranks of one communicator that are listed
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read the reports of one file, one after the other."""
+    """Read the reports of one file, one after the other.
+
+    Source: `ncclras -f json`, src/ras/client_support.cc of NCCL 2.28.7 and newer::
+
+        {"nccl_version": "2.28.7", "communicators_count": 1, "communicators": [
+          {"hash": "0x1f2e", "size": 8, "ranks": [{"rank": 0, "host": "node01", "pid": 4242, "cuda_dev": 0, ...}]}]}
+    """
     head = stream.read(_BLOCK)
     data = bytearray(head)
     joined = Joined(b"", stream)

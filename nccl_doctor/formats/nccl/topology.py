@@ -22,7 +22,13 @@ class _Node(NamedTuple):
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one file. Fills the topology tables, or `topo_graph` for a graph file."""
+    """Read one file: a topology, or a graph (table `topo_graph`).
+
+    Source: src/graph/xml.cc and src/graph/search.cc of NCCL 2.6 and newer::
+
+        <pci busid="0000:1b:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+          <gpu dev="0" sm="90" rank="0" gdr="1"><nvlink target="0000:05:00.0" count="18" tclass="0x068000"/></gpu>
+    """
     reader = _Reader(name, facts)
     lines, note = safe_xml.parse(stream, reader.start, reader.end)
     reader.write()

@@ -128,7 +128,7 @@ def parse_text(numbered: Iterable[tuple[int, int | None, str]]) -> Iterator[tupl
 
 
 def doing(thread: Thread) -> tuple[str, Frame | None]:
-    """What a thread does, and the frame that says so."""
+    """What a thread does, and the frame that shows it."""
     waits = False
     for frame in thread.frames:
         kind = kind_of(frame.function, frame.file)
@@ -175,7 +175,13 @@ def rows(facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Stacks in a file of their own or inside the log of a job. The name of a file may tell the rank (`rank3`)."""
+    """Read the stacks of a file or log. The name of a file may give the rank (`rank3`).
+
+    Source: `py-spy dump [--json]`, src/dump.rs of py-spy 0.3 and 0.4::
+
+        Thread 4242 (idle): "MainThread"
+            wait (torch/distributed/distributed_c10d.py:2806)
+    """
     counter = _Counter()
     dumps: list[Dump] = []
     ranks: dict[int, int] = {}
@@ -200,7 +206,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 class _Counter:
-    """Remembers how far a stream of lines was read."""
+    """Counts the lines of a stream."""
 
     def __init__(self) -> None:
         self.lines = 0

@@ -1,4 +1,4 @@
-"""What a frame of a call stack betrays: functions and files of PyTorch, Horovod, NCCL and CUDA by what they wait for.
+"""Frames of call stacks: functions and files of PyTorch, Horovod, NCCL and CUDA by what they wait for.
 
 The names are those of torch/distributed, torch/utils/data, torch/autograd, horovod/torch and of the libraries' symbols.
 """
@@ -41,5 +41,5 @@ KINDS = tuple(
 
 @lru_cache(maxsize=4096)
 def kind_of(function: str, file: str) -> str | None:
-    """The kind that a frame betrays, or None."""
+    """What a thread with this frame waits for or does; None for a frame that does not show it."""
     return next((kind for kind, name, place in KINDS if name.search(function) and place.search(file)), None)

@@ -1,6 +1,6 @@
-"""Files of `nccl-doctor record`: what was run, how it ended, and samples of GPUs, ports, the host and the ranks.
+"""Files of `nccl-doctor record`: the command, how it ended, and samples of GPUs, ports, the host and the ranks.
 
-They are read while they are still written: a torn last line is no fault.
+They may be read while they are still written: a torn last line is not a fault.
 """
 
 import json
@@ -29,7 +29,13 @@ class _Reader(Protocol):
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one of these files."""
+    """Read one file of a recording.
+
+    Source: nccl_doctor/app/record.py and app/sample.py of this version::
+
+        {"kind":"port","hostname":"node01","query_time":"2026-05-07T12:00:01+00:00","ports":[{"device":"mlx5_0","port":1,...}]}
+        {"kind":"host","hostname":"node01","query_time":"2026-05-07T12:00:01+00:00","host":{"cpu":12.5,"memory_used":81023,...}}
+    """
     head = stream.read(1 << 12)
     joined = Joined(head, stream)
     if b'"schema"' in head[:200]:

@@ -51,7 +51,13 @@ class _Plain(pickle.Unpickler):
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one dump. Raises InputProblem for a pickle that is no dump, or that asks for more than plain data."""
+    """Read one dump. Raises InputProblem for a pickle that is not a dump, or that asks for more than plain data.
+
+    Source: torch/csrc/distributed/c10d/FlightRecorder.cpp (TraceUtils.h at first), PyTorch 2.2 and newer; as JSON::
+
+        {"version": "2.5", "pg_status": {"0": {"last_completed_collective": 41}}, "entries": [
+          {"collective_seq_id": 42, "profiling_name": "nccl:all_reduce", "state": "started", "input_sizes": [[1024]], ...}]}
+    """
     facts.mark_covered("recorder", "recorder_group", "recorder_call")
     data = _whole(stream, name)
     form = "pickle" if data[:1] == b"\x80" else "json"

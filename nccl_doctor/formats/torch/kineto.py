@@ -1,7 +1,7 @@
 """Traces of torch.profiler (Kineto, Chrome trace JSON), of one rank each: communication, overlap, waiting for input.
 
 A kernel of NCCL runs from its launch until the slowest peer has come and the data is through, so its length says more about
-the others than about the network; `derive_torch` compares the traces of several ranks.
+the others than about the network; `derive.speed` compares the traces of several ranks.
 """
 
 import json
@@ -50,7 +50,13 @@ _OPERATIONS = {
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read one trace; a cut one as far as it goes."""
+    """Read one trace; a cut one as far as it is whole.
+
+    Source: libkineto/src/output_json.cpp, in PyTorch 1.8 and newer::
+
+        {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}, "traceEvents": [
+          {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ts": 4211.2, "dur": 812.0, ...},
+    """
     facts.mark_covered("trace", "trace_op", "trace_call")
     kept = _Kept(stream)
     seen = _Seen()
@@ -73,7 +79,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 class _Kept:
-    """Passes the bytes on and keeps those of both ends."""
+    """A stream that keeps the bytes of its start and its end."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
@@ -134,7 +140,7 @@ class _Call:
 
 
 class _Seen:
-    """What one trace holds."""
+    """The events of one trace, by kind."""
 
     def __init__(self) -> None:
         self.events = 0

@@ -1,4 +1,4 @@
-"""The dynamic loss scale, skipped iterations and losses that are no number, as step lines and optimizers tell them."""
+"""The dynamic loss scale, skipped iterations and losses that are not a number, from step lines and optimizers."""
 
 import re
 from typing import ClassVar
@@ -16,7 +16,7 @@ _NOTHING_LOST = b"skipped iterations:   0 | number of nan iterations:   0"
 
 
 class Losses:
-    """What the lines of one series say about it."""
+    """The loss scale and the losses of one series."""
 
     LITERALS: ClassVar[tuple[bytes, ...]] = (
         b"reducing loss scale to",
@@ -60,7 +60,7 @@ class Losses:
             self._not_a_number(True, 1, number, line)
 
     def same(self, tool: str, block: bytes, start: int, stop: int, count: int) -> bool:
-        """True where no line of a stretch says anything new."""
+        """True where all `count` lines of `block[start:stop]` have the scale of the last one and lost nothing."""
         if tool == "megatron":
             scale, fine = b"loss scale: " + self._text, block.count(_NOTHING_LOST, start, stop) == count
         else:

@@ -1,4 +1,4 @@
-"""What a training log says about the size of its job: GPUs, batch, model, data. Read before and between its step lines."""
+"""Settings of a run in a training log: GPUs, batch, model, data; from the lines before and between its step lines."""
 
 import re
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class Settings:
         self.early_overflows: list[tuple[bytes, int]] = []  # lines about the loss scale before any step line
 
     def note(self, line: bytes) -> bool:
-        """Take what a line says. True where it names another world size than before: a new launch begins."""
+        """Take the settings of a line. True where its world size differs from the one before: a new launch begins."""
         found = _WORLD.search(line)
         if found is not None:
             world, old = int(found[1]), self.world
@@ -99,7 +99,7 @@ class Settings:
         self.hidden, self.layers = int(found[1] or found[4]), int(found[2] or found[3])
 
     def gpus(self, file: str) -> tuple[int | None, str | None]:
-        """GPUs of the job and where the number comes from; the name of the file is asked last."""
+        """GPUs of the job, and the source of that number; the name of the file comes last."""
         if self.world:
             return self.world, "world-size"
         if self.num_gpus:

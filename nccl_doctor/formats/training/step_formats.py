@@ -1,6 +1,6 @@
-"""The step lines of training programs: what each of them prints, as a literal to find it and a function to read it.
+"""The step lines of training programs: for each a literal to find the line and a function to parse it.
 
-A function gets the bytes of one line and returns a `Point`, or None where the literal stood in another kind of line.
+A function gets the bytes of one line and returns a `Point`, or None where the literal occurs in another kind of line.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Step lines of training programs inside a log: series of seconds and rates per run.
 
-Lines are found by literals (see `throughput_lines`), so that text without steps costs one scan. A series keeps some thousand
-rows: when it grows, neighbours are folded into one row that still shows its slowest line.
+Lines are found by literals (see `step_formats`), so that text without steps costs one scan. A series keeps some thousand rows:
+when it grows, neighbours are folded into one row that still shows its slowest line.
 """
 
 import gc
@@ -42,7 +42,13 @@ _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read the step lines of a log. Fills throughput_run, step, loss_scale, training_event and comm_op."""
+    """Read the step lines of a log.
+
+    Source: the programs of `step_formats.TOOLS`, each with what it prints (Megatron-LM `training.py`, DeepSpeed `timer.py`, …)::
+
+         iteration       20/     100 | consumed samples:          640 | elapsed time per iteration (ms): 812.4 | learning rate: ...
+        [2026-05-07 12:00:20,101] [INFO] [timer.py:199:stop] 0/20, SamplesPerSec=157.3, MemAllocated=11.2GB
+    """
     facts.mark_covered("throughput_run", "step", "loss_scale", "training_event", "comm_op")
     reader = _Reader(name)
     lines = 0
@@ -84,7 +90,7 @@ class _Reader:
         self._last_bulk: Series | None = None
 
     def block(self, block: bytes, number: int) -> None:
-        """Take all lines of a block that a literal points to."""
+        """Take all lines of a block that hold a literal."""
         places = self._gate.scan(block)[0]
         literals = self._gate.literals
         tools = [_TOOLS.get(literal) for literal in literals]
@@ -176,7 +182,7 @@ class _Reader:
         return lines, start
 
     def _other(self, literal: bytes, line: bytes, number: int) -> bool:
-        """A line that is no step; True where it is done with."""
+        """Take a line that is not a step; True where no other literal of the line matters."""
         if literal in _KINDS:
             if len(self.events) < _MAX_EVENTS:
                 self.events.append((number, _KINDS[literal], line))
@@ -200,7 +206,7 @@ class _Reader:
         return True
 
     def _of(self, tool: Tool, prefix: bytes) -> Series:
-        """The series of a tool and a launcher prefix, whose time does not matter."""
+        """The series of a tool and a launcher prefix; the time stamp in the prefix is ignored."""
         known = self._last.get(tool.name)
         if known is not None:
             last, start, behind, series = known
@@ -263,7 +269,7 @@ class _Reader:
                     return
 
     def _overflow(self, line: bytes, number: int) -> None:
-        """A lowered loss scale, told by DeepSpeed or Apex beside the step lines."""
+        """Take a lowered loss scale, which DeepSpeed and Apex print beside the step lines."""
         for series in self._named.values():
             series.losses.overflow(line, number)
             return
