@@ -38,7 +38,9 @@ SAMPLES = {
     "training-steps": ["throughput/deepspeed.log", "throughput/checkpoints.log"],
 }
 # What every reading fills, whatever the format.
-GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"}
+GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"} | {
+    "job_fact", "measure", "coverage",
+}  # fmt: skip
 
 
 def names(cell: str) -> list[str]:
