@@ -283,11 +283,23 @@ def _acs(tree: Tree, machine: Machine) -> None:
         tree.put(f"{posixpath.dirname(folder)}/config", acs_config(0x001D))
 
 
-def acs_config(control: int) -> str:
-    """The configuration space of a bridge as hexadecimal words, with an access control capability."""
-    head = bytes.fromhex("86802030070410000600000600000000").ljust(256, b"\0")
-    capability = (0x0001000D).to_bytes(4, "little") + (0x1F).to_bytes(2, "little") + control.to_bytes(2, "little")
-    return (head + capability).hex()
+def acs_config(control: int | None) -> str:
+    """The 4 KiB of configuration space of a switch port, as `lspci -xxxx` dumps them, in hexadecimal.
+
+    A type 1 header (PLX 9797), the PCI Express capability at 0x68, then AER at 0x100 and access control at 0x148, which
+    None leaves out. Bits of the control word: 0 SrcValid, 1 TransBlk, 2 ReqRedir, 3 CmpltRedir, 4 UpstreamFwd,
+    5 EgressCtrl, 6 DirectTrans.
+    """
+    space = bytearray(4096)
+    space[0:16] = bytes.fromhex("b51097970704100ab0000406 10000100".replace(" ", ""))
+    space[0x18:0x1B] = bytes((0x10, 0x11, 0x11))  # bus above, bus below, last bus below
+    space[0x34] = 0x68
+    space[0x68:0x6C] = bytes.fromhex("10006200")  # PCI Express, version 2, downstream port
+    space[0x100:0x104] = (0x0001 | 2 << 16 | (0x148 if control is not None else 0) << 20).to_bytes(4, "little")
+    if control is not None:
+        space[0x148:0x14C] = (0x000D | 1 << 16).to_bytes(4, "little")
+        space[0x14C:0x150] = (0x5F).to_bytes(2, "little") + control.to_bytes(2, "little")
+    return space.hex()
 
 
 @fault("efa-hugepages-missing", "p3dn", "p4d", "p5")

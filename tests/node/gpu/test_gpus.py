@@ -87,7 +87,7 @@ def test_a_machine_is_recognised_with_a_gpu_missing(tmp_path: Path) -> None:
     report, facts = planted(tmp_path, "nd-h100-v5", "gpu-missing-on-bus")
     assert [("nd-h100-v5",)] == facts.query("SELECT type FROM node_machine")
     finding = report.findings[0]
-    assert "7 GPUs on the PCI bus, 8 expected" in finding.message
+    assert "7 GPUs on the PCI bus, this machine has 8" in finding.message
     assert any("machine type nd-h100-v5" in place.text for place in finding.evidence)
 
 
@@ -461,7 +461,7 @@ def test_the_site_s_file_comes_before_the_data(tmp_path: Path) -> None:
         "[gpu]\ncount = 10\npower = 250\ndriver = '550'\n[nic]\ncount = 2\nrate = 200\n[mount]\n'/scratch' = 'lustre'\n",
     )
     report, facts = look(tmp_path / "tree", wanted=wanted)
-    assert "8 GPUs on the PCI bus, 10 expected" in report.findings[0].message
+    assert "8 GPUs on the PCI bus, the site expects 10" in report.findings[0].message
     rows = set(facts.query("SELECT subject, name, value, source FROM expected"))
     assert {
         ("gpu", "count", "10", "file"),
