@@ -25,3 +25,16 @@ class NodeOdd(NamedTuple):
     same: int  # nodes that have the common value
     nodes: int  # nodes that were compared
     ref: int
+
+
+class VersionMix(NamedTuple):
+    """A host on which a component has another version than on most hosts of the job; derived from what logs state."""
+
+    host: str
+    name: str  # aws-ofi-nccl, libfabric, cuda-driver, pytorch, horovod, …
+    version: str  # on this host
+    usual: str  # on most others
+    same: int  # hosts that have the usual version
+    hosts: int  # hosts that state a version of it
+    ref: int
+    usual_ref: int  # a line that states the usual version
