@@ -15,6 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from nccl_doctor.facts import views
 from nccl_doctor.facts.sql_functions import register_functions
 from nccl_doctor.facts.tables import TABLES, Evidence
 
@@ -73,6 +74,10 @@ def describe() -> list[tuple[str, str, list[Column]]]:
         comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", inspect.getsource(table), re.MULTILINE))
         columns = [Column(n, _SQL_TYPES[t].lower(), comments.get(n, "")) for n, t in column_types(table).items()]
         described.append((table_name(table), inspect.cleandoc(table.__doc__ or ""), columns))
+    described += [
+        (view.name, f"(view) {view.meaning}", [Column(name, "", text) for name, text in view.columns.items()])
+        for view in views.VIEWS
+    ]
     return described
 
 
@@ -103,6 +108,8 @@ class Facts:
             _create_tables(self._db)
         else:
             self._load(path)
+        for statement in views.statements():
+            self._db.execute(statement)
         self._db.execute("PRAGMA query_only = ON")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
         register_functions(self._db)

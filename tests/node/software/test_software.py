@@ -21,7 +21,7 @@ from nccl_doctor.simulate.node import software as made
 COLLECTORS = ("software", "scheduler", "environment")
 JOB = {
     "nccl-packages-overwrite-each-other", "cuda-stubs-in-library-path", "cuda-compat-older-than-driver", "driver-older-than-cuda",
-    "framework-without-cuda", "horovod-built-without-nccl", "nccl-library-broken", "cdi-spec-stale", "fewer-gpus-than-granted",
+    "framework-without-cuda", "nccl-library-broken", "cdi-spec-stale", "fewer-gpus-than-granted",
     "fewer-cpus-than-gpus", "world-size-differs-from-tasks", "more-processes-than-gpus", "rendezvous-on-loopback",
     "rendezvous-unreachable", "socket-ifname-names-no-interface", "ib-hca-names-no-device", "setting-file-missing",
     "visible-devices-wrong", "setting-device-missing", "fast-network-switched-off", "provider-without-efa",

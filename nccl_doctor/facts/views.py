@@ -1,0 +1,130 @@
+"""Views: questions that several rules ask of the tables, written once. Queries of rules and of `sql` read them like tables.
+
+They exist in an open database only; a saved file holds the tables that they are made from.
+"""
+
+from typing import NamedTuple
+
+
+class View(NamedTuple):
+    """One view; its query returns the columns in the order in which they are described."""
+
+    name: str
+    meaning: str
+    columns: dict[str, str]  # column -> what it holds
+    query: str
+
+
+# The link layer of a card that an error names, or of all cards where it names none; NULL where they differ or none is known.
+_LAYER_OF_CARD = r"""coalesce(
+  (SELECT CASE WHEN min(d.link_layer = 'RoCE') = max(d.link_layer = 'RoCE') THEN iif(max(d.link_layer = 'RoCE'), 'RoCE', 'IB') END
+   FROM net_device d WHERE d.link_layer IS NOT NULL AND d.name = substr(e.hca, 1, instr(e.hca || ':', ':') - 1)),
+  (SELECT CASE WHEN min(d.link_layer = 'RoCE') = max(d.link_layer = 'RoCE') THEN iif(max(d.link_layer = 'RoCE'), 'RoCE', 'IB') END
+   FROM net_device d WHERE d.link_layer IS NOT NULL AND d.name NOT LIKE '%\_an%' ESCAPE '\'))"""
+
+VIEWS = (
+    View(
+        "host_address",
+        "An address that exactly one host has. From the interfaces that NCCL names.",
+        {"address": "IP address without port", "host": "the host that has it"},
+        "SELECT address, min(host) FROM interface WHERE host IS NOT NULL GROUP BY address HAVING count(DISTINCT host) = 1",
+    ),
+    View(
+        "local_death",
+        "A sign that a process, a GPU or a node died by itself, so that errors of its peers are consequences.",
+        {"ref": "evidence"},
+        """
+        SELECT ref FROM xid WHERE code <> 45
+        UNION ALL
+        SELECT c.ref FROM cuda_error c WHERE coalesce(c.code, 0) <> 4
+          AND NOT EXISTS (SELECT 1 FROM ib_error e WHERE e.host IS c.host AND e.rank IS c.rank AND e.pid IS c.pid)
+        UNION ALL
+        SELECT ref FROM process_end
+        WHERE (exitcode IN (-4, -7, -8, -9, -11, 132, 135, 136, 137, 139)
+            OR signal IN ('SIGKILL', 'SIGSEGV', 'SIGBUS', 'SIGILL', 'SIGFPE'))
+          AND (first = 1 OR reporter IN ('kernel', 'torchelastic', 'mpirun', 'horovodrun'))
+        UNION ALL
+        SELECT ref FROM python_error
+        WHERE type NOT REGEXP 'Dist|ChildFailed|Horovod|SystemExit|KeyboardInterrupt|CalledProcess|Backend|RayTask|Connection|Timeout'
+          AND text NOT REGEXP 'NCCL|nccl|[Cc]onnection|closed|[Tt]imed? ?out|aborted'
+        UNION ALL
+        SELECT ref FROM message WHERE kind IN ('slurm-node-failure', 'slurm-oom-kill', 'k8s-oom-killed', 'oom-killed-process',
+          'ray-oom', 'cloud-preempted', 'k8s-evicted', 'slurm-preempted', 'kernel-segfault')
+        UNION ALL
+        SELECT w.ref FROM watchdog w WHERE w.event = 'fingerprint'
+          OR (w.event = 'heartbeat' AND (SELECT h.line FROM evidence h WHERE h.id = w.ref)
+            < (SELECT min(v.line) FROM evidence v JOIN ib_error e ON e.ref = v.id))
+        """,
+    ),
+    View(
+        "rdma_state",
+        "One row: whether RDMA failed by itself, with no port down and nothing dead before it.",
+        {"links_up": "1 when no port or card failed and nothing in local_death"},
+        """
+        SELECT NOT EXISTS (SELECT 1 FROM ib_event WHERE event IN ('port error', 'local catastrophic error'))
+          AND NOT EXISTS (SELECT 1 FROM local_death)
+        """,
+    ),
+    View(
+        "rdma_failure",
+        "A peer that RDMA could not reach: completion status 12, or ibv_modify_qp that timed out or found no route.",
+        {
+            "host": "the host that logged it", "rank": "its rank", "hca": "card as the line names it",
+            "gid_index": "of ibv_modify_qp", "local_gid": "as logged", "remote_gid": "as logged", "ref": "evidence",
+            "address": "of the peer, without port", "what": "the failure in words",
+            "timed_out": "0 for ibv_modify_qp that found no route, else 1", "layer": "IB or RoCE, NULL where not known",
+            "peer_host": "the host that has the address", "inside": "1 when the peer is on the same host, NULL where not known",
+            "link_local": "1 when the local GID is link-local (fe80)", "both_ipv4": "1 when both GIDs hold IPv4 addresses",
+            "other_subnet": "1 when these addresses are in different /24 networks",
+        },
+        f"""
+        WITH failed AS (
+          SELECT e.host, e.rank, e.hca, NULL AS gid_index, e.local_gid, e.remote_gid, e.ref,
+            substr(e.peer, 1, instr(e.peer || '<', '<') - 1) AS address, 'completion status 12' AS what, 1 AS timed_out,
+            CASE WHEN e.local_gid IS NOT NULL OR e.hca LIKE '%/RoCE' THEN 'RoCE' WHEN e.hca LIKE '%/IB' THEN 'IB'
+              ELSE {_LAYER_OF_CARD} END AS layer
+          FROM ib_error e WHERE e.status = 12
+          UNION ALL
+          SELECT e.host, e.rank, e.hca, e.gid_index, e.local_gid, e.remote_gid, e.ref, NULL,
+            'ibv_modify_qp: ' || coalesce(e.error, 'error ' || e.errno),
+            coalesce(e.errno = 110, 0) OR coalesce(e.error = 'Connection timed out', 0),
+            coalesce(CASE WHEN e.local_gid LIKE '::ffff:%' THEN 'RoCE' WHEN e.hca LIKE '%/IB' THEN 'IB'
+              ELSE {_LAYER_OF_CARD} END, 'RoCE')
+          FROM verbs_error e WHERE e.call = 'ibv_modify_qp'
+            AND (e.errno IN (101, 110, 113) OR e.error IN ('Connection timed out', 'Network is unreachable', 'No route to host'))
+        )
+        SELECT f.*, o.host, (j.multi_node = 0 OR (o.host IS NOT NULL AND o.host = f.host)),
+          f.local_gid LIKE 'fe80%',
+          f.local_gid GLOB '::ffff:[0-9]*.[0-9]*' AND f.remote_gid GLOB '::ffff:[0-9]*.[0-9]*',
+          f.local_gid GLOB '::ffff:[0-9]*.[0-9]*' AND f.remote_gid GLOB '::ffff:[0-9]*.[0-9]*'
+            AND rtrim(f.local_gid, '0123456789') <> rtrim(f.remote_gid, '0123456789')
+        FROM failed f JOIN job j LEFT JOIN host_address o ON o.address = f.address
+        """,
+    ),
+    View(
+        "gid_state",
+        "One row: what the log shows about the choice of the GID index.",
+        {
+            "forced": "1 when NCCL_IB_GID_INDEX is set to an index, NULL without settings", "forced_low": "1 when that is 0 or 1",
+            "value": "of NCCL_IB_GID_INDEX", "nccl": "NCCL's version code, at least 21700 for the format of its errors",
+            "low_is_local": "1 when the GIDs of the indexes 0 and 1 are link-local", "table_ref": "evidence of the GID table",
+            "refused_index": "GID index that a queue pair refused", "refused_ref": "its evidence",
+        },
+        """
+        SELECT f.*, coalesce(j.nccl_number,
+            iif((SELECT count(*) FROM ib_error WHERE status = 12 AND request IS NULL AND hca IS NULL), 21700, NULL)), t.*, q.*
+        FROM (SELECT max(name = 'NCCL_IB_GID_INDEX' AND CAST(value AS INTEGER) >= 0),
+                max(name = 'NCCL_IB_GID_INDEX' AND CAST(value AS INTEGER) IN (0, 1)),
+                max(iif(name = 'NCCL_IB_GID_INDEX', value, NULL)) FROM env) f
+        JOIN job j
+        JOIN (SELECT max(field(fields, 'gid') LIKE 'fe80%' AND CAST(field(fields, 'index') AS INTEGER) < 2), min(ref)
+              FROM message WHERE kind IN ('gid-table-entry', 'gid-table-row') AND coalesce(field(fields, 'type'), '') <> 'IB') t
+        JOIN (SELECT max(field(fields, 'gid_index')), min(ref) FROM message WHERE kind = 'ib-qp-bad-gid') q
+        """,
+    ),
+)  # fmt: skip
+
+
+def statements() -> list[str]:
+    """What creates the views in a database."""
+    return [f"CREATE TEMP VIEW {view.name} ({', '.join(view.columns)}) AS {view.query}" for view in VIEWS]

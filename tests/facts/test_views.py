@@ -1,0 +1,57 @@
+"""Views: columns as described, readable by rules and `sql`, and never part of a saved file."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.cli.main import main
+from nccl_doctor.facts.store import Facts, QueryProblem
+from nccl_doctor.facts.views import VIEWS, View
+
+LOG = (
+    "node01:101:101 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.4<0>\n"
+    "node02:201:201 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.5<0>\n"
+    "node01:101:160 [0] transport/net_ib.cc:1310 NCCL WARN NET/IB : Got completion from peer 10.1.0.5<38512>"
+    " with status=12 opcode=0 len=0 vendor err 129 (Send)\n"
+)
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_a_view_has_the_columns_that_are_described(view: View) -> None:
+    columns, _ = Facts().sql(f"SELECT * FROM {view.name}")
+    assert list(view.columns) == columns
+
+
+def test_a_failure_names_its_peer() -> None:
+    facts = analyze.read_text(LOG)
+    _, rows = facts.sql("SELECT host, peer_host, address, layer, inside, timed_out FROM rdma_failure")
+    assert [("node01", "node02", "10.1.0.5", None, 0, 1)] == rows
+    assert [(1,)] == facts.sql("SELECT links_up FROM rdma_state")[1]
+
+
+def test_a_gpu_that_died_makes_the_failure_a_consequence() -> None:
+    facts = analyze.read_text(LOG + "[12345.6] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
+    assert [(0,)] == facts.sql("SELECT links_up FROM rdma_state")[1]
+
+
+def test_a_saved_file_holds_no_views_and_has_them_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "job.db"
+    analyze.read_text(LOG).save(path)
+    with closing(sqlite3.connect(path)) as plain:
+        assert [] == plain.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
+    assert 1 == len(Facts.open(path).sql("SELECT * FROM rdma_failure")[1])
+
+
+def test_a_query_cannot_drop_a_view() -> None:
+    with pytest.raises(QueryProblem):
+        Facts().sql("DROP VIEW rdma_failure")
+
+
+def test_facts_lists_views_and_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["facts"])
+    assert "rdma_failure" in capsys.readouterr().out
+    assert 0 == main(["facts", "--table", "rdma_failure"])
+    assert "peer_host" in capsys.readouterr().out
