@@ -43,7 +43,7 @@ def hook(folder: Path, tool: str, comment: str = "") -> dict[str, Any]:
     assert "/etc/nccl-doctor/launch.sh" in text
     (folder / "hook.py").write_text(text.replace("/etc/nccl-doctor/launch.sh", str(scripts / "launch.sh")))
     done = subprocess.run(
-        [sys.executable, str(folder / "hook.py"), comment], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(folder / "hook.py"), comment], capture_output=True, text=True, check=False
     )
     said: dict[str, Any] = json.loads(done.stdout)
     return said

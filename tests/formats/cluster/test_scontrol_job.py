@@ -85,4 +85,5 @@ def test_a_job_is_recognised_by_its_first_line() -> None:
 @given(st.binary(max_size=300), st.integers(0, 200))
 def test_damage_is_read_as_far_as_it_goes(noise: bytes, at: int) -> None:
     data = job("FAILED", "9999999999:99").encode()
-    read(data[:at] + noise + data[at:])
+    _, reading = read(data[:at] + noise + data[at:])
+    assert 0 <= reading.understood <= reading.lines

@@ -152,10 +152,13 @@ OUTPUTS = (json.dumps(DCGM_3), json.dumps(DCGM_4), TABLE, PERFTEST, COPY, ALL_RE
 @given(st.sampled_from(OUTPUTS), st.integers(0, 3000), st.text(max_size=20))
 def test_output_that_is_cut_or_spoiled_raises_nothing(text: str, at: int, garbage: str) -> None:
     for spoiled in (text[:at], text[:at] + garbage + text[at:], garbage):
-        parsers.parse_dcgm(spoiled)
-        parsers.parse_perftest(spoiled)
-        parsers.parse_nvbandwidth(spoiled)
-        parsers.parse_all_reduce(spoiled)
+        measured = [
+            *parsers.parse_dcgm(spoiled),
+            *parsers.parse_nvbandwidth(spoiled),
+            parsers.parse_all_reduce(spoiled),
+        ]
+        assert all(one is None or isinstance(one, parsers.Result) for one in measured)
+        assert (parsers.parse_perftest(spoiled) or 0.0) >= 0.0
 
 
 @pytest.mark.parametrize(
