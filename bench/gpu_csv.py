@@ -1,4 +1,4 @@
-"""How fast a long CSV of GPU samples is read, and how much memory that takes.
+"""Measures speed and memory of the reader of GPU samples on a long CSV.
 
     python bench/gpu_csv.py [LINES]
 

@@ -83,7 +83,7 @@ def _communicator(rank: int, number: int, ranks: int) -> list[str]:
 
 
 def channels(ranks: int = RANKS) -> Iterator[str]:
-    """The lines of all ranks, without end: communicator after communicator."""
+    """Yields the lines of all ranks endlessly, communicator after communicator."""
     chance = random.Random(1)
     number = 0
     while True:
@@ -111,7 +111,7 @@ def many_ranks() -> Iterator[str]:
 
 
 def stamped() -> Iterator[str]:
-    """`many_ranks` behind time stamps, no two of them equal."""
+    """Yields `many_ranks` with a time stamp before each line, no two equal."""
     nanoseconds = 0
     for text in many_ranks():
         lines = []
@@ -125,7 +125,7 @@ def stamped() -> Iterator[str]:
 
 
 def training() -> Iterator[str]:
-    """Steps of 64 ranks, without end."""
+    """Yields steps of 64 ranks endlessly."""
     step = 0
     while True:
         stamp = f"2026-05-07 {step // 3600 % 24:02d}:{step // 60 % 60:02d}:{step % 60:02d},123"
@@ -138,7 +138,7 @@ def training() -> Iterator[str]:
 
 
 def mixed() -> Iterator[str]:
-    """`training` with a warning of NCCL in every 32nd step."""
+    """Yields `training` with an NCCL warning in every 32nd step."""
     for number, text in enumerate(training()):
         yield text
         if number % 32 == 0:
@@ -150,7 +150,7 @@ def mixed() -> Iterator[str]:
 
 
 def write_folder(path: Path, size: int) -> None:
-    """The lines of `many_ranks`, one file a host."""
+    """Writes the lines of `many_ranks`, one file per host."""
     path.mkdir()
     written = 0
     for text in many_ranks():
@@ -186,7 +186,7 @@ def write(path: Path, lines: Callable[[], Iterator[str]], size: int) -> None:
 
 
 def memory(process: int) -> int:
-    """Bytes that a process and those it started hold, what they share counted once."""
+    """Returns the memory of a process and its children in bytes, shared pages counted once."""
     total = 0
     try:
         smaps = Path(f"/proc/{process}/smaps_rollup").read_text()
@@ -198,7 +198,7 @@ def memory(process: int) -> int:
 
 
 def run(command: list[str]) -> tuple[float, float, float]:
-    """Seconds of a command, seconds of processor time, and the peak memory in MB of all its processes together.
+    """Returns wall-clock seconds, CPU seconds and the peak memory in MB of a command with all its processes.
 
     The output goes to a file, because grep stops at the first match where nobody reads it.
     """

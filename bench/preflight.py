@@ -1,4 +1,4 @@
-"""What `preflight` costs on the tree of a node: cold starts to the verdict, in milliseconds and megabytes.
+"""Measures `preflight` on the tree of a node: cold starts to the verdict, in milliseconds and megabytes.
 
     python bench/preflight.py [--times N] [--machine TYPE]
 
@@ -34,7 +34,7 @@ def started(tree: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def reaped(pid: int) -> tuple[float, int]:
-    """Processor seconds of a process and of all that it left behind, and its own peak of resident memory in kB."""
+    """Returns CPU seconds of a process with its children, and its own peak resident memory in kB."""
     busy, peak = 0.0, 0
     with suppress(ChildProcessError):
         while True:
@@ -45,7 +45,7 @@ def reaped(pid: int) -> tuple[float, int]:
 
 
 def timed(tree: Path) -> tuple[float, float, int]:
-    """Wall clock to the end of the command and processor time in milliseconds, peak resident memory in kB."""
+    """Returns wall-clock and CPU time of the command in milliseconds, and peak resident memory in kB."""
     before = time.perf_counter()
     child = started(tree)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -56,7 +56,7 @@ def timed(tree: Path) -> tuple[float, float, int]:
 
 
 def held(tree: Path) -> float:
-    """The highest sum of the memory of all processes of a run, in MB."""
+    """Returns the peak of the summed memory of all processes of a run, in MB."""
     child = started(tree)
     highest = 0
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
@@ -70,7 +70,7 @@ def held(tree: Path) -> float:
 
 
 def share(pid: int) -> int:
-    """Resident memory of a process in kB, shared pages divided among those who share them; 0 where it is gone."""
+    """Returns the proportional set size of a process in kB; 0 if it has exited."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -79,7 +79,7 @@ def share(pid: int) -> int:
 
 
 def hung(tree: Path, seconds: float) -> tuple[float, int]:
-    """Seconds until the verdict where no source answers, and the exit status; 3 is unknown."""
+    """Returns seconds until the verdict when no source answers, and the exit status (3 is unknown)."""
     folder = tree.with_name("hung")
     content = node.build("dgx-h100")
     content.write(folder)
@@ -119,7 +119,7 @@ def fleet(tree: Path, nodes: int) -> tuple[float, float, int]:
 
 
 def loaded(tree: Path) -> list[str]:
-    """Which slow packages the command imports."""
+    """Returns the slow packages that the command imports."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "nccl_doctor", "preflight", "--state=-", "--root", str(tree)],
         cwd=ROOT, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""All measurements: quick ones of about a minute, or with --full the logs of 1 GiB that the README's table shows.
+"""Runs all measurements: quick ones of about a minute, or with --full the logs of 1 GiB that the README's table shows.
 
 python bench/run.py [--full]
 """

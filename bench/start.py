@@ -1,4 +1,4 @@
-"""How long short commands take from start to end, best of several: wall clock and processor time in milliseconds.
+"""Measures short commands from start to end, best of several: wall-clock and CPU time in milliseconds.
 
     python bench/start.py [--times N]
 

@@ -1,4 +1,4 @@
-"""Speed and memory of the reader of Horovod timelines on a large file.
+"""Measures speed and memory of the reader of Horovod timelines on a large file.
 
     python bench/timeline.py [--size MIB] [--keep FILE]
 
@@ -21,7 +21,7 @@ from nccl_doctor.formats.horovod import timeline as horovod_timeline
 
 
 def write(path: Path, size: int) -> None:
-    """Some steps of a job, again and again until the file has `size` bytes; the time goes on."""
+    """Writes some steps of a job repeatedly until the file has `size` bytes; the time keeps increasing."""
     body = list(timeline.events(timeline.Job(steps=400, ranks=16, tensors=64, together=16, cache=False, cycle=1.0)))
     written = 0
     with path.open("w") as out:
@@ -61,7 +61,7 @@ def measure(path: Path) -> None:
 
 
 def peak() -> float:
-    """MiB; ru_maxrss would be the parent's."""
+    """Returns peak memory in MiB; ru_maxrss would be the parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 

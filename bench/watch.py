@@ -1,4 +1,4 @@
-"""What `watch` and `record` cost on a node of 8 GPUs and 9 ports: processor time of the screen with the child that samples, of
+"""Measures `watch` and `record` on a node of 8 GPUs and 9 ports: CPU time of the screen with the child that samples, of
 the sampler of `record`, and the step time of a small training loop with and without `record`.
 
 GPUs answer from the stand-in for NVML that the tests use, ports from a tree of files.
@@ -43,7 +43,7 @@ print(len(times), times[len(times) // 2])
 
 
 def tree(folder: Path) -> Path:
-    """A /sys with eight InfiniBand ports and one Ethernet interface."""
+    """Creates a /sys with eight InfiniBand ports and one Ethernet interface."""
     for number in range(PORTS - 1):
         port = folder / f"class/infiniband/mlx5_{number}/ports/1"
         for name, value in {"state": "4: ACTIVE", "link_layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)"}.items():
@@ -73,7 +73,7 @@ def tree(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """One in which our command finds the stand-in for NVML and the tree of ports, in its children too."""
+    """Returns an environment in which the command and its children find the NVML stub and the tree of ports."""
     subprocess.run(
         [
             "gcc",
@@ -102,7 +102,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def used(pid: int) -> float:
-    """Seconds of processor of a process and all below it."""
+    """Returns CPU seconds of a process and its descendants."""
     import psutil
 
     total = 0.0
@@ -116,7 +116,7 @@ def used(pid: int) -> float:
 
 
 def share(pid: int, settle: float, seconds: float) -> dict[str, float]:
-    """Percent of a core: of all together, and of the children alone."""
+    """Returns the use of a core in percent: of all processes, and of the children alone."""
     import psutil
 
     def now() -> tuple[float, float]:
@@ -134,7 +134,7 @@ def share(pid: int, settle: float, seconds: float) -> dict[str, float]:
 def watch(
     environ: dict[str, str], settle: float, seconds: float, rows: int = 50, columns: int = 160
 ) -> dict[str, float]:
-    """The screen in a terminal of its own."""
+    """Measures the screen in a pseudo terminal."""
     import fcntl
     import struct
     import termios
@@ -165,7 +165,7 @@ def watch(
 
 
 def record(environ: dict[str, str], folder: Path, settle: float, seconds: float) -> dict[str, float]:
-    """The recorder and its sampler beside a job that sleeps."""
+    """Measures the recorder and its sampler beside a sleeping job."""
     command = [sys.executable, "-m", "nccl_doctor", "record", "-o", str(folder), "--", "sleep", "3600"]
     running = subprocess.Popen(command, env=environ)
     found = share(running.pid, settle, seconds)
@@ -175,7 +175,7 @@ def record(environ: dict[str, str], folder: Path, settle: float, seconds: float)
 
 
 def step_times(environ: dict[str, str], folder: Path, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Median step times without and with `record`, in turns."""
+    """Returns median step times without and with `record`, measured in turns."""
     job = [sys.executable, "-c", STEP, str(seconds)]
     recorder = [sys.executable, "-m", "nccl_doctor", "record", "-o", str(folder), "--"]
     without, with_ = [], []

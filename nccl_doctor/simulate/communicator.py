@@ -52,8 +52,26 @@ def start(cluster: Cluster, rank: Rank) -> list[str]:
 
 def graph(cluster: Cluster, rank: Rank, rings: list[Ring], trees: Trees) -> list[str]:
     """Returns the lines about topology, rings and trees."""
-    v, count = rank.host.version, len(rings)
-    gpus = len(rank.host.ranks)
+    v = rank.host.version
+    lines = _placement(cluster, rank)
+    if rank.number == 0:
+        lines += [_ring_list(v, ring, len(rings)) for ring in rings]
+    if v < (2, 5):
+        size = "disabled" if cluster.one_host else "enabled up to size 110000"
+        lines.append(f"Using 256 threads, Min Comp Cap 7, Trees {size}")
+    lines.append("Trees" + "".join(_tree(v, trees, ring, rank) for ring in rings))
+    if v >= (2, 16):
+        lines.append(f"P2P Chunksize set to {524288 if cluster.one_host else 131072}")
+    if v >= (2, 26):
+        lines.append("PROFILER/Plugin: Could not find: libnccl-profiler.so" + (". " if v < (2, 28) else ""))
+    if v >= (2, 24):
+        lines.append(_p2p_type(v, rank.host.p2p))
+    return [info(rank, line) for line in lines]
+
+
+def _placement(cluster: Cluster, rank: Rank) -> list[str]:
+    """The texts about CPU affinity, NVLink SHARP and the place of the rank in the communicator."""
+    v, gpus = rank.host.version, len(rank.host.ranks)
     lines = []
     if v < (2, 28):
         mask = "ffffffff,ffffffff" if rank.local * 2 < gpus else "ffffffff,ffffffff,00000000,00000000"
@@ -68,19 +86,7 @@ def graph(cluster: Cluster, rank: Rank, rings: list[Ring], trees: Trees) -> list
         )
     if (2, 6) <= v < (2, 8):
         lines.append("threadThresholds 8/8/64 | 512/8/64 | 8/8/64")
-    if rank.number == 0:
-        lines += [_ring_list(v, ring, count) for ring in rings]
-    if v < (2, 5):
-        size = "enabled up to size 110000" if len(cluster.hosts) > 1 else "disabled"
-        lines.append(f"Using 256 threads, Min Comp Cap 7, Trees {size}")
-    lines.append("Trees" + "".join(_tree(v, trees, ring, rank) for ring in rings))
-    if v >= (2, 16):
-        lines.append("P2P Chunksize set to 131072" if len(cluster.hosts) > 1 else "P2P Chunksize set to 524288")
-    if v >= (2, 26):
-        lines.append("PROFILER/Plugin: Could not find: libnccl-profiler.so" + (". " if v < (2, 28) else ""))
-    if v >= (2, 24):
-        lines.append(_p2p_type(v, rank.host.p2p))
-    return [info(rank, line) for line in lines]
+    return lines
 
 
 def _p2p_type(v: tuple[int, int, int], p2p: bool) -> str:
