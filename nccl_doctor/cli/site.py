@@ -7,8 +7,10 @@ from pathlib import Path
 from nccl_doctor.cli.output import complain
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.trusted import distrust, distrust_tree
+from nccl_doctor.node.runtime import children
 
 SYSTEM = Path("/etc/nccl-doctor/rules")
+SECONDS = 1.0  # for a file system to answer
 
 
 def rule_folders(named: Sequence[str] = (), system: Path = SYSTEM) -> tuple[Path, ...]:
@@ -33,16 +35,29 @@ def preflight_rules(named: Sequence[str], system: Path = SYSTEM) -> tuple[tuple[
 
     Home folders are not read: a job can set HOME, and a dead file server would block the caller.
     """
-    folders, problems = _trusted([system, *map(Path, named)])
-    problems += [f"{name} is not a folder" for name in named if not Path(name).is_dir()]
+    asked = [name for name in named if _answers(name)]
+    folders, problems = _trusted([system, *map(Path, asked)])
+    problems += [f"{name} is not a folder" for name in asked if not Path(name).is_dir()]
+    problems += [f"{name} gives no answer" for name in named if name not in asked]
     return tuple(folders), problems
 
 
 def refuse(file: str, option: str) -> Path:
-    """Returns the file if root may trust it. Raises UsageProblem if users other than root can change it."""
+    """Returns the file if root may trust it. Raises UsageProblem if users other than root can change it, or if it hangs."""
+    if not _answers(file):
+        raise UsageProblem(f"{option} {file} is not read: it gives no answer")
     if why := distrust(file):
         raise UsageProblem(f"{option} {file} is not read: {why}")
     return Path(file)
+
+
+def _answers(path: str) -> bool:
+    """Whether a path that the site named can be looked at: asked in a child, because its file system may hang."""
+    try:
+        children.ask(lambda: os.path.lexists(path) and os.path.exists(path), SECONDS)  # noqa: PTH110  (no object is made)
+    except OSError:  # a time-out is one too
+        return False
+    return True
 
 
 def _trusted(folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
