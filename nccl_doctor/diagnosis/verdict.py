@@ -29,43 +29,54 @@ class Verdict(NamedTuple):
 def decide(facts: Facts, findings: Sequence[Finding], inputs: Sequence[Input]) -> Verdict:
     """The verdict over all findings and over what the inputs show."""
     unread, count = _unread(facts)
+    word, basis = _answer(_Shown(facts), findings, inputs, count)
+    return Verdict(word, basis, unread, count)
+
+
+class _Shown:
+    """What the coverage of the job proves."""
+
+    def __init__(self, facts: Facts) -> None:
+        rows = {row.aspect: row for row in facts.rows(Coverage)}
+        needed = [(aspect, rows.get(aspect)) for aspect in NEEDED]
+        self.anything = any(row.seen != "not" for row in rows.values())
+        self.clauses = [row.shows or "" for _, row in needed if row is not None and row.seen == "seen"]
+        self.hidden = [aspect for aspect, row in needed if row is None or row.seen != "seen"]
+        end = rows.get("end")
+        self.ended_well = end is not None and end.shows in ENDED_WELL
+        ended_badly = end is not None and end.seen == "seen" and not self.ended_well
+        self.proven = not ended_badly and len(self.hidden) <= 1
+
+
+def _answer(shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input], unread: int) -> tuple[str, str]:
+    """The word and the clause it rests on."""
     severities = {finding.severity for finding in findings}
     for severity in ("error", "warning"):
         if severity in severities:
-            return Verdict(severity, "", unread, count)
+            return severity, ""
     if inputs and all(one.kind == "node" for one in inputs):
-        return Verdict("note" if findings else "healthy", "" if findings else "no fault found", unread, count)
-    coverage = {row.aspect: row for row in facts.rows(Coverage)}
-    shown = [
-        coverage[aspect].shows or "" for aspect in NEEDED if aspect in coverage and coverage[aspect].seen == "seen"
-    ]
-    proven, well = _proven(coverage)
-    cut = next((one for one in inputs if one.note), None)
-    if unread and not (proven and well):
-        lines = "line looks" if count == 1 else "lines look"
-        return Verdict("inconclusive", f"{count} {lines} like an error in words that are not known here", unread, count)
+        return ("note", "") if findings else ("healthy", "no fault found")
+    if unread and not (shown.proven and shown.ended_well):
+        lines = "line looks" if unread == 1 else "lines look"
+        return "inconclusive", f"{unread} {lines} like an error in words that are not known here"
     if findings:
-        return Verdict("note", "", unread, count)
+        return "note", ""
     if unread:
-        return Verdict("nothing-found", f"{', '.join(shown)}; but {count} unknown error-looking lines", unread, count)
-    if proven and cut is None:
-        return Verdict("healthy", ", ".join(dict.fromkeys(shown)), unread, count)
-    if cut is not None and any(one.understood for one in inputs):
-        return Verdict("nothing-found", "no fault found in the part that could be read", unread, count)
-    hidden = [aspect for aspect in NEEDED if aspect not in coverage or coverage[aspect].seen != "seen"]
-    if any(row.seen != "not" for row in coverage.values()) or any(one.understood for one in inputs):
-        return Verdict("nothing-found", f"no fault found, but not visible: {', '.join(hidden)}", unread, count)
-    return Verdict("inconclusive", _empty(inputs), unread, count)
+        return "nothing-found", f"{', '.join(shown.clauses)}; but {unread} unknown error-looking lines"
+    return _without_findings(shown, inputs)
 
 
-def _proven(coverage: dict[str, Coverage]) -> tuple[bool, bool]:
-    """Whether health is proven, and whether the job is seen to end in order."""
-    start, progress, end = (coverage.get(aspect) for aspect in NEEDED)
-    well = end is not None and end.shows in ENDED_WELL
-    moved = progress is not None and progress.seen == "seen"
-    bad_end = end is not None and end.seen == "seen" and not well
-    up = start is not None and start.seen == "seen"
-    return (up + moved + well >= 2 and not bad_end), well
+def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]:
+    """The verdict where no rule found anything and every line was read or is harmless."""
+    cut = any(one.note for one in inputs)
+    understood = any(one.understood for one in inputs)
+    if shown.proven and not cut:
+        return "healthy", ", ".join(dict.fromkeys(shown.clauses))
+    if cut and understood:
+        return "nothing-found", "no fault found in the part that could be read"
+    if shown.anything or understood:
+        return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"
+    return "inconclusive", _empty(inputs)
 
 
 def _unread(facts: Facts) -> tuple[list[Place], int]:
