@@ -60,7 +60,11 @@ def load_usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
     for rule in (rule for folder in ours for rule in _kept(folder)):
         _claim(rule, seen)
         rules.append(rule)
-    problems += [f"{folder}: permission denied" for folder in directories if not os.access(folder, os.R_OK | os.X_OK)]
+    problems += [
+        f"{folder}: permission denied"
+        for folder in directories
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)
+    ]
     for path in (path for folder in directories for path in rule_files(folder)):
         try:
             rule = read_rule(path)

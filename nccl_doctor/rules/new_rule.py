@@ -33,7 +33,6 @@ def new_rule(group: str, name: str, rules: Iterable[Rule]) -> str:
             "why": f"{MARK}: what that means for the job",
             "fix": f"{MARK}: what to type next, for which versions, what it costs, how to undo it",
             "references": [f"{MARK}: source file, manual page or document"],
-            "explains": [],
             "example": [
                 {"name": "the fault", "log": f"{MARK}: lines that show it", "expect": [{"host": MARK}]},
                 {"name": "no fault", "log": f"{MARK}: lines that look like it and are harmless", "expect": []},
