@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
 from nccl_doctor.facts.evidence import Seen
@@ -28,6 +28,7 @@ _NO_DRIVER = {9}
 _JOB = re.compile(
     r"(?:job_|slurm_|job)(\d{1,18})|/(?:pbs_jobs\.service/jobid|torque)/([\w.-]{1,60})|pod([0-9a-f_-]{36})"
 )
+_GRANTS = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 _TYPES: dict[type, dict[str, type]] = {
     table: {name: str if "str" in str(hint) else float if "float" in str(hint) else int for name, hint in hints.items()}
@@ -71,7 +72,7 @@ def rows(root: Root, data: dict[str, Any]) -> Iterator[Any]:
     """The rows of an answer. Nothing is believed of its shape, because a tree may come from anywhere."""
     source = _string(data.get("source")) or "nvml"
     gpus = [gpu for gpu in _dicts(data, "gpus") if gpu.get("gpu") in range(MOST)]
-    granted = _granted(root, len(gpus))
+    granted = parse_granted(variables(root), {gpu["gpu"]: _string(gpu.get("uuid")) for gpu in gpus})
     yield _driver(data, source, len(gpus))
     for gpu in gpus:
         if len(gpu) > 2:
@@ -178,18 +179,23 @@ def _user(root: Root, uids: str) -> str | None:
     return named[1] if named else f"uid {uid}"
 
 
-def _granted(root: Root, gpus: int) -> dict[int, int]:
-    """Whether the scheduler gave a GPU to this job. Slurm names them for the Prolog; a task that sees no others owns all."""
-    told = variables(root).get("SLURM_JOB_GPUS") or variables(root).get("SLURM_STEP_GPUS")
-    if not told or not re.fullmatch(r"\d{1,3}(?:[,-]\d{1,3})*", told):
-        return {}
-    wanted: set[int] = set()
-    for part in told.split(","):
-        first, _, last = part.partition("-")
-        wanted.update(range(int(first), int(last or first) + 1))
-    if len(wanted) == gpus:
-        return dict.fromkeys(range(gpus), 1)
-    return {gpu: int(gpu in wanted) for gpu in range(gpus)}
+def parse_granted(environ: Mapping[str, str], uuids: Mapping[int, str | None]) -> dict[int, int]:
+    """Which GPUs a scheduler gave to this job; empty where no variable says it, or where one names GPUs that are not here.
+
+    Slurm names GPUs of the node for the Prolog (`SLURM_JOB_GPUS=0,2-3`); PBS, LSF and Grid Engine set CUDA_VISIBLE_DEVICES to
+    numbers or UUIDs. As many as there are here: a control group hides the others, so all are of this job.
+    """
+    names = _GRANTS if any(environ.get(name) for name in _JOB_VARIABLES) else _GRANTS[:2]
+    value = next((environ[name] for name in names if environ.get(name)), "")
+    granted: set[int | None] = set()
+    for part in value.split(","):
+        if numbers := re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", part):
+            granted.update(range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1))
+        else:
+            granted.add(next((gpu for gpu, uuid in uuids.items() if uuid == part), None))
+    if len(granted) == len(uuids) and None not in granted:
+        return dict.fromkeys(uuids, 1)
+    return {gpu: int(gpu in granted) for gpu in uuids} if granted <= set(uuids) else {}
 
 
 def _dicts(data: Any, key: str) -> list[dict[str, Any]]:
