@@ -4,7 +4,7 @@ import itertools
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from nccl_doctor.common.robust import median, spread
 from nccl_doctor.derive.declaration import derivation
@@ -47,40 +47,73 @@ def warm_up(costs: Sequence[float]) -> int:
     return next((i for i, cost in enumerate(costs[: len(costs) // 2]) if cost <= limit), len(costs) // 2)
 
 
-def _rows(run: ThroughputRun, steps: list[Step], events: list[tuple[int, str]]) -> Iterator[Any]:
+class _Series(NamedTuple):
+    """The steps of a run after its warm-up, cut into stretches of one speed."""
+
+    run: ThroughputRun
+    steps: list[Step]
+    costs: list[float]  # seconds of each step, or something proportional
+    middles: list[float]  # the median cost of the stretch of each step
+    stretches: list[tuple[int, int]]  # first index, index after the last
+
+    @property
+    def longest(self) -> list[Step]:
+        """The steps of the stretch with the most of them; of equal ones the later."""
+        start, stop = max(self.stretches, key=lambda ends: (sum(step.n for step in self.steps[slice(*ends)]), ends))
+        return self.steps[start:stop]
+
+
+def _rows(
+    run: ThroughputRun, steps: list[Step], events: list[tuple[int, str]]
+) -> Iterator[Steady | Regime | Stall | DipPeriod]:
     costs = [_cost(step) for step in steps]
     warm = warm_up(costs) if len(steps) > 2 else 0
-    after, late = steps[warm:], costs[warm:]
-    edges = [0, *change_points(late), len(after)]
-    stretches = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
-    regimes = [_regime(run, after[a:b], position) for position, (a, b) in enumerate(stretches)]
+    series = _series(run, steps[warm:], costs[warm:])
+    regimes = [_regime(run, series.steps[a:b], position) for position, (a, b) in enumerate(series.stretches)]
     best = max(regime.rate for regime in regimes)
     yield from (regime._replace(ratio=regime.rate / best) for regime in regimes)
-    longest = max(range(len(stretches)), key=lambda i: (sum(s.n for s in after[slice(*stretches[i])]), i))
-    start, stop = stretches[longest]
-    steady = after[start:stop]
-    middles = [0.0] * len(after)
-    for a, b in stretches:
-        middles[a:b] = [median(late[a:b])] * (b - a)
-    lost, total = 0.0, 0.0
-    for step, cost, middle in zip(after, late, middles, strict=True):
+    yield _steady(series, sum(step.n for step in steps[:warm]))
+    yield from _stalls(run, series.steps, series.costs, series.middles, events)
+    total, _ = _time(series)
+    yield from _dips(run, series.steps, series.costs, series.middles, events, total)
+
+
+def _series(run: ThroughputRun, steps: list[Step], costs: list[float]) -> _Series:
+    edges = [0, *change_points(costs), len(steps)]
+    stretches = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+    middles = [middle for a, b in stretches for middle in [median(costs[a:b])] * (b - a)]
+    return _Series(run, steps, costs, middles, stretches)
+
+
+def _steady(series: _Series, warm_steps: int) -> Steady:
+    """The longest stretch as the steady state, and what all steps after the warm-up lost and waited."""
+    run, longest = series.run, series.longest
+    rate, deviation = spread(step.rate or 0.0 for step in longest)
+    seconds = [step.seconds for step in longest if step.seconds]
+    total, lost = _time(series)
+    return Steady(
+        run=run.run, warmup=warm_steps, first_step=longest[0].step, last_step=longest[-1].last_step, points=sum(s.n for s in longest),
+        seconds=median(seconds) if seconds else None, rate=rate, mad=deviation, job_rate=_of_job(run, rate),
+        drift=drift([step.rate or 0.0 for step in series.steps]), regimes=len(series.stretches),
+        lost=lost / total if total else None, data=_data_share(series.steps), ref=longest[0].ref,
+    )  # fmt: skip
+
+
+def _time(series: _Series) -> tuple[float, float]:
+    """(time of all steps, time that slow steps took beyond the median of their stretch)."""
+    total = lost = 0.0
+    for step, cost, middle in zip(series.steps, series.costs, series.middles, strict=True):
         spent = cost * (step.n - 1 + step.slowest)
         total += spent
         if cost * step.slowest > DIP * middle:
             lost += max(spent - step.n * middle, 0.0)
-    rates = [step.rate or 0.0 for step in steady]
-    rate = median(rates)
-    seconds = [step.seconds for step in steady if step.seconds]
-    waits = [(step.data, step.seconds) for step in after if step.data is not None and step.seconds and step.n == 1]
-    share = sum(w for w, _ in waits) / sum(s for _, s in waits) if waits else None
-    yield Steady(
-        run.run, sum(step.n for step in steps[:warm]), steady[0].step, steady[-1].last_step, sum(step.n for step in steady),
-        median(seconds) if seconds else None, rate, median(abs(r - rate) for r in rates),
-        _of_job(run, rate), drift([step.rate or 0.0 for step in after]), len(regimes), lost / total if total else None,
-        min(share, 1.0) if share is not None else None, steady[0].ref,
-    )  # fmt: skip
-    yield from _stalls(run, after, late, middles, events)
-    yield from _dips(run, after, late, middles, events, total)
+    return total, lost
+
+
+def _data_share(steps: list[Step]) -> float | None:
+    """The share of the time that single steps waited for data; None where no line tells it."""
+    waits = [(step.data, step.seconds) for step in steps if step.data is not None and step.seconds and step.n == 1]
+    return min(sum(wait for wait, _ in waits) / sum(seconds for _, seconds in waits), 1.0) if waits else None
 
 
 def _regime(run: ThroughputRun, steps: list[Step], position: int) -> Regime:
