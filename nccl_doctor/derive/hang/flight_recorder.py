@@ -97,37 +97,49 @@ def _groups(
 
 
 def _first_difference(facts: Facts, group: _Group, waiting: dict[int, RecorderCall]) -> Iterator[RecorderMismatch]:
-    """The first collective in which the ranks of a group part; nothing where all agree."""
+    """The first collective in which the ranks of a group differ; nothing where all agree."""
     ranks = [r for r in group.files if (r in group.members if group.members else r in group.calls)]
-    speaking = [r for r in ranks if group.calls.get(r)]
-    if len(ranks) < 2 or not speaking:
+    with_calls = [r for r in ranks if group.calls.get(r)]
+    if len(ranks) < 2 or not with_calls:
         return
-    start = max(min(group.calls[r]) for r in speaking)
-    last = {r: max(max(group.calls[r], default=0) if r in group.calls else 0, group.enqueued.get(r, 0)) for r in ranks}
-    for seq in sorted({seq for r in speaking for seq in group.calls[r] if seq >= start}):
-        entries = {r: group.calls[r][seq] for r in speaking if seq in group.calls[r]}
-        apart = _differ(entries)
-        if apart is not None:
-            kind, wrong, words = apart
+    for seq in _common_numbers(group, with_calls):
+        entries = {r: group.calls[r][seq] for r in with_calls if seq in group.calls[r]}
+        difference = _differ(entries)
+        if difference is not None:
+            kind, wrong, words = difference
             yield _row(facts, group, seq, kind, wrong, entries, words)
             return
-        first = {r: calls[0] for r, calls in entries.items()}
-        pending = [r for r, call in first.items() if not call.finished]
-        missing = [r for r in ranks if r not in entries and last[r] < seq]
-        if missing:
-            if pending:
-                words = f"{_name(first[pending[0]])}, in which {len(pending)} other{' waits' if len(pending) == 1 else 's wait'}"
-                elsewhere = {r: waiting[r] for r in missing if r in waiting}
-                if elsewhere:
-                    rank, call = next(iter(elsewhere.items()))
-                    words += f"; rank {rank} waits in {_name(call)} of group {call.pg} meanwhile"
-                kind = "missing" if len(elsewhere) < len(missing) else "elsewhere"
-                yield _row(facts, group, seq, kind, missing, entries, words)
-            return
-        if pending:
-            words = f"{_name(first[pending[0]])}: {len(pending)} of {len(entries)} ranks have not finished it"
+        pending = [r for r, calls in entries.items() if not calls[0].finished]
+        missing = [r for r in ranks if r not in entries and _last_number(group, r) < seq]
+        if missing and pending:
+            kind, words = _missing(entries[pending[0]][0], len(pending), missing, waiting)
+            yield _row(facts, group, seq, kind, missing, entries, words)
+        elif pending:
+            words = f"{_name(entries[pending[0]][0])}: {len(pending)} of {len(entries)} ranks have not finished it"
             yield _row(facts, group, seq, "stuck", pending, entries, words)
+        if missing or pending:
             return
+
+
+def _common_numbers(group: _Group, ranks: list[int]) -> list[int]:
+    """Numbers of the calls from the first that the dumps of all these ranks still hold."""
+    start = max(min(group.calls[r]) for r in ranks)
+    return sorted({seq for r in ranks for seq in group.calls[r] if seq >= start})
+
+
+def _last_number(group: _Group, rank: int) -> int:
+    """The number of the last call that a rank enqueued, as its entries or its status say; 0 for none."""
+    return max(max(group.calls.get(rank, ()), default=0), group.enqueued.get(rank, 0))
+
+
+def _missing(call: RecorderCall, pending: int, missing: list[int], waiting: dict[int, RecorderCall]) -> tuple[str, str]:
+    """(kind, words) for ranks that did not reach a call in which others wait."""
+    words = f"{_name(call)}, in which {pending} other{' waits' if pending == 1 else 's wait'}"
+    elsewhere = {r: waiting[r] for r in missing if r in waiting}
+    if elsewhere:
+        rank, other = next(iter(elsewhere.items()))
+        words += f"; rank {rank} waits in {_name(other)} of group {other.pg} meanwhile"
+    return "missing" if len(elsewhere) < len(missing) else "elsewhere", words
 
 
 def _differ(entries: dict[int, list[RecorderCall]]) -> tuple[str, list[int], str] | None:
