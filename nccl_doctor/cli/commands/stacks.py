@@ -110,7 +110,7 @@ def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, 
             for number, pid in enumerate(pids)
         ]
     if not ranks:
-        hidden = f"; {found.hidden} processes of other users are not readable" if found.hidden else ""
+        hidden = f"; unreadable processes of other users: {found.hidden}" if found.hidden else ""
         of = f" of job {job}" if job else ""
         raise UsageProblem(
             f"no rank{of} runs on this node (no process with RANK or a launcher's rank){hidden}; name one with --pid"
