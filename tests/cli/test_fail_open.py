@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.prologues import program
 
 from nccl_doctor.app import preflight
-from nccl_doctor.cli import fail_open
+from nccl_doctor.cli import fail_open, slurm
 from nccl_doctor.cli.fail_open import DRAIN
 from nccl_doctor.cli.main import main
 from nccl_doctor.node.runtime.root import Root
@@ -171,13 +172,18 @@ def test_a_log_that_nobody_reads_holds_nobody_up(log: socket.socket) -> None:
 @pytest.mark.parametrize("how", ["--observe", "--no-drain", "settings"])
 @pytest.mark.parametrize("caller", SCHEDULERS)
 def test_observe_says_what_would_be_done_and_does_nothing(
-    broken: Path, caller: str, how: str, tmp_path: Path, log: socket.socket, capfd: pytest.CaptureFixture[str]
-) -> None:
+    broken: Path, caller: str, how: str, tmp_path: Path, log: socket.socket, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    program(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/asked; echo NodeName=node02 State=IDLE')
+    monkeypatch.setattr(slurm, "FOLDERS", (str(tmp_path),))
     (tmp_path / "preflight.toml").write_text("observe = true\n")
     option = ["--settings", str(tmp_path / "preflight.toml")] if how == "settings" else [how]
     assert 0 == main(["preflight", "--state", "-", "--for", caller, *option, "--root", str(broken)])
     (line,) = received(log)
     assert "observe: would drain: nccl-doctor:" in line
+    asked = tmp_path / "asked"
+    assert not asked.exists() or "update" not in asked.read_text()
     out = capfd.readouterr().out
     assert not out.startswith("ERROR")
 
