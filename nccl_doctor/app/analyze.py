@@ -59,7 +59,7 @@ def read_text(text: str, name: str = "log") -> Facts:
     data = text.encode("utf-8", "surrogateescape")
     partial, tail = parallel.scan(io.BytesIO(data))
     within = registry.within(partial.marks)
-    inside = [(known, registry.read(known, io.BytesIO(data), name, facts)) for known in within]
+    inside = [(known, registry.read_file(known, io.BytesIO(data), name, facts)) for known in within]
     facts.add([log_input(name, partial, inside, None)])
     job_log.add(facts, [(name, partial, tail)])
     derive_all(facts)

@@ -112,7 +112,7 @@ class InputReader:
         return log
 
     def _read_format(self, format_: Format, source: sources.Source, stream: "RejoinedStream") -> None:
-        reading = registry.read(format_, stream, source.name, self.facts)
+        reading = registry.read_file(format_, stream, source.name, self.facts)
         note = reading.note or stream.problem
         row = Input(source.name, format_.kind, stream.bytes, reading.lines, 0, reading.understood, note)
         self.facts.add([row])
@@ -124,7 +124,7 @@ class InputReader:
         inside = []
         for format_ in registry.within(log.counts.marks):
             with sources.open_stream(source) as again:
-                inside.append((format_, registry.read(format_, again, source.name, self.facts)))
+                inside.append((format_, registry.read_file(format_, again, source.name, self.facts)))
         row = log_input(source.name, log.counts, inside, log.note)
         useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):

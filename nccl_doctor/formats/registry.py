@@ -57,7 +57,7 @@ def within(seen: Iterable[bytes]) -> list[Format]:
     return [known for known in FORMATS if literals.intersection(known.inside)]
 
 
-def read(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:
+def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one file with the reader of its format; an error ends this file, not the analysis, and the note names it.
 
     A ValueError is a value that the reader cannot use, such as a number of thousands of digits. A TypeError or LookupError is

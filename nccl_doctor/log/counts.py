@@ -57,7 +57,7 @@ class LineSpan:
         self.first = first
         self.last = last
         self.stamp = stamp  # of the last line that had one
-        self.stamped = 0  # the number of that line while a stretch is read
+        self.stamped = 0  # the number of that line while a part of a log is read
 
     def add(self, line: int, stamp: float | None) -> None:
         """Count the next line."""

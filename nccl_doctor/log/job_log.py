@@ -96,8 +96,8 @@ def _lives(counts: LogCounts) -> Lives:
 def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
     """Origin took which rank, each once."""
     groups = {pattern.order: pattern.rank_groups for pattern in load()}
-    told = ((key, match) for key, match in zip(counts.events, lives, strict=True) if match is not None)
-    taken = dict.fromkeys((key.header, match.group(*groups[key.pattern])) for key, match in told)
+    named = ((key, match) for key, match in zip(counts.events, lives, strict=True) if match is not None)
+    taken = dict.fromkeys((key.header, match.group(*groups[key.pattern])) for key, match in named)
     for number, (comm_rank, nranks, *dev) in taken:
         head = counts.headers[number]
         cuda_dev = int(dev[0]) if dev and dev[0] else None
@@ -140,8 +140,8 @@ class _LogRows:
             ref = self._facts.evidence(self._file, event.first, f"{self._clean(event.left)}{token}{text}")
             who = self.who[key.header]
             if life is not None and pattern is not None and pattern.reader == COMMUNICATOR:
-                said = {**life.groupdict(), **pattern.set} if pattern.set else life.groupdict()
-                yield communicator(*who[:4], said, event.n, event.stamp, ref)
+                members = {**life.groupdict(), **pattern.set} if pattern.set else life.groupdict()
+                yield communicator(*who[:4], members, event.n, event.stamp, ref)
                 if key.level not in nccl_header.SHOWN:
                     continue
             fields = {"text": key.body} if pattern is None else pattern.match(key.body, key.level) or {}

@@ -23,7 +23,7 @@ _COLON = _U(int.from_bytes(b" : ", "little"))
 _TOKEN = len("NCCL INFO ")
 _WORD = 8  # bytes read at once
 _SHORT = 64  # bytes of a text; longer ones do not come twice
-_LEFT = 256  # bytes of all that stands before `NCCL INFO`
+_LEFT = 256  # bytes of the text before `NCCL INFO`
 _CHANNELS = 64  # bits of a mask
 _MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
 _DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d")
@@ -105,9 +105,9 @@ class BlockLines:
         return LineGroups(key[place], mask, np.diff(place, append=len(key)), first, last)
 
     def openings(self, groups: Numbers) -> Iterator[tuple[int, str, str | None, str]]:
-        """The first lines of groups: number, what stands before `NCCL INFO`, channel, text.
+        """The first lines of groups: number, the text before `NCCL INFO`, channel, text.
 
-        The channel is `07/0`, and the text an edge; no channel where it is no Channel line, and the text is all that it says.
+        The channel is `07/0`, and the text an edge; no channel where it is another line, and the text is its message.
         """
         numbers = self.groups.first[groups]
         where = np.searchsorted(self._numbers, numbers)
@@ -117,7 +117,7 @@ class BlockLines:
             yield number, self._part(start, at), channel, self._part(text, end)
 
     def closings(self, groups: Numbers) -> Iterator[tuple[int, str]]:
-        """The last lines of groups: number, and what stands before `NCCL INFO`."""
+        """The last lines of groups: number, and the text before `NCCL INFO`."""
         numbers = self.groups.last[groups]
         where = np.searchsorted(self._numbers, numbers)
         start, at, _, _ = (part[where].tolist() for part in self._parts)
@@ -182,7 +182,7 @@ class GroupCounts(Generic[E]):
         return KnownGroups(known, place)
 
     def closings(self, lines: BlockLines, counted: KnownGroups) -> Iterator[tuple[E, int, str]]:
-        """The last lines of a block's groups in their order: what each counts for, number, what stands before `NCCL INFO`."""
+        """The last lines of a block's groups in their order: its entry, number, the text before `NCCL INFO`."""
         order = np.argsort(lines.groups.last[counted.flags])
         entries = (self._entries[place] for place in counted.places[order].tolist())
         closings = lines.closings(np.flatnonzero(counted.flags)[order])
@@ -215,7 +215,7 @@ class GroupCounts(Generic[E]):
 
 
 def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
-    """Where lines end, and where `NC` or a carriage return stands in them; which of them are ends."""
+    """The offsets of line ends, of `NC` and of carriage returns; and which of them are line ends."""
     size = len(text)
     marks = np.empty(-(-size // _WORD) * _WORD, bool)
     marks[size - 1 :] = False

@@ -46,7 +46,7 @@ class Pattern:
     set: dict[str, Any] = field(default_factory=dict)
     level: str = ""
     lines: int = 0
-    reader: str = ""  # a function of `nccl_rows` that turns list-valued lines into rows
+    reader: str = ""  # a function of `rows.READERS` that turns list-valued lines into rows
     harmless: bool = False
     nccl_too: bool = False
     fallback: bool = False  # matches only a line that no other pattern knows
@@ -80,8 +80,8 @@ class Pattern:
             return None
         if self.starts and not text.startswith(self.openings):
             return None
-        found = self.compiled.match(text) if self.where == "nccl" else self.compiled.search(text)
-        return None if found is None else {**found.groupdict(), **self.set}
+        match = self.compiled.match(text) if self.where == "nccl" else self.compiled.search(text)
+        return None if match is None else {**match.groupdict(), **self.set}
 
 
 class PatternMatch(NamedTuple):
@@ -124,7 +124,7 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
 
 
 def check_columns(pattern: Pattern) -> None:
-    """Raise PatternProblem where a group or constant is no column of the pattern's table."""
+    """Raise PatternProblem where a group or constant is not a column of the pattern's table."""
     if pattern.table == "message" or pattern.reader:
         return
     from nccl_doctor.facts.store import by_name, column_types
@@ -233,7 +233,7 @@ class Grammar:
         ]
 
     def candidates(self, line: str) -> Iterator[Pattern]:
-        """Text patterns of which a literal stands in the line."""
+        """Text patterns of which a literal occurs in the line."""
         for pattern in self.text:
             for literal in pattern.literals:
                 if literal in line:
@@ -261,9 +261,9 @@ def classify(line: str) -> list[PatternMatch]:
         matches = _nccl(text, "")  # a pasted line often lacks its head
     for pattern in grammar().candidates(text):
         if record is None or pattern.nccl_too:
-            found = pattern.match(text)
-            if found is not None:
-                matches.append(PatternMatch(pattern, found))
+            match = pattern.match(text)
+            if match is not None:
+                matches.append(PatternMatch(pattern, match))
     return matches
 
 

@@ -82,7 +82,7 @@ def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Lab
         for pattern in patterns
         if not pattern.lines and not pattern.fallback and pattern.match(text) is not None
     }
-    told = [literal for pattern in alone.values() for literal in pattern.literals if literal in text]
+    understood = [literal for pattern in alone.values() for literal in pattern.literals if literal in text]
     known = bool(alone)
     for pattern in patterns:
         if pattern.order in alone:
@@ -94,7 +94,7 @@ def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Lab
             continue
         if pattern.lines:
             joined = _rows(pattern, text, after, label)
-        elif any(literal in text and not any(literal in one for one in told) for literal in pattern.literals):
+        elif any(literal in text and not any(literal in one for one in understood) for literal in pattern.literals):
             joined = _torn(pattern, text, after, label)
         else:  # another pattern has understood the same words
             continue
@@ -107,10 +107,10 @@ def _rows(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined
     """A record of several lines."""
     rows = [FollowingLine(text, 0), *following_lines(after, pattern.lines, label)]
     whole = "\n".join(row.text for row in rows)
-    found = pattern.compiled.search(whole)
-    if found is None or found.start() > len(text):
+    match = pattern.compiled.search(whole)
+    if match is None or match.start() > len(text):
         return None
-    last = whole.count("\n", 0, found.end())
+    last = whole.count("\n", 0, match.end())
     short = "\n".join(row.text for row in rows[: last + 1])
     return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
 
@@ -119,8 +119,8 @@ def _torn(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined
     """A record of one line that was torn over two."""
     for row in following_lines(after, 1, label):
         for whole in (text + row.text, f"{text} {row.text.strip()}"):
-            found = pattern.compiled.search(whole)
-            if found is not None and found.start() < len(text):
+            match = pattern.compiled.search(whole)
+            if match is not None and match.start() < len(text):
                 return Joined(whole, row.distance)
     return None
 

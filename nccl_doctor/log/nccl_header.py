@@ -65,8 +65,8 @@ def parse_header(left: str) -> NcclHeader:
     label, text = prefixes.split(left + TOKEN)
     if "<std" in text and (tags := list(_MID.finditer(text))):  # a launcher glued a line to the one before
         inner, text = prefixes.split(text[tags[-1].start() :])
-        said = {name: value for name, value in inner._asdict().items() if value is not None}
-        label = label._replace(**said)
+        parts = {name: value for name, value in inner._asdict().items() if value is not None}
+        label = label._replace(**parts)
     text = text.removesuffix(TOKEN.rstrip()).removesuffix(TOKEN).rstrip()[-_LONGEST:]
     match = _HEAD.search(text) or _FORK.search(text)
     if match is not None:
@@ -79,9 +79,9 @@ def parse_header(left: str) -> NcclHeader:
     if match is not None and not _FILE.search(text) and not _PLACE.search(match["host"]):
         return NcclHeader(match["host"], int(match["pid"]), _int(match["tid"]), None, None, label, True)
     match = _HIDDEN.search(text) or _BARE.search(text) or _FILE.search(text)
-    said = match.groupdict() if match is not None else {}
-    source, line = _source(said.get("where"))
-    return NcclHeader(said.get("host") or label.host, None, None, _int(said.get("dev")), source, label, True, line)
+    parts = match.groupdict() if match is not None else {}
+    source, line = _source(parts.get("where"))
+    return NcclHeader(parts.get("host") or label.host, None, None, _int(parts.get("dev")), source, label, True, line)
 
 
 def _int(text: str | None) -> int | None:

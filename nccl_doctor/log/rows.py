@@ -87,9 +87,9 @@ def _medium(via: str) -> tuple[str, str | None, str | None, int | None, int | No
         proxy = int(net["proxy"]) if net["proxy"] else None
         return "NET", None, net["network"], int(net["device"]), proxy, int(bool(net["gdr"])), int(bool(net["shared"]))
     for transport, pattern in (("P2P", _P2P), ("SHM", _SHM)):
-        found = pattern.match(via)
-        if found is not None:
-            return transport, found["method"] or "direct", None, None, None, None, 0
+        match = pattern.match(via)
+        if match is not None:
+            return transport, match["method"] or "direct", None, None, None, None, 0
     return None
 
 

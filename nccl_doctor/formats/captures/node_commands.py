@@ -172,8 +172,8 @@ class _Reader:
             return False
         if (physical := _PHYSICAL.match(text)) is not None:
             state.port = state.port._replace(physical=physical[1] or physical[2])
-        elif (found := _STATE.match(text)) is not None:
-            state.port = state.port._replace(state=found[1].capitalize(), ref=self._ref(number, text))
+        elif (match := _STATE.match(text)) is not None:
+            state.port = state.port._replace(state=match[1].capitalize(), ref=self._ref(number, text))
         elif (rate := _RATE.match(text)) is not None:
             state.port = state.port._replace(rate=float(rate[1]))
         elif (layer := _LAYER.match(text)) is not None:

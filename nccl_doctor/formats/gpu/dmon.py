@@ -76,7 +76,7 @@ class Tables:
         self._processes_seen = False
 
     def take(self, line: str, host: str | None, number: int) -> bool:
-        """Use a line; False where it is no part of a table."""
+        """Use a line; False where it is not part of a table."""
         if line.startswith("#"):
             return self._title(line.lstrip("# ").split(), host)
         if "pid," in line and _APPS.match(line):

@@ -50,7 +50,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"time": "2026-05-07 12:00:01", "gpu_usage:0": 97, "gpu_temperature:0": 61, "gpu_power:0": 688}
         {"hostname": "node01", "query_time": "2026-05-07T12:00:01", "gpus": [{"index": 0, "utilization.gpu": 97, ...}]}
     """
-    return _Reader(name, facts).read(stream)
+    return _Reader(name, facts).read_records(stream)
 
 
 class _Reader:
@@ -63,7 +63,7 @@ class _Reader:
         self._lines = 0
         self._torn: int | None = None
 
-    def read(self, stream: Readable) -> Reading:
+    def read_records(self, stream: Readable) -> Reading:
         used = 0
         for number, text, record in self._records(stream):
             used += self._take(record, (number, text))

@@ -29,7 +29,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     body = head[_HEAD.match(head).end() :] if _HEAD.match(head) else head  # type: ignore[union-attr]
     samples = Samples()
     if HEADER.match(body) or BARE.match(body):
-        reading = _Csv(stream, head, samples).read()
+        reading = _Csv(stream, head, samples).read_table()
         samples.write(facts, name, "nvidia-smi")
         return reading
     if body.lstrip()[:1] in (b"{", b"["):
@@ -48,7 +48,7 @@ class _Csv:
         self.lines = 0
         self.used = 0
 
-    def read(self) -> Reading:
+    def read_table(self) -> Reading:
         rest = b""
         data = self._block
         self._block = b""

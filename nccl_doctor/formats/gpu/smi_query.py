@@ -81,7 +81,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if re.match(r"\s*<", text):
         system, gpus, used = _xml(text, lines, name, facts)
         if "<!ENTITY" in text:
-            note = "declares XML entities, which nvidia-smi never does; what stands behind them was not read"
+            note = "declares XML entities, which nvidia-smi never does; the text behind them was not read"
         elif "</nvidia_smi_log>" not in text[-200:]:
             note = note or f"ends in GPU {len(gpus)} of it, in line {len(lines)}: the file is cut"
     else:
@@ -94,8 +94,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         first = next((n for n, line in enumerate(lines, 1) if "Driver Version" in line or "<driver_version" in line), 1)
         ref = facts.evidence(name, first, lines[first - 1].strip() if lines else "")
         unknown: dict[str, Any] = dict.fromkeys(NodeDriver._fields)
-        told = {"source": "nvidia-smi", "driver": system.get("driver"), "cuda": system.get("cuda"), "gpus": len(gpus)}
-        rows.append(NodeDriver(**{**unknown, **told, "ref": ref}))
+        values = {"source": "nvidia-smi", "driver": system.get("driver"), "cuda": system.get("cuda"), "gpus": len(gpus)}
+        rows.append(NodeDriver(**{**unknown, **values, "ref": ref}))
     for gpu in gpus:
         proof = next((gpu.proof[column] for column in _TELLING if gpu.values.get(column) and column in gpu.proof), None)
         rows.append(_row(NodeGpu, gpu, gpu.ref))
@@ -134,13 +134,13 @@ def _text(lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], li
             gpus.append(_Gpu(values, facts.evidence(name, number, line), {}))
             titles, used = [], used + 1
             continue
-        found = _LINE.match(line.rstrip())
-        if found is None:
+        match = _LINE.match(line.rstrip())
+        if match is None:
             continue
         used += 1
-        indent, title = len(found[1]), re.sub(r"\W+", "_", found[2].strip().lower())
+        indent, title = len(match[1]), re.sub(r"\W+", "_", match[2].strip().lower())
         titles = [*((i, t) for i, t in titles if i < indent), (indent, title)][-8:]
-        value = (found[3] or "").strip()
+        value = (match[3] or "").strip()
         if gpus and value:
             _take(gpus[-1], "/".join(t for _, t in titles), value, (number, line.strip()))
         elif value and title in ("driver_version", "cuda_version"):

@@ -121,7 +121,7 @@ def _system(system: dict[str, Any], name: str, value: str) -> None:
 
 
 def take(gpu: dict[str, Any], place: str, value: str) -> None:
-    """Put the text that stands at a place of the XML below `gpu` into its column."""
+    """Put the text at a path of the XML below `gpu` into its column."""
     known = _COLUMNS.get(place)
     if known is not None:
         made = known[1](value)

@@ -84,7 +84,7 @@ class Run:
     def __init__(self, names: list[str], sizes: dict[int, int]) -> None:
         self.names = names
         self.events = 0
-        self.first: int | None = None  # begin of the first collective that is no broadcast
+        self.first: int | None = None  # begin of the first collective that is not a broadcast
         self.last = 0
         self.activities: dict[int, Activity] = {}
         self.arrivals: dict[int, Arrival] = {}
@@ -154,7 +154,7 @@ class Run:
         return [int(rank) for rank in np.unique(self.open.name[ticks])[:1000]]
 
     def _start(self, new: Events) -> None:
-        """The first collective that is no broadcast: before it ranks start up at different times."""
+        """The first collective that is not a broadcast: before it ranks start up at different times."""
         ordinary = [n for n, name in enumerate(self.names) if "BROADCAST" not in name and "BCAST" not in name]
         hits = np.flatnonzero((new.phase == BEGIN) & np.isin(new.name, ordinary))
         if hits.size:

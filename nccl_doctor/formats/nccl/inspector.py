@@ -68,7 +68,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            note = f"line {number} is no JSON"
+            note = f"line {number} is not JSON"
             continue
         found = _key(record)
         if found is None:

@@ -54,7 +54,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     for block in blocks(stream):
         if start and NCCL_TESTS_JSON.search(block.data[:65_536]):
             rest = b"".join([block.data, *(more.data for more in blocks(stream))][:64])
-            return nccl_tests_json.read(rest, name, facts, first)
+            return nccl_tests_json.read_json(rest, name, facts, first)
         start = False
         reader.block(block.data, block.first)
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
@@ -116,44 +116,44 @@ class _Reader:
         if _COMMENT.search(line) and self._comment(line, number):
             self.understood += 1
             return
-        if (found := _NCCL.search(line)) is not None:
-            self._nccl = found[1].decode()
-        if b"Pattern 4, " in line and (found := _GRAPH.search(line)) is not None:
+        if (match := _NCCL.search(line)) is not None:
+            self._nccl = match[1].decode()
+        if b"Pattern 4, " in line and (match := _GRAPH.search(line)) is not None:
             # inter-node and intra-node speed of a ring; the smaller one limits all of it
-            self._graph = int(found[1]) * min(float(found[2]), float(found[3]))
-        if (found := _COMMAND.search(line)) is not None:
-            self._operation = found[1].decode()
+            self._graph = int(match[1]) * min(float(match[2]), float(match[3]))
+        if (match := _COMMAND.search(line)) is not None:
+            self._operation = match[1].decode()
         if self._bench is not None:
             self._row(line, number)
 
     def _comment(self, line: bytes, number: int) -> bool:
-        if found := _STARTING.search(line):
+        if match := _STARTING.search(line):
             self.ends()
-            self._operation = found[1].decode()
+            self._operation = match[1].decode()
             self._run(line, number)
             return True
-        if found := _VERSION.search(line):
+        if match := _VERSION.search(line):
             self.ends()
-            self._version = found[1].decode(), _library(found[2])
+            self._version = match[1].decode(), _library(match[2])
             return True
         if _THREADS.search(line):
             if self._bench is not None and (self._bench.devices or self._bench.rows):
                 self.ends()
             self._run(line, number)
             return True
-        if found := _DEVICE.search(line):
-            rank, _, host, device, bus, model = (group.decode("utf-8", "replace") for group in found.groups())
+        if match := _DEVICE.search(line):
+            rank, _, host, device, bus, model = (group.decode("utf-8", "replace") for group in match.groups())
             if self._bench is not None and (self._bench.rows or int(rank) in self._bench.devices):
                 self.ends()
             self._run(line, number).device(int(rank), host, int(device), bus, model.strip())
             return True
-        if found := _BOUNDS.search(line):
-            self._run(line, number).bounds(int(found[1]), found[2].decode(), line, number)
+        if match := _BOUNDS.search(line):
+            self._run(line, number).bounds(int(match[1]), match[2].decode(), line, number)
             return True
-        if found := _AVERAGE.search(line):
+        if match := _AVERAGE.search(line):
             bench = self._run(line, number)
-            bench.average = float(found[1])
-            if found[2] == b"FAILED" and bench.verdict != "FAILED":
+            bench.average = float(match[1])
+            if match[2] == b"FAILED" and bench.verdict != "FAILED":
                 bench.verdict = "SLOW"
             bench.finished = True
             self.ends()
@@ -169,14 +169,14 @@ class _Reader:
         return False
 
     def _row(self, line: bytes, number: int) -> None:
-        found = _HEAD.search(line)
+        match = _HEAD.search(line)
         bench = self._bench
-        if found is None or bench is None:
+        if match is None or bench is None:
             return
-        size, count, kind, redop, root = found.groups()
-        rest, value = line[found.end() :], int(root) if root is not None else None
+        size, count, kind, redop, root = match.groups()
+        rest, value = line[match.end() :], int(root) if root is not None else None
         if root is not None and not self._has_root(root, rest):
-            value, rest = None, line[found.start(5) :]
+            value, rest = None, line[match.start(5) :]
         bench.head(int(size), int(count), kind.decode(), redop.decode() if redop else None, value)
         self.understood += 1
         bench.numbers(self._blocks(rest), number, line)
@@ -191,7 +191,7 @@ class _Reader:
         return sum(1 for field in fields if re.fullmatch(_NUMBER + rb"|N/A", field)) % self._columns == 0
 
     def _blocks(self, text: bytes) -> Iterator[tuple[float, float, float, bytes]]:
-        """(microseconds, algbw, busbw, wrong) of each placement that stands in a text."""
+        """(microseconds, algbw, busbw, wrong) of each placement in a text."""
         if self._columns > 4 and self._wrong is not None:
             fields = re.findall(rb"[^\s|]+", text)
             for at in range(0, len(fields) - self._columns + 1, self._columns):
@@ -203,9 +203,9 @@ class _Reader:
             return
         pattern = _BARE if self._columns == 3 else _BLOCK
         position = 0
-        while found := pattern.match(text, position):
-            yield float(found[1]), float(found[2]), float(found[3]), found[4]
-            position = found.end()
+        while match := pattern.match(text, position):
+            yield float(match[1]), float(match[2]), float(match[3]), match[4]
+            position = match.end()
 
     def _rest(self, line: bytes, number: int) -> bool:
         """A piece of a torn row; True where the line was one."""

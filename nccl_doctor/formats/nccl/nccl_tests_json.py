@@ -11,7 +11,7 @@ from nccl_doctor.formats.nccl.nccl_tests_run import Bench
 LARGEST = 256 << 20
 
 
-def read(data: bytes, name: str, facts: Facts, run: int) -> Reading:
+def read_json(data: bytes, name: str, facts: Facts, run: int) -> Reading:
     """Read one file. Fills bench_run and bench_row."""
     text = data[:LARGEST].decode("utf-8", "replace")
     lines = text.count("\n") + (not text.endswith("\n"))
@@ -87,36 +87,36 @@ def _nccl(value: Any) -> str | None:
     text = str(value) if isinstance(value, (int, str)) else ""
     if text.isdigit() and int(text) >= 10_000:
         return f"{int(text) // 10_000}.{int(text) // 100 % 100}.{int(text) % 100}"
-    found = re.match(r"\d+\.\d+\.\d+", text)
-    return found[0] if found else None
+    match = re.match(r"\d+\.\d+\.\d+", text)
+    return match[0] if match else None
 
 
 def _operation(args: Any, top: dict[str, Any]) -> str | None:
     words = args if isinstance(args, list) else [args, top.get("test"), top.get("name")]
     for word in words:
-        found = re.search(r"(\w+)_perf\b", word) if isinstance(word, str) else None
-        if found:
-            return found[1]
+        match = re.search(r"(\w+)_perf\b", word) if isinstance(word, str) else None
+        if match:
+            return match[1]
     return None
 
 
 def _load(text: str) -> tuple[dict[str, Any], str | None]:
-    """The object; of one that breaks off, the values that are complete, and a sentence."""
+    """The object and None; of a cut one the values that are complete, and a sentence that says so."""
     try:
         whole = json.loads(text)
         return (whole, None) if isinstance(whole, dict) else ({}, "is JSON, but no object")
     except (ValueError, RecursionError):
         pass
     decoder, top, position = json.JSONDecoder(), {}, text.find("{") + 1
-    note = f"the JSON breaks off in line {text.count(chr(10)) + 1}; what stands before was read"
+    note = f"the JSON ends in the middle of line {text.count(chr(10)) + 1}; the rows before it were read"
     key = re.compile(r'[\s,]*"([^"\\]{1,100})"\s*:\s*')
-    while found := key.match(text, position):
-        position = found.end()
+    while match := key.match(text, position):
+        position = match.end()
         try:
-            top[found[1]], position = decoder.raw_decode(text, position)
+            top[match[1]], position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             if text[position : position + 1] == "[":
-                top[found[1]] = _items(decoder, text, position + 1)
+                top[match[1]] = _items(decoder, text, position + 1)
             break
     return top, note
 

@@ -109,7 +109,7 @@ def _apart(comm: str, ranks: list[dict[str, Any]], ref: int) -> Iterator[RasRank
         usual, often = Counter(numbers).most_common(1)[0]
         if often == len(numbers):
             continue
-        if often * 2 <= len(numbers):  # no majority: the highest is where a healthy rank stands
+        if often * 2 <= len(numbers):  # no majority: a healthy rank has the highest
             usual = max(numbers)
         apart = [(rank, number) for rank, number in zip(ranks, numbers, strict=True) if number != usual]
         for rank, number in apart[:_REPORT]:

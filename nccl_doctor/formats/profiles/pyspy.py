@@ -198,10 +198,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             dumps.append(dump)
             if rank is not None:
                 ranks[dump.pid] = rank
-    told = re.search(r"rank[-_.]?(\d{1,6})", name.rpartition("/")[2])
+    rank_in_name = re.search(r"rank[-_.]?(\d{1,6})", name.rpartition("/")[2])
     tops = [dump for dump in dumps if dump.parent is None]
-    if told and len(tops) == 1:
-        ranks[tops[0].pid] = int(told[1])
+    if rank_in_name and len(tops) == 1:
+        ranks[tops[0].pid] = int(rank_in_name[1])
     return Reading(counter.lines, rows(facts, name, dumps, None, ranks), None if dumps else "holds no stack of py-spy")
 
 

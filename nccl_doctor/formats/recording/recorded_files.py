@@ -87,26 +87,24 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
     while len(content) < _LONGEST and (piece := stream.read(1 << 16)):
         content += piece
     try:
-        said = json.loads(content.decode("utf-8", "replace"))
+        run = json.loads(content.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return Reading(content.count(b"\n"), 0, "is no whole JSON document")
-    if not isinstance(said, dict):
+        return Reading(content.count(b"\n"), 0, "is not a whole JSON document")
+    if not isinstance(run, dict):
         return Reading(content.count(b"\n"), 0, "holds no run")
-    host, status, signal = _word(said.get("host")), said.get("status"), _word(said.get("signal"))
-    command = said.get("command")
+    host, status, signal = _word(run.get("host")), run.get("status"), _word(run.get("signal"))
+    command = run.get("command")
     words = " ".join(map(str, command)) if isinstance(command, list) else None
     text = f"exit status {status}" if words is None else f"ran: {words}"
     ref = facts.evidence(name, 1, f"{text}{f', {signal}' if signal else ''}")
     code = status if isinstance(status, int) else None
     facts.add(
-        [RecordedRun(host, name, words, code, signal, _number(said.get("started")), _number(said.get("ended")), ref)]
+        [RecordedRun(host, name, words, code, signal, _number(run.get("started")), _number(run.get("ended")), ref)]
     )
     facts.mark_covered("recorded_run")
     if code:
-        facts.add(
-            [ProcessEnd(host, None, None, None, code, signal, "record", None, 1, _number(said.get("ended")), ref)]
-        )
-    environment = said.get("environment")
+        facts.add([ProcessEnd(host, None, None, None, code, signal, "record", None, 1, _number(run.get("ended")), ref)])
+    environment = run.get("environment")
     if isinstance(environment, dict):
         facts.add(_settings(host, environment, facts, name))
     return Reading(content.count(b"\n"), 1, None)

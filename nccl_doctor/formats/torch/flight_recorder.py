@@ -37,7 +37,7 @@ _LIBRARY_CODE = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/")
 
 
 class _Refused(Exception):
-    """A pickle asked for something that is no plain data."""
+    """A pickle asked for something other than plain data."""
 
 
 class _Plain(pickle.Unpickler):
@@ -69,7 +69,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if isinstance(dump, list):  # the first releases
         dump = {"entries": dump}
     if not isinstance(dump, dict) or not ({"entries", "pg_config", "pg_status"} & set(dump)):
-        raise ForeignInput(name, f"is {form} data, but no dump of PyTorch's flight recorder")
+        raise ForeignInput(name, f"is {form} data, but not a dump of PyTorch's flight recorder")
     entries = dump.get("entries")
     entries = entries if isinstance(entries, list) else []
     rank = rank_of(name)
@@ -178,9 +178,7 @@ def _parse(data: bytes, name: str) -> tuple[Any, str | None]:
             entries.append(entry)
     except (ijson.JSONError, TooDeep):
         pass
-    return {
-        "entries": entries
-    }, f"is cut or no valid JSON any more, behind entry {len(entries)}; its groups are unknown"
+    return {"entries": entries}, f"is cut or not valid JSON, behind entry {len(entries)}; its groups are unknown"
 
 
 def _groups(file: str, rank: int | None, dump: dict[str, Any], ref: int) -> Iterator[RecorderGroup]:
@@ -188,7 +186,7 @@ def _groups(file: str, rank: int | None, dump: dict[str, Any], ref: int) -> Iter
     status = status if isinstance(status, dict) else {}
     config = dump.get("pg_config")
     config = config if isinstance(config, dict) else {}
-    # The default group stands under an empty name where another backend than NCCL records.
+    # The default group has an empty name where another backend than NCCL records.
     if set(config) == {""}:
         config = {"0": config[""]}
     for pg in {**config, **status}:

@@ -67,7 +67,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             if isinstance(event, dict) and event.get("ph") == "X":
                 seen.add(event)
     except ijson.JSONError:
-        problem = "ends in the middle of the trace" if kept.ended else "is no valid JSON any more"
+        problem = "ends in the middle of the trace" if kept.ended else "is not valid JSON"
         problem += f", behind event {seen.events:,}"
     except TooDeep as error:
         problem = f"{error}, behind event {seen.events:,}"

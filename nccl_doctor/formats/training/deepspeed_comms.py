@@ -33,20 +33,20 @@ class CommOps:
 
     def note(self, line: bytes, number: int) -> int:
         """Take a line; 1 where it was one of these."""
-        found = _LINE.search(line)
-        if found is None:
+        match = _LINE.search(line)
+        if match is None:
             return 0
-        size = round(float(found[4]) * _UNITS[found[5]])
-        key = int(found[1]), found[2].decode(), size
+        size = round(float(match[4]) * _UNITS[match[5]])
+        key = int(match[1]), match[2].decode(), size
         times = self._found.get(key)
         if times is None:
             times = self._found[key] = _Times(number, line)
         times.n += 1
-        value = float(found[3])
+        value = float(match[3])
         if len(times.times) < _KEEP:
             times.times.append(value)
-            if found[6]:
-                times.busbw.append(float(found[6]))
+            if match[6]:
+                times.busbw.append(float(match[6]))
         if value > times.slowest:
             times.slowest, times.place = value, (number, line)
         return 1

@@ -52,10 +52,10 @@ class Losses:
             return
         if _NOTHING_LOST in line:
             return
-        if found := _SKIPPED.search(line):
-            self.skipped += int(found[1])
-        if found := _NAN.search(line):
-            self._not_a_number(found[1] != b"0", int(found[1]), number, line)
+        if match := _SKIPPED.search(line):
+            self.skipped += int(match[1])
+        if match := _NAN.search(line):
+            self._not_a_number(match[1] != b"0", int(match[1]), number, line)
         if b"loss: NAN" in line or b"loss: nan" in line:
             self._not_a_number(True, 1, number, line)
 
@@ -74,10 +74,10 @@ class Losses:
 
     def overflow(self, line: bytes, number: int) -> None:
         """Take a line of an optimizer that lowers its scale."""
-        found = _OVERFLOW.search(line)
-        if found is not None:
+        match = _OVERFLOW.search(line)
+        if match is not None:
             self.skipped += 1
-            self._value(found[1] or found[2], None, number, line)
+            self._value(match[1] or match[2], None, number, line)
 
     def _value(self, text: bytes, step: int | None, number: int, line: bytes) -> None:
         try:

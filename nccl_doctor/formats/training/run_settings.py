@@ -61,9 +61,9 @@ class Settings:
 
     def note(self, line: bytes) -> bool:
         """Take the settings of a line. True where its world size differs from the one before: a new launch begins."""
-        found = _WORLD.search(line)
-        if found is not None:
-            world, old = int(found[1]), self.world
+        match = _WORLD.search(line)
+        if match is not None:
+            world, old = int(match[1]), self.world
             # DeepSpeed's configuration names the data-parallel ranks so; without model parallelism these are all
             if world and world != old and not (old and b"config.py" in line):
                 self.previous, self.world = old, world
@@ -108,9 +108,9 @@ class Settings:
             return self.batch // self.device_batch, "batch"
         if self.nodes and self.per_node:
             return self.nodes * self.per_node, "arguments"
-        found = _NAME.search(file.rsplit("/", 1)[-1].replace("_", " "))
-        if found is not None:
-            return int(found[3]) if found[3] else int(found[1]) * int(found[2]), "file-name"
+        match = _NAME.search(file.rsplit("/", 1)[-1].replace("_", " "))
+        if match is not None:
+            return int(match[3]) if match[3] else int(match[1]) * int(match[2]), "file-name"
         return None, None
 
     def microbatches(self, batch: int | None) -> int | None:

@@ -76,53 +76,53 @@ _DESCRIPTION = re.compile(rb"(?i)\b(?:epoch|train|training|step|steps|iter|itera
 
 
 def _read_tf_cnn(line: bytes) -> Point | None:
-    found = _tf_cnn(line)
-    if found is None or b"total " in line:
+    match = _tf_cnn(line)
+    if match is None or b"total " in line:
         return None
-    step, rate = found.groups()
-    return found.start(), int(step), None, float(rate), None
+    step, rate = match.groups()
+    return match.start(), int(step), None, float(rate), None
 
 
 def _read_horovod(line: bytes) -> Point | None:
-    found = _horovod(line)
-    return (found.start(), int(found[1]), None, float(found[2]), None) if found else None
+    match = _horovod(line)
+    return (match.start(), int(match[1]), None, float(match[2]), None) if match else None
 
 
 def _read_fairseq_json(line: bytes) -> Point | None:
-    found = _fairseq_json(line)
-    if found is None:
+    match = _fairseq_json(line)
+    if match is None:
         return None
-    rate, updates, step = found.groups()
-    return found.start(), int(step), 1 / float(updates) if float(updates) else None, float(rate), None
+    rate, updates, step = match.groups()
+    return match.start(), int(step), 1 / float(updates) if float(updates) else None, float(rate), None
 
 
 def _read_fairseq_text(line: bytes) -> Point | None:
-    found = _fairseq_text(line)
-    if found is None:
+    match = _fairseq_text(line)
+    if match is None:
         return None
-    rate, updates, step = found.groups()
-    return found.start(), int(step), 1 / float(updates) if float(updates) else None, float(rate), None
+    rate, updates, step = match.groups()
+    return match.start(), int(step), 1 / float(updates) if float(updates) else None, float(rate), None
 
 
 def _read_megatron(line: bytes) -> Point | None:
-    found = _megatron(line)
-    if found is None:
+    match = _megatron(line)
+    if match is None:
         return None
-    step, unit, time = found.groups()
-    return found.start(), int(step), float(time) / 1000 if unit == b"ms" else float(time), None, None
+    step, unit, time = match.groups()
+    return match.start(), int(step), float(time) / 1000 if unit == b"ms" else float(time), None, None
 
 
 def _read_deepspeed(line: bytes) -> Point | None:
-    found = _deepspeed(line)
-    return (found.start(), int(found[1]), None, float(found[2]), None) if found else None
+    match = _deepspeed(line)
+    return (match.start(), int(match[1]), None, float(match[2]), None) if match else None
 
 
 def _read_hf_end(line: bytes) -> Point | None:
-    found = _hf_end(line)
-    if found is None:
+    match = _hf_end(line)
+    if match is None:
         return None
-    steps = float(found[2])
-    return line.find(b"{"), None, 1 / steps if steps else None, float(found[1]), None
+    steps = float(match[2])
+    return line.find(b"{"), None, 1 / steps if steps else None, float(match[1]), None
 
 
 class Bar(NamedTuple):
@@ -135,10 +135,10 @@ class Bar(NamedTuple):
 
 def read_bar(line: bytes) -> Bar | None:
     """A tqdm bar without description, or with one that speaks of epochs, steps or training."""
-    found = _BAR(line)
-    if found is None:
+    match = _BAR(line)
+    if match is None:
         return None
-    name, step, total, elapsed, value, unit = found.groups()
+    name, step, total, elapsed, value, unit = match.groups()
     if step == b"0" or (name is not None and not _DESCRIPTION.search(name)):
         return None
     number = float(value)
@@ -146,7 +146,7 @@ def read_bar(line: bytes) -> Bar | None:
     since = 0
     for part in elapsed.split(b":"):
         since = 60 * since + int(part or 0)
-    return Bar((found.start(), int(step), seconds, None, None), (name, step, total), since)
+    return Bar((match.start(), int(step), seconds, None, None), (name, step, total), since)
 
 
 def _read_tqdm(line: bytes) -> Point | None:
@@ -155,55 +155,55 @@ def _read_tqdm(line: bytes) -> Point | None:
 
 
 def _read_titan(line: bytes) -> Point | None:
-    found = _titan(_ANSI.sub(b"", line))
-    if found is None:
+    match = _titan(_ANSI.sub(b"", line))
+    if match is None:
         return None
-    return max(line.find(b"step:"), 0), int(found[1]), None, float(found[2].replace(b",", b"")), None
+    return max(line.find(b"step:"), 0), int(match[1]), None, float(match[2].replace(b",", b"")), None
 
 
 def _read_composer(line: bytes) -> Point | None:
-    found = _composer(line)
-    if found is None or found[1]:
+    match = _composer(line)
+    if match is None or match[1]:
         return None
-    return found.start(), None, None, float(found[2]), None
+    return match.start(), None, None, float(match[2]), None
 
 
 def _read_official(line: bytes) -> Point | None:
-    found = _official(line)
-    if found is None:
+    match = _official(line)
+    if match is None:
         return None
-    first, last = int(found[3]), int(found[4])
-    seconds = float(found[1]) / (last - first) if last > first else None
-    return found.start(), last, seconds, float(found[2]), None
+    first, last = int(match[3]), int(match[4])
+    seconds = float(match[1]) / (last - first) if last > first else None
+    return match.start(), last, seconds, float(match[2]), None
 
 
 def _read_imagenet(line: bytes) -> Point | None:
-    found = _imagenet(line)
-    if found is None:
+    match = _imagenet(line)
+    if match is None:
         return None
-    epoch, batch, total, time, data = found.groups()
+    epoch, batch, total, time, data = match.groups()
     step = int(epoch) * int(total) + int(batch)
-    return found.start(), step, float(time), None, float(data) if data else None
+    return match.start(), step, float(time), None, float(data) if data else None
 
 
 def _read_timm(line: bytes) -> Point | None:
-    found = _timm(line)
-    if found is None:
+    match = _timm(line)
+    if match is None:
         return None
-    epoch, batch, total, time, rate, data = found.groups()
-    return found.start(), int(epoch) * int(total) + int(batch), float(time), float(rate), float(data)
+    epoch, batch, total, time, rate, data = match.groups()
+    return match.start(), int(epoch) * int(total) + int(batch), float(time), float(rate), float(data)
 
 
 def _read_data_time(line: bytes) -> Point | None:
-    found = _mmdet(line)
-    if found is not None:
-        epoch, batch, total, time, data = found.groups()
-        return found.start(), int(epoch) * int(total) + int(batch), float(time), None, float(data)
-    found = _detectron(line)
-    if found is None:
+    match = _mmdet(line)
+    if match is not None:
+        epoch, batch, total, time, data = match.groups()
+        return match.start(), int(epoch) * int(total) + int(batch), float(time), None, float(data)
+    match = _detectron(line)
+    if match is None:
         return None
-    step, _, time, data = found.groups()
-    return found.start(), int(step) if step else None, float(time), None, float(data)
+    step, _, time, data = match.groups()
+    return match.start(), int(step) if step else None, float(time), None, float(data)
 
 
 _ITEMS = re.compile(rb"BatchTimestamp<batch_index: (\d+), timestamp: (\d+(?:\.\d+)?)>")

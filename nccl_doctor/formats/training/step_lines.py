@@ -85,7 +85,7 @@ class _Reader:
         self.comm = CommOps()
         self._gate = _gate()
         self._named: dict[tuple[str, str], Series] = {}
-        # of the last line of a tool: prefix, where its time stands, series
+        # of the last line of a tool: prefix, where its time stamp is, series
         self._last: dict[str, tuple[bytes, int, int, Series]] = {}
         self._last_bulk: Series | None = None
 

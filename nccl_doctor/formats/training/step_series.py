@@ -17,17 +17,17 @@ Line = tuple[Point, int, bytes, float | None]  # point, line number, text, when
 
 
 def stamp_span(prefix: bytes) -> tuple[int, int]:
-    """Where the date and time stands in a prefix, which is the same on all lines of a rank but for it."""
-    found = _STAMP.search(prefix)
-    return found.span() if found else (len(prefix), len(prefix))
+    """Where the date and time is in a prefix; the rest of the prefix is the same on all lines of a rank."""
+    match = _STAMP.search(prefix)
+    return match.span() if match else (len(prefix), len(prefix))
 
 
 def stamp_of(text: str) -> float | None:
     """Seconds since the epoch of the first date in a line, read as UTC."""
-    found = _STAMP_TEXT.search(text[:200])
-    if found is None:
+    match = _STAMP_TEXT.search(text[:200])
+    if match is None:
         return None
-    *parts, fraction = found.groups()
+    *parts, fraction = match.groups()
     try:
         year, month, day, hour, minute, second = (int(part) for part in parts)
         when = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
@@ -167,7 +167,7 @@ class Series:
             self.chunk *= 2
 
     def same_batch(self, block: bytes, start: int, stop: int, count: int) -> bool:
-        """True where all lines of a stretch have the batch of the last line read."""
+        """True where all lines of `block[start:stop]` have the batch of the last line read."""
         return not self._batch_text or block.count(_BATCH + self._batch_text, start, stop) == count
 
     def repeated(self, identity: tuple[bytes | None, bytes, bytes], elapsed: int) -> bool:

@@ -166,10 +166,10 @@ def test_json_is_read_and_a_broken_one_as_far_as_it_goes() -> None:
     facts, reading = read((FIXTURES / "two_cut.json").read_bytes())
     assert 0 < len(facts.rows(BenchRow)) < 8
     assert 0 == facts.rows(BenchRun)[0].finished
-    assert "breaks off in line" in (reading.note or "")
+    assert "ends in the middle of line" in (reading.note or "")
     known = registry.recognise((FIXTURES / "two.json").read_bytes())
     assert known is not None
-    assert "nccl.nccl_tests" == known.module
+    assert "nccl-tests" == known.kind
 
 
 @examples(60)
