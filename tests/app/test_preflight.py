@@ -382,3 +382,12 @@ def test_simulate_writes_a_tree_and_live_facts_are_listed(tmp_path: Path, capfd:
     capfd.readouterr()
     assert 0 == main(["facts", "--live", "--table", "collection", "--format", "json"])
     assert collect.COLLECTORS[0] in capfd.readouterr().out
+
+
+def test_a_scheduler_is_told_which_collector_could_not_look() -> None:
+    facts = Facts()
+    for host in ("n1", "n2"):
+        ref = facts.evidence(f"collector gpu of {host}", 1, "hung")
+        facts.add([Collection(host, "gpu", "hung", 5.0, "no answer within the time limit", ref)])
+    text = prologue.lines(preflight.report_of(facts))
+    assert "nccl-doctor: unknown: gpu on n[1-2]: hung, no answer within the time limit\n" in text
