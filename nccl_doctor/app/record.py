@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.node.runtime.redact import KEPT, SECRET
 
@@ -164,9 +165,7 @@ class Recorder:
                                  "started": self._started, "ended": time.time()})  # fmt: skip
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        part = self.run / f".{name}"
-        part.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        part.replace(self.run / name)
+        replace_file(self.run / name, (json.dumps(content, indent=1) + "\n").encode(), 0o644)
 
     def _open(self, name: str) -> BinaryIO:
         return (self.run / name).open("ab", buffering=0)

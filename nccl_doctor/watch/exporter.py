@@ -1,10 +1,11 @@
 """Exports metrics over HTTP, or to a file for the textfile collector of node_exporter."""
 
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from nccl_doctor.common.atomic_write import replace_file
 
 PORT = 9879  # unused in the default port allocations of the Prometheus project
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -35,6 +36,4 @@ def serve(address: tuple[str, int], page: Callable[[], str]) -> ThreadingHTTPSer
 
 def write_file(file: Path, text: str) -> None:
     """Replace a file atomically, so that a collector never reads half of it. Raises OSError."""
-    part = file.with_name(f".{file.name}.{time.monotonic_ns()}")
-    part.write_text(text, "utf-8")
-    part.replace(file)
+    replace_file(file, text.encode(), 0o644)
