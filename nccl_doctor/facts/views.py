@@ -122,6 +122,22 @@ VIEWS = (
         JOIN (SELECT max(field(fields, 'gid_index')), min(ref) FROM message WHERE kind = 'ib-qp-bad-gid') q
         """,
     ),
+    View(
+        "unreset_xid",
+        "An Xid after which the kernel log shows no reset of its GPU.",
+        {
+            "host": "host name", "pci": "PCI address of the GPU", "code": "number of the Xid", "fatal": "1 fatal, 0 not",
+            "text": "what the driver says", "n": "lines folded into this one", "stamp": "seconds, NULL where the line has no time",
+            "ref": "evidence", "age": "seconds before the end of the kernel log, 0 where not known",
+        },
+        """
+        SELECT x.host, x.pci, x.code, x.fatal, x.text, x.n, x.stamp, x.ref, coalesce(k.now - x.stamp, 0)
+        FROM xid x LEFT JOIN kernel_log k ON k.host IS x.host
+        WHERE x.kind = 'xid' AND NOT EXISTS (
+          SELECT 1 FROM xid c WHERE c.host IS x.host AND c.pci IS x.pci AND c.code = 154 AND c.text LIKE '%to 0x0 (None)%'
+            AND c.stamp > x.stamp)
+        """,
+    ),
 )  # fmt: skip
 
 
