@@ -38,11 +38,11 @@ class Errors(NamedTuple):
 
 def collect(root: Root) -> Iterator[Any]:
     """A row a GPU, and the counters whose growth matters. Raises Absent without an AMD GPU."""
-    found = [device for device in pci.devices(root) if device.kind == "amd-gpu"]
-    if not found:
+    cards = [device for device in pci.devices(root) if device.kind == "amd-gpu"]
+    if not cards:
         raise Absent("no AMD GPU on the PCI bus")
     links = xgmi_links(root)
-    for device in found:
+    for device in cards:
         base = f"{pci.BUS}/{device.pci}"
         errors = read_errors(root, base)
         driver = root.target(f"{base}/driver")

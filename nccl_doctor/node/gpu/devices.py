@@ -101,12 +101,12 @@ def _pairs(pairs: Any, source: str) -> Iterator[GpuPair]:
 
 def _driver(data: dict[str, Any], source: str, gpus: int) -> NodeDriver:
     system = data.get("system")
-    told: dict[str, Any] = system if isinstance(system, dict) else {}
-    driver, seconds = _string(told.get("driver")), _number(data.get("seconds"))
+    parsed: dict[str, Any] = system if isinstance(system, dict) else {}
+    driver, seconds = _string(parsed.get("driver")), _number(data.get("seconds"))
     text = f"driver {driver or '?'}, {gpus} GPUs, {seconds if seconds is not None else '?'} s"
     return NodeDriver(
-        None, source, driver, None, _string(told.get("nvml")), _integer(told.get("cuda")), gpus,
-        _integer(told.get("confidential")), _integer(told.get("ready")), _integer(data.get("fabric_manager")), None,
+        None, source, driver, None, _string(parsed.get("nvml")), _integer(parsed.get("cuda")), gpus,
+        _integer(parsed.get("confidential")), _integer(parsed.get("ready")), _integer(data.get("fabric_manager")), None,
         _integer(data.get("whole")), seconds, Seen(source, text),
     )  # fmt: skip
 
@@ -146,8 +146,8 @@ def _short(value: Any) -> str:
 
 
 def _holders(root: Root, gpu: dict[str, Any], granted: int | None) -> Iterator[GpuHolder]:
-    told = variables(root)
-    job = next((told[name] for name in _JOB_VARIABLES if told.get(name)), None)
+    environ = variables(root)
+    job = next((environ[name] for name in _JOB_VARIABLES if environ.get(name)), None)
     for task in _dicts(gpu, "tasks")[:256]:
         pid, used = _integer(task.get("pid")), _number(task.get("memory"))
         if pid is None:
@@ -199,8 +199,8 @@ def parse_granted(environ: Mapping[str, str], uuids: Mapping[int, str | None]) -
 
 
 def _dicts(data: Any, key: str) -> list[dict[str, Any]]:
-    found = data.get(key) if isinstance(data, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    parsed = data.get(key) if isinstance(data, dict) else None
+    return [one for one in parsed if isinstance(one, dict)] if isinstance(parsed, list) else []
 
 
 def _integer(value: Any) -> int | None:

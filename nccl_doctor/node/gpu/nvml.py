@@ -116,9 +116,9 @@ class Nvml:
     def first(self, *calls: tuple[Any, ...]) -> Any:
         """The answer of the first call that has one: newer names stand before older ones."""
         for call in calls:
-            found = self.get(*call)
-            if found is not None:
-                return found
+            parsed = self.get(*call)
+            if parsed is not None:
+                return parsed
         return None
 
     def count(self) -> int:
@@ -132,10 +132,10 @@ class Nvml:
 
     def fields(self, handle: Any, wanted: Sequence[int | tuple[int, int]]) -> list[int | None]:
         """Several field values in one call; each a field or (field, scope)."""
-        found = self.get("nvmlDeviceGetFieldValues", handle, list(wanted))
-        if found is None:
+        parsed = self.get("nvmlDeviceGetFieldValues", handle, list(wanted))
+        if parsed is None:
             return [None] * len(wanted)
-        return [_value(field) for field in found]
+        return [_value(field) for field in parsed]
 
     def structure(self, call: str, kinds: Sequence[str], handle: Any) -> Any:
         """The filled structure of a call that wants one: the newest of `kinds` that pynvml and the driver know."""
@@ -157,30 +157,30 @@ class Nvml:
 
     def memory(self, handle: Any) -> tuple[int, int, int | None] | None:
         """Total, used, reserved in bytes; before driver 510 used includes what the driver reserves (reserved None)."""
-        found = self.get("nvmlDeviceGetMemoryInfo", handle, getattr(self._nvml, "nvmlMemory_v2", None))
-        if found is not None and hasattr(found, "reserved"):
-            return int(found.total), int(found.used), int(found.reserved)
-        found = found or self.get("nvmlDeviceGetMemoryInfo", handle)
-        return (int(found.total), int(found.used), None) if found is not None else None
+        parsed = self.get("nvmlDeviceGetMemoryInfo", handle, getattr(self._nvml, "nvmlMemory_v2", None))
+        if parsed is not None and hasattr(parsed, "reserved"):
+            return int(parsed.total), int(parsed.used), int(parsed.reserved)
+        parsed = parsed or self.get("nvmlDeviceGetMemoryInfo", handle)
+        return (int(parsed.total), int(parsed.used), None) if parsed is not None else None
 
     def tasks(self, handle: Any) -> list[GpuTask]:
-        found = []
+        rows = []
         for kind, word in (("C", "Compute"), ("G", "Graphics")):
             name = f"nvmlDeviceGet{word}RunningProcesses"
             for one in self.first((f"{name}_v3", handle), (f"{name}_v2", handle)) or []:
                 used = one.usedGpuMemory
-                found.append(GpuTask(int(one.pid), kind, int(used) if used is not None else None))
-        return found
+                rows.append(GpuTask(int(one.pid), kind, int(used) if used is not None else None))
+        return rows
 
     def reasons(self, handle: Any) -> int | None:
-        found = self.first(
+        parsed = self.first(
             ("nvmlDeviceGetCurrentClocksEventReasons", handle), ("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         )
-        return int(found) if found is not None else None
+        return int(parsed) if parsed is not None else None
 
     def temperature(self, handle: Any) -> int | None:
-        found = self.first(("nvmlDeviceGetTemperature", handle, 0), ("nvmlDeviceGetTemperatureV", handle, 0))
-        return int(found) if found is not None else None
+        parsed = self.first(("nvmlDeviceGetTemperature", handle, 0), ("nvmlDeviceGetTemperatureV", handle, 0))
+        return int(parsed) if parsed is not None else None
 
     def sample(self, *, pcie: bool = True) -> list[GpuNow]:
         """All GPUs now. Rates are those since the last sample, None in the first.
@@ -224,8 +224,8 @@ class Nvml:
                     rates[index] = (b - a) * (1024 if index > 1 else 1) / (moment - then)
         if pcie and now[0] is None:
             for index in (0, 1):
-                found = self.get("nvmlDeviceGetPcieThroughput", handle, index)
-                rates[index] = found * 1024.0 if found is not None else None
+                parsed = self.get("nvmlDeviceGetPcieThroughput", handle, index)
+                rates[index] = parsed * 1024.0 if parsed is not None else None
         return rates
 
 

@@ -45,30 +45,30 @@ def ask(switches: bool = False) -> dict[str, Any]:
     """All that NVML says; `switches`: the node has NVSwitches, so that somebody must run the Fabric Manager."""
     started = time.monotonic()
     whole = int(_whole())
-    found: dict[str, Any] = {"source": "nvml", "whole": whole, "gpus": [], "pairs": [], "errors": []}
+    rows: dict[str, Any] = {"source": "nvml", "whole": whole, "gpus": [], "pairs": [], "errors": []}
     if switches and whole:
-        found["fabric_manager"] = int(_runs("nv-fabricmanage"))  # the kernel keeps 15 characters of a name
+        rows["fabric_manager"] = int(_runs("nv-fabricmanage"))  # the kernel keeps 15 characters of a name
     try:
         nvml = Nvml()
     except NvmlFailure as failure:
-        found["errors"].append(_failed(failure))
-        return found
+        rows["errors"].append(_failed(failure))
+        return rows
     try:
-        found["system"] = _system(nvml)
+        rows["system"] = _system(nvml)
         answering: dict[int, Any] = {}
         for gpu in range(nvml.count()):
-            found["gpus"].append(_gpu(nvml, gpu, found["errors"], answering))
-        found["pairs"] = _pairs(nvml, answering)
+            rows["gpus"].append(_gpu(nvml, gpu, rows["errors"], answering))
+        rows["pairs"] = _pairs(nvml, answering)
         for gpu, handle in answering.items():
             if time.monotonic() - started < INFOROM_BUDGET:
-                found["gpus"][gpu]["inforom"] = _inforom(nvml, handle)
+                rows["gpus"][gpu]["inforom"] = _inforom(nvml, handle)
     except NvmlFailure as failure:
-        found["errors"].append(_failed(failure))
+        rows["errors"].append(_failed(failure))
     finally:
-        found["seconds"] = round(time.monotonic() - started, 4)
-        found["calls"] = nvml.calls
+        rows["seconds"] = round(time.monotonic() - started, 4)
+        rows["calls"] = nvml.calls
         nvml.close()
-    return found
+    return rows
 
 
 def _failed(failure: NvmlFailure, gpu: int | None = None, pci: str | None = None) -> dict[str, Any]:
@@ -109,22 +109,22 @@ def _system(nvml: Nvml) -> dict[str, Any]:
 
 def _gpu(nvml: Nvml, gpu: int, errors: list[dict[str, Any]], answering: dict[int, Any]) -> dict[str, Any]:
     """One GPU; where it is lost on the way, what was heard before."""
-    found: dict[str, Any] = {"gpu": gpu}
+    rows: dict[str, Any] = {"gpu": gpu}
     try:
         handle = nvml.handle(gpu)
         info = nvml.get("nvmlDeviceGetPciInfo", handle)
-        found["pci"] = f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0" if info is not None else None
+        rows["pci"] = f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0" if info is not None else None
         for column, call in _SINGLE.items():
-            found[column] = nvml.get(call[0], handle, *call[1:])
-        _load(nvml, handle, found)
-        _memory_health(nvml, handle, found)
-        _fabric(nvml, handle, found)
-        _links(nvml, handle, found)
-        found["tasks"] = [task._asdict() for task in nvml.tasks(handle)]
+            rows[column] = nvml.get(call[0], handle, *call[1:])
+        _load(nvml, handle, rows)
+        _memory_health(nvml, handle, rows)
+        _fabric(nvml, handle, rows)
+        _links(nvml, handle, rows)
+        rows["tasks"] = [task._asdict() for task in nvml.tasks(handle)]
         answering[gpu] = handle
     except NvmlFailure as failure:
-        errors.append(_failed(failure, gpu, found.get("pci")))
-    return found
+        errors.append(_failed(failure, gpu, rows.get("pci")))
+    return rows
 
 
 def _load(nvml: Nvml, handle: Any, found: dict[str, Any]) -> None:
@@ -194,9 +194,9 @@ def _fabric(nvml: Nvml, handle: Any, found: dict[str, Any]) -> None:
 
 def complaints(mask: int) -> list[str]:
     """What the health mask of the fabric says is wrong; each part holds 0 not supported, 1 true, 2 false."""
-    found = [name for shift, name in _HEALTH.items() if mask >> shift & 3 == 1]
+    rows = [name for shift, name in _HEALTH.items() if mask >> shift & 3 == 1]
     wrong = _MISCONFIGURED.get(mask >> 8 & 15)
-    return [*found, wrong] if wrong else found
+    return [*rows, wrong] if wrong else rows
 
 
 def _links(nvml: Nvml, handle: Any, found: dict[str, Any]) -> None:

@@ -33,15 +33,15 @@ class Device(NamedTuple):
 
 def devices(root: Root) -> list[Device]:
     """GPUs, NVSwitches and network cards. Three small files are read of each device on the bus at most."""
-    found = []
+    rows = []
     for pci in root.names(BUS):
         vendor = root.value(f"{BUS}/{pci}/vendor")
         if vendor not in (NVIDIA, AMD) and vendor not in _NIC_VENDORS:
             continue
         kind = _kind(vendor, root.value(f"{BUS}/{pci}/class") or "")
         if kind is not None:
-            found.append(Device(pci, kind, vendor, root.value(f"{BUS}/{pci}/device")))
-    return found
+            rows.append(Device(pci, kind, vendor, root.value(f"{BUS}/{pci}/device")))
+    return rows
 
 
 def _kind(vendor: str, class_: str) -> str | None:
@@ -55,18 +55,18 @@ def _kind(vendor: str, class_: str) -> str | None:
 
 
 def collect(root: Root) -> Iterator[Any]:
-    found = devices(root)
+    on_bus = devices(root)
     vendor, product = root.value("/sys/class/dmi/id/sys_vendor"), root.value("/sys/class/dmi/id/product_name")
-    type_ = machines.recognise(vendor, product, [(d.kind, d.vendor, d.device) for d in found])
+    type_ = machines.recognise(vendor, product, [(d.kind, d.vendor, d.device) for d in on_bus])
     seen = Seen("/sys/class/dmi/id/product_name", f"{vendor or '?'} {product or '?'}")
     yield NodeMachine(None, vendor, product, type_, _container(root), seen)
-    kinds = [device.kind for device in found]
+    kinds = [device.kind for device in on_bus]
     if not any(kind.endswith("gpu") for kind in kinds):
         yield from hints.collect(root, kinds)
-    if not found and not root.exists("/proc/driver/nvidia/version"):
+    if not on_bus and not root.exists("/proc/driver/nvidia/version"):
         raise Absent("no GPU of NVIDIA or AMD and no network card for RDMA on the PCI bus")
     bridges: dict[str, None] = {}
-    for device in found:
+    for device in on_bus:
         way = _way(root, device.pci)
         bridges.update(dict.fromkeys(way))
         yield _row(root, device, way)
@@ -75,9 +75,9 @@ def collect(root: Root) -> Iterator[Any]:
         way = _way(root, bridge)
         ids = root.value(f"{BUS}/{bridge}/vendor") or "?", root.value(f"{BUS}/{bridge}/device")
         yield _row(root, Device(bridge, "bridge", *ids), way)
-    if any(device.vendor == NVIDIA for device in found) or root.exists("/proc/driver/nvidia/version"):
+    if any(device.vendor == NVIDIA for device in on_bus) or root.exists("/proc/driver/nvidia/version"):
         yield from _files(root)
-        yield _driver(root, sum(device.kind == "gpu" for device in found))
+        yield _driver(root, sum(device.kind == "gpu" for device in on_bus))
 
 
 def _row(root: Root, device: Device, way: list[str]) -> PciDevice:
@@ -188,18 +188,16 @@ def _files(root: Root) -> Iterator[GpuFile]:
     wanted += [(f"/dev/nvidia{number}", number) for number in sorted(set(numbers))]
     for path, minor in wanted:
         major = majors.get("nvidia-uvm" if minor is None and "uvm" in path else "nvidia")
-        found = root.stat(path)
-        if found is None:
+        status = root.stat(path)
+        if status is None:
             yield GpuFile(
                 None, path, minor, 0, None, None, None, major, helper, Seen(path, f"{path}: no such file")
             )  # fmt: skip
             continue
         error = root.opens(path) or None
-        text = (
-            f"{path}: {stat.filemode(found.mode)}, device {found.device >> 8}:{found.device & 255}, {error or 'opens'}"
-        )
+        text = f"{path}: {stat.filemode(status.mode)}, device {status.device >> 8}:{status.device & 255}, {error or 'opens'}"
         yield GpuFile(
-            None, path, minor, 1, int(stat.S_ISCHR(found.mode)), error, found.device >> 8, major, helper, Seen(path, text)
+            None, path, minor, 1, int(stat.S_ISCHR(status.mode)), error, status.device >> 8, major, helper, Seen(path, text)
         )  # fmt: skip
 
 
@@ -209,13 +207,13 @@ def _minor(root: Root, pci: str) -> int | None:
 
 def _majors(text: str) -> dict[str, int]:
     """Character device numbers in /proc/devices; the driver's own is listed as nvidia, nvidia-frontend or nvidiactl."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for line in text.partition("Block devices:")[0].splitlines():
         number, _, name = line.strip().partition(" ")
         if number.isdecimal() and name.startswith("nvidia"):
             short = "nvidia" if name in ("nvidia-frontend", "nvidiactl") else name
-            found.setdefault(short, int(number[:6]))
-    return found
+            rows.setdefault(short, int(number[:6]))
+    return rows
 
 
 def _driver(root: Root, gpus: int) -> NodeDriver:

@@ -79,8 +79,8 @@ def distance(one: Place, other: Place) -> str | None:
 
 def nearest(card: Place, others: Sequence[Place]) -> tuple[str | None, str | None, int]:
     """Address of the nearest of the others, how far it is, and how many are near enough for GPUDirect."""
-    known = [(found, other.pci) for other in others if (found := distance(card, other)) is not None]
+    known = [(parsed, other.pci) for other in others if (parsed := distance(card, other)) is not None]
     if not known:
         return None, None, 0
     path, pci = min(known, key=lambda item: (_FAR.index(item[0]), item[1]))
-    return pci, path, sum(found in NEAR for found, _ in known)
+    return pci, path, sum(parsed in NEAR for parsed, _ in known)

@@ -22,24 +22,24 @@ class _Tight(NamedTuple):
 
 def paths(text: str) -> dict[str, str]:
     """Controller -> path from /proc/<pid>/cgroup; the controller of version 2 is empty."""
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for line in text.splitlines():
         parts = line.split(":", 2)
         if len(parts) == 3 and parts[2].startswith("/"):
             for controller in parts[1].split(","):
-                found[controller] = os.path.normpath(parts[2])
-    return found
+                rows[controller] = os.path.normpath(parts[2])
+    return rows
 
 
 def _folders(root: Root, base: str, path: str) -> list[str]:
     """The folder of a group and those above it. Inside a container the path may not exist: then the base."""
     if not root.exists(base + path):
         path = "/"
-    found = []
+    rows = []
     while path not in ("/", ""):
-        found.append(base + path)
+        rows.append(base + path)
         path = os.path.dirname(path)
-    return [*found, base]
+    return [*rows, base]
 
 
 def _number(text: str | None) -> float | None:

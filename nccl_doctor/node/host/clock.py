@@ -33,10 +33,10 @@ class _Timex(ctypes.Structure):
 
 def times(root: Root) -> Times:
     """When the node was read and when it booted."""
-    told = root.asked("clock", _ask)
-    if isinstance(told, dict) and isinstance(told.get("now"), (int, float)):
-        boot = told.get("boot")
-        return Times(float(told["now"]), float(boot) if isinstance(boot, (int, float)) else None)
+    kept = root.asked("clock", _ask)
+    if isinstance(kept, dict) and isinstance(kept.get("now"), (int, float)):
+        boot = kept.get("boot")
+        return Times(float(kept["now"]), float(boot) if isinstance(boot, (int, float)) else None)
     uptime = (root.value("/proc/uptime") or "").split()
     started = re.search(r"^btime (\d{1,12})$", root.text("/proc/stat") or "", re.MULTILINE)
     if started is None:
@@ -65,9 +65,9 @@ def _kernel() -> dict[str, Any]:
 def collect(root: Root) -> Iterator[NodeClock]:
     """One row. chronyd is asked first: where it does not write the hardware clock, the kernel calls itself unsynchronised."""
     now, boot = times(root)
-    told = root.asked("clock", _ask) or {}
-    seen = Seen("adjtimex", " ".join(f"{name}={told[name]}" for name in ("synchronised", "offset") if name in told))
-    synchronised, offset = told.get("synchronised"), told.get("offset")
+    kept = root.asked("clock", _ask) or {}
+    seen = Seen("adjtimex", " ".join(f"{name}={kept[name]}" for name in ("synchronised", "offset") if name in kept))
+    synchronised, offset = kept.get("synchronised"), kept.get("offset")
     source = "kernel" if synchronised is not None else None
     if not root.live or any(root.exists(path) for path in ("/run/chrony", "/var/run/chrony")):
         with suppress(TimeoutError):
@@ -87,8 +87,8 @@ def collect(root: Root) -> Iterator[NodeClock]:
 
 def tracking(text: str) -> tuple[int | None, float | None]:
     """Whether chronyd has a reference, and how far the clock is from it in seconds (behind it is negative)."""
-    said = fields(text)
-    leap = said.get("Leap status")
-    away = re.match(r"(\d+\.\d+) seconds (slow|fast)", said.get("System time", ""))
+    properties = fields(text)
+    leap = properties.get("Leap status")
+    away = re.match(r"(\d+\.\d+) seconds (slow|fast)", properties.get("System time", ""))
     offset = float(away[1]) * (-1 if away[2] == "slow" else 1) if away else None
     return (int(leap != "Not synchronised") if leap else None), offset

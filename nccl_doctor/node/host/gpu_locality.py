@@ -26,12 +26,12 @@ def gpus(root: Root) -> list[str]:
 
 def collect(root: Root) -> Iterator[GpuPlace]:
     """A row for each GPU."""
-    found = gpus(root)
-    if not found:
+    cards = gpus(root)
+    if not cards:
         return
     near = _near(root)
-    granted = _granted(root, found)
-    for position, pci in enumerate(found):
+    granted = _granted(root, cards)
+    for position, pci in enumerate(cards):
         node = root.number(f"{PCI}/{pci}/numa_node")
         node = None if node == -1 else node  # the firmware does not say
         cpus = root.value(f"{PCI}/{pci}/local_cpulist")
@@ -48,7 +48,7 @@ def _near(root: Root) -> dict[int, int]:
     base = "/sys/devices/system/node"
     nodes = sorted(int(name[4:]) for name in root.names(base) if re.fullmatch(r"node\d{1,4}", name))
     own = [n for n in nodes if allowed & task.cpu_set(root.value(f"{base}/node{n}/cpulist"))]
-    found: dict[int, int] = {}
+    rows: dict[int, int] = {}
     for node in nodes:
         distances = (root.value(f"{base}/node{node}/distance") or "").split()
         known = [
@@ -57,8 +57,8 @@ def _near(root: Root) -> dict[int, int]:
             if nodes.index(n) < len(distances) and distances[nodes.index(n)].isdecimal()
         ]
         if known:
-            found[node] = min(known)
-    return found
+            rows[node] = min(known)
+    return rows
 
 
 def _granted(root: Root, found: list[str]) -> dict[str, int]:

@@ -124,16 +124,16 @@ def settings(root: Root) -> Iterator[KernelSetting]:
 def governors(root: Root) -> Iterator[CpuGovernor]:
     """A row for each pair of governor and preference; none in most virtual machines."""
     base = "/sys/devices/system/cpu/cpufreq"
-    found: Counter[tuple[str, str | None]] = Counter()
+    rows: Counter[tuple[str, str | None]] = Counter()
     place: dict[tuple[str, str | None], str] = {}
     for policy in root.names(base):
         if re.fullmatch(r"policy\d{1,5}", policy) and (governor := root.value(f"{base}/{policy}/scaling_governor")):
             preference = None
             if governor == "powersave":  # intel_pstate in active mode knows two governors and many preferences
                 preference = root.value(f"{base}/{policy}/energy_performance_preference")
-            found[governor, preference] += 1
+            rows[governor, preference] += 1
             place.setdefault((governor, preference), f"{base}/{policy}/scaling_governor")
-    for (governor, preference), count in found.items():
+    for (governor, preference), count in rows.items():
         seen = Seen(place[governor, preference], f"{governor}{f' ({preference})' if preference else ''} on {count}")
         yield CpuGovernor(None, governor, preference, count, seen)
 
@@ -149,5 +149,5 @@ def load(root: Root) -> Iterator[HostLoad]:
 
 def drives(root: Root) -> HostPart:
     """NVMe drives; what is behind a controller of another kind is none."""
-    found = [name for name in root.names("/sys/class/nvme") if re.fullmatch(r"nvme\d{1,4}", name)]
-    return HostPart(None, "nvme", len(found), Seen("/sys/class/nvme", " ".join(found) or "no NVMe drive"))
+    rows = [name for name in root.names("/sys/class/nvme") if re.fullmatch(r"nvme\d{1,4}", name)]
+    return HostPart(None, "nvme", len(rows), Seen("/sys/class/nvme", " ".join(rows) or "no NVMe drive"))

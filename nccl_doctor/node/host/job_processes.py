@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
 def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
     """All ranks that run on this node, or those of one job."""
-    told: dict[int, tuple[int, Mapping[str, str], str, int]] = {}
+    rows: dict[int, tuple[int, Mapping[str, str], str, int]] = {}
     hidden = 0
     for pid in _pids(proc):
         try:
@@ -48,13 +48,15 @@ def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile
         if command and not _OURS.match(command):
-            told[pid] = (parent, environ, command, user)
+            rows[pid] = (parent, environ, command, user)
     ranks = {
-        pid: found for pid, (_, environ, command, user) in told.items() if (found := _rank(pid, environ, command, user))
+        pid: parsed
+        for pid, (_, environ, command, user) in rows.items()
+        if (parsed := _rank(pid, environ, command, user))
     }
     if job is not None:
         ranks = {pid: one for pid, one in ranks.items() if one.job == job}
-    tops = [one for pid, one in ranks.items() if _is_top(pid, ranks, told)]
+    tops = [one for pid, one in ranks.items() if _is_top(pid, ranks, rows)]
     return Found(sorted(tops, key=lambda one: one.rank), hidden)
 
 

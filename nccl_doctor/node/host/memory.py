@@ -22,12 +22,14 @@ def kilobytes(text: str | None) -> int | None:
 
 
 def collect(root: Root) -> Iterator[HostMemory | HugePages | SharedMemory | NodeCounter]:
-    said = fields(root.text("/proc/meminfo") or "")
-    total = kilobytes(said.get("MemTotal"))
+    properties = fields(root.text("/proc/meminfo") or "")
+    total = kilobytes(properties.get("MemTotal"))
     if total is not None:
-        available, swap, free = (kilobytes(said.get(name)) for name in ("MemAvailable", "SwapTotal", "SwapFree"))
+        available, swap, free = (kilobytes(properties.get(name)) for name in ("MemAvailable", "SwapTotal", "SwapFree"))
         shown = " ".join(
-            f"{name}: {said[name]}" for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree") if name in said
+            f"{name}: {properties[name]}"
+            for name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
+            if name in properties
         )
         yield HostMemory(None, total, available, swap, free, Seen("/proc/meminfo", shown))
     yield from _huge(root)
@@ -46,13 +48,13 @@ def _huge(root: Root) -> Iterator[HugePages]:
 
 
 def _shared(root: Root) -> Iterator[SharedMemory]:
-    told = root.asked("shm", _ask)
-    if not isinstance(told, dict) or told.get("size") is None:
+    kept = root.asked("shm", _ask)
+    if not isinstance(kept, dict) or kept.get("size") is None:
         return
-    size, free = told["size"], told.get("free")
-    seen = Seen(SHM, f"size={size} free={free} nccl files={told.get('files', 0)}")
+    size, free = kept["size"], kept.get("free")
+    seen = Seen(SHM, f"size={size} free={free} nccl files={kept.get('files', 0)}")
     yield SharedMemory(
-        None, size, free, told.get("files", 0), told.get("bytes", 0), told.get("writable"), seen
+        None, size, free, kept.get("files", 0), kept.get("bytes", 0), kept.get("writable"), seen
     )  # fmt: skip
 
 

@@ -54,8 +54,8 @@ def _selinux(root: Root) -> str | None:
 
 def configured_mode(text: str | None) -> str | None:
     """What /etc/selinux/config sets for the next boot."""
-    found = re.search(r"^\s*SELINUX\s*=\s*(\w{1,20})", text or "", re.MULTILINE)
-    return found[1].lower() if found else None
+    match = re.search(r"^\s*SELINUX\s*=\s*(\w{1,20})", text or "", re.MULTILINE)
+    return match[1].lower() if match else None
 
 
 def confinement(own: str | None) -> str | None:
@@ -109,8 +109,8 @@ def _booleans(root: Root) -> Iterator[SecurityBoolean]:
 def _access(root: Root, path: str, confined: str | None) -> Iterator[DeviceAccess]:
     """A row where the permissions let everybody in and opening fails nevertheless."""
     error = root.opens(path, os.O_RDWR)
-    found = root.stat(path) if error in ("EPERM", "EACCES") else None
-    if found is not None and error and found.mode & 0o006 == 0o006:
-        mode = f"{found.mode & 0o777:04o}"
+    status = root.stat(path) if error in ("EPERM", "EACCES") else None
+    if status is not None and error and status.mode & 0o006 == 0o006:
+        mode = f"{status.mode & 0o777:04o}"
         seen = Seen(path, f"{path} mode {mode}: {error}{f', confined by {confined}' if confined else ''}")
         yield DeviceAccess(None, path, error, mode, confined, seen)

@@ -57,9 +57,11 @@ def _ask() -> dict[str, Any]:
         if len(rows) >= MOST or time.monotonic() > until:
             break
         with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            found = parse(file.read(4096).decode("utf-8", "replace"))
-            if found is not None and matters(found):
-                rows.append([found.pid, found.name, found.state, round(now - found.started / ticks, 1), found.threads])
+            parsed = parse(file.read(4096).decode("utf-8", "replace"))
+            if parsed is not None and matters(parsed):
+                rows.append(
+                    [parsed.pid, parsed.name, parsed.state, round(now - parsed.started / ticks, 1), parsed.threads]
+                )
     if any(state == "D" for _, _, state, _, _ in rows):
         time.sleep(_PAUSE)
     return {"rows": [row for row in rows if row[2] != "D" or _still(row[0])]}
@@ -69,15 +71,15 @@ def _still(pid: int) -> bool:
     """Whether a process waits for the kernel after a while too; for a moment every process does."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            found = parse(file.read(4096).decode("utf-8", "replace"))
+            parsed = parse(file.read(4096).decode("utf-8", "replace"))
     except OSError:
         return False
-    return found is not None and found.state == "D"
+    return parsed is not None and parsed.state == "D"
 
 
 def collect(root: Root) -> Iterator[HostProcess]:
-    told = root.asked("processes", _ask) or {}
-    rows = told.get("rows")
+    kept = root.asked("processes", _ask) or {}
+    rows = kept.get("rows")
     for row in rows if isinstance(rows, list) else ():
         if not isinstance(row, list) or list(map(type, row)) != [int, str, str, float, int]:
             continue

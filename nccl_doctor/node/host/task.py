@@ -29,17 +29,17 @@ _VARIABLES = (
 
 def environment(root: Root) -> Mapping[str, str]:
     """The few variables of the task that say what it was given."""
-    told = root.asked("task", lambda: _ask(bool(root.deep))) or {}
-    found = told.get("environ")
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    kept = root.asked("task", lambda: _ask(bool(root.deep))) or {}
+    parsed = kept.get("environ")
+    return {str(k): str(v) for k, v in parsed.items()} if isinstance(parsed, dict) else {}
 
 
 def _ask(deep: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    rows: dict[str, Any] = {
         "environ": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
         "uid": os.geteuid(),
     }
-    return {**told, "locked": locked()} if deep else told
+    return {**rows, "locked": locked()} if deep else rows
 
 
 def locked(size: int = TRIAL) -> int:
@@ -58,7 +58,7 @@ def locked(size: int = TRIAL) -> int:
 
 def cpu_set(text: str | None) -> set[int]:
     """`0-3,8` as a set; what is no such list gives an empty set."""
-    found: set[int] = set()
+    rows: set[int] = set()
     for part in (text or "").strip().split(","):
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
         if match is None:
@@ -66,8 +66,8 @@ def cpu_set(text: str | None) -> set[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last - first > 100_000:
             continue
-        found.update(range(first, last + 1))
-    return found
+        rows.update(range(first, last + 1))
+    return rows
 
 
 def parse_limits(text: str) -> Iterator[tuple[str, int | None, int | None, int]]:
@@ -101,15 +101,15 @@ def collect(root: Root) -> Iterator[HostTask]:
     text = root.text("/proc/self/status")
     if text is None:
         return
-    said = fields(text)
+    properties = fields(text)
     variables = environment(root)
-    told = root.asked("task", lambda: _ask(bool(root.deep))) or {}
-    allowed = said.get("Cpus_allowed_list")
-    seen = Seen("/proc/self/status", f"CapEff: {said.get('CapEff', '?')} Cpus_allowed_list: {allowed or '?'}")
+    kept = root.asked("task", lambda: _ask(bool(root.deep))) or {}
+    allowed = properties.get("Cpus_allowed_list")
+    seen = Seen("/proc/self/status", f"CapEff: {properties.get('CapEff', '?')} Cpus_allowed_list: {allowed or '?'}")
     yield HostTask(
-        None, _uid(said), _may_lock(root, said), len(cpu_set(allowed)) or None, allowed, said.get("Mems_allowed_list"),
+        None, _uid(properties), _may_lock(root, properties), len(cpu_set(allowed)) or None, allowed, properties.get("Mems_allowed_list"),
         context(variables), _count(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES")),
-        _given(variables), told.get("locked"), seen,
+        _given(variables), kept.get("locked"), seen,
     )  # fmt: skip
 
 

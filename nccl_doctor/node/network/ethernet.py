@@ -83,17 +83,17 @@ def _kind(root: Root, folder: str, name: str) -> str | None:
 
 def addresses(root: Root) -> dict[str, list[str]]:
     """Interface -> its addresses with their prefix, without link-local ones: from `ip`, else from /proc/net."""
-    said = root.run("ip", "-j", "addr")
-    if said is not None and said.status == 0:
-        found = parse_addresses(said.text)
-        if found:
-            return found
+    output = root.run("ip", "-j", "addr")
+    if output is not None and output.status == 0:
+        parsed = parse_addresses(output.text)
+        if parsed:
+            return parsed
     return from_routes(root.text("/proc/net/fib_trie") or "", root.text("/proc/net/route") or "")
 
 
 def parse_addresses(text: str) -> dict[str, list[str]]:
     """What `ip -j addr` prints."""
-    found: dict[str, list[str]] = defaultdict(list)
+    rows: dict[str, list[str]] = defaultdict(list)
     try:
         interfaces = json.loads(text)
     except (ValueError, RecursionError):
@@ -101,8 +101,8 @@ def parse_addresses(text: str) -> dict[str, list[str]]:
     for one in interfaces if isinstance(interfaces, list) else []:
         for entry in (one.get("addr_info") or []) if isinstance(one, dict) else []:
             if isinstance(entry, dict) and entry.get("scope") != "link" and entry.get("local"):
-                found[str(one.get("ifname"))].append(f"{entry['local']}/{entry.get('prefixlen')}")
-    return dict(found)
+                rows[str(one.get("ifname"))].append(f"{entry['local']}/{entry.get('prefixlen')}")
+    return dict(rows)
 
 
 def from_routes(trie: str, routes: str) -> dict[str, list[str]]:
@@ -116,7 +116,7 @@ def from_routes(trie: str, routes: str) -> dict[str, list[str]]:
                 subnets.append((ipaddress.IPv4Network(f"{target}/{mask}"), parts[0]))
         except (IndexError, ValueError):
             continue
-    found: dict[str, list[str]] = defaultdict(list)
+    rows: dict[str, list[str]] = defaultdict(list)
     for text in dict.fromkeys(re.findall(r"\|-- (\d[\d.]{6,14})\n\s+/32 host LOCAL", trie)):
         try:
             address = ipaddress.IPv4Address(text)
@@ -125,8 +125,8 @@ def from_routes(trie: str, routes: str) -> dict[str, list[str]]:
         holders = {(name, net.prefixlen) for net, name in subnets if address in net}
         if len(holders) == 1:
             name, prefix = holders.pop()
-            found[name].append(f"{address}/{prefix}")
-    return dict(found)
+            rows[name].append(f"{address}/{prefix}")
+    return dict(rows)
 
 
 def _little_endian(text: str) -> ipaddress.IPv4Address:
@@ -139,12 +139,12 @@ def parse_bond(bond: str, text: str) -> Iterator[BondMember]:
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if _MEMBER.match(line)]
     for start, end in pairwise([*starts, len(lines)]):
-        said = fields("\n".join(lines[start:end]))
-        speed = re.match(r"(\d{1,7}) Mbps", said.get("Speed", ""))
-        aggregator = said.get("Aggregator ID", "")
-        status = said.get("MII Status")
+        properties = fields("\n".join(lines[start:end]))
+        speed = re.match(r"(\d{1,7}) Mbps", properties.get("Speed", ""))
+        aggregator = properties.get("Aggregator ID", "")
+        status = properties.get("MII Status")
         seen = Seen(f"/proc/net/bonding/{bond}", f"{lines[start].strip()}, MII Status: {status}", start + 1)
         yield BondMember(
-            None, bond, mode, said["Slave Interface"], status, int(speed[1]) if speed else None,
+            None, bond, mode, properties["Slave Interface"], status, int(speed[1]) if speed else None,
             int(aggregator) if aggregator.isdecimal() and len(aggregator) < 9 else None, seen,
         )  # fmt: skip

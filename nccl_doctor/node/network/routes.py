@@ -96,8 +96,8 @@ def _stricter(filters: list[int]) -> int | None:
 
 def read_name(root: Root) -> Iterator[HostName]:
     """One row: the live node is asked with a deadline, of a tree /etc/hosts is read."""
-    told = root.asked("hostname", _ask)
-    if not isinstance(told, dict) or "name" not in told:
+    kept = root.asked("hostname", _ask)
+    if not isinstance(kept, dict) or "name" not in kept:
         name = root.value("/proc/sys/kernel/hostname")
         text = root.text("/etc/hosts")
         if name is None or text is None:
@@ -105,24 +105,24 @@ def read_name(root: Root) -> Iterator[HostName]:
         addresses = lookup(text, name)
         if not addresses:  # DNS may know it
             return
-        told = {"name": name, "addresses": addresses}
-    addresses = [str(address) for address in told.get("addresses") or []]
-    error = told.get("error")
-    seen = Seen("hostname", f"{told['name']}: {' '.join(addresses) or error or 'no address'}")
+        kept = {"name": name, "addresses": addresses}
+    addresses = [str(address) for address in kept.get("addresses") or []]
+    error = kept.get("error")
+    seen = Seen("hostname", f"{kept['name']}: {' '.join(addresses) or error or 'no address'}")
     yield HostName(
-        None, str(told["name"]), " ".join(addresses), int(bool(addresses) and all(map(_loops, addresses))), error,
-        told.get("seconds"), seen,
+        None, str(kept["name"]), " ".join(addresses), int(bool(addresses) and all(map(_loops, addresses))), error,
+        kept.get("seconds"), seen,
     )  # fmt: skip
 
 
 def lookup(hosts: str, name: str) -> list[str]:
     """Addresses of a name in the text of /etc/hosts."""
-    found = []
+    rows = []
     for line in hosts.splitlines():
         words = line.partition("#")[0].split()
         if name in words[1:]:
-            found.append(words[0])
-    return found
+            rows.append(words[0])
+    return rows
 
 
 def _loops(address: str) -> bool:
@@ -137,15 +137,15 @@ def _ask(seconds: float = 1.5) -> dict[str, Any]:
     name = socket.gethostname()
     started = time.monotonic()
     try:
-        told = children.ask(lambda: _resolve(name), seconds)
+        parsed = children.ask(lambda: _resolve(name), seconds)
     except OSError as error:  # a time-out is one too
-        told = {"error": str(error)}
-    return {"name": name, **told, "seconds": round(time.monotonic() - started, 4)}
+        parsed = {"error": str(error)}
+    return {"name": name, **parsed, "seconds": round(time.monotonic() - started, 4)}
 
 
 def _resolve(name: str) -> dict[str, Any]:
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        parsed = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         return {"addresses": [], "error": str(error.strerror or error)}
-    return {"addresses": list(dict.fromkeys(str(entry[4][0]) for entry in found))[:16]}
+    return {"addresses": list(dict.fromkeys(str(entry[4][0]) for entry in parsed))[:16]}

@@ -129,10 +129,10 @@ def parse(files: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str, int
     seen = set()
     for file, text in files:
         for number, line in enumerate(text.splitlines(), 1):
-            found = re.match(r"\s*([A-Za-z]\w*)(?:\s*=\s*|\s+)(.*\S)", line)
-            if not found:
+            match = re.match(r"\s*([A-Za-z]\w*)(?:\s*=\s*|\s+)(.*\S)", line)
+            if not match:
                 continue
-            name, value = found[1].lower(), found[2].strip('"')
+            name, value = match[1].lower(), match[2].strip('"')
             if name == "match":
                 break
             if name in _LISTS or name not in seen:
@@ -165,9 +165,9 @@ def _like(user: str, pattern: str) -> bool:
 def _files(root: Root, home: str, user: str | None) -> Iterator[SshSetting]:
     folder = f"{home}/.ssh"
     for path in (home, folder, f"{folder}/authorized_keys"):
-        found = root.stat(path)
-        if found and found.mode & 0o022:
-            mode = oct(found.mode & 0o777)[2:]
+        status = root.stat(path)
+        if status and status.mode & 0o022:
+            mode = oct(status.mode & 0o777)[2:]
             yield _setting(path, "mode", mode, user, "too-open", f"mode {mode} of {path}")
     keys = root.asked("ssh_keys", lambda: keys_of(folder)) or {}
     if not root.names(folder):
@@ -205,11 +205,11 @@ def encrypted(content: bytes) -> bool:
     """True where a private key has a passphrase: PEM says so, OpenSSH's own format names its cipher."""
     if b"ENCRYPTED" in content:
         return True
-    found = re.search(rb"BEGIN OPENSSH PRIVATE KEY-----\s*([A-Za-z0-9+/=\s]{60})", content)
-    if not found:
+    match = re.search(rb"BEGIN OPENSSH PRIVATE KEY-----\s*([A-Za-z0-9+/=\s]{60})", content)
+    if not match:
         return False
     try:
-        head = base64.b64decode(b"".join(found[1].split())[:40])
+        head = base64.b64decode(b"".join(match[1].split())[:40])
     except ValueError:
         return False
     return head.startswith(b"openssh-key-v1\0") and head[19:23] != b"none"

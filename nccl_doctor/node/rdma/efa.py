@@ -52,10 +52,10 @@ def collect(root: Root) -> Iterator[Any]:
         info.text, root.number(f"{_PAGES}/nr_hugepages"), root.number(f"{_PAGES}/free_hugepages"),
         int(root.exists("/sys/module/gdrdrv")), Seen("/sys/bus/pci/devices", ""),
     )  # fmt: skip
-    said = f"EFA on the PCI bus: {cards}, devices: {row.devices}, module: {module}, installer: {row.installer}"
+    parsed = f"EFA on the PCI bus: {cards}, devices: {row.devices}, module: {module}, installer: {row.installer}"
     if info.status is not None:
-        said += f", fi_info: status {info.status}, {row.domains} domains{f', {info.text}' if info.status else ''}"
-    yield row._replace(ref=Seen("/sys/bus/pci/devices", said))
+        parsed += f", fi_info: status {info.status}, {row.domains} domains{f', {info.text}' if info.status else ''}"
+    yield row._replace(ref=Seen("/sys/bus/pci/devices", parsed))
     for domain, protocol in info.domains.items():
         seen = Seen(" ".join(COMMAND), f"domain: {domain} protocol: {protocol}")
         yield OfiDomain(None, None, " ".join(COMMAND), "efa", domain, protocol, seen)
@@ -71,10 +71,10 @@ def _is_efa(root: Root, name: str) -> bool:
 
 def _ask(root: Root) -> Info:
     try:
-        said = root.run(*COMMAND, seconds=SECONDS)
+        output = root.run(*COMMAND, seconds=SECONDS)
     except TimeoutError:
         return Info(124, {}, "no answer")
-    return parse_info(said) if said is not None else Info(None, {}, None)
+    return parse_info(output) if output is not None else Info(None, {}, None)
 
 
 def parse_info(said: Output) -> Info:
@@ -93,19 +93,19 @@ def parse_info(said: Output) -> Info:
 
 def installer(text: str) -> str | None:
     """`# EFA installer version: 1.34.0` -> 1.34.0."""
-    found = re.search(r"^# EFA installer version:\s*(\d[\d.]{0,15})", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^# EFA installer version:\s*(\d[\d.]{0,15})", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def package(text: str, name: str) -> str | None:
     """The version of a package in the installer's list: `libfabric-aws-1.22.0amzn4.0-1.amzn2.x86_64`, `libfabric1_1.8.0…`."""
-    found = re.search(rf"^{name}(?:1|-aws|1-aws|-aws-bin|-aws-devel)?[_-](\d+(?:\.\d+){{1,2}})", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^{name}(?:1|-aws|1-aws|-aws-bin|-aws-devel)?[_-](\d+(?:\.\d+){{1,2}})", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _plugins(root: Root) -> Iterator[PluginFile]:
-    told = variables(root)
-    own = dict.fromkeys(folders(told.get("LD_LIBRARY_PATH")), "LD_LIBRARY_PATH")
+    environ = variables(root)
+    own = dict.fromkeys(folders(environ.get("LD_LIBRARY_PATH")), "LD_LIBRARY_PATH")
     cached = dict.fromkeys(_configured(root), "ld.so.conf")
     searched = {**dict.fromkeys(_DEFAULT, "default folder"), **cached, **own}
     seen: set[str] = set()
@@ -130,15 +130,15 @@ def _configured(root: Root) -> list[str]:
 
 
 def _problem(root: Root, path: str, searched: tuple[str, ...]) -> str:
-    found = elf.library(root, path)
-    if found is None:
+    parsed = elf.library(root, path)
+    if parsed is None:
         return ""
-    if not found.size:
+    if not parsed.size:
         return "empty-file"
-    if not found.elf:
+    if not parsed.elf:
         return "not-elf"
-    lacks = [name for name in found.needed if name.startswith("libfabric.so")]
-    places = (*found.rpath, *found.runpath, *searched)
+    lacks = [name for name in parsed.needed if name.startswith("libfabric.so")]
+    places = (*parsed.rpath, *parsed.runpath, *searched)
     if lacks and not any(root.exists(f"{folder}/{lacks[0]}") for folder in places if folder.startswith("/")):
         return "libfabric-missing"
     return ""

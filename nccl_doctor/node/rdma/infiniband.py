@@ -63,9 +63,9 @@ def is_rdma(card: Card) -> bool:
 
 def _draft(root: Root, name: str, verbs: dict[str | None, str], gpus: Sequence[Place]) -> _Draft:
     folder = f"{BASE}/{name}"
-    told = fields(root.text(f"{folder}/device/uevent") or "", "=")
-    pci = told.get("PCI_SLOT_NAME")
-    driver = told.get("DRIVER")
+    properties = fields(root.text(f"{folder}/device/uevent") or "", "=")
+    pci = properties.get("PCI_SLOT_NAME")
+    driver = properties.get("DRIVER")
     ports = rdma_ports.ports(root, name)
     active = [p for p in ports if rdma_ports.state(root.value(f"{folder}/ports/{p}/state")).startswith("Active")]
     rates = [rdma_ports.rate(root.value(f"{folder}/ports/{p}/rate")).gbps or 0.0 for p in active]
@@ -76,14 +76,14 @@ def _draft(root: Root, name: str, verbs: dict[str | None, str], gpus: Sequence[P
     interfaces = root.names(f"{folder}/device/net")
     uverbs = f"/dev/infiniband/{verbs[name]}" if name in verbs else None
     error, mode = _opens(root, uverbs) if uverbs else (None, None)
-    said = {key: root.value(f"{folder}/{key}") for key in ("fw_ver", "hca_type", "board_id")}
+    rows = {key: root.value(f"{folder}/{key}") for key in ("fw_ver", "hca_type", "board_id")}
     words = [
-        f"{key}={value}" for key, value in (*said.items(), ("pci", pci), ("nearest GPU", gpu), ("path", path)) if value
+        f"{key}={value}" for key, value in (*rows.items(), ("pci", pci), ("nearest GPU", gpu), ("path", path)) if value
     ]
     if uverbs:
         words.append(f"{uverbs}: {error or 'opens'}{f', mode {mode}' if mode else ''}")
     row = RdmaDevice(
-        None, name, kind, driver, 0, said["fw_ver"], said["hca_type"], said["board_id"], pci, place.numa if place else None,
+        None, name, kind, driver, 0, rows["fw_ver"], rows["hca_type"], rows["board_id"], pci, place.numa if place else None,
         int(root.exists(f"{folder}/device/physfn")), " ".join(interfaces),
         root.number(f"/sys/class/net/{interfaces[0]}/mtu") if interfaces else None, uverbs, error, mode, gpu, path,
         near if path else None, (root.text(f"{folder}/device/p2p") or "").strip() if kind == "efa" else None,
@@ -97,8 +97,8 @@ def _opens(root: Root, path: str) -> tuple[str | None, str | None]:
     answer = root.opens(path)
     if answer is None:
         return "missing", None
-    found = root.stat(path)
-    return answer or None, f"{found.mode & 0o777:04o}" if found else None
+    status = root.stat(path)
+    return answer or None, f"{status.mode & 0o777:04o}" if status else None
 
 
 def _drivers(drafts: Sequence[_Draft]) -> set[str]:

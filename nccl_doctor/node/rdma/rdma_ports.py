@@ -43,11 +43,11 @@ def physical(text: str | None) -> str | None:
 
 def rate(text: str | None) -> Rate:
     """`400 Gb/sec (4X NDR)` -> 400, 4, NDR."""
-    found = _RATE.match(text or "")
+    match = _RATE.match(text or "")
     try:
         return (
-            Rate(float(found[1]), int(found[2]) if found[2] else None, found[3] or None)
-            if found
+            Rate(float(match[1]), int(match[2]) if match[2] else None, match[3] or None)
+            if match
             else Rate(None, None, None)
         )
     except ValueError:
@@ -62,16 +62,16 @@ def layer(root: Root, device: str, port: int) -> str | None:
 def collect(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | NodeCounter | RdmaGid]:
     """Rows of one port; `kind` is that of the device."""
     folder = f"{BASE}/{device}/ports/{port}"
-    said = {name: root.value(f"{folder}/{name}") for name in ("state", "phys_state", "rate", "link_layer")}
-    found = rate(said["rate"])
-    text = " ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+    rows = {name: root.value(f"{folder}/{name}") for name in ("state", "phys_state", "rate", "link_layer")}
+    speed = rate(rows["rate"])
+    text = " ".join(f"{name}={value}" for name, value in rows.items() if value is not None)
     lid = sm_lid = keys = None
     if kind == "ib":
         lid, sm_lid, keys = root.number(f"{folder}/lid"), root.number(f"{folder}/sm_lid"), _partitions(root, folder)
         text += f" lid={lid} sm_lid={sm_lid}"
     yield IbPort(
-        None, BASE, device, port, state(said["state"]), physical(said["phys_state"]), found.gbps, layer(root, device, port),
-        found.lanes, found.speed, lid, sm_lid, keys, None, Seen(folder, text),
+        None, BASE, device, port, state(rows["state"]), physical(rows["phys_state"]), speed.gbps, layer(root, device, port),
+        speed.lanes, speed.speed, lid, sm_lid, keys, None, Seen(folder, text),
     )  # fmt: skip
     if kind == "roce":
         yield from _gids(root, device, port, folder)
@@ -113,7 +113,7 @@ def _gids(root: Root, device: str, port: int, folder: str) -> Iterator[RdmaGid]:
 def parse_gid(text: str | None) -> ipaddress.IPv6Address | None:
     """An address of a port; None for an empty place of the table."""
     try:
-        found = ipaddress.IPv6Address(text or "")
+        parsed = ipaddress.IPv6Address(text or "")
     except ValueError:
         return None
-    return None if int(found) & ((1 << 64) - 1) == 0 and (int(found) == 0 or found.is_link_local) else found
+    return None if int(parsed) & ((1 << 64) - 1) == 0 and (int(parsed) == 0 or parsed.is_link_local) else parsed

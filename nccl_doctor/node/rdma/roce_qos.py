@@ -20,8 +20,8 @@ _TRAFFIC_CLASS = re.compile(r"tclass\s*=\s*(\d{1,3})$")
 def collect(root: Root, device: str, interfaces: Sequence[str]) -> Iterator[RoceQos]:
     """A row for each interface of the device of which anything is shown."""
     folder = f"{BASE}/{device}/tc/1/traffic_class"
-    found = _TRAFFIC_CLASS.search(root.value(folder) or "")
-    traffic_class = int(found[1]) or None if found else None
+    match = _TRAFFIC_CLASS.search(root.value(folder) or "")
+    traffic_class = int(match[1]) or None if match else None
     for interface in interfaces:
         settings = f"/sys/class/net/{interface}"
         notified, reacting = (_priorities(root, f"{settings}/ecn/{point}/enable") for point in ("roce_np", "roce_rp"))

@@ -19,18 +19,18 @@ _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 def collect(root: Root) -> Iterator[Any]:
     """Raises Absent without scheduler, launcher and containers."""
     environment = variables(root)
-    found = False
+    any_row = False
     for row in (*allocations(root, environment), *containers.facts(root), *launch.launches(root, environment)):
-        found = True
+        any_row = True
         yield row
-    if not found:
+    if not any_row:
         raise Absent("no variable of a scheduler or launcher, no container runtime")
 
 
 def number(text: str | None) -> int | None:
     """A count, of `8`, `8(x2)` or `gpu:8`; None where it is none."""
-    found = re.search(r"(?:^|[:=])(\d{1,9})(?:\(|$)", text or "")
-    return int(found[1]) if found else None
+    match = re.search(r"(?:^|[:=])(\d{1,9})(?:\(|$)", text or "")
+    return int(match[1]) if match else None
 
 
 def _count(text: str | None) -> int | None:
@@ -64,8 +64,8 @@ def _row(scheduler: str, resource: str, granted: int | None, found: int | None, 
 
 def cpus(root: Root) -> int | None:
     """CPUs that this process may run on (Cpus_allowed_list of /proc/self/status)."""
-    found = re.search(r"^Cpus_allowed_list:\s*(\S+)$", root.text("/proc/self/status") or "", re.MULTILINE)
-    return _count(found[1]) if found else None
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", root.text("/proc/self/status") or "", re.MULTILINE)
+    return _count(match[1]) if match else None
 
 
 def _slurm(root: Root, environment: Mapping[str, str]) -> Iterator[Allocation]:
@@ -116,13 +116,13 @@ def _lsf(root: Root, environment: Mapping[str, str]) -> Iterator[Allocation]:
     parts = environment.get("LSB_MCPU_HOSTS", "").split()
     slots = {parts[i].partition(".")[0]: number(parts[i + 1]) for i in range(0, len(parts) - 1, 2)}
     if slots:
-        said = environment["LSB_MCPU_HOSTS"]
-        yield _row("lsf", "nodes", len(slots), None, "LSB_MCPU_HOSTS", said)
+        value = environment["LSB_MCPU_HOSTS"]
+        yield _row("lsf", "nodes", len(slots), None, "LSB_MCPU_HOSTS", value)
         if _here(root) in slots:
-            yield _row("lsf", "cpus", slots[_here(root)], cpus(root), "LSB_MCPU_HOSTS", said)
+            yield _row("lsf", "cpus", slots[_here(root)], cpus(root), "LSB_MCPU_HOSTS", value)
     if environment.get("LSB_DJOB_NUMPROC"):
-        said = environment["LSB_DJOB_NUMPROC"]
-        yield _row("lsf", "tasks", number(said), None, "LSB_DJOB_NUMPROC", said)
+        value = environment["LSB_DJOB_NUMPROC"]
+        yield _row("lsf", "tasks", number(value), None, "LSB_DJOB_NUMPROC", value)
 
 
 def _gridengine(root: Root, environment: Mapping[str, str]) -> Iterator[Allocation]:
@@ -141,11 +141,11 @@ def _gridengine(root: Root, environment: Mapping[str, str]) -> Iterator[Allocati
 
 
 def _kubernetes(root: Root, environment: Mapping[str, str]) -> Iterator[Allocation]:
-    said = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    value = environment.get("NVIDIA_VISIBLE_DEVICES", "")
     files = device_files(root)
-    listed = [part for part in said.split(",") if part.isdecimal() or part.startswith(("GPU-", "MIG-"))]
+    listed = [part for part in value.split(",") if part.isdecimal() or part.startswith(("GPU-", "MIG-"))]
     if listed:
-        yield _row("kubernetes", "gpus", len(listed), len(files), "NVIDIA_VISIBLE_DEVICES", said)
+        yield _row("kubernetes", "gpus", len(listed), len(files), "NVIDIA_VISIBLE_DEVICES", value)
     quota = (root.value("/sys/fs/cgroup/cpu.max") or "").split()
     if len(quota) == 2 and quota[0].isdecimal() and quota[1].isdecimal() and int(quota[1]):
         granted = int(quota[0]) // int(quota[1])

@@ -22,14 +22,14 @@ def torchrun(arguments: Sequence[str]) -> dict[str, str] | None:
     """The options of a torchrun command line that say how many processes run where; None where it is no torchrun."""
     if not any(re.search(r"(?:^|/)torchrun$|^torch\.distributed\.(?:run|launch)$", word) for word in arguments[:6]):
         return None
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for place, word in enumerate(arguments):
         name, mark, value = word.lstrip("-").partition("=")
         name = name.replace("-", "_")
         if word.startswith("--") and name in _OPTIONS:
             following = arguments[place + 1] if place + 1 < len(arguments) else ""
-            found.setdefault(name, value if mark else "" if name == "standalone" else following)
-    return found
+            rows.setdefault(name, value if mark else "" if name == "standalone" else following)
+    return rows
 
 
 def _above() -> dict[str, Any]:
@@ -52,8 +52,8 @@ def _above() -> dict[str, Any]:
 
 def _whole(text: str | None) -> int | None:
     """A number; of a range `2:4` its lower end."""
-    found = re.fullmatch(r"(\d{1,9})(?::\d+)?", text or "")
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"(\d{1,9})(?::\d+)?", text or "")
+    return int(match[1]) if match else None
 
 
 def launches(root: Root, environment: Mapping[str, str]) -> Iterator[Launch]:
@@ -68,10 +68,10 @@ def launches(root: Root, environment: Mapping[str, str]) -> Iterator[Launch]:
         )
         nodes = granted or (-(-world // local) if world and local else None)
         names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS")
-        said = " ".join(f"{name}={environment[name]}" for name in names if name in environment)
+        parsed = " ".join(f"{name}={environment[name]}" for name in names if name in environment)
         row = Launch(
             None, "environment", world, local, rank, nodes, gpus(root), _whole(get("SLURM_NTASKS")), get("MASTER_ADDR"),
-            _whole(get("MASTER_PORT")), None, None, None, Seen("environment", said),
+            _whole(get("MASTER_PORT")), None, None, None, Seen("environment", parsed),
         )  # fmt: skip
         first = None if rank is None and get("SLURM_NODEID") is None else rank == 0 or get("SLURM_NODEID") == "0"
         yield _answered(root, row, first, "TORCHELASTIC_RUN_ID" in environment)
@@ -91,11 +91,11 @@ def _of_torchrun(root: Root, environment: Mapping[str, str], options: dict[str, 
     endpoint, _, port = options.get("rdzv_endpoint", "").rpartition(":")
     master = endpoint or options.get("master_addr") or None
     rank = _whole(options.get("node_rank"))
-    said = "torchrun " + " ".join(f"--{name}={value}" for name, value in options.items())
+    parsed = "torchrun " + " ".join(f"--{name}={value}" for name, value in options.items())
     row = Launch(
         None, "torchrun", local * nodes if local else None, local, rank, max(nodes, granted or 0), devices,
         _whole(environment.get("SLURM_NTASKS")), master, _whole(port) or _whole(options.get("master_port")),
-        None, None, None, Seen("torchrun", said),
+        None, None, None, Seen("torchrun", parsed),
     )  # fmt: skip
     node = environment.get("SLURM_NODEID")
     first = rank == 0 if rank is not None else node == "0" if node is not None else None
@@ -127,8 +127,8 @@ def _answered(root: Root, row: Launch, first: bool | None, started: bool = False
         return row._replace(answer=_taken(root, port))
     if first is not False or port is None or row.loopback:
         return row
-    told = root.asked("rendezvous", lambda: {f"{address} {port}": connect(address, port)}) or {}
-    return row._replace(answer=told.get(f"{address} {port}"))
+    kept = root.asked("rendezvous", lambda: {f"{address} {port}": connect(address, port)}) or {}
+    return row._replace(answer=kept.get(f"{address} {port}"))
 
 
 def _taken(root: Root, port: int) -> str | None:

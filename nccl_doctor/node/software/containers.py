@@ -40,9 +40,9 @@ def _toolkit(root: Root) -> Iterator[ContainerFact]:
             out = root.run(command, "--version", seconds=1.0)
         except TimeoutError:
             continue
-        found = re.search(r"(?:version:?|cli-version:)\s+v?(\d+\.\d+\.\d+)", out.text) if out else None
-        if found:
-            yield _fact("toolkit", found[1], path)
+        match = re.search(r"(?:version:?|cli-version:)\s+v?(\d+\.\d+\.\d+)", out.text) if out else None
+        if match:
+            yield _fact("toolkit", match[1], path)
             return
 
 
@@ -52,8 +52,8 @@ def _specs(root: Root) -> Iterator[ContainerFact]:
             text = root.text(f"{folder}/{name}") if re.fullmatch(r".*nvidia.*\.(ya?ml|json)", name) else None
             if not text:
                 continue
-            if found := re.search(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", text):
-                yield _fact("cdi-driver", found[1], f"{folder}/{name}")
+            if match := re.search(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", text):
+                yield _fact("cdi-driver", match[1], f"{folder}/{name}")
             devices = set(re.findall(r"path\"?:\s*\"?(/dev/nvidia\d+)\b", text))
             yield _fact("cdi-gpus", str(len(devices)), f"{folder}/{name}")
 
@@ -67,10 +67,10 @@ def _cgroup_driver(root: Root) -> tuple[str, str] | None:
         except (ValueError, RecursionError):
             loaded = {}
         options = loaded.get("exec-opts", []) if isinstance(loaded, dict) else []
-        said = " ".join(str(one) for one in options) if isinstance(options, list) else ""
-        found = re.search(r"native\.cgroupdriver=(\w+)", said)
-        if found:
-            return found[1], _DOCKER
+        parsed = " ".join(str(one) for one in options) if isinstance(options, list) else ""
+        match = re.search(r"native\.cgroupdriver=(\w+)", parsed)
+        if match:
+            return match[1], _DOCKER
         unified = root.exists("/sys/fs/cgroup/cgroup.controllers")
         return ("systemd" if unified and root.exists("/run/systemd/system") else "cgroupfs"), _DOCKER
     text = root.text(_CONTAINERD)
@@ -79,6 +79,6 @@ def _cgroup_driver(root: Root) -> tuple[str, str] | None:
         return ("systemd" if on else "cgroupfs"), _CONTAINERD
     text = root.text(_CRIO)
     if text is not None:
-        found = re.search(r"^\s*cgroup_manager\s*=\s*\"(\w+)\"", text, re.MULTILINE)
-        return (found[1] if found else "systemd"), _CRIO
+        match = re.search(r"^\s*cgroup_manager\s*=\s*\"(\w+)\"", text, re.MULTILINE)
+        return (match[1] if match else "systemd"), _CRIO
     return None

@@ -43,9 +43,9 @@ class _Section(NamedTuple):
 
 def library(root: Root, path: str) -> Library | None:
     """The library at this path, as told by `libraries.json` of a tree or by the file; None where it is absent or unreadable."""
-    told = root.asked("libraries", lambda: {path: _plain(look(path))}) or {}
-    if isinstance(told.get(path), dict):
-        known = {name: value for name, value in told[path].items() if name in Library._fields}
+    kept = root.asked("libraries", lambda: {path: _plain(look(path))}) or {}
+    if isinstance(kept.get(path), dict):
+        known = {name: value for name, value in kept[path].items() if name in Library._fields}
         with suppress(TypeError):
             return Library(**{**Library(0, True, [], [], [], None, None, False)._asdict(), **known})
     return look(root.where(path)) if not root.live and root.exists(path) else None
@@ -59,8 +59,8 @@ def span(found: Library | None) -> tuple[int | None, int | None]:
 
 def version_in_name(path: str) -> str | None:
     """`libnccl.so.2.21.5` -> `2.21.5`."""
-    found = _NAMED.search(os.path.basename(path))
-    return found[1] if found else None
+    match = _NAMED.search(os.path.basename(path))
+    return match[1] if match else None
 
 
 def _plain(found: Library | None) -> dict[str, Any] | None:
@@ -95,7 +95,7 @@ def _read(file: BinaryIO) -> Library:
 def _interfaces(file: BinaryIO, size: int) -> list[int]:
     """NCCL names them among its constants, a plug-in among its symbols. A release that forms the names itself has none."""
     with mmap.mmap(file.fileno(), min(size, _MOST), access=mmap.ACCESS_READ) as content:
-        return sorted({int(found[1]) for found in _INTERFACE.finditer(content)})
+        return sorted({int(parsed[1]) for parsed in _INTERFACE.finditer(content)})
 
 
 def _at(file: BinaryIO, offset: int, size: int) -> bytes:
@@ -110,11 +110,11 @@ def _sections(file: BinaryIO) -> list[_Section]:
     (table,) = struct.unpack_from("<Q", head, 40)
     each, count = struct.unpack_from("<HH", head, 58)
     data = _at(file, table, each * count)
-    found = []
+    rows = []
     for place in range(min(count, len(data) // max(each, 64))):
         name, kind, _, _, offset, size = struct.unpack_from("<IIQQQQ", data, place * each)
-        found.append(_Section(name, kind, offset, size))
-    return found
+        rows.append(_Section(name, kind, offset, size))
+    return rows
 
 
 def _dynamic(file: BinaryIO, size: int) -> tuple[list[str], list[str], list[str]]:
@@ -169,8 +169,8 @@ def _search(file: BinaryIO, size: int, sections: list[_Section]) -> tuple[str | 
             if version[0] is None:
                 start = content.find(b"NCCL version ", offset, end)
                 while start >= 0 and version[0] is None:
-                    if found := _VERSION.match(content, start):
-                        version = (found[1].decode(), found[2].decode() if found[2] else None)
+                    if match := _VERSION.match(content, start):
+                        version = (match[1].decode(), match[2].decode() if match[2] else None)
                     start = content.find(b"NCCL version ", start + 1, end)
             calls = calls or content.find(b"ncclAllReduce", offset, end) >= 0
         for table in tables:

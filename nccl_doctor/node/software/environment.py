@@ -50,11 +50,11 @@ def collect(root: Root) -> Iterator[Any]:
 def _folders(root: Root, environment: Mapping[str, str]) -> Iterator[TaskFolder]:
     """Comes last: a file system that does not answer holds nothing but this."""
     paths = {name: path for name in ("HOME", "TMPDIR") if (path := environment.get(name, "")).startswith("/")}
-    told = root.asked("folders", lambda: {"uid": os.geteuid(), **{path: _state(path) for path in paths.values()}}) or {}
+    kept = root.asked("folders", lambda: {"uid": os.geteuid(), **{path: _state(path) for path in paths.values()}}) or {}
     for name, path in paths.items():
-        if isinstance(state := told.get(path), str):
+        if isinstance(state := kept.get(path), str):
             seen = Seen("environment", f"{name}={path}: {state}")
-            yield TaskFolder(None, name, path, state, told.get("uid"), seen)
+            yield TaskFolder(None, name, path, state, kept.get("uid"), seen)
 
 
 def _state(path: str) -> str:
@@ -78,8 +78,8 @@ def targets(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:
     for name in _FILES:
         value = settings.get(name, "")
         if value.startswith("/"):
-            found = value if root.exists(value) else ""
-            yield SettingTarget(None, name, value, value, "file", 1, found, "", 0)
+            parsed = value if root.exists(value) else ""
+            yield SettingTarget(None, name, value, value, "file", 1, parsed, "", 0)
     yield from _gpus(root, settings)
     yield from _switches(root, settings, devices)
 
@@ -94,8 +94,8 @@ def _nccl_list(name: str, value: str, have: list[str], kind: str) -> Iterator[Se
         wanted = part.partition(":")[0] if kind == "hca" else part
         if not wanted:
             continue
-        found = [one for one in have if (one == wanted if exact else one.startswith(wanted))]
-        yield SettingTarget(None, name, value, part, kind, int(exact), " ".join(found), " ".join(have), 0)
+        rows = [one for one in have if (one == wanted if exact else one.startswith(wanted))]
+        yield SettingTarget(None, name, value, part, kind, int(exact), " ".join(rows), " ".join(have), 0)
 
 
 def _exact_list(name: str, value: str, interfaces: list[str], devices: list[str]) -> Iterator[SettingTarget]:
@@ -129,8 +129,8 @@ def _gpus(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:
     for part in value.split(","):
         plain = part.strip()
         uuid = plain.startswith(("GPU-", "MIG-"))
-        found = plain if uuid or (plain.isdecimal() and count is not None and int(plain) < count) else ""
-        yield SettingTarget(None, "CUDA_VISIBLE_DEVICES", value, plain, "gpu", 1, found, have, 0)
+        parsed = plain if uuid or (plain.isdecimal() and count is not None and int(plain) < count) else ""
+        yield SettingTarget(None, "CUDA_VISIBLE_DEVICES", value, plain, "gpu", 1, parsed, have, 0)
 
 
 def _switches(root: Root, settings: Mapping[str, str], devices: list[str]) -> Iterator[SettingTarget]:

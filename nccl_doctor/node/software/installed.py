@@ -55,9 +55,9 @@ def _row(
 def _driver(root: Root) -> Iterator[SoftwareVersion]:
     path = "/proc/driver/nvidia/version"
     text = root.text(path)
-    found = re.search(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text or "")
-    if text and found:
-        yield _row("nvidia-driver", found[1], path, "proc", text.splitlines()[0])
+    match = re.search(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text or "")
+    if text and match:
+        yield _row("nvidia-driver", match[1], path, "proc", text.splitlines()[0])
 
 
 def _cuda(root: Root, environment: Mapping[str, str]) -> Iterator[SoftwareVersion]:
@@ -86,33 +86,33 @@ def _toolkit(root: Root, place: str) -> str | None:
             return str(json.loads(text)["cuda"]["version"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
-    found = re.search(r"CUDA Version ([\d.]+)", root.text(f"{place}/version.txt") or "")
-    return found[1] if found else None
+    match = re.search(r"CUDA Version ([\d.]+)", root.text(f"{place}/version.txt") or "")
+    return match[1] if match else None
 
 
 def _package(root: Root, package: Packaged) -> SoftwareVersion:
     site, name = package.site.path, package.name
     version: str | None = package.version
     cuda = nccl = None
-    said = package.info
+    parsed = package.info
     if name == "torch":
         text = root.text(f"{site}/torch/version.py")
-        told, cuda = python_env.torch_build(text)
-        version = told or version
+        value, cuda = python_env.torch_build(text)
+        version = value or version
         pin = python_env.nccl_pin(root.text(f"{package.info}/METADATA"))
         nccl = pin[1] if pin else None
-        said = f"torch {version}, CUDA {cuda or '?'}{f', asks for {pin[0]} {pin[1]}' if pin else ''}"
+        parsed = f"torch {version}, CUDA {cuda or '?'}{f', asks for {pin[0]} {pin[1]}' if pin else ''}"
     elif name.startswith("tensorflow"):
         cuda = "none" if name == "tensorflow-cpu" else python_env.tensorflow_build(
             root.text(f"{site}/tensorflow/python/platform/build_info.py")
         )  # fmt: skip
-        said = f"{name} {version}, CUDA {cuda or '?'}"
+        parsed = f"{name} {version}, CUDA {cuda or '?'}"
     elif name == "horovod":
-        nccl, said = _horovod(root, site)
-        said = f"horovod {version}: {said}"
+        nccl, parsed = _horovod(root, site)
+        parsed = f"horovod {version}: {parsed}"
     elif name.startswith("nvidia-nccl"):
         nccl = version
-    return _row(name, version, site, package.site.kind, said, cuda, nccl)
+    return _row(name, version, site, package.site.kind, parsed, cuda, nccl)
 
 
 def _horovod(root: Root, site: str) -> tuple[str | None, str]:
@@ -122,14 +122,14 @@ def _horovod(root: Root, site: str) -> tuple[str | None, str]:
             if not re.fullmatch(r"mpi_lib.*\.so", name):
                 continue
             path = f"{site}/horovod/{framework}/{name}"
-            found = elf.library(root, path)
-            if found is None or not found.elf:
+            parsed = elf.library(root, path)
+            if parsed is None or not parsed.elf:
                 continue
-            if not found.calls_nccl:
+            if not parsed.calls_nccl:
                 return "none", f"{path} does not call NCCL"
-            if nccl_libraries.SONAME in found.needed:
+            if nccl_libraries.SONAME in parsed.needed:
                 return "shared", f"{path} loads {nccl_libraries.SONAME}"
-            return found.nccl, f"{path} holds NCCL {found.nccl or '?'}"
+            return parsed.nccl, f"{path} holds NCCL {parsed.nccl or '?'}"
     return None, "no library of it can be read"
 
 
@@ -167,12 +167,12 @@ def _mpi(root: Root, environment: Mapping[str, str]) -> Iterator[SoftwareVersion
         seen.add(target)
         prefix = os.path.dirname(os.path.dirname(path)) or "/"
         text = root.text(f"{prefix}/share/openmpi/mpicc-wrapper-data.txt")
-        found = re.search(r"^version=([\w.]+)", text or "", re.MULTILINE)
-        name, version = ("openmpi" if text is not None else "mpi"), (found[1] if found else None)
+        parsed = re.search(r"^version=([\w.]+)", text or "", re.MULTILINE)
+        name, version = ("openmpi" if text is not None else "mpi"), (parsed[1] if parsed else None)
         if version is None and root.deep and (out := root.run(path, "--version")):
-            told = re.search(r"\(Open MPI\) ([\w.]+)|Version:?\s+([\w.]+)", out.text)
+            match = re.search(r"\(Open MPI\) ([\w.]+)|Version:?\s+([\w.]+)", out.text)
             name = "openmpi" if "Open MPI" in out.text else "mpi"
-            version = next((group for group in told.groups() if group), None) if told else None
+            version = next((group for group in match.groups() if group), None) if match else None
         yield _row(name, version, path, "path", f"{path} -> {target}" if target != path else path)
 
 
@@ -185,10 +185,10 @@ def _cxx(root: Root, environment: Mapping[str, str], python: Python | None) -> I
     seen = set()
     for folder, origin in places:
         target = root.target(f"{folder}/libstdc++.so.6") if folder.startswith("/") else None
-        found = re.search(r"\.so\.(6\.\d+\.\d+)$", target or "")
-        if target and found and target not in seen:
+        match = re.search(r"\.so\.(6\.\d+\.\d+)$", target or "")
+        if target and match and target not in seen:
             seen.add(target)
-            yield _row("libstdc++", found[1], target, origin, target)
+            yield _row("libstdc++", match[1], target, origin, target)
 
 
 def _gcc(root: Root) -> Iterator[SoftwareVersion]:
@@ -198,9 +198,9 @@ def _gcc(root: Root) -> Iterator[SoftwareVersion]:
             out = root.run(command, "--version", seconds=1.0)
         except TimeoutError:
             continue
-        found = re.search(r"^\S.*?\b(\d+\.\d+\.\d+)\b", out.text) if out and out.status == 0 else None
-        if out and found:
-            yield _row("gcc", found[1], command, "command", out.text.splitlines()[0])
+        match = re.search(r"^\S.*?\b(\d+\.\d+\.\d+)\b", out.text) if out and out.status == 0 else None
+        if out and match:
+            yield _row("gcc", match[1], command, "command", out.text.splitlines()[0])
             return
 
 
@@ -213,8 +213,8 @@ def _horovod_says(root: Root) -> Iterator[SoftwareVersion]:
     has = re.search(r"^\s*\[(X| )\] NCCL\s*$", out.text, re.MULTILINE)
     if has:
         nccl = "shared" if has[1] == "X" else "none"
-        said = has[0].strip()
-        yield _row("horovod", version[1] if version else None, "horovodrun --check-build", "command", said, nccl=nccl)
+        parsed = has[0].strip()
+        yield _row("horovod", version[1] if version else None, "horovodrun --check-build", "command", parsed, nccl=nccl)
 
 
 def search_paths(root: Root, environment: Mapping[str, str]) -> Iterator[SearchPath]:
@@ -241,13 +241,13 @@ def search_paths(root: Root, environment: Mapping[str, str]) -> Iterator[SearchP
 
 def _mounts(text: str) -> dict[str, str]:
     """Mount point -> file system, of /proc/self/mountinfo; a later mount covers an earlier one."""
-    found = {}
+    rows = {}
     for line in text.splitlines():
         before, mark, after = line.partition(" - ")
         parts = before.split()
         if mark and len(parts) > 4 and after.split():
-            found[parts[4]] = after.split()[0]
-    return found
+            rows[parts[4]] = after.split()[0]
+    return rows
 
 
 def _filesystem(path: str, mounts: Mapping[str, str]) -> str | None:

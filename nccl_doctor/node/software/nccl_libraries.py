@@ -32,8 +32,8 @@ def torch_library(root: Root, python: Python | None) -> tuple[str, elf.Library] 
     """PyTorch's library that calls NCCL."""
     for site in python.sites if python else ():
         path = f"{site.path}/torch/lib/libtorch_cuda.so"
-        if root.exists(path) and (found := elf.library(root, path)):
-            return path, found
+        if root.exists(path) and (parsed := elf.library(root, path)):
+            return path, parsed
     return None
 
 

@@ -100,12 +100,12 @@ def _of_prefix(root: Root, environment: Mapping[str, str], prefix: str) -> Pytho
 
 def packages(root: Root, python: Python) -> list[Packaged]:
     """The packages that matter, in the order in which an import would find them."""
-    found = []
+    rows = []
     for site in python.sites[:8]:
         for name in root.names(site.path):
             if m := _PACKAGE.fullmatch(name):
-                found.append(Packaged(m[1].replace("_", "-"), m[2], site, f"{site.path}/{name}"))
-    return found
+                rows.append(Packaged(m[1].replace("_", "-"), m[2], site, f"{site.path}/{name}"))
+    return rows
 
 
 def torch_build(text: str | None) -> tuple[str | None, str | None]:
@@ -130,24 +130,24 @@ def tensorflow_build(text: str | None) -> str | None:
 
 def nccl_pin(metadata: str | None) -> tuple[str, str] | None:
     """(package, version) of NCCL that a package asks for, of its METADATA."""
-    found = re.search(r"^Requires-Dist:\s*(nvidia-nccl-cu\d+)\s*\(?==\s*([\d.]+)", metadata or "", re.MULTILINE)
-    return (found[1], found[2]) if found else None
+    match = re.search(r"^Requires-Dist:\s*(nvidia-nccl-cu\d+)\s*\(?==\s*([\d.]+)", metadata or "", re.MULTILINE)
+    return (match[1], match[2]) if match else None
 
 
 def times(root: Root, *paths: str) -> dict[str, float]:
     """When files were last written; those that are absent are left out."""
 
     def ask() -> dict[str, float]:
-        found = {}
+        rows = {}
         for path in paths:
             try:
-                found[path] = os.stat(path).st_mtime
+                rows[path] = os.stat(path).st_mtime
             except OSError:
                 continue
-        return found
+        return rows
 
-    told: Any = root.asked("times", ask) or {}
-    return {path: float(told[path]) for path in paths if isinstance(told.get(path), (int, float))}
+    kept: Any = root.asked("times", ask) or {}
+    return {path: float(kept[path]) for path in paths if isinstance(kept.get(path), (int, float))}
 
 
 def conda_packages(names: list[str]) -> Iterator[tuple[str, str]]:
@@ -161,7 +161,7 @@ def conda_packages(names: list[str]) -> Iterator[tuple[str, str]]:
 
 def conda_history(text: str, written: float | None) -> list[Change]:
     """The blocks that changed packages. The times in the file have no zone: the time of the file's last change tells it."""
-    found: list[Change] = []
+    rows: list[Change] = []
     marks = list(_BLOCK.finditer(text))
     local = [time.mktime(time.strptime(m[1], "%Y-%m-%d %H:%M:%S")) for m in marks] if marks else []
     zone = round((written - local[-1]) / 900) * 900 if written is not None and local else 0
@@ -172,8 +172,8 @@ def conda_history(text: str, written: float | None) -> list[Change]:
         changed = list(dict.fromkeys(_CHANGED.findall(text, mark.end(), end)))
         if changed:
             changed.sort(key=lambda name: _MATTERS.search(name) is None)
-            found.append(Change(local[place] + zone, changed, text.count("\n", 0, mark.start()) + 1))
-    return found
+            rows.append(Change(local[place] + zone, changed, text.count("\n", 0, mark.start()) + 1))
+    return rows
 
 
 def older(change: Change, installed: Mapping[str, float]) -> list[str]:

@@ -21,12 +21,12 @@ def chosen(name: str) -> bool:
 
 def parse(environ: str) -> dict[str, str]:
     """The content of /proc/PID/environ; of a name that stands there twice the first counts, as for getenv."""
-    found: dict[str, str] = {}
+    rows: dict[str, str] = {}
     for entry in environ.split("\0"):
         name, mark, value = entry.partition("=")
         if mark:
-            found.setdefault(name, value)
-    return found
+            rows.setdefault(name, value)
+    return rows
 
 
 def variables(root: Root) -> dict[str, str]:
@@ -34,10 +34,10 @@ def variables(root: Root) -> dict[str, str]:
 
     A capture keeps nothing but what is chosen.
     """
-    told = root.asked("environ", lambda: {name: value for name, value in os.environ.items() if chosen(name)})
-    if told is None and not root.live:
-        told = parse(root.text("/proc/self/environ") or "")
-    return {str(name): str(value) for name, value in (told or {}).items() if chosen(str(name))}
+    kept = root.asked("environ", lambda: {name: value for name, value in os.environ.items() if chosen(name)})
+    if kept is None and not root.live:
+        kept = parse(root.text("/proc/self/environ") or "")
+    return {str(name): str(value) for name, value in (kept or {}).items() if chosen(str(name))}
 
 
 def folders(value: str | None) -> list[str]:

@@ -81,17 +81,17 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
         for path, entry in places.items()
     ]
     trials += [probes.Trial(path, _writes(wanted, path)) for path in wanted if path not in places]
-    told = root.asked("mounts", lambda: {"uid": _uid(root), "paths": probes.run(trials, DEADLINE)}) or {}
-    answers = told.get("paths")
+    kept = root.asked("mounts", lambda: {"uid": _uid(root), "paths": probes.run(trials, DEADLINE)}) or {}
+    answers = kept.get("paths")
     for path, answer in (answers if isinstance(answers, dict) else {}).items():
         for operation in ("stat", "write"):
-            said = answer.get(operation) if isinstance(answer, dict) else None
-            if isinstance(said, dict) and isinstance(said.get("outcome"), str):
-                seconds = float(said.get("seconds") or 0.0)
-                seen = Seen(f"{operation} {path}", f"{operation} {path}: {said['outcome']} after {seconds:.3f} s")
+            parsed = answer.get(operation) if isinstance(answer, dict) else None
+            if isinstance(parsed, dict) and isinstance(parsed.get("outcome"), str):
+                seconds = float(parsed.get("seconds") or 0.0)
+                seen = Seen(f"{operation} {path}", f"{operation} {path}: {parsed['outcome']} after {seconds:.3f} s")
                 yield MountProbe(
-                    None, path, operation, said["outcome"], seconds, said.get("size"), said.get("free"),
-                    said.get("files"), said.get("files_free"), int(path in wanted), told.get("uid"),
+                    None, path, operation, parsed["outcome"], seconds, parsed.get("size"), parsed.get("free"),
+                    parsed.get("files"), parsed.get("files_free"), int(path in wanted), kept.get("uid"),
                     seen,
                 )  # fmt: skip
 
@@ -114,10 +114,10 @@ def _lustre(root: Root) -> Iterator[LustreTarget]:
         done: set[str] = set()
         for base in _BASES:
             for name in root.names(f"{base}/{kind}"):
-                if name in done or (found := _target(root, f"{base}/{kind}/{name}", now)) is None:
+                if name in done or (parsed := _target(root, f"{base}/{kind}/{name}", now)) is None:
                     continue
                 done.add(name)
-                state, age, place = found
+                state, age, place = parsed
                 active = root.number(f"/sys/fs/lustre/{kind}/{name}/active")
                 seen = Seen(place, f"{name}: {state}")
                 yield LustreTarget(None, kind, name, state, active, age, seen)
@@ -138,8 +138,8 @@ def _target(root: Root, folder: str, now: float | None) -> tuple[str, float | No
 
 def state_of(text: str) -> str | None:
     """`current_state: FULL` of a state file, `state: FULL` of an import file, or the bare word of old versions."""
-    said = fields(text)
-    words = (said.get("current_state") or said.get("state") or text[:100]).split()
+    properties = fields(text)
+    words = (properties.get("current_state") or properties.get("state") or text[:100]).split()
     return words[0] if words and words[0] in _STATES else None
 
 

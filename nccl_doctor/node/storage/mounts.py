@@ -36,18 +36,18 @@ def unescape(text: str) -> str:
 
 def parse(text: str) -> list[Entry]:
     """/proc/self/mountinfo. Of mounts one above the other at a place only the upper one counts, which stands later."""
-    found: dict[str, Entry] = {}
+    rows: dict[str, Entry] = {}
     for number, line in enumerate(text.splitlines(), 1):
         left, mark, right = line.partition(" - ")
         head, tail = left.split(), right.split(" ")
         if mark and len(head) >= 6 and len(tail) >= 2:
             path = unescape(head[4])
-            found.pop(path, None)
-            found[path] = Entry(
+            rows.pop(path, None)
+            rows[path] = Entry(
                 path, tail[0], unescape(tail[1]), frozenset(head[5].split(",")),
                 frozenset(tail[2].split(",")) if len(tail) > 2 else frozenset(), unescape(head[3]), number,
             )  # fmt: skip
-    return list(found.values())
+    return list(rows.values())
 
 
 def kind(entry: Entry) -> str | None:

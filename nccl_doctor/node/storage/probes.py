@@ -50,14 +50,14 @@ def run(trials: Iterable[Trial], seconds: float) -> dict[str, dict[str, Any]]:
                 if not piece:
                     selector.unregister(key.fd)
     waited = round(time.monotonic() - started, 4)
-    found = {}
-    for reading, (trial, pid, said) in children.items():
+    rows = {}
+    for reading, (trial, pid, parsed) in children.items():
         os.close(reading)
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)
-        found[trial.path] = _answers(trial, bytes(said), waited)
-    return found
+        rows[trial.path] = _answers(trial, bytes(parsed), waited)
+    return rows
 
 
 def _answers(trial: Trial, said: bytes, waited: float) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _work(trial: Trial, pipe: int) -> None:
 
 
 def _say(pipe: int, operation: str, answer: Mapping[str, Any], started: float) -> None:
-    told = {operation: {**answer, "seconds": round(time.monotonic() - started, 4)}}
-    os.write(pipe, json.dumps(told).encode() + b"\n")
+    rows = {operation: {**answer, "seconds": round(time.monotonic() - started, 4)}}
+    os.write(pipe, json.dumps(rows).encode() + b"\n")
 
 
 def write(folder: str) -> str:
