@@ -20,9 +20,7 @@ class GpuHint(NamedTuple):
     """Something that says that a machine without visible GPUs should have some."""
 
     host: str | None
-    source: (
-        str  # instance (type of a cloud instance or a product), nvswitch (on the bus), packages (a driver is installed)
-    )
+    source: str  # instance (type of a cloud instance, or product), nvswitch (on the bus), packages (of a driver)
     text: str  # what it is: p4d.24xlarge, /usr/bin/nvidia-smi
     ref: Ref
 
