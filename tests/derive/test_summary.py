@@ -12,7 +12,7 @@ from nccl_doctor.simulate import Spec, write_log
 
 
 def facts_of(*paths: Path) -> Facts:
-    return analyze.read([str(path) for path in paths])[0]
+    return analyze.read_facts([str(path) for path in paths])[0]
 
 
 def measure(facts: Facts, name: str) -> list[tuple[float, str, str]]:
