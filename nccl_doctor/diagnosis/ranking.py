@@ -56,23 +56,50 @@ def _class(found: Found) -> tuple[int, ...]:
 
 def order(items: Sequence[Found]) -> list[Finding]:
     """Causes first, then what nothing explains; an explained finding stands under the first that explains it."""
-    explains = {item.rule.id: set(item.rule.explains) for item in items}
-    called = {item.rule.id: {*item.rule.keys, *with_including(item.rule.symptom_of)} for item in items}
-    kinds: dict[tuple[int, ...], set[str]] = defaultdict(set)  # class -> ids of its rules
-    for item in items:
-        kinds[_class(item)].add(item.rule.id)
+    accounts = _Accounts(items)
+    ranked = sorted(items, key=accounts.place)
+    under = _parents(ranked, accounts)
+    children: dict[int, list[Finding]] = defaultdict(list)
+    for item in ranked:
+        if id(item.finding) in under:
+            children[id(under[id(item.finding)].finding)].append(item.finding)
+    ordered: list[Finding] = []
 
-    def accounts(parent: str, child: str) -> bool:
-        return parent != child and not explains[parent].isdisjoint(called[child])
+    def put(finding: Finding) -> None:
+        ordered.append(finding)
+        for child in children[id(finding)]:
+            put(child)
 
-    def place(item: Found) -> tuple[Any, ...]:
+    for _, group in groupby((item for item in ranked if id(item.finding) not in under), key=_class):
+        for root in _by_time(list(group)):
+            put(root.finding)
+    return ordered
+
+
+class _Accounts:
+    """Which rules account for which, by the names and classes that their files declare."""
+
+    def __init__(self, items: Sequence[Found]) -> None:
+        self._explains = {item.rule.id: set(item.rule.explains) for item in items}
+        self._called = {item.rule.id: {*item.rule.keys, *with_including(item.rule.symptom_of)} for item in items}
+        self._kinds: dict[tuple[int, ...], set[str]] = defaultdict(set)  # class -> ids of its rules
+        for item in items:
+            self._kinds[_class(item)].add(item.rule.id)
+
+    def __call__(self, parent: str, child: str) -> bool:
+        return parent != child and not self._explains[parent].isdisjoint(self._called[child])
+
+    def place(self, item: Found) -> tuple[Any, ...]:
+        """What a finding is sorted by: its class, how sure it is, how many of its class it accounts for, its line."""
         kind = _class(item)
         confidence = CONFIDENCES.index(item.finding.confidence)
-        below = sum(accounts(item.rule.id, other) for other in kinds[kind])
+        below = sum(self(item.rule.id, other) for other in self._kinds[kind])
         return *kind, confidence, -below, item.line, item.rule.id
 
-    ranked = sorted(items, key=place)
-    under: dict[int, Found] = {}  # finding -> the one that it stands under
+
+def _parents(ranked: Sequence[Found], accounts: _Accounts) -> dict[int, Found]:
+    """Finding -> the one that it stands under; all that explain it are noted in both."""
+    under: dict[int, Found] = {}
     for index, child in enumerate(ranked):
         parents = [
             parent
@@ -90,21 +117,7 @@ def order(items: Sequence[Found]) -> list[Finding]:
             if child.rule.id not in parent.finding.explains:
                 parent.finding.explains.append(child.rule.id)
         under[id(child.finding)] = parents[0]
-    children: dict[int, list[Finding]] = defaultdict(list)
-    for item in ranked:
-        if id(item.finding) in under:
-            children[id(under[id(item.finding)].finding)].append(item.finding)
-    ordered: list[Finding] = []
-
-    def put(finding: Finding) -> None:
-        ordered.append(finding)
-        for child in children[id(finding)]:
-            put(child)
-
-    for _, group in groupby((item for item in ranked if id(item.finding) not in under), key=_class):
-        for root in _by_time(list(group)):
-            put(root.finding)
-    return ordered
+    return under
 
 
 def _stands_under(item: Found, other: Found, under: dict[int, Found]) -> bool:
