@@ -9,7 +9,7 @@ MEANING = {
     "drain": "the node is broken",
     "job": "the node is fine, but this job cannot work on it as launched",
     "unknown": "some checks could not be completed",
-    "fit": "no problem found: this node can run the job",
+    "fit": "this node can run the job",
 }
 _COLOURS = {"drain": "31", "job": "33", "unknown": "35", "fit": "32"}
 _EVIDENCE = 3  # places of one finding, without `verbose`
@@ -38,11 +38,13 @@ def render(report: Report, options: Options) -> str:
 def headline(report: Report) -> str:
     """Returns the message of the finding that decided, else what the verdict means."""
     top = decisive(report)
-    return (
-        _message_without_host(top, str(report.job.get("host_names") or ""))
-        if top is not None
-        else MEANING.get(report.fitness, "")
-    )
+    if top is not None:
+        return _message_without_host(top, str(report.job.get("host_names") or ""))
+    meaning = MEANING.get(report.fitness, "")
+    warnings = sum(finding.severity != "note" for finding in report.findings)
+    if report.fitness != "fit":
+        return meaning
+    return f"{meaning}; {counted(warnings, 'warning')}" if warnings else f"no problem found: {meaning}"
 
 
 def _message_without_host(finding: Finding, host: str) -> str:
