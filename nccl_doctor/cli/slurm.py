@@ -4,11 +4,10 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 
 from nccl_doctor.cli.prologue import OWNER
 from nccl_doctor.common import trusted
+from nccl_doctor.common.timestamps import iso_seconds
 
 SECONDS = 3.0  # for one call of scontrol; a controller that is away must not hold up the prolog
 FOLDERS = ("/opt/slurm/bin", "/opt/slurm/current/bin", "/usr/local/slurm/bin")  # beyond the system's folders
@@ -51,8 +50,9 @@ def drained(rule: str, commands: Sequence[str] = ()) -> tuple[list[tuple[float, 
         if found is None or not re.search(rf"^{re.escape(rule)} |\(\+[\w,]*\b{re.escape(rule)}\b[\w,]*\)$", found[1]):
             continue
         if "DRAIN" in line.partition(" State=")[2].partition(" ")[0]:
-            with suppress(ValueError):
-                rows.append((datetime.fromisoformat(found[2]).timestamp(), name))
+            since = iso_seconds(found[2], local=True)
+            if since is not None:
+                rows.append((since, name))
     return rows, len(lines)
 
 

@@ -20,6 +20,35 @@ _GLOG = re.compile(rf"(?:^|[\s\[:])[IWEF](?P<month>\d{{1,2}})(?P<day>\d\d) {_CLO
 _LOOKED_AT = 600  # characters of a line
 
 
+def iso_seconds(text: str, *, local: bool = False) -> float | None:
+    """Seconds since the epoch of an ISO date, also with `/`; None if it is no date.
+
+    `2024-05-07T12:00:00.25+02:00`, `2024/05/07 12:00:00`. Without a zone it is UTC, or with `local` the zone of this machine.
+    """
+    text = text.replace("/", "-").removesuffix(" UTC").removesuffix("UTC")
+    try:
+        when = datetime.fromisoformat(text)
+        return (when if local or when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def asctime_seconds(text: str, *, local: bool = False) -> float | None:
+    """Seconds since the epoch of `Tue May  7 12:00:00 2024` (asctime(3)); UTC, or with `local` the zone of this machine.
+
+    The months are those of the C locale whatever the locale of the process.
+    """
+    try:
+        _, month, day, clock, year = text.split()
+        hour, minute, second = (int(part) for part in clock.split(":"))
+        when = datetime(
+            int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=None if local else UTC
+        )
+        return when.timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 class Moment(NamedTuple):
     """Seconds since the epoch as the clock of the line shows them, read as UTC."""
 

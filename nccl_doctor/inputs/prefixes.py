@@ -7,10 +7,10 @@ Expressions are matched at a position, so the time grows with the length of the 
 
 import json
 import re
-from datetime import UTC, datetime
 from html import unescape
 from typing import NamedTuple
 
+from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
 from nccl_doctor.inputs.prefix_rules import HEAD, RULES, Rule
 
 
@@ -49,26 +49,6 @@ _REPEATED = re.compile(
 )
 
 
-def epoch(text: str) -> float | None:
-    """Seconds since the epoch of an ISO date (also with `/`), None if it is no date; UTC when no zone is given."""
-    text = text.replace("/", "-").removesuffix(" UTC").removesuffix("UTC")
-    try:
-        when = datetime.fromisoformat(text)
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
-def _asctime(text: str) -> float | None:
-    """Seconds since the epoch of `Tue May  7 12:00:00 2024`, read as UTC; not strptime, which depends on the locale."""
-    _, month, day, clock, year = text.split()
-    hour, minute, second = (int(part) for part in clock.split(":"))
-    try:
-        return datetime(int(year), _MONTHS[month], int(day), hour, minute, second, tzinfo=UTC).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 class _Label:
     """The label while it is being collected."""
 
@@ -98,9 +78,9 @@ class _Label:
             elif key == "pid":
                 self.pid = int(value)
             elif key == "stamp":
-                self.stamp = epoch(value)
+                self.stamp = iso_seconds(value)
             else:
-                self.stamp = _asctime(value)
+                self.stamp = asctime_seconds(value)
 
     def done(self) -> Label:
         rank = self.rank

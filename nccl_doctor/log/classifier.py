@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.channel_counts import ChannelCounts, ChannelMasks
@@ -58,7 +59,7 @@ class Classifier:
         parts = tuple(_DATE.split(left)) if dates else ()
         if parts in self._dated:  # time stamps differ from line to line: the text around them is parsed once
             number, which = self._dated[parts]
-            return Writer(number, prefixes.epoch(dates[which]), left)
+            return Writer(number, iso_seconds(dates[which]), left)
         header = nccl_header.parse_header(prefixes.clean(left))
         stamp = header.label.stamp
         number = self.counts.header_id(header._replace(label=header.label._replace(stamp=None)))
@@ -68,7 +69,7 @@ class Classifier:
                 self.writers.clear()
             self.writers[left] = writer
         else:
-            stamps = [prefixes.epoch(date) for date in dates]
+            stamps = [iso_seconds(date) for date in dates]
             if stamp in stamps and len(self._dated) < _MEMO:
                 self._dated[parts] = number, len(stamps) - 1 - stamps[::-1].index(stamp)
         return writer

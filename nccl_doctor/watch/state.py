@@ -6,10 +6,11 @@ A record is a JSON object of `app.sample`: one kind of one node. Counters become
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import takewhile
 from math import isfinite
 from typing import Any
+
+from nccl_doctor.common.timestamps import iso_seconds
 
 HISTORY = 600  # samples kept of each series
 STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
@@ -20,10 +21,7 @@ GIGABIT = 1e9 / 8  # bytes
 
 def record_time(record: dict[str, Any]) -> float | None:
     """Returns when a record was sampled, in seconds since the epoch; None if it does not say."""
-    try:
-        return datetime.fromisoformat(str(record.get("query_time"))).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
+    return iso_seconds(str(record.get("query_time")), local=True)
 
 
 def number(value: Any) -> float | None:

@@ -9,10 +9,10 @@ import re
 import signal
 from collections.abc import Iterator
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, ProcessEnd
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
 
@@ -73,7 +73,7 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Message | ProcessEnd]:
     """How a job ended; nothing for one that waits, runs or is complete."""
     get = job.fields.get
     state = get("JobState", "")
-    host, stamp = get("BatchHost"), prefixes.epoch(get("EndTime", ""))
+    host, stamp = get("BatchHost"), iso_seconds(get("EndTime", ""))
     text = f"JobId={get('JobId')} JobName={get('JobName')} {job.line}"
     if state in _ANNOUNCED:
         words = {"what": "JOB", "job": get("JobId"), "node": host, "state": state, "reason": get("Reason")}

@@ -9,11 +9,11 @@ import functools
 import io
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
@@ -45,13 +45,10 @@ _POINTS = 1024  # rows of a block whose time is read
 def seconds(text: str) -> float:
     """Seconds since the epoch of a time as nvidia-smi prints it, ISO, or a number; NaN where it is none. No zone: UTC."""
     text = text.strip().strip('"')
-    try:
-        if text.replace(".", "", 1).isdigit():
-            return float(text)
-        when = datetime.fromisoformat(text.replace("/", "-"))
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return float("nan")
+    if text.replace(".", "", 1).isdecimal():
+        return float(text)
+    known = iso_seconds(text)
+    return known if known is not None else float("nan")
 
 
 class Table:

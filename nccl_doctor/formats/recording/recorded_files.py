@@ -5,9 +5,9 @@ They may be read while they are still written: a torn last line is not a fault.
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any, Protocol
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env, ProcessEnd
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
@@ -64,10 +64,7 @@ def _records(stream: Readable) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _time(record: dict[str, Any]) -> float | None:
-    try:
-        return datetime.fromisoformat(str(record.get("query_time"))).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    return iso_seconds(str(record.get("query_time")), local=True)
 
 
 def _number(value: Any) -> float | None:

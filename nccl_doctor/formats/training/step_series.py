@@ -2,8 +2,8 @@
 
 import re
 import statistics
-from datetime import UTC, datetime
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.step_formats import Point, Tool
 
@@ -11,7 +11,7 @@ KEEP = 1_024  # rows that a long series keeps at least
 BULK = 8  # lines that become one row from which on they need not be read each
 _BACK = 64  # a step so far behind the last one is a line of another rank, not a new pass
 _STAMP = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?")
-_STAMP_TEXT = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
+_STAMP_TEXT = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
 _BATCH = b"global batch size: "
 Line = tuple[Point, int, bytes, float | None]  # point, line number, text, when
 
@@ -25,15 +25,7 @@ def stamp_span(prefix: bytes) -> tuple[int, int]:
 def stamp_of(text: str) -> float | None:
     """Seconds since the epoch of the first date in a line, read as UTC."""
     match = _STAMP_TEXT.search(text[:200])
-    if match is None:
-        return None
-    *parts, fraction = match.groups()
-    try:
-        year, month, day, hour, minute, second = (int(part) for part in parts)
-        when = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return None
-    return when.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    return iso_seconds(match[0]) if match is not None else None
 
 
 def _cost(point: Point) -> float:

@@ -12,11 +12,11 @@ newline then looks like a message of its own; such a line has the time of the li
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, NamedTuple
+
+from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
 
 KERNEL = 0  # facility; the kernel gives 1 (user) to what programs write to /dev/kmsg
 _KMSG = re.compile(r"(?P<priority>\d{1,6}),\d{1,20},(?P<usec>\d{1,18}),(?P<flags>[^,;\n]{0,8})[^;\n]{0,80};")
@@ -117,8 +117,6 @@ def parse_lines(text: str, boot: float | None) -> Iterator[Record]:
 def _stamp(header: re.Match[str], boot: float | None) -> float | None:
     if header["seconds"] is not None:
         return boot + float(header["seconds"]) if boot is not None else None
-    with suppress(ValueError, OverflowError):
-        if header["words"] is not None:
-            return time.mktime(time.strptime(header["words"], "%a %b %d %H:%M:%S %Y"))
-        return datetime.fromisoformat(header["iso"]).timestamp()
-    return None
+    if header["words"] is not None:
+        return asctime_seconds(header["words"], local=True)
+    return iso_seconds(header["iso"] or "", local=True)

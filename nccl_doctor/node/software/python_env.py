@@ -2,10 +2,10 @@
 
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.node.software.variables import folders
 
@@ -163,7 +163,7 @@ def conda_history(text: str, written: float | None) -> list[Change]:
     """The blocks that changed packages. The times in the file have no zone: the time of the file's last change tells it."""
     rows: list[Change] = []
     marks = list(_BLOCK.finditer(text))
-    local = [time.mktime(time.strptime(m[1], "%Y-%m-%d %H:%M:%S")) for m in marks] if marks else []
+    local = [iso_seconds(mark[1], local=True) or 0.0 for mark in marks]
     zone = round((written - local[-1]) / 900) * 900 if written is not None and local else 0
     if abs(zone) > 14 * 3600:
         zone = 0  # the file was copied
