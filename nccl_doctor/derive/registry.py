@@ -8,16 +8,28 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from nccl_doctor import derive
+from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.derive.declaration import Derivation
 from nccl_doctor.derive.settle import settle
-from nccl_doctor.facts.store import Facts, table_name
+from nccl_doctor.facts.store import Facts, by_name, table_name
 
 
 class DerivationProblem(Exception):
     """Declarations that contradict each other; the text names the derivations and the table."""
+
+
+class Step(NamedTuple):
+    """One derivation in its order, by names, so that its module is imported only where it runs."""
+
+    module: str
+    function: str
+    fills: list[str]
+    needs: list[str]
+    as_printed: bool
 
 
 def derive_all(facts: Facts) -> None:
@@ -26,24 +38,45 @@ def derive_all(facts: Facts) -> None:
     A derived table that is there already, as in the example of a rule, is left as it is.
     """
     given = facts.covered()
-    derivations = ordered(discover())
-    for one in derivations:
-        if one.as_printed:
-            _run(one, facts, given)
+    for step in steps():
+        if step.as_printed:
+            _run(step, facts, given)
     settle(facts)
-    for one in derivations:
-        if not one.as_printed:
-            _run(one, facts, given)
+    for step in steps():
+        if not step.as_printed:
+            _run(step, facts, given)
 
 
-def _run(one: Derivation, facts: Facts, given: set[str]) -> None:
-    to_fill = {table for table in one.fills if table_name(table) not in given}
-    if not to_fill or (one.needs and facts.covered().isdisjoint(map(table_name, one.needs))):
+def _run(step: Step, facts: Facts, given: set[str]) -> None:
+    to_fill = [table for table in step.fills if table not in given]
+    if not to_fill or (step.needs and facts.covered().isdisjoint(step.needs)):
         return
-    rows = one(facts)
+    derivation: Derivation = getattr(importlib.import_module(step.module), step.function)
+    rows = derivation(facts)
     if rows is not None:
-        facts.add(row for row in rows if type(row) in to_fill)
-        facts.mark_covered(*map(table_name, to_fill))
+        wanted = {by_name()[table] for table in to_fill}
+        facts.add(row for row in rows if type(row) in wanted)
+        facts.mark_covered(*to_fill)
+
+
+@cache
+def steps() -> tuple[Step, ...]:
+    """All derivations in their order; kept between runs, and made anew when a module of the package changes."""
+    files = sorted(Path(derive.__path__[0]).rglob("*.py"))
+    return tuple(Step(*entry) for entry in remembered("derivations", files, _steps))
+
+
+def _steps() -> list[Step]:
+    return [
+        Step(
+            one.rows.__module__,
+            one.rows.__name__,
+            sorted(map(table_name, one.fills)),
+            sorted(map(table_name, one.needs)),
+            one.as_printed,
+        )
+        for one in ordered(discover())
+    ]
 
 
 @cache
@@ -73,9 +106,10 @@ def ordered(derivations: Iterable[Derivation]) -> list[Derivation]:
             if table in filled_by:
                 raise DerivationProblem(f"{filled_by[table].name} and {one.name} both fill {table_name(table)}")
             filled_by[table] = one
-    graph: dict[Derivation, set[Derivation]] = {}
+    graph: dict[Derivation, list[Derivation]] = {}  # lists by name: the order is the same in every process
     for one in derivations:
-        graph[one] = {filled_by[table] for table in one.reads if _is_filled(one, table, filled_by)}
+        before = {filled_by[table] for table in one.reads if _is_filled(one, table, filled_by)}
+        graph[one] = sorted(before, key=lambda other: other.name)
         late = next((other.name for other in graph[one] if one.as_printed and not other.as_printed), None)
         if late is not None:
             raise DerivationProblem(f"{one.name} runs before names are settled and reads what {late} fills after it")

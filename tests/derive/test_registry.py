@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor.derive.declaration import Derivation, Rows, derivation
-from nccl_doctor.derive.registry import DerivationProblem, derive_all, discover, is_derived, ordered
+from nccl_doctor.derive.registry import DerivationProblem, derive_all, discover, is_derived, ordered, steps
 from nccl_doctor.facts.store import Facts, table_name
 from nccl_doctor.facts.tables import TABLES, Env, Host, Job, Link, Process, Rank, Xid
 
@@ -156,3 +156,20 @@ def test_an_import_of_all_derivations_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout
+
+
+def test_steps_are_the_ordered_derivations() -> None:
+    expected = [one.name for one in ordered(discover())]
+    assert expected == [f"{step.module}.{step.function}" for step in steps()]
+
+
+def test_a_module_is_imported_only_where_it_runs() -> None:
+    """A look at a node imports nothing about speed: every prologue would pay for it."""
+    code = (
+        "import sys; from nccl_doctor.derive.registry import derive_all; from nccl_doctor.facts.store import Facts;"
+        "facts = Facts(); facts.mark_covered('node_gpu', 'rdma_device'); derive_all(facts);"
+        "print([m for m in sys.modules if m.startswith(('nccl_doctor.derive.speed.', 'nccl_doctor.derive.summary.'))])"
+    )
+    derive_all(Facts())  # the plan is kept now
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]" == done.stdout.strip()

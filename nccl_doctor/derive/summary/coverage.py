@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     BenchRow,
@@ -47,6 +48,7 @@ CAPTURE = {
 
 @derivation(
     fills=[Coverage],
+    needs=SOURCES,
     reads=[
         Job, JobFact, Rank, Link, ThroughputRun, BenchRow, Timeline, Trace, TraceOp, InspectorColl, CommOp, Progress, Collective,
         Network, Env, Library, RecorderCall, GpuUse, NodeGpu, Collection,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     BenchRun,
@@ -48,6 +49,7 @@ _GOOD_ENDS = ("training-end",)
 
 @derivation(
     fills=[JobFact],
+    needs=SOURCES,
     reads=[
         Job, Rank, Link, GpuUse, NodeGpu, BenchRun, Trace, Message, ProcessEnd, Progress, Library, ThroughputRun, Network,
         NetDevice, Connection, Ring, RecordedRun, Communicator,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     BenchLimit,
@@ -64,6 +65,7 @@ QUERIES = (
 
 @derivation(
     fills=[Measure],
+    needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchRun, BenchRow, Timeline, Trace, GpuUse, InitTiming, RecordedRun,
     ],
