@@ -44,8 +44,8 @@ class _Shown:
         self.hidden = [aspect for aspect, row in needed if row is None or row.seen != "seen"]
         end = rows.get("end")
         self.ended_well = end is not None and end.shows in ENDED_WELL
-        ended_badly = end is not None and end.seen == "seen" and not self.ended_well
-        self.proven = not ended_badly and len(self.hidden) <= 1
+        self.bad_end = end.shows or "" if end is not None and end.seen == "seen" and not self.ended_well else ""
+        self.proven = not self.bad_end and len(self.hidden) <= 1
 
 
 def _answer(shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input], unread: int) -> tuple[str, str]:
@@ -74,6 +74,8 @@ def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]
         return "healthy", ", ".join(dict.fromkeys(shown.clauses))
     if cut and understood:
         return "nothing-found", "no fault found in the part that could be read"
+    if shown.bad_end:
+        return "nothing-found", f"no fault found, but {shown.bad_end}"
     if shown.anything or understood:
         return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"
     return "inconclusive", _empty(inputs)

@@ -60,7 +60,7 @@ def hung_mount(facts: Facts) -> Facts:
     facts.add([
         row(Mount, host="node01", path="/scratch", fstype="nfs4", source="fs01:/s", kind="shared", read_only=0, ref=ref)
         if "read_only" in Mount._fields else Mount("node01", "/scratch", "nfs4", "fs01:/s", "shared", 0, 0, "rw", ref),
-        row(MountProbe, host="node01", path="/scratch", operation="stat", outcome="hung", seconds=2.0, ref=ref),
+        row(MountProbe, host="node01", path="/scratch", operation="stat", outcome="hung", seconds=2.0, wanted=1, ref=ref),
     ])  # fmt: skip
     return facts
 
