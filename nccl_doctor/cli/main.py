@@ -64,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
     An error in `preflight --for CALLER` lets the job run; the line also goes to syslog.
     """
     try:
+        if sys.stdout is None:
+            raise UsageProblem("standard output is closed")
         status = cli.main(list(arguments), prog_name="nccl-doctor", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else OK

@@ -537,3 +537,9 @@ def test_tables_fit_the_screen_and_name_what_they_cut() -> None:
     assert 30 == len(long.split()) - len(["id", "words", "--", "-----", "a"])
     many = table.render([f"column{n}" for n in range(20)], [["x"] * 20], width=40)
     assert "left out: column4" in many.replace("\n", " ")
+
+
+def test_a_closed_standard_output_is_one_line() -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "nccl_doctor", "analyze", str(DEMO)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (2, "nccl-doctor: standard output is closed\n") == (done.returncode, done.stderr)
