@@ -103,12 +103,13 @@ def first(report: Report) -> str:
 
 
 def assert_healthy(report: Report, spec: Spec | None = None) -> None:
-    """No alarm; with a spec, of which every line is there, also proven health and the right number of hosts and ranks."""
+    """No alarm; with a spec, of which every line is there, also proven health and the right number of hosts and ranks.
+
+    Where lines are lost or torn, health need not be proven, and the rest of a torn line may look like an error.
+    """
     assert [] == [(f.name, f.message) for f in report.findings if f.severity != "note"]
-    assert 0 == report.unread_count
-    if spec is None:
-        assert report.verdict in ("healthy", "note", "nothing-found")
-    else:
+    if spec is not None:
+        assert 0 == report.unread_count
         assert report.verdict in ("healthy", "note")
         assert (spec.nodes, spec.nodes * spec.gpus) == (report.job["hosts"], report.job["ranks"])
 

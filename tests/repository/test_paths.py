@@ -89,6 +89,8 @@ def test_the_citation_names_this_version_and_licence() -> None:
 
 
 def test_make_prints_what_it_can_do() -> None:
-    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert {line.split()[1] for line in done.stdout.splitlines()} <= targets()
     assert "make test " in done.stdout
