@@ -57,3 +57,23 @@ def test_a_killed_rank_is_how_the_job_ended() -> None:
     known = dict(analyze.read_text(log).query("SELECT name, value FROM job_fact"))
     assert known["end"].startswith("rank 3 ended with ")
     assert "mpirun" == known["launcher"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "end"),
+    [
+        ("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 226.1\n", "ended in order"),
+        (
+            "# Out of bounds values : 3 FAILED\n# Avg bus bandwidth    : 226.1\n",
+            "nccl-tests finished, and did not pass its own check",
+        ),
+        ("", "nccl-tests did not finish"),
+    ],
+)
+def test_how_nccl_tests_ended(tmp_path: Path, summary: str, end: str) -> None:
+    lines = (FIXTURES / "nccl_tests" / "a100_8.out").read_text().splitlines(keepends=True)
+    (tmp_path / "run.out").write_text(
+        "".join(line for line in lines if "Out of bounds" not in line and "Avg bus" not in line) + summary
+    )
+    known = dict(facts_of(tmp_path / "run.out").query("SELECT name, value FROM job_fact"))
+    assert end == known["end"]

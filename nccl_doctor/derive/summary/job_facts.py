@@ -43,8 +43,7 @@ _FRAMEWORKS = (
     ("TensorFlow", ("tf-%",)),
     ("JAX", ("jax-%", "xla-%")),
 )
-# The first word of a finding about the path inside a node, in the words of NCCL's Channel lines.
-_GOOD_ENDS = ("training-end",)
+_GOOD_ENDS = ("training-end",)  # kinds of messages in which a program says that it is done
 
 
 @derivation(
@@ -173,7 +172,9 @@ def _end(facts: Facts) -> Iterator[JobFact]:
         0
     ]
     if tests[2]:
-        yield JobFact("end", "ended in order" if tests[0] and tests[1] else "nccl-tests did not finish", tests[3])
+        unfinished = "nccl-tests did not finish"
+        finished = "ended in order" if tests[1] else "nccl-tests finished, and did not pass its own check"
+        yield JobFact("end", finished if tests[0] else unfinished, tests[3])
         return
     marks = ",".join("?" for _ in _GOOD_ENDS)
     said = facts.query(f"SELECT max(last_line), ref FROM message WHERE kind IN ({marks}) HAVING count(*)", _GOOD_ENDS)
