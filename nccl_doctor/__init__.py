@@ -1,3 +1,3 @@
-"""nccl-doctor: what a distributed GPU job left behind, read as facts and answered as findings."""
+"""nccl-doctor: diagnoses distributed GPU jobs from the logs and files that they leave behind."""
 
 __version__ = "0.1.0"

@@ -21,7 +21,7 @@ _NOISE = 3.0  # times the spread of the steps, below which a change of speed say
 
 
 class _Figure(NamedTuple):
-    """A number that a run tells."""
+    """A number measured in a run."""
 
     value: float
     spread: float  # of it, as a share
@@ -101,13 +101,13 @@ def _lacking(has: Report, lacks: Report) -> list[Finding]:
 
 
 def _unasked(findings: Iterable[Finding], report: Report) -> list[str]:
-    """Which of these rules this run could not answer, because facts are missing."""
+    """The rules among these that this run has no facts for."""
     asked = {check.rule for check in report.checks if check.outcome in ("found", "clear")}
     return [finding.rule for finding in findings if finding.rule not in asked]
 
 
 class _Answers:
-    """What two runs say to one question."""
+    """The answers of two runs to one question."""
 
     def __init__(self, trait: compare_queries.Words | compare_queries.Number, *runs: Facts) -> None:
         self._trait = trait
@@ -117,11 +117,11 @@ class _Answers:
         self._told: list[Any] = [ask(run, trait.query) if run.covered() & set(trait.needs) else None for run in runs]
 
     def tells(self, side: int) -> bool:
-        """Whether a run says anything of it."""
+        """Whether a run has facts about the item."""
         return bool(self._told[side])
 
     def shared(self) -> list[Any]:
-        """Of what both say something, be it that there is none."""
+        """Items about which both runs have facts, including the fact that there is none."""
         old, new = self._told
         if old is None or new is None:
             return []
@@ -130,7 +130,7 @@ class _Answers:
         return [what for what in old if what in new]
 
     def changes(self, tolerance: float) -> Iterator[Change]:
-        """What they do not say alike."""
+        """The items in which the two runs differ."""
         trait = self._trait
         for what in self.shared():
             if isinstance(trait, compare_queries.Number):
@@ -202,7 +202,7 @@ def _listed(said: dict[str, _Said], names: bool) -> str:
 
 
 def _differing(facts: Facts, said: dict[str, _Said], other: dict[str, _Said]) -> list[Place]:
-    """Where a run states what the other does not state."""
+    """The values that one run states and the other does not."""
     return next((_places(facts, one.ref) for value, one in said.items() if value not in other), [])
 
 

@@ -1,4 +1,4 @@
-"""What of a run is worth comparing with another run: questions to its facts, in the order in which answers are shown."""
+"""Queries whose answers are compared between two runs, in the order in which they are shown."""
 
 from typing import NamedTuple
 

@@ -73,14 +73,14 @@ def _bad(report: Report) -> bool:
 
 
 def _of_this_boot(memory: Memory, check: Check) -> Memory:
-    """What still holds: after a boot nothing but the inventory, where the boot is known."""
+    """What is remembered of this boot; the inventory is kept across boots."""
     if memory.get("boot_id") == check.boot_id and check.boot_id is not None:
         return memory
     return {"boot_id": check.boot_id, "inventory": memory.get("inventory")}
 
 
 def _forgive(report: Report, memory: Memory) -> None:
-    """What an administrator told us to forget does not drain, until there is new evidence."""
+    """Findings that an administrator asked to forget do not drain until there is new evidence."""
     for finding in _draining(report):
         old = _table(memory, "forgotten").get(finding.rule)
         if old is not None and {place.text for place in finding.evidence} <= set(_texts(old.get("evidence"))):
@@ -110,7 +110,7 @@ def _latch(report: Report, facts: Facts, rules: Mapping[str, Rule], memory: Memo
 
 
 def _remembered(rule: Rule, old: Mapping[str, Any]) -> Finding:
-    """The finding of an earlier check that still holds."""
+    """The finding of an earlier check, remembered until a reset."""
     when = _clock(old.get("at"))
     return Finding(
         rule.id, rule.name, rule.title, rule.severity, rule.role, rule.confidence,

@@ -102,7 +102,7 @@ def _setting(text: str) -> str | None:
 
 
 def _codes(text: str) -> str | None:
-    """A text that is nothing but a code in one of the usual spellings."""
+    """Explains a text that consists of one code in a usual spelling."""
     if "\n" in text or len(text) > 120:
         return None
     plain = text.strip(" .,;'\"")
@@ -122,7 +122,7 @@ def _codes(text: str) -> str | None:
 
 
 def _bare_number(text: str) -> str | None:
-    """A number alone may be ambiguous: then show what it can be, and how to ask for one of them."""
+    """Explains a bare number; lists all meanings, and how to ask for one, where it has several."""
     if not re.fullmatch(r"\d{1,4}", text):
         return None
     code = int(text)

@@ -16,7 +16,7 @@ VIAS = {
     "srun": "srun --overlap --nodes=1 --ntasks=1 --nodelist=%host --",
 }
 FANOUT = 64  # nodes that are asked at the same time
-GRACE = 10.0  # seconds for the way there and back
+GRACE = 10.0  # seconds for connecting and for the transfer of the answer
 
 
 def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) -> dict[str, tuple[int | None, str]]:
@@ -28,7 +28,8 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
     task = task_self()
     task.set_info("fanout", FANOUT)
     words = f"{VIAS.get(via, via)} {shlex.join(command)}"
-    if via == "ssh":  # the far shell splits the words again; without -n the far command sees that we are gone
+    if via == "ssh":
+        # the remote shell splits the words again; without -n the remote command notices a closed connection
         words = f"{VIAS[via].replace(' -n ', ' ')} {shlex.quote(shlex.join(command))}"
     worker = ExecWorker(
         NodeSet.fromlist(list(nodes)), handler=None, timeout=seconds + GRACE, command=words, stderr=False
@@ -45,7 +46,7 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
 
 
 def names(text: str) -> list[str]:
-    """`gpu[001-064]` as names. Raises UsageProblem where it is no set of nodes."""
+    """`gpu[001-064]` as names. Raises UsageProblem where the text is not a node set."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
     try:
@@ -60,7 +61,7 @@ def names(text: str) -> list[str]:
 
 
 def of_job(job: str) -> tuple[list[str], str]:
-    """The nodes of a Slurm job, and the way to them. Raises UsageProblem where Slurm does not tell."""
+    """The nodes of a Slurm job and the command prefix that reaches them. Raises UsageProblem where Slurm does not know the job."""
     try:
         done = subprocess.run(
             ["squeue", "-h", "-j", job, "-o", "%N"], capture_output=True, text=True, timeout=20, check=False
@@ -73,7 +74,7 @@ def of_job(job: str) -> tuple[list[str], str]:
 
 
 def within(job: str) -> str:
-    """The way to a node through a Slurm job that runs there."""
+    """The command prefix that reaches a node through a Slurm job running there."""
     return VIAS["srun"].replace("--overlap", f"--overlap --jobid={shlex.quote(job)}")
 
 

@@ -32,7 +32,7 @@ class _Log(NamedTuple):
 
 
 class InputReader:
-    """Reads inputs one by one; `facts`, `logs` and `problems` hold what came of them."""
+    """Reads inputs one by one into `facts`, `logs` and `problems`."""
 
     def __init__(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
         self.facts = Facts()
@@ -178,7 +178,7 @@ class ReadProgress:
         self._in_source, self._size = 0, source.size or 0
 
     def metered(self, source: sources.Source) -> sources.Source:
-        """The same source; what is read of it counts."""
+        """The source, wrapped so that bytes read from it advance the progress."""
         return source._replace(opener=lambda: parallel.MeteredStream(source.opener(), self.advance))
 
     def advance(self, size: int) -> None:
@@ -195,7 +195,7 @@ class ReadProgress:
 
 
 class RejoinedStream:
-    """The head that was read to recognise an input, then its stream. A broken stream ends; `problem` says why."""
+    """The bytes read to recognise an input, followed by the rest of its stream. A broken stream ends early; `problem` says why."""
 
     def __init__(self, head: bytes, stream: Readable) -> None:
         self._head = head

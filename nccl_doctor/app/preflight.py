@@ -22,7 +22,7 @@ from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.site_config import Config
 
 TIMEOUT = 5.0  # seconds from the start to the verdict
-LOOK = "look"  # the evidence that names the look: callers that share one have the same
+LOOK = "look"  # the evidence that names the collection run: callers that share one have the same
 VERDICT = 0.3  # seconds of it that are kept for asking the rules and writing the report
 
 
@@ -79,7 +79,7 @@ def _missing(collected: Iterable[Collection]) -> list[str]:
 
 
 class Memory(NamedTuple):
-    """Where a check is remembered, for whom, and by which settings it decides."""
+    """The state folder, the caller and the settings of a check."""
 
     folder: Path
     caller: str
@@ -88,7 +88,7 @@ class Memory(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A report in which what was remembered counts."""
+    """A report after the drain policy was applied to it."""
 
     report: Report
     clean: int  # checks in a row that found nothing, with this one
@@ -103,7 +103,7 @@ def judge(
     config: Config | None = None,
     memory: Memory,
 ) -> Judged:
-    """Judge one live node by what was read of it and by what is remembered of earlier checks, and remember this one."""
+    """Judge one live node by its facts and the remembered checks before, and remember this check."""
     with state.opened(memory.folder) as kept:
         expectations.add(facts, wanted, drain_policy.inventory(kept))
         state.remember_counters(facts, kept, memory.caller, memory.check.boot_id)
@@ -122,7 +122,7 @@ def preflight(root: Root, *, host: str | None = None) -> tuple[Report, Facts]:
 
 
 def left(seconds: float) -> float:
-    """Of the seconds that a caller gives this process from its start to its end, those that sources may still take."""
+    """The seconds left for sources, of those that the caller grants this process from start to end."""
     try:
         said = Path("/proc/self/stat").read_bytes()
         started = int(said.rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -143,18 +143,18 @@ def fitness(report: Report, collected: Iterable[Collection]) -> str:
 
 
 def hostname(root: Root) -> str | None:
-    """The name of the node; of a tree what its /proc or /etc says."""
+    """The host name of the node, for a tree from its /proc or /etc."""
     if root.live:
         return socket.gethostname()
     return root.value("/proc/sys/kernel/hostname") or root.value("/etc/hostname")
 
 
 def check_of(facts: Facts) -> drain_policy.Check:
-    """The look that these facts come from."""
+    """The collection run that these facts come from."""
     names = facts.query("SELECT text FROM evidence WHERE file = ?", (LOOK,))
     return drain_policy.Check(boot_id(), str(names[0][0]) if names else "", time.time())
 
 
 def boot_id() -> str | None:
-    """What tells this boot of the node from others."""
+    """The identifier of the current boot (/proc/sys/kernel/random/boot_id)."""
     return Root().value("/proc/sys/kernel/random/boot_id")

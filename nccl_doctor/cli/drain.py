@@ -23,12 +23,12 @@ Warn = Callable[[str], None]
 
 
 def hold_back(report: Report, rules: tuple[Rule, ...], caller: str, settings: Settings, warn: Warn) -> None:
-    """Let findings only warn for which enough other nodes are drained."""
+    """Downgrade findings to warnings where enough other nodes are drained for the same rule."""
     drain_policy.limit(report, rules, settings, lambda rule: _others(rule, caller, settings, warn))
 
 
 def drain(report: Report, rules: tuple[Rule, ...], caller: str, settings: Settings, warn: Warn) -> None:
-    """Drain this node in Slurm; undone where as many nodes as may be were drained at the same moment and come before it."""
+    """Drain this node in Slurm; undo it where nodes drained at the same moment, and before it, exhaust the cap."""
     name = slurm.node_name(os.environ)
     if not _told(lambda: slurm.drain(name, prologue.reason(report), settings.commands), warn):
         return

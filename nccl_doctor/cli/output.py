@@ -43,7 +43,7 @@ def complain(text: str) -> None:
 
 
 def silence_stdout() -> None:
-    """Let stdout lead nowhere, so that Python has nothing to complain about when it closes it."""
+    """Redirect stdout to /dev/null, so that Python reports no error when it closes a broken stdout."""
     _silence(1)
 
 

@@ -67,7 +67,7 @@ class Request:
 
     @property
     def memory(self) -> Path:
-        """The folder of what is remembered of this node."""
+        """The state folder of this node."""
         return self.state or remembered.place()
 
     @property
@@ -149,7 +149,7 @@ def _look(
 def _answer(
     request: Request, holds: preflight_config.Settings, facts: "Facts", wanted: dict[str, Any], config: Config | None
 ) -> int:
-    """Ask the rules, remember what is to be remembered, and say it in the caller's words."""
+    """Run the rules, update the state and write the answer in the caller's format."""
     folders, problems = preflight_rules(holds.rules)
     rules = loader.load_usable(folders, schema.NODE)
     for problem in (*problems, *rules.problems):
@@ -200,7 +200,7 @@ def _answer_scheduler(
 
 
 def _forget(text: str, folder: Path) -> int:
-    """Forget what is remembered of a finding, or with `all` everything."""
+    """Forget the remembered state of a finding, or with `all` the whole state."""
     from nccl_doctor.app import drain_policy
 
     rule = None if text == "all" else loader.find_rule(text)
@@ -240,7 +240,7 @@ def _peers(text: str | None) -> list[str]:
 
 
 def _command(timeout: float, only: str | None, deep: bool, via: str) -> list[str]:
-    """What is run on each of several nodes."""
+    """The command to run on each of several nodes."""
     return [
         "preflight",
         "--format=facts",

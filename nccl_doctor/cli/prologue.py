@@ -18,7 +18,7 @@ _NPD = 80  # bytes of output that node-problem-detector keeps by default
 
 
 class Prologue(NamedTuple):
-    """How one caller reads us."""
+    """What one kind of caller expects of exit status and output."""
 
     caller: str
     status: dict[str, int]  # fitness -> exit status; 0 for what is not named
@@ -27,7 +27,7 @@ class Prologue(NamedTuple):
 
 
 def reason(report: Report) -> str:
-    """One line for a drained node; the rule's id stands within the first 20 characters, which is what `sinfo -R` shows."""
+    """One line for a drained node; the rule's id is within the first 20 characters, which is what `sinfo -R` shows."""
     top = node.decisive(report)
     if top is None:
         return f"{OWNER}{node.MEANING[report.fitness]}"

@@ -16,7 +16,7 @@ _OTHERS = re.compile(r"DOWN|FAIL|MAINT|REBOOT|FUTURE|ERROR|POWER|UNDRAIN")
 
 
 def drain(node: str, why: str, commands: Sequence[str] = ()) -> str | None:
-    """Drain a node unless it is out of service for a reason of others. Returns what could not be done, else None."""
+    """Drain a node unless somebody else has taken it out of service. Returns what failed, else None."""
     told = _state(node, commands)
     if isinstance(told, str):
         return told
@@ -27,7 +27,7 @@ def drain(node: str, why: str, commands: Sequence[str] = ()) -> str | None:
 
 
 def resume(node: str, commands: Sequence[str] = ()) -> str | None:
-    """Give a node back that we drained, and no other. Returns what could not be done, else None."""
+    """Resume a node only if this tool drained it. Returns what failed, else None."""
     told = _state(node, commands)
     if isinstance(told, str):
         return told

@@ -1,4 +1,4 @@
-"""What was made from files of the package is kept as JSON, so that TOML need not be parsed at every start.
+"""Caches data parsed from files of the package as JSON, because parsing TOML at every start is slow.
 
 It lies beside the code in `compiled/`, as bytecode does. Root reads it only where nobody else can write it. The wheel brings
 it along; a checkout writes it at the first start. The hash of the files' content is its key, so it cannot be out of date.
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "compiled"
 def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder: Path = FOLDER) -> Any:
     """What `make` returns, made anew only where the content of `files` differs from the last time.
 
-    The value must be JSON. Raises what reading the files and `make` raise; not being able to keep the value is no error.
+    The value must be JSON. Raises what reading the files and `make` raise; a value that cannot be stored is not an error.
     """
     key = _key(files)
     target = folder / f"{name}.json"

@@ -1,7 +1,7 @@
 """When a line was written, as its own text says, in any of the forms that jobs and kernels print.
 
 Clocks are not converted: `local` is the wall time of the node that wrote the line, `utc` one that says so. Two moments can be
-compared only on the same clock. Seconds since boot are no wall time and give none.
+compared only on the same clock. Seconds since boot are not a wall time and are ignored.
 """
 
 import re
@@ -21,7 +21,7 @@ _LOOKED_AT = 600  # characters of a line
 
 
 def iso_seconds(text: str, *, local: bool = False) -> float | None:
-    """Seconds since the epoch of an ISO date, also with `/`; None if it is no date.
+    """Seconds since the epoch of an ISO date, also with `/`; None if the text is not a date.
 
     `2024-05-07T12:00:00.25+02:00`, `2024/05/07 12:00:00`. Without a zone it is UTC, or with `local` the zone of this machine.
     """

@@ -16,7 +16,7 @@ class Derivation(NamedTuple):
     fills: frozenset[type]
     reads: frozenset[type]
     needs: frozenset[type]  # without one of these the question does not arise
-    as_printed: bool  # it reads tables as they were added, before `settle` resolves names
+    as_printed: bool  # reads tables as they were added, before `settle` resolves names
 
     @property
     def name(self) -> str:

@@ -43,7 +43,7 @@ def host_columns(facts: Facts) -> Iterator[tuple[str, str]]:
 
 @derivation(fills=[HostAlias], reads=[Process], as_printed=True)  # and the host names of every other table
 def host_aliases(facts: Facts) -> Iterator[HostAlias]:
-    """Names of hosts that stand for another name."""
+    """Alternative names of hosts and the name used for each."""
     refs: dict[str, int | None] = {}
     for table, column in host_columns(facts):
         ref = "min(ref)" if "ref" in column_types(by_name()[table]) else "NULL"

@@ -9,7 +9,7 @@ from nccl_doctor.facts.tables import Communicator, Host, Interface, Message, Pro
 
 @derivation(fills=[Host], reads=[Interface, Communicator, Rank, Process, Progress, ProcessEnd, Message])
 def hosts(facts: Facts) -> Iterator[Host]:
-    """Everything that a line of the job was printed on, or printed of."""
+    """Every host that printed a line of the job or is named in one."""
     addresses: dict[str, str] = {}
     for row in facts.rows(Interface):
         if row.purpose in ("bootstrap", "oob", "socket") and row.host and not row.address.startswith(("127.", "::1")):

@@ -1,6 +1,6 @@
 """Kernel lines from long before the job. `settle` leaves them out of the tables that rules ask.
 
-A kernel log covers weeks. What happened hours before the job's first line is no cause of its end, and the same Xid minutes
+A kernel log covers weeks. An event hours before the job's first line did not cause its end, but the same Xid minutes
 before it may well be one. Lines that carry seconds since boot have no wall time and count as lines of the job.
 """
 
@@ -34,7 +34,7 @@ KERNEL = (
 )  # fmt: skip
 """Patterns of lines that the kernel writes."""
 
-_BEFORE = 3600.0  # seconds before the start of the job from which on a line is no part of it
+_BEFORE = 3600.0  # a line this many seconds before the start of the job does not belong to it
 _BEFORE_FIRST = 24 * 3600.0  # the same where only a later moment of the job is known
 _ZONES = 14 * 3600.0  # seconds by which a clock without a zone may be ahead of UTC
 _STARTS = (
@@ -55,7 +55,7 @@ _MOMENTS = (
     as_printed=True,
 )  # fmt: skip
 def prejob_kernel_events(facts: Facts) -> Rows:
-    """Kernel lines that were written so long before the job that they cannot be about it."""
+    """Kernel lines written too long before the job to belong to it."""
     kernel = list(_kernel_lines(facts))
     return _before_the_job(facts, kernel) if kernel else None
 

@@ -1,4 +1,4 @@
-"""Settings in which ranks differ, and settings that deserve a comment."""
+"""Settings in which ranks differ, and settings that are misspelt, obsolete or harmful."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -20,7 +20,7 @@ from nccl_doctor.rules.templates import fill_template
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
-_OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are no values of the finding
+_OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are not values of the finding
 
 
 def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = ()) -> Report:
@@ -120,7 +120,7 @@ def _with(message: str, more: str) -> str:
 
 
 def _cut(group: Group) -> str:
-    """What the finding does not show of its rows."""
+    """Says how many rows of the finding are not shown."""
     kept = len(group.rows)
     parts = [f"{group.count:,} cases differ in detail, this is the first"] if group.mixed else []
     parts += [f"the evidence is of the first {kept:,} of {group.count:,} rows"] if kept < group.count else []
@@ -168,7 +168,7 @@ def _spread(places: list[Any]) -> list[Any]:
 
 
 def _is_worst(one: Found, found: Sequence[Found]) -> bool:
-    """Whether no other rule found something as bad; a note says nothing of the kind."""
+    """Whether no other rule found something as severe; notes do not count."""
     as_bad = {"error"} if one.finding.severity == "error" else {"error", "warning"}
     return not any(other.finding.severity in as_bad for other in found if not other.rule.fallback)
 

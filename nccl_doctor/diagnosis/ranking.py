@@ -55,7 +55,7 @@ def _class(found: Found) -> tuple[int, ...]:
 
 
 def order(items: Sequence[Found]) -> list[Finding]:
-    """Causes first, then what nothing explains; an explained finding stands under the first that explains it."""
+    """Causes first, then what nothing explains; an explained finding is placed under the first finding that explains it."""
     accounts = _Accounts(items)
     ranked = sorted(items, key=accounts.place)
     under = _parents(ranked, accounts)
@@ -98,7 +98,7 @@ class _Accounts:
 
 
 def _parents(ranked: Sequence[Found], accounts: _Accounts) -> dict[int, Found]:
-    """Finding -> the one that it stands under; all that explain it are noted in both."""
+    """Finding -> the finding it is placed under; all explanations are recorded in both."""
     under: dict[int, Found] = {}
     for index, child in enumerate(ranked):
         parents = [
@@ -121,7 +121,7 @@ def _parents(ranked: Sequence[Found], accounts: _Accounts) -> dict[int, Found]:
 
 
 def _stands_under(item: Found, other: Found, under: dict[int, Found]) -> bool:
-    """True where a finding stands, over any number of others, under another one."""
+    """True if a finding is placed, directly or through others, under another one."""
     above = under.get(id(item.finding))
     while above is not None:
         if above.finding is other.finding:

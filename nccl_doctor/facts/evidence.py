@@ -1,4 +1,4 @@
-"""What stands in the `ref` column of a row before and after it enters the fact base."""
+"""The `ref` column of a row: a `Seen` in a collector, a number in the fact base."""
 
 from typing import NamedTuple
 

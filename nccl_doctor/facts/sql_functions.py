@@ -17,7 +17,7 @@ def version_number(text: str | None) -> int | None:
 
 
 def ip_private(text: str | None) -> int | None:
-    """1 for an address of a private range, 0 for a public one, None where it is no address."""
+    """1 for an address of a private range, 0 for a public one, None where the text is not an address."""
     try:
         return int(ipaddress.ip_address((text or "").split("%")[0]).is_private)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The fact base: an SQLite database with one table for each class in `tables`, and the only door rules may use to ask it.
+"""The fact base: an SQLite database with one table for each class in `tables`, and the only way for rules to query it.
 
 A query of a rule or of the `sql` command runs under an authorizer that allows reading and functions, nothing else, and
 under a time limit, so that a rule file is data that cannot run code, also in a prologue that runs as root.
@@ -229,7 +229,7 @@ class Facts:
             self.mark_covered(table_name(table))
 
     def restate(self, table: type, query: str) -> None:
-        """Let readers see the rows of a query as this table from now on, instead of the rows that were added to it.
+        """Replace this table, for readers, by the rows of a query.
 
         The added rows stay, as `main.TABLE`. Raises ValueError where the table was restated before.
         """
@@ -253,7 +253,7 @@ class Facts:
             self._db.execute("PRAGMA query_only = ON")
 
     def mark_covered(self, *names: str) -> None:
-        """Record that a source covers these tables, so that an empty one means that there was nothing to find."""
+        """Record that a source was read that fills these tables, so that an empty table means that there was nothing to find."""
         with self._writing():
             self._db.executemany("INSERT OR IGNORE INTO covered VALUES (?)", [(name,) for name in names])
 

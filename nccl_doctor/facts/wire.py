@@ -16,9 +16,9 @@ def dump(facts: Facts) -> str:
 
 
 def take(facts: Facts, lines: Iterable[str], node: str | None = None) -> bool:
-    """Add what `dump` wrote; returns whether it was whole. Anything else among the lines is passed over.
+    """Add what `dump` wrote; returns whether it was whole. Other lines are ignored.
 
-    `node` stands before the names of files, which are the same on all nodes.
+    `node` is prepended to file names, which are the same on all nodes.
     """
     numbers: dict[int, int] = {}
     rows: list[Any] = []

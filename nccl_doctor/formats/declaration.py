@@ -12,7 +12,7 @@ from nccl_doctor.inputs.streams import Readable
 
 
 class Reading(NamedTuple):
-    """What a reader says about one file."""
+    """The result of reading one file."""
 
     lines: int
     understood: int  # lines or records that it could use

@@ -190,7 +190,7 @@ def _sparse(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Raw:
 
 
 class _ZipMember:
-    """The bytes of one member; what is wrong with it comes as ValueError."""
+    """The bytes of one member; a damaged member raises ValueError."""
 
     def __init__(self, path: Path, number: int) -> None:
         self._file = open_regular(path)

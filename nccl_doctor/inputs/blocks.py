@@ -1,4 +1,4 @@
-"""A stream cut into blocks of whole lines, and the way from a place in a block to its line."""
+"""Cuts a stream into blocks of whole lines, and finds the line of an offset in a block."""
 
 import re
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ class Cursor:
         return _DIGITS.sub(rb"\1", line) if len(line) > _LONG else line, self._number
 
     def done(self) -> None:
-        """Nothing more is wanted of the last piece."""
+        """Mark the last piece as read."""
         self.used = self.end
 
     def copy(self) -> "Cursor":
@@ -80,6 +80,6 @@ class Cursor:
         return other
 
     def move_to(self, other: "Cursor") -> None:
-        """Go where another cursor of the block is."""
+        """Move to the position of another cursor of the block."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))

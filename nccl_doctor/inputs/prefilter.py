@@ -21,7 +21,7 @@ class Prefilter:
 
     def __init__(self, literals: Iterable[bytes], marks: Iterable[bytes] = ()) -> None:
         self.literals = sorted(set(literals))
-        self.marks = sorted(set(marks))  # only asked whether they occur, which is cheap however often they do
+        self.marks = sorted(set(marks))  # only their presence matters, so frequent ones stay cheap
         self._db: Any = None
         try:
             import hyperscan

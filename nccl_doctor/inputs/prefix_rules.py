@@ -39,7 +39,7 @@ _STRONG = rf"(?:{HEAD}|{_MARK})"
 
 _written_at = re.compile(rf"{HEAD}|{_TAGGED}").match
 
-# Words with a number behind them that are no hosts: devices, counters, formats, hardware models, file names.
+# Words with a number behind them that are not hosts: devices, counters, formats, hardware models, file names.
 _NOT_A_HOST = re.compile(
     r"(?i:gpu(?:\d|[1-9]\d)|(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
     r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
@@ -57,7 +57,7 @@ _NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0
 
 
 def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    """`word: ` is a host if it is known to be one, or has letters and digits and is no device, counter or file."""
+    """`word: ` is a host if it is known to be one, or has letters and digits and is not a device, counter or file."""
     word = found["host"]
     if indent:
         return False

@@ -1,4 +1,4 @@
-"""Launcher prefixes of a line: what they say, and the line without them.
+"""Splits the launcher prefixes off a line: their fields, and the line without them.
 
 Prefixes stack, so `split` takes them off one after another until none of `prefix_rules.RULES` matches. The head of an
 NCCL line (``HOST:PID:TID [DEV] ``) is never touched: its host name may be only digits and may hold dashes, dots, colons.
@@ -70,7 +70,7 @@ class _Label:
             if key == "rank":
                 self.rank = int(value)
             elif key == "weak":
-                self.weak = int(value) if self.weak is None else self.weak  # the launcher stands outside
+                self.weak = int(value) if self.weak is None else self.weak  # the launcher's prefix is the outermost
             elif key == "local":
                 self.local_rank = int(value)
             elif key == "host":
@@ -126,7 +126,7 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
 
     `line` has gone through `clean`. `hosts` are names known to be hosts of the job (from NCCL headers, from the command
     line): `gpu-a: text` is taken for a host prefix only if `gpu-a` is one of them, while `node01: text` needs no such
-    help because the word has letters and digits and is no device, counter, exception or file name. Indentation of the
+    help because the word has letters and digits and is not a device, counter, exception or file name. Indentation of the
     text is kept, except in front of an NCCL header.
     """
     if _plain_head(line) and line[4:5] != "-":
@@ -164,7 +164,7 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
 
 
 def _after_blanks(line: str, start: int) -> int:
-    """Where the next character that is no blank is."""
+    """The position of the next character that is not a blank."""
     if not line[start].isspace():
         return start
     blank = _blank_at(line, start)
@@ -191,7 +191,7 @@ def closed(text: str) -> str:
 
 
 def unfold(text: str) -> tuple[str, int]:
-    """A text without Ray's `[repeated 14x across cluster]`, and for how many lines it stands."""
+    """A text without Ray's `[repeated 14x across cluster]`, and how many lines it replaces."""
     at = text.rfind("[repeated ")
     found = _REPEATED.match(text, at) if at >= 0 else None
     return (text[:at].rstrip(), int(found[1])) if found else (text, 1)
@@ -203,7 +203,7 @@ _CONTROL = re.compile(
     r"|\x1b[ -/]{0,4}[0-~]"
     r"|[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]"
 )
-# Colours whose escape character was lost when the log was copied. What stands before must not complete another one.
+# Colours whose escape character was lost when the log was copied. The text before must not complete another escape sequence.
 _COLOUR_REST = re.compile(
     r"\[(?<!\[\[)(?<!\[\d\[)(?<!\[\d\d\[)(?<!;\[)(?<!;\d\[)(?<!;\d\d\[)"
     r"(?:0?[0-47]|22|[349][0-79])(?:;\d{1,2})?m(?!\])"

@@ -174,7 +174,7 @@ def _once(
 def _file(
     text: str, found: os.stat_result, known: Known, *, asked: bool, passed: list[tuple[str, str]] | None = None
 ) -> Iterator[Source | InputProblem]:
-    """One regular file: itself, the members of an archive, or a problem. What is no log and was not asked for is `passed`."""
+    """One regular file: itself, the members of an archive, or a problem. Files of folders that are not logs go to `passed`."""
     name = one_line(text)
     path = Path(text)
     try:
@@ -196,7 +196,7 @@ def _file(
     if kind in _NEVER:
         if asked:
             yield InputProblem(name, _NEVER[kind])
-        elif passed is not None and kind != "empty":  # a program that had nothing to say is no bad file
+        elif passed is not None and kind != "empty":  # an empty file is not a bad input
             passed.append((name, kind))
         return
     hollow = found.st_size > SPARSE_FROM and found.st_blocks * 512 < found.st_size // 2

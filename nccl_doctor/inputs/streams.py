@@ -82,7 +82,7 @@ class Source(NamedTuple):
     """Something that can be opened with `open_stream`."""
 
     name: str  # as shown to the user; `archive.tar.gz!inner.log` for a member, `-` for standard input
-    path: Path | None  # None where there is no file of its own
+    path: Path | None  # None for standard input and members of archives
     size: int | None  # bytes on disk, or in the archive's directory
     plain: bool  # a regular file whose bytes are the text: may be read in pieces or mapped
     opener: Callable[[], Raw]

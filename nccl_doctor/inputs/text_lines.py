@@ -25,14 +25,14 @@ def lines(stream: Readable) -> Iterator[tuple[int, str]]:
 
 
 def plain_lines(stream: Readable) -> Iterator[tuple[int, Label, str]]:
-    """(number, what the launcher's prefixes said, text without them) of every line."""
+    """(number, fields of the launcher's prefixes, text without them) of every line."""
     for number, line in lines(stream):
         label, text = prefixes.split(prefixes.clean(line))
         yield number, label, text
 
 
 class Joined:
-    """Bytes that were read already, then the rest of their stream."""
+    """A stream whose first bytes were read already: gives these, then the rest."""
 
     def __init__(self, head: bytes, stream: Readable) -> None:
         self._head = head

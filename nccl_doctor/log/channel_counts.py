@@ -36,7 +36,7 @@ ChannelsByEdge = dict[str, ChannelCounts]  # `0[0] -> 1[1] via …` -> its lines
 
 
 class ChannelMasks(dict[str, int]):
-    """`05/0` -> a bit for channel 5; no bit where it is no number."""
+    """`05/0` -> a bit for channel 5; no bit for text that is not a number."""
 
     def __missing__(self, channel: str) -> int:
         digits = channel.partition("/")[0].strip()
@@ -51,7 +51,7 @@ class PackedChannels(NamedTuple):
 
     sizes: list[int]  # how many edges each process has
     texts: str  # one a line
-    columns: list[tuple[Any, ...]]  # the fields of ChannelCounts, none where there is no edge
+    columns: list[tuple[Any, ...]]  # the fields of ChannelCounts; empty without edges
 
 
 def pack(edges: Iterable[ChannelsByEdge]) -> PackedChannels:

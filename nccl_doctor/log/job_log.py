@@ -47,7 +47,7 @@ def parse_record(line: str) -> nccl_header.Record | None:
 def add(facts: Facts, parts: list[LogPart]) -> None:
     """Add the facts of all logs of a job. RankMap are known job-wide.
 
-    What was counted is used up, so that a large log is not held twice.
+    Consumes the counters, so that a large log is not held twice.
     """
     with without_garbage_collection():
         _add(facts, parts)
@@ -65,7 +65,7 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         levels = {(key.pattern, key.level) for key in counts.events}
         known = [patterns[number] for number in {number for number, _ in levels} if number >= 0]
         has_nccl |= counts.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known)
-        # whoever tells of cards in one way would in the others: UCX, perftest, drivers
+        # a program that reports cards in one of these forms reports them in the others too: UCX, perftest, drivers
         has_cards |= any(map(_of_cards, known))
         has_info |= any(level == "INFO" for _, level in levels) or any(counts.channels)
         log = _LogRows(facts, file, counts, ranks, lived)
@@ -94,7 +94,7 @@ def _lives(counts: LogCounts) -> Lives:
 
 
 def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
-    """Origin took which rank, each once."""
+    """Which process took which rank, each pair once."""
     groups = {pattern.order: pattern.rank_groups for pattern in load()}
     named = ((key, match) for key, match in zip(counts.events, lives, strict=True) if match is not None)
     taken = dict.fromkeys((key.header, match.group(*groups[key.pattern])) for key, match in named)
@@ -177,7 +177,7 @@ class _LogRows:
 
 
 def _merge(calls: dict[tuple[Any, ...], tables.Collective], row: tables.Collective) -> None:
-    """CollectiveCalls of one process and kind are one row, whatever stood in front of their lines."""
+    """CollectiveCalls of one process and kind are one row, whatever prefix their lines had."""
     same = row[: row._fields.index("first_op")]
     old = calls.get(same)
     calls[same] = row if old is None else old._replace(

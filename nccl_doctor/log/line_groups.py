@@ -29,7 +29,7 @@ _MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
 _DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d")
 _DATES = 1 << 13  # bytes in which a block with dates has one
 _FRACTION = 9  # digits
-_SHAPES = (0, b"0000-00-"), (8, b"00T00:00"), (11, b"00:00:00")  # parts of a date, and where they stand
+_SHAPES = (0, b"0000-00-"), (8, b"00T00:00"), (11, b"00:00:00")  # parts of a date and their offsets
 _ZEROS, _BEYOND_9, _HIGHEST = (_U(byte * 0x0101010101010101) for byte in (ord("0"), 0x7F - 9, 0x80))
 _BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
 
@@ -40,7 +40,7 @@ _bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
 
 
 class LineGroups(NamedTuple):
-    """BlockLines of a block that are alike, a group an entry. BlockLines are numbered from 0."""
+    """BlockGroups of equal lines of a block, one entry a group. Lines are numbered from 0."""
 
     key: Keys  # of their text; the same in all blocks
     mask: Keys  # one bit a channel
@@ -50,7 +50,7 @@ class LineGroups(NamedTuple):
 
 
 class KnownGroups(NamedTuple):
-    """LineGroups of a block that are known."""
+    """Groups of a block that were seen in earlier blocks."""
 
     flags: Flags  # of all groups
     places: Numbers  # of those that are known: what they count for
@@ -207,7 +207,7 @@ class GroupCounts(Generic[E]):
         self._last = np.append(self._last, np.zeros(len(key), np.int64))
 
     def taken(self) -> Iterator[tuple[E, int, int, int, int]]:
-        """Each entry with its mask, how many lines, and the numbers of the first and the last. They are forgotten."""
+        """Remove all entries; returns each with its mask, its number of lines, and the numbers of the first and the last."""
         columns = (column.tolist() for column in (self._mask, self._n, self._first, self._last))
         rows = zip(self._entries, *columns, strict=True)
         self._clear()
@@ -268,7 +268,7 @@ def _is_one_of(text: npt.NDArray[np.uint8], characters: bytes) -> Flags:
 
 
 def _has_shape(words: Keys, shape: bytes) -> Flags:
-    """Which words have digits where the shape has; its other characters stand for any."""
+    """Which words have digits where the shape has; its other characters match any."""
     digits = _U(int.from_bytes(bytes(0xFF if chr(character).isdigit() else 0 for character in shape), "little"))
     values = (words ^ _ZEROS) & digits
     shaped: Flags = ((values + _BEYOND_9) | values) & _HIGHEST == 0

@@ -207,7 +207,7 @@ class Grammar:
     def nccl(self, body: str, level: str, present: frozenset[str] | None = None) -> Pattern | None:
         """The pattern of the text behind `NCCL LEVEL`, or None.
 
-        `present` are those of the `rare` literals that stand anywhere near; what needs another one is not asked.
+        `present` are the `rare` literals that occur nearby; patterns that need another one are skipped.
         """
         lead = body[:_LEAD]
         candidates = self._by_lead.get((present, level, lead))
@@ -247,7 +247,7 @@ def grammar() -> Grammar:
 
 
 def classify(line: str) -> list[PatternMatch]:
-    """What one pasted line is, launcher prefix or not: the matching patterns, the telling ones first."""
+    """The patterns that match one pasted line, with or without launcher prefix, the most specific first."""
     from nccl_doctor.inputs import prefixes
     from nccl_doctor.log import nccl_header
 

@@ -39,7 +39,7 @@ class NcclHeader(NamedTuple):
     dev: int | None  # CUDA ordinal of the calling thread; garbage where CUDA is not up
     source: str | None  # source file, without line number
     label: prefixes.Label
-    clean: bool  # the host stands at the start of the line or behind a known prefix, so no torn text hangs on it
+    clean: bool  # the host is at the start of the line or behind a known prefix, so it cannot begin with torn text
     line: int | None = None  # in the source file: two WARNs with the same words from two places stay two
 
 

@@ -24,7 +24,7 @@ MANY = 100_000  # objects that are worth it to leave out of a collection
 LARGE = 4 << 20  # bytes of all logs; from here on numpy is worth its import at the first dense block
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 HEAD = 1 << 16  # bytes by which a format is recognised
-LONGER = 0.1  # of a part is read here in addition, while the other processes pack their counts
+LONGER = 0.1  # share of a part that this process reads in addition, while the others pack their counts
 PROCESSES = 8  # more of them would only wait for their sums to be added up
 
 OnBytes = Callable[[int], None]  # gets the number of bytes read since the last call

@@ -83,7 +83,7 @@ class RankMap:
         self._device: dict[tuple[str | None, int | None, int | None], int] = {}
         for process, group in by_process.items():
             if self.size[process] < world and world > 1:
-                continue  # only a part of the job: its numbers are no ranks of the job
+                continue  # only a part of the job: its numbers are not ranks of the job
             if len({m.comm_rank for m in group}) == 1:
                 self._single[process] = group[0].comm_rank
             for m in group:

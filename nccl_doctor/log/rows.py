@@ -47,7 +47,7 @@ class Context(NamedTuple):
     stamp: float | None
     ref: int
     text: str
-    left: str = ""  # what stood before the text: launcher prefixes
+    left: str = ""  # launcher prefixes of the line
 
 
 class Edge(NamedTuple):
@@ -230,7 +230,7 @@ def _convert(value: Any, type_: type) -> Any:
 
 def _whole(text: str) -> int | None:
     """The number in a text; None for no number and for garbage that needs more than 64 bits (uninitialised counters)."""
-    for base in (0, 10):  # `007` is no literal for base 0
+    for base in (0, 10):  # int('007', 0) is a ValueError
         try:
             number = int(text, base)
         except ValueError:

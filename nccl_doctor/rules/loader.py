@@ -107,7 +107,7 @@ def _kept(folder: Path) -> list[Rule]:
 
 
 def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
-    """The rule of this id or name, reading only the file that it stands in."""
+    """The rule of this id or name; reads only its own file."""
     wanted = key.strip()
     ours = set(rule_files(shipped_folder()))
     files = [*sorted(ours), *(path for folder in directories for path in rule_files(folder))]

@@ -1,4 +1,4 @@
-"""What a rule file holds: its keys as dataclasses, and the checks that need nothing but the file itself."""
+"""What a rule file holds: its keys as dataclasses, and the checks that need only the file itself."""
 
 import math
 import re
@@ -98,7 +98,7 @@ def parse_rule(data: Mapping[str, Any], path: Path) -> Rule:
 
 
 def build_rule(data: Mapping[str, Any], path: Path) -> Rule:
-    """The same, of content that was checked before."""
+    """The rule of content that was checked before."""
     examples = [Example(**example) for example in data.get("example", [])]
     return Rule(**{**data, "example": examples}, group=path.parent.name, path=path)
 

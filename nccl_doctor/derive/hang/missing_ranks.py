@@ -135,7 +135,7 @@ def _watchdog(facts: Facts) -> Iterator[Hang]:
 def _absent(
     facts: Facts, calls: dict[tuple[str | None, int, str], list[tuple[int, str | None, int]]]
 ) -> Iterator[Hang]:
-    """Ranks that say nothing while nearly all others wait in one collective of the whole job."""
+    """Ranks without output while nearly all others wait in one collective of the whole job."""
     if len({(seq, op) for _, seq, op in calls}) != 1:
         return
     waiting = {rank: ref for (pg, _, _), ranks in calls.items() if pg in _WORLD_GROUPS for rank, _, ref in ranks}
@@ -233,7 +233,7 @@ def _ras_text(facts: Facts) -> Iterator[Hang]:
 
 
 def _stacks(ranks: list[RankDoing]) -> Iterator[Hang]:
-    """Who stands in a collective and who elsewhere, in one dump of stacks."""
+    """Which ranks are in a collective and which are elsewhere, by one stack dump."""
     for row in ranks:
         waits = row.doing in WAITING
         if not waits and (not row.waiting or row.ranks - row.waiting > max(1, row.ranks * _SHARE)):

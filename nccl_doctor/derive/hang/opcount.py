@@ -14,7 +14,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collective, Communicator, OpCensus
 
 _LARGEST = 1 << 40  # no job enqueues more; uninitialised counters are larger
-_JUMP = 1000  # a counter that runs so many times faster than lines are printed is none
+_JUMP = 1000  # a value that grows this many times faster than lines are printed is garbage, not a counter
 _P2P = ("Send", "Recv", "SendRecv")  # not every rank of the communicator takes part
 
 _Key = tuple[str | None, int | None, str | None]  # host, pid and pointer of a communicator

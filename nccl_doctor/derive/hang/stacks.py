@@ -1,4 +1,4 @@
-"""What each rank was doing, beside the others: from the main threads of one dump of stacks."""
+"""Compares what the ranks were doing, by the main threads of one stack dump."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What step lines amount to: the steady rate, stretches of different speed, stalls and dips that repeat, per run."""
+"""Derives from step lines, per run: the steady rate, stretches of different speed, stalls and periodic dips."""
 
 import itertools
 from bisect import bisect_right
@@ -14,14 +14,14 @@ from nccl_doctor.facts.tables import DipPeriod, Regime, Stall, Steady, Step, Thr
 
 WARM = 0.1  # a leading step that is slower than the later ones by this share belongs to the warm-up …
 WARM_MADS = 5.0  # … if it is also so many median deviations away
-STALL = 3.0  # a step so many times longer than the median is a stall
-DIP = 1.3  # a step so many times longer than the median counts when dips are asked whether they repeat
+STALL = 3.0  # a step at least this many times longer than the median is a stall
+DIP = 1.3  # a step at least this many times longer than the median counts in the search for periodic dips
 _MOST = 200  # stalls kept of a run
 
 
 @derivation(fills=[Steady, Regime, Stall, DipPeriod], needs=[ThroughputRun], reads=[Step, TrainingEvent])
 def throughput(facts: Facts) -> Iterator[Steady | Regime | Stall | DipPeriod]:
-    """What the steps of each run amount to."""
+    """Steady rate, warm-up, stalls and dips of each run."""
     steps: dict[int, list[Step]] = {}
     for step in facts.rows(Step):
         if step.rate:

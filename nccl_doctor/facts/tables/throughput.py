@@ -60,7 +60,7 @@ class LossScale(NamedTuple):
     halvings: int  # how often it was lowered
     longest_fall: int  # times in a row without being raised in between
     skipped: int  # iterations skipped
-    nan: int  # iterations or lines with a loss that is no number
+    nan: int  # iterations or lines whose loss is not a number
     last_step: int | None  # of the last lowering
     ref: int
 

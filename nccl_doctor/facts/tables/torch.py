@@ -14,9 +14,9 @@ class Trace(NamedTuple):
     device: str | None  # name of the GPU; None where the trace shows the CPU alone
     events: int
     span_s: float  # from the first to the last event on the GPU, without a GPU on the CPU
-    compute_s: float | None  # GPU time in which a kernel ran that is no communication
+    compute_s: float | None  # GPU time of kernels other than communication
     comm_s: float  # time in which at least one collective ran, on the GPU or, without one, in the process
-    exposed_s: float | None  # of it, time in which no other kernel ran
+    exposed_s: float | None  # part of it without any other kernel running
     copy_s: float | None  # GPU time in copies and memset
     idle_s: float | None  # time in which the GPU did nothing
     input_s: float | None  # time in which the training thread waited for the next batch

@@ -11,7 +11,7 @@ from nccl_doctor.inputs.streams import Readable
 
 _MAX_BYTES = 4 << 20
 _DEPTH = 60
-_GROWN = 100_000  # nodes that aliases may stand for
+_GROWN = 100_000  # nodes that the aliases of one document may expand to
 _REPLICAS = {
     "TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs", "PaddleJob": "paddleReplicaSpecs",
     "XGBoostJob": "xgbReplicaSpecs", "JAXJob": "jaxReplicaSpecs",
@@ -61,7 +61,7 @@ class _Lines:
         self._start = start
 
     def of(self, *keys: str) -> tuple[int, str]:
-        """The line of the last of these keys, each sought behind the one before."""
+        """The line of the last of these keys, each searched behind the one before."""
         at = 0
         for key in keys:
             pattern = re.compile(rf"\s*(?:- )?[\"']?{re.escape(key)}[\"']?\s*:")
@@ -86,7 +86,7 @@ def _parse(text: str) -> tuple[Any, str | None]:
 
 
 def _unbounded(events: Iterable[Any]) -> str | None:
-    """Why the events of a document stand for more than may be walked: too deep, or few lines that repeat each other."""
+    """Why a document expands beyond the limits: nested too deep, or aliases that repeat each other."""
     from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
     nodes = grown = 0

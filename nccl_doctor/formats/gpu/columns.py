@@ -1,4 +1,4 @@
-"""Names of columns in tables of GPU samples, and what they are called here."""
+"""Maps column names of GPU monitoring tools to the names used in this package."""
 
 import re
 from functools import lru_cache

@@ -236,7 +236,7 @@ class Samples:
         facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter")
 
     def _uses(self, totals: Totals, refs: dict[int, int], file: str, source: str) -> Iterator[GpuUse]:
-        # Without a limit in the file or from the model, the highest draw of any GPU stands for it: it can only be lower.
+        # Without a limit in the file or from the model, the highest draw of any GPU is used: the limit cannot be below it.
         drawn = np.flatnonzero(totals.hist["power"].sum(0)) if totals.size else np.zeros(0)
         seen = float(drawn[-1]) * WATT if len(drawn) else None
         for slot, ref in refs.items():

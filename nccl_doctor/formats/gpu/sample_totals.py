@@ -24,7 +24,7 @@ _HIGHEST = ("memory", "memory_total", "temperature", "power_limit", "clock_max",
 
 
 class Gpu(NamedTuple):
-    """Who a slot of the sums is."""
+    """The GPU of a slot of the sums."""
 
     host: str | None
     number: int | None  # index as the tool counts

@@ -30,7 +30,7 @@ BARE = re.compile(
 )
 """A row with units; without a header they tell the columns."""
 
-_UNITS = b" %MiBWHz"  # letters of the units and blanks; no number and no word that is asked for loses its meaning
+_UNITS = b" %MiBWHz"  # letters of the units and blanks, which no number or state name needs
 _ABSENT = (
     "[N/A]", "N/A", "[Not Supported]", "[NotSupported]", "[Unknown Error]", "[UnknownError]", "[GPU requires reset]",
     "[GPUrequresreset]", "-", "",

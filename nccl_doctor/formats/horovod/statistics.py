@@ -175,7 +175,7 @@ class Run:
         return edges[hit], edges[hit + 1]
 
     def _ticks(self, seen: Events, begin: Ints, end: Ints) -> Ints:
-        """Count who came when in the negotiations that ended. Returns for each event the begin it ticks for, else -1."""
+        """Count when each rank was ready in the negotiations that ended. Returns for each event the begin it ticks for, else -1."""
         places = np.arange(seen.size)
         latest = np.maximum.accumulate(np.where(seen.phase == BEGIN, places, -1))
         owners = np.where((seen.phase == TICK) & (latest >= 0), latest, -1)

@@ -27,7 +27,7 @@ _META = b'{"name": "process_'
 _NAME = re.compile(rb'\{"name": "process_name", "ph": "M", "pid": (\d{1,9}), "args": \{"name": "([^\n]*?)"\}\}')
 _ARGS = re.compile(rb', "args": \{"dtype": "(\w+)", "shape": "\[([\d, ]*)\]"')
 _WRAPPER = re.compile(r"\s*\{\s*\"traceEvents\"\s*:\s*\[")
-_DIGITS = 17  # of a time stamp in microseconds; more is no time stamp
+_DIGITS = 17  # digits of a time stamp in microseconds; a longer number is damage
 _NAME_BYTES = 40  # the longest name of an activity has 25
 _WIDTH = {"8": 1, "16": 2, "32": 4, "64": 8}
 
@@ -47,7 +47,7 @@ class Events:
         return Events(*(column[chosen] for column in self._columns))
 
     def then(self, other: "Events") -> "Events":
-        """These events and then the others."""
+        """These events, followed by the others."""
         return Events(*(np.concatenate(pair) for pair in zip(self._columns, other._columns, strict=True)))
 
     @property

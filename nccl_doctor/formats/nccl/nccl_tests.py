@@ -98,7 +98,7 @@ class _Reader:
             number += 1
 
     def ends(self) -> None:
-        """The run that is open, if any, is over."""
+        """Close the open run, if any."""
         if self._bench is not None and self._bench.worth:
             self._bench.graph = self._bench.graph or self._graph
             self._bench.nccl = self._bench.nccl or self._nccl

@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def worth(self) -> bool:
-        """True where there is anything to tell."""
+        """True where the run has rows, devices or a verdict."""
         return bool(self.rows or self.devices or self.finished)
 
     @property
@@ -91,7 +91,7 @@ class Bench:
             )  # fmt: skip
 
     def _operation(self) -> str | None:
-        """all_reduce where bus and algorithm bandwidth stand as only it has them."""
+        """all_reduce where the ratio of bus to algorithm bandwidth is the one that only it has."""
         ranks = len(self.devices)
         ratios = [one[2] / one[1] for row in self.rows for one, _, _ in row.places if one[1] > 5]
         if ranks > 2 and ratios and all(abs(r - 2 * (ranks - 1) / ranks) < 0.02 for r in ratios):

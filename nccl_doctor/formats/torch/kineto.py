@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 CALLS = 5000  # collectives that become rows
 _MOST = 2_000_000  # intervals kept of one kind
-_ENDS = 1 << 18  # bytes kept of the start of the file, and of its end, where the properties of the trace stand
+_ENDS = 1 << 18  # bytes kept of the start and of the end of the file, which hold the properties of the trace
 _PLACES = {
     "kernel": "kernel",
     "gpu_memcpy": "copy",
@@ -212,7 +212,7 @@ def _elements(dims: Any) -> int | None:
 
 
 def union(start: Floats, stop: Floats) -> float:
-    """Length that intervals cover together."""
+    """Length of the union of intervals."""
     if not start.size:
         return 0.0
     order = np.argsort(start, kind="stable")

@@ -163,7 +163,7 @@ class Series:
         return not self._batch_text or block.count(_BATCH + self._batch_text, start, stop) == count
 
     def repeated(self, identity: tuple[bytes | None, bytes, bytes], elapsed: int) -> bool:
-        """True where the same bar stood at this step at the same time: that of another rank, or drawn again."""
+        """True where the same bar showed this step at the same time: another rank's bar, or a redraw."""
         before = self._bars.get(identity)
         if before is not None and abs(before - elapsed) <= max(2, before // 50):
             return True
@@ -172,7 +172,7 @@ class Series:
         return False
 
     def end(self, most: int) -> None:
-        """No line follows; fold neighbours until there are at most `most` rows."""
+        """Close the series: fold neighbours until there are at most `most` rows."""
         if self._waiting:
             self.rows.append(Row(self._waiting))
             self._waiting = []

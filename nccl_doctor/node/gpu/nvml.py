@@ -114,7 +114,7 @@ class Nvml:
             return None
 
     def first(self, *calls: tuple[Any, ...]) -> Any:
-        """The answer of the first call that has one: newer names stand before older ones."""
+        """The answer of the first call that has one; newer names come before older ones."""
         for call in calls:
             parsed = self.get(*call)
             if parsed is not None:

@@ -1,6 +1,6 @@
 """Everything that NVML says of a node, as one plain dictionary whose keys are the columns of the tables in `node_gpu`.
 
-What a driver or GPU does not have is None; a call that fails for a reason of the node stands in `errors`.
+What a driver or GPU does not have is None; a call that fails because of the node is listed in `errors`.
 """
 
 import os
@@ -108,7 +108,7 @@ def _system(nvml: Nvml) -> dict[str, Any]:
 
 
 def _gpu(nvml: Nvml, gpu: int, errors: list[dict[str, Any]], answering: dict[int, Any]) -> dict[str, Any]:
-    """One GPU; where it is lost on the way, what was heard before."""
+    """One GPU; for one that is lost meanwhile, the answers before."""
     rows: dict[str, Any] = {"gpu": gpu}
     try:
         handle = nvml.handle(gpu)

@@ -164,7 +164,7 @@ def integer(text: str | None) -> int | None:
 
 
 def information(root: Root, pci: str) -> dict[str, str]:
-    """What the driver says of a GPU in /proc/driver/nvidia/gpus/PCI/information; empty where it does not know it."""
+    """The fields of /proc/driver/nvidia/gpus/PCI/information; empty for a GPU that the driver does not know."""
     return fields(root.text(f"/proc/driver/nvidia/gpus/{pci}/information") or "")
 
 

@@ -1,4 +1,4 @@
-"""The clock of a node: what time it is there, when it booted, and whether anybody keeps it right."""
+"""The clock of a node: what time it is there, when it booted, and whether it is synchronised."""
 
 import ctypes
 import re

@@ -26,7 +26,7 @@ class RankProcess(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The ranks of this node, and how many processes of others could not be looked into."""
+    """The ranks of this node, and the number of processes that could not be read."""
 
     ranks: list[RankProcess]
     hidden: int

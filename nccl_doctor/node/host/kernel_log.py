@@ -34,7 +34,7 @@ _COMMANDS = {  # -> what its output starts with; the journal comes first, as it 
 
 
 def collect(root: Root) -> Iterator[Any]:
-    """One row about the log, then what it holds. A log that may not be read is no error: the row says so."""
+    """One row about the log, then what it holds. A log that may not be read is not an error: the row says so."""
     times = clock.times(root)
     source, text = read_log(root)
     records = parse(text, times.boot)
@@ -48,7 +48,7 @@ def collect(root: Root) -> Iterator[Any]:
 
 
 def read_log(root: Root) -> tuple[str | None, str]:
-    """Where the log was read and its text; (None, "") where nobody lets us."""
+    """Where the log was read and its text; (None, "") without permission for any of them."""
     kept = root.asked("kmsg", lambda: _read_kmsg(root))
     if isinstance(kept, dict) and isinstance(kept.get("text"), str):
         return "/dev/kmsg", kept["text"]

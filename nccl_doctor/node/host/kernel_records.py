@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 def parse(text: str, boot: float | None) -> list[Record]:
-    """Records of any of the sources; `boot` is the time of the boot, without which seconds since it are no time."""
+    """Records of any of the sources; `boot` is the time of the boot; without it, times in seconds since boot are unknown."""
     if _KMSG.match(text):
         return list(parse_kmsg(text, boot))
     if text.startswith('{"'):

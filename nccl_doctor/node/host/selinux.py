@@ -14,7 +14,7 @@ SELINUX = "/sys/fs/selinux"
 APPARMOR = "/sys/module/apparmor/parameters/enabled"
 _BOOLEANS = ("container_use_xserver_devices", "container_use_devices")
 _GPU_DEVICE = re.compile(r"nvidia(\d{1,3}|ctl|-modeset|-uvm|-uvm-tools)")
-_ONE_GPU = re.compile(r"/dev/nvidia\d+")  # to open it wakes the GPU up, and what holds for /dev/nvidiactl holds for it
+_ONE_GPU = re.compile(r"/dev/nvidia\d+")  # opening it wakes the GPU up; /dev/nvidiactl has the same label rules
 _CONTAINER = ("container_file_t", "container_ro_file_t")  # what every container may use
 # purpose -> the type that the policy gives, and others that containers are allowed too
 WANTED = {
@@ -27,7 +27,7 @@ _KUBELET = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources")
 
 
 def collect(root: Root) -> Iterator[Any]:
-    """Rows of both; labels only where SELinux is on, because nobody looks at them else."""
+    """Rows of both; labels only where SELinux is on, because they have no effect otherwise."""
     selinux = _selinux(root)
     apparmor = root.value(APPARMOR) == "Y"
     devices = list(_devices(root))

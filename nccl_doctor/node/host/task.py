@@ -1,4 +1,4 @@
-"""The task that looks: its limits, rights, CPUs, and what its scheduler gave it."""
+"""The task that runs the check: its limits, rights, CPUs, and what its scheduler granted."""
 
 import ctypes
 import mmap
@@ -57,7 +57,7 @@ def locked(size: int = TRIAL) -> int:
 
 
 def cpu_set(text: str | None) -> set[int]:
-    """`0-3,8` as a set; what is no such list gives an empty set."""
+    """`0-3,8` as a set; an empty set for any other text."""
     rows: set[int] = set()
     for part in (text or "").strip().split(","):
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())

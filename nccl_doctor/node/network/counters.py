@@ -6,7 +6,7 @@ from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import NodeCounter
 from nccl_doctor.node.runtime.root import Root
 
-# Bits of the counters of the InfiniBand specification: they stay at their maximum, and a value there is no measure.
+# Bits of the counters of the InfiniBand specification: they saturate, and a saturated value measures nothing.
 WIDTHS = {
     "symbol_error": 16, "link_error_recovery": 8, "link_downed": 8, "port_rcv_errors": 16,
     "port_rcv_remote_physical_errors": 16, "port_xmit_discards": 16, "local_link_integrity_errors": 4,

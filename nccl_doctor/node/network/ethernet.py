@@ -27,7 +27,7 @@ _MEMBER = re.compile(r"Slave Interface: (\S{1,30})")
 
 
 def collect(root: Root) -> Iterator[Any]:
-    """Rows of each interface that is no end of a container's cable, of bonds, counters and settings."""
+    """Rows of each interface except container ends of veth pairs, of bonds, counters and settings."""
     names = root.names(BASE)
     if not names:
         raise Absent(f"no interfaces in {BASE}")
@@ -67,7 +67,7 @@ def _link(root: Root, name: str, known: dict[str, list[str]]) -> NetLink | None:
 
 
 def _kind(root: Root, folder: str, name: str) -> str | None:
-    """What an interface is; None for ends of cables into containers and the like."""
+    """What an interface is; None for veth pairs and other interfaces of containers."""
     if root.exists(f"{folder}/device"):
         return "ipoib" if root.number(f"{folder}/type") == _INFINIBAND else "physical"
     if root.exists(f"{folder}/bonding"):

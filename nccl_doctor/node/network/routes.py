@@ -16,7 +16,7 @@ MOST = 64  # interfaces; a node full of pods has hundreds of veth
 _VIRTUAL = re.compile(
     r"(?:docker|br-|virbr|vnet|veth|cni|podman|lxc|lxdbr|cilium|flannel|cali|kube-|nodelocaldns|tun|tap|wg|tailscale|zt|vmnet)"
 )
-_PORT = re.compile(r"(?:veth|cali|lxc[0-9a-f]{6}|vnet|tap)")  # ends of pods and guests: nobody picks them
+_PORT = re.compile(r"(?:veth|cali|lxc[0-9a-f]{6}|vnet|tap)")  # interfaces of pods and guests
 _UP = 1  # RTF_UP
 
 
@@ -133,7 +133,7 @@ def _loops(address: str) -> bool:
 
 
 def _ask(seconds: float = 1.5) -> dict[str, Any]:
-    """getaddrinfo in a child: a dead name server holds it for longer than anybody wants to wait."""
+    """getaddrinfo in a child: a dead name server blocks it for many seconds."""
     name = socket.gethostname()
     started = time.monotonic()
     try:

@@ -17,14 +17,14 @@ TABLES = (RdmaStack, RdmaDevice, IbPort, RdmaGid, RoceQos, NodeCounter)
 BASE = rdma_ports.BASE
 VERBS = "/sys/class/infiniband_verbs"
 MELLANOX, AMAZON, NVIDIA = "0x15b3", "0x1d0f", "0x10de"
-SLOW = 50.0  # Gb/s; an Ethernet card below it carries no traffic of GPUs
+SLOW = 50.0  # Gb/s; a slower Ethernet card is not meant for GPU traffic
 _DRIVERS = {"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ice": "irdma"}
 _MANAGEMENT = re.compile(r"_an\d|_bond_|_eth\d|_mgmt")  # names by which clouds and udev mark the other cards
 _PEERS = "/sys/kernel/mm/memory_peers"
 
 
 class _Draft(NamedTuple):
-    """A device before it is known what it is for."""
+    """A device before its purpose is known."""
 
     row: RdmaDevice
     rate: float  # Gb/s, the highest of its active ports

@@ -18,7 +18,7 @@ _EMPTY = 16  # empty places in a row after which the rest of the table of GIDs i
 
 
 class Rate(NamedTuple):
-    """What stands in `rate`."""
+    """The fields of the file `rate`."""
 
     gbps: float | None
     lanes: int | None

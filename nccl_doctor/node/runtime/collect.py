@@ -60,7 +60,7 @@ class Collector(Protocol):
 
 
 class ConnectionEnded(Exception):
-    """Whoever asked for this look is gone."""
+    """The caller closed the connection."""
 
 
 def collect(
@@ -178,7 +178,7 @@ def _module(name: str) -> Collector:
 
 
 def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
-    """What a collector says, fit for JSON: its rows as lists, at the end how it fared. Raises nothing."""
+    """What a collector says, fit for JSON: its rows as lists, at the end how it fared. Never raises."""
     started = time.monotonic()
     outcome, note, looked = "ok", "", []
     try:

@@ -89,7 +89,7 @@ def add(facts: Facts, wanted: Mapping[str, Any], inventory: Mapping[str, Any] | 
 
 
 def _of_model(facts: Facts, host: str | None) -> Iterator[_Wish]:
-    """Of the GPU model, where all GPUs of the node are of one."""
+    """Expectations from the GPU model, where all GPUs of the node have the same."""
     names = facts.query("SELECT DISTINCT model FROM node_gpu WHERE host IS ? AND model IS NOT NULL", (host,))
     numbers = facts.query("SELECT DISTINCT device FROM pci_device WHERE host IS ? AND kind = 'gpu'", (host,))
     found = [machines.model(name) for (name,) in names] or [machines.model(None, device) for (device,) in numbers]
@@ -112,7 +112,7 @@ def _machine(facts: Facts) -> str | None:
 
 
 def _of_memory(facts: Facts, inventory: Mapping[str, Any] | None) -> Iterator[_Wish]:
-    """Nothing where the same name or disk is another machine now."""
+    """Expectations from the last good check; none where the host name now belongs to another machine."""
     gpus = (inventory or {}).get("gpus")
     if inventory is None or type(gpus) is not int or not 0 < gpus < 1000 or inventory.get("machine") != _machine(facts):
         return

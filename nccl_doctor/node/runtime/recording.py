@@ -90,7 +90,7 @@ class Recorder(Root):
         return found
 
     def finish(self) -> None:
-        """Write what is no file. Collectors run apart, so that what others wrote is kept."""
+        """Write answers that are not files. Collectors run in separate processes, so the answers of others are kept."""
         folder = self._keep / EXTRA
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)

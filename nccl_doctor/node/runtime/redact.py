@@ -1,4 +1,4 @@
-"""What a tree of a node must not tell when it is given away."""
+"""Redacts addresses, users and secrets from a node tree."""
 
 import hashlib
 import re

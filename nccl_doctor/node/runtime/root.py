@@ -1,6 +1,6 @@
 """Where a node is read: the live one at `/`, or a tree that was captured or simulated.
 
-A tree holds copies of the files under their own paths. What is no file of plain text stands in its folder `.nccl-doctor`:
+A tree holds copies of the files under their own paths. Answers that are not plain files are in its folder `.nccl-doctor`:
 `commands.json` (what commands printed), `stat.json` (modes, owners and labels), `<name>.json` (answers of libraries).
 """
 
@@ -41,7 +41,7 @@ class Stat(NamedTuple):
 
 
 class Root:
-    """Reads one node. Absent is None; what may not be read is None too and stands in `denied`."""
+    """Reads one node. An absent file is None; an unreadable one is None too and listed in `denied`."""
 
     def __init__(
         self,

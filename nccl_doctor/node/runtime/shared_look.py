@@ -1,4 +1,4 @@
-"""One look at a node for callers that start together: the ranks of a job whose TaskProlog asks at the same moment.
+"""Shares one collection run between callers that start together, such as the TaskProlog of all ranks of a job.
 
 The first caller looks and keeps the answers in the state folder for some seconds; the others wait for its lock and take them.
 What belongs to a process (its environment, limits, software and grants) is asked by each. The folder is believed only where

@@ -74,7 +74,7 @@ class State:
 
 
 def is_name(text: str) -> bool:
-    """Whether a caller can be called so."""
+    """Whether a text is a valid name of a caller."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -67,7 +67,7 @@ def is_tree(path: Path) -> bool:
 def opened(path: Path) -> Iterator[Path]:
     """The folder of a tree: the path itself, or a temporary copy of a packed one that is removed afterwards.
 
-    Raises UsageProblem where it is no tree of a node.
+    Raises UsageProblem where it is not the tree of a node.
     """
     if path.is_dir():
         yield path

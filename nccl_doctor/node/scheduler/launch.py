@@ -19,7 +19,7 @@ _RESOLVE = 1.5
 
 
 def torchrun(arguments: Sequence[str]) -> dict[str, str] | None:
-    """The options of a torchrun command line that say how many processes run where; None where it is no torchrun."""
+    """The options of a torchrun command line that say how many processes run where; None for any other program."""
     if not any(re.search(r"(?:^|/)torchrun$|^torch\.distributed\.(?:run|launch)$", word) for word in arguments[:6]):
         return None
     rows: dict[str, str] = {}
@@ -151,7 +151,7 @@ def listeners(text: str, port: int) -> list[int]:
 
 
 def connect(address: str, port: int, seconds: float = _CONNECT) -> str:
-    """accepted, refused, timeout or unreachable; a number that is no port reaches nothing."""
+    """accepted, refused, timeout or unreachable; a number that is not a port is unreachable."""
     if not 0 < port < 65536:
         return "unreachable"
     try:

@@ -153,7 +153,7 @@ def _whole(data: bytes) -> bytes:
 
 
 def _search(file: BinaryIO, size: int, sections: list[_Section]) -> tuple[str | None, str | None, bool]:
-    """Version and names stand among the constants of the program, a small part of a file that holds kernels for many GPUs."""
+    """Version and names are among the constants (.rodata), a small part of a file that holds kernels for many GPUs."""
     sections = [s for s in sections if s.offset + s.size <= size]
     names = _name(file) if sections else b""
     constants = [s for s in sections if s.kind == 1 and names and _called(names, s.name) in (b".rodata", b".data")]

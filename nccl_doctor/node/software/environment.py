@@ -1,4 +1,4 @@
-"""The settings of the task, and what on this node the names in them stand for."""
+"""The settings of the task, and the devices, interfaces and files of this node that they name."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _INTERFACES = (
 )  # fmt: skip
 _MOST_GPUS = 32
 _RAIL = 100  # Gb/s from which a RoCE port is taken for one of a fast network
-_ABSTRACT = ("/", ":", ".")  # networks, ranges and ports of Open MPI and UCX are no plain names
+_ABSTRACT = ("/", ":", ".")  # networks, ranges and ports of Open MPI and UCX are not plain names
 
 
 def collect(root: Root) -> Iterator[Any]:
@@ -48,7 +48,7 @@ def collect(root: Root) -> Iterator[Any]:
 
 
 def _folders(root: Root, environment: Mapping[str, str]) -> Iterator[TaskFolder]:
-    """Comes last: a file system that does not answer holds nothing but this."""
+    """Comes last: a file system that does not answer delays only this."""
     paths = {name: path for name in ("HOME", "TMPDIR") if (path := environment.get(name, "")).startswith("/")}
     kept = root.asked("folders", lambda: {"uid": os.geteuid(), **{path: _state(path) for path in paths.values()}}) or {}
     for name, path in paths.items():
@@ -66,7 +66,7 @@ def _state(path: str) -> str:
 
 
 def targets(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:
-    """What the names in settings stand for on this node; `ref` is left at 0."""
+    """What the names in settings refer to on this node; `ref` is left at 0."""
     interfaces = [name for name in root.names("/sys/class/net") if root.exists(f"/sys/class/net/{name}/type")]
     devices = root.names("/sys/class/infiniband")
     for name in ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"):

@@ -1,4 +1,4 @@
-"""What is installed for a job on this node: driver, CUDA, NCCL, frameworks, MPI, compilers, search paths. Files, hardly a command."""
+"""What is installed for a job on this node: driver, CUDA, NCCL, frameworks, MPI, compilers, search paths."""
 
 import json
 import os
@@ -155,7 +155,7 @@ def _conda(root: Root, python: Python, packages: list[Packaged]) -> Iterator[Any
 
 
 def _mpi(root: Root, environment: Mapping[str, str]) -> Iterator[SoftwareVersion]:
-    """Every mpirun of PATH; which MPI it is stands in files beside it."""
+    """Every mpirun of PATH; files beside it tell which MPI it is."""
     seen = set()
     for folder in folders(environment.get("PATH"))[:_ENTRIES]:
         path = f"{folder}/mpirun"

@@ -33,7 +33,7 @@ def lines(root: Root, environment: Mapping[str, str]) -> Iterator[NcclSettingLin
 
 
 def parse(text: str, file: str) -> Iterator[NcclSettingLine]:
-    """Every line that is no comment and not empty."""
+    """Every line except comments and empty lines."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("#") or not line.strip():
             continue

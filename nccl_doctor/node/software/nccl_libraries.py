@@ -25,7 +25,7 @@ _LIBRARY = re.compile(r"libnccl\.so\.2(\.\d+)*")
 class _Candidate(NamedTuple):
     path: str
     how: str
-    loaded: bool  # the loader comes by
+    loaded: bool  # folder that the loader searches
 
 
 def torch_library(root: Root, python: Python | None) -> tuple[str, elf.Library] | None:

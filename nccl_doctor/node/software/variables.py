@@ -20,7 +20,7 @@ def chosen(name: str) -> bool:
 
 
 def parse(environ: str) -> dict[str, str]:
-    """The content of /proc/PID/environ; of a name that stands there twice the first counts, as for getenv."""
+    """The content of /proc/PID/environ; of a name that occurs twice the first counts, as for getenv."""
     rows: dict[str, str] = {}
     for entry in environ.split("\0"):
         name, mark, value = entry.partition("=")
@@ -32,7 +32,7 @@ def parse(environ: str) -> dict[str, str]:
 def variables(root: Root) -> dict[str, str]:
     """The chosen variables of the task that this process belongs to; of a tree those in its `environ.json` or /proc/self/environ.
 
-    A capture keeps nothing but what is chosen.
+    A capture keeps only the chosen ones.
     """
     kept = root.asked("environ", lambda: {name: value for name, value in os.environ.items() if chosen(name)})
     if kept is None and not root.live:

@@ -30,12 +30,12 @@ class Entry(NamedTuple):
 
 
 def unescape(text: str) -> str:
-    """Blanks and the like stand as `\\040`."""
+    """Decodes octal escapes such as that of a blank, `\\040`."""
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
 
 
 def parse(text: str) -> list[Entry]:
-    """/proc/self/mountinfo. Of mounts one above the other at a place only the upper one counts, which stands later."""
+    """/proc/self/mountinfo. Of several mounts at one mount point only the last one listed counts."""
     rows: dict[str, Entry] = {}
     for number, line in enumerate(text.splitlines(), 1):
         left, mark, right = line.partition(" - ")
@@ -66,7 +66,7 @@ def kind(entry: Entry) -> str | None:
 
 
 def turned(entry: Entry) -> bool:
-    """The mount allows writing and the file system does not: the kernel shut it after errors."""
+    """Whether the mount allows writing and the file system does not: the kernel made it read-only after errors."""
     return "ro" in entry.above and "rw" in entry.options and entry.fstype in LOCAL
 
 

@@ -1,4 +1,4 @@
-"""Trials of file systems, each in a process of its own: one that hangs holds nobody else."""
+"""Tries file systems, each in a process of its own, so that one that hangs does not delay the others."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Faults where ranks do not issue the same collectives, or one of them does not come at all."""
+"""Faults where ranks do not issue the same collectives, or one of them never arrives."""
 
 from collections.abc import Iterator
 

@@ -55,7 +55,7 @@ def lost(tree: Tree, machine: Machine) -> None:
 
 
 def _forget(tree: Tree, number: int) -> None:
-    """NVML knows a GPU no more; those after it move up."""
+    """Remove a GPU from NVML's answers; the indices of those after it move down."""
     whole = told(tree)
     whole["gpus"] = [gpu for gpu in whole["gpus"] if gpu["gpu"] != number]
     whole["pairs"] = [pair for pair in whole["pairs"] if number not in pair[:2]]

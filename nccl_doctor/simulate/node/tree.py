@@ -1,6 +1,6 @@
 """Trees of invented nodes: what /proc, /sys, /dev, NVML and commands of a machine type show, with a fault of choice.
 
-A tree is what `Root` reads: files under their own paths, and a folder `.nccl-doctor` with what is no file.
+A tree is what `Root` reads: files under their own paths, and a folder `.nccl-doctor` with answers that are not files.
 """
 
 import json
@@ -75,7 +75,7 @@ Change = Callable[[Tree, Machine], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planted into a healthy tree. Its name is the name of the rule that must come first."""
+    """A fault put into a healthy tree. It has the name of the rule that must come first."""
 
     name: str
     change: Change

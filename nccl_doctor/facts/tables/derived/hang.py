@@ -62,7 +62,7 @@ class RankDoing(NamedTuple):
     leaf: str | None
     ranks: int  # processes that were dumped
     same: int  # of those, how many did the same
-    waiting: int  # how many others stood in a collective or in the backward pass, where gradients are reduced
+    waiting: int  # how many others were in a collective or in the backward pass, where gradients are reduced
     worker: str | None  # leaf of a DataLoader worker of it that was not waiting for an index
     ref: int
 
@@ -78,7 +78,7 @@ class RecorderMismatch(NamedTuple):
     rank: int | None  # where it is one
     what: str  # in words
     op: str | None
-    waiting: int  # ranks that stand in this collective
+    waiting: int  # ranks that wait in this collective
     frame: str | None  # line of the program
     ref: int
     refs: str  # a place in the dumps of both sides

@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Job(NamedTuple):
     """The job as a whole: one row, derived."""
 
-    hosts: int | None  # nodes, after containers and equal host names are seen through; None = not known
+    hosts: int | None  # physical nodes, containers and equal host names resolved; None = not known
     multi_node: int | None
     ranks: int | None
     processes: int | None
@@ -71,7 +71,7 @@ class EnvDifference(NamedTuple):
 
 
 class EnvLint(NamedTuple):
-    """A setting of a host or rank that deserves a word; derived from `env` and the table of settings."""
+    """A setting of a host or rank that is misspelt, obsolete, harmful or left over; derived from `env` and the table of settings."""
 
     host: str | None
     rank: int | None

@@ -56,7 +56,7 @@ class DipPeriod(NamedTuple):
     share: float  # of all slow steps
     times: float  # median length of a slow step over the steady median
     cost: float  # share of the run's time
-    event: str | None  # what stands beside most of them
+    event: str | None  # event printed beside most of them: checkpoint, evaluation
     ref: int
 
 

@@ -235,7 +235,7 @@ class NodeGpuError(NamedTuple):
 
 
 class NodeCounter(NamedTuple):
-    """A counter that only its growth makes worth reading."""
+    """A counter of which only the growth is judged."""
 
     host: str | None
     device: str  # PCI address, mlx5_0/1, eth0

@@ -6,7 +6,7 @@ from nccl_doctor.facts.evidence import Ref
 
 
 class HostMachine(NamedTuple):
-    """What kind of machine answers."""
+    """What kind of machine this is."""
 
     host: str | None
     vendor: str | None  # DMI system vendor
@@ -19,7 +19,7 @@ class HostMachine(NamedTuple):
 
 
 class HostTask(NamedTuple):
-    """The process that looks: a task of a job, or a prologue of its scheduler."""
+    """The process that runs the check: a task of a job, or a prologue of its scheduler."""
 
     host: str | None
     uid: int | None
@@ -143,11 +143,11 @@ class GpuPlace(NamedTuple):
 
 
 class HostName(NamedTuple):
-    """What the node's own name leads to."""
+    """What the node's own name resolves to."""
 
     host: str | None
     name: str
-    addresses: str  # separated by blanks; empty where it leads nowhere
+    addresses: str  # separated by blanks; empty where it does not resolve
     loopback: int  # 1 where all of them are 127.… or ::1
     error: str | None
     seconds: float | None
@@ -186,7 +186,7 @@ class NodeClock(NamedTuple):
     boot: float | None  # when the kernel started
     synchronised: int | None
     offset: float | None  # seconds to the reference
-    source: str | None  # who says so: chrony, kernel, systemd
+    source: str | None  # source of the statement: chrony, kernel, systemd
     ref: Ref
 
 
