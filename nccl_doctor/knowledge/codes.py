@@ -6,22 +6,6 @@ from nccl_doctor.knowledge import entries
 
 Entry = dict[str, Any]
 
-# Names of the CUDA driver API whose numbers equal those of the runtime.
-_DRIVER = {
-    "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_OUT_OF_MEMORY": 2, "CUDA_ERROR_NOT_INITIALIZED": 3,
-    "CUDA_ERROR_STUB_LIBRARY": 34, "CUDA_ERROR_NO_DEVICE": 100, "CUDA_ERROR_INVALID_DEVICE": 101,
-    "CUDA_ERROR_INVALID_CONTEXT": 201, "CUDA_ERROR_MAP_FAILED": 205, "CUDA_ERROR_NO_BINARY_FOR_GPU": 209,
-    "CUDA_ERROR_ECC_UNCORRECTABLE": 214, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED": 217, "CUDA_ERROR_NVLINK_UNCORRECTABLE": 220,
-    "CUDA_ERROR_OPERATING_SYSTEM": 304, "CUDA_ERROR_INVALID_HANDLE": 400, "CUDA_ERROR_ILLEGAL_STATE": 401,
-    "CUDA_ERROR_NOT_FOUND": 500, "CUDA_ERROR_ILLEGAL_ADDRESS": 700, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": 701,
-    "CUDA_ERROR_LAUNCH_TIMEOUT": 702, "CUDA_ERROR_CONTEXT_IS_DESTROYED": 709, "CUDA_ERROR_ASSERT": 710,
-    "CUDA_ERROR_TOO_MANY_PEERS": 711, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED": 712,
-    "CUDA_ERROR_ILLEGAL_INSTRUCTION": 715, "CUDA_ERROR_MISALIGNED_ADDRESS": 716, "CUDA_ERROR_INVALID_ADDRESS_SPACE": 717,
-    "CUDA_ERROR_INVALID_PC": 718, "CUDA_ERROR_LAUNCH_FAILED": 719, "CUDA_ERROR_NOT_PERMITTED": 800,
-    "CUDA_ERROR_NOT_SUPPORTED": 801, "CUDA_ERROR_SYSTEM_NOT_READY": 802, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": 803,
-    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": 804, "CUDA_ERROR_MPS_CONNECTION_FAILED": 805, "CUDA_ERROR_UNKNOWN": 999,
-}  # fmt: skip
-
 
 def by_code(kind: str, code: int) -> Entry | None:
     """Returns the entry of a data file with this number, else None."""
@@ -53,9 +37,21 @@ def cuda(text: str) -> Entry | None:
     """Returns a CUDA error by number, or by its name in the runtime or driver API."""
     if text.isdecimal():
         return by_code("cuda_error", int(text))
-    if text.upper() in _DRIVER:
-        return by_code("cuda_error", _DRIVER[text.upper()])
-    return by_name("cuda_error", text)
+    upper = text.upper()
+    return next((e for e in entries("cuda_error") if upper in (e["name"].upper(), e.get("driver"))), None)
+
+
+def nvlink_status(xid: int, unit: str, information: int, status: int) -> Entry | None:
+    """Returns what an Xid of the NVLink 5 units (144 to 150) says, from its unit and its first two numbers, else None.
+
+    Bits 20 to 25 of the first number give the reason why a link went down; the second number has one bit per error.
+    """
+    reason = information >> 20 & 0x3F
+    rows = [
+        e for e in entries("nvlink_status") if e["xid"] == xid and unit in e["units"] and e["reason"] in (0, reason)
+    ]
+    fitting = [e for e in rows if not e["status"] or e["status"] & status]
+    return max(fitting, key=lambda e: (e["reason"] == reason, e["status"] == status, e["fatal"]), default=None)
 
 
 def signal(text: str) -> Entry | None:

@@ -27,6 +27,10 @@ CUDA = re.compile(
     r"\bcuda (?:failure|error)[ :]*(?P<code>\d{1,4})\b|\b(?P<name>cudaError[A-Z]\w{2,60}|CUDA_ERROR_[A-Z_]{4,60})\b",
     re.IGNORECASE,
 )
+NVLINK = re.compile(
+    r"(?P<unit>[A-Z][A-Z0-9_]+)(?:/(?P<part>[A-Z0-9_]+))? (?:Link )?(?P<fatal>Fatal|Non-?fatal) XC(?P<domain>\d) i(?P<injected>\d+)"
+    r" Link (?P<link>-?\d+) \((?P<information>0x[0-9a-fA-F]{1,8})(?: (?P<status>0x[0-9a-fA-F]{1,8}))?"
+)
 EXIT = re.compile(
     r"\bexit(?:ed with)?[ _]?(?:code|status)?\s*[:=]?\s*(?P<code>-?\d{1,3})\b|\brc\s*[:=]\s*(?P<rc>-?\d{1,3})\b",
     re.IGNORECASE,
@@ -129,14 +133,7 @@ def _defaults(setting: settings.Setting) -> str:
 def xid(match: re.Match[str]) -> str | None:
     code = int(match["code"])
     if match["switch"]:
-        known = codes.by_code("sxid", code)
-        return block(
-            f"SXid {code} (NVSwitch error)",
-            known["name"] if known else "This number is not in our table.",
-            "The line says Fatal or Non-fatal. Fatal: jobs on the NVLink fabric end; the node needs a reset of all GPUs and switches, "
-            "or a reboot. Non-fatal: the fabric continues; watch how often it occurs.",
-            "The link number in the line leads to the GPU at the other end; look for Xid 74 there and at the Fabric Manager log.",
-        )
+        return _sxid(code)
     known = codes.by_code("xid", code)
     if known is None:
         return None
@@ -144,12 +141,51 @@ def xid(match: re.Match[str]) -> str | None:
         "app": "usually the program", "hardware": "hardware", "driver": "driver or firmware", "nvlink": "NVLink",
         "cleanup": "consequence of something else",
     }  # fmt: skip
+    fields = NVLINK.search(match.string, match.end())
     return block(
-        f"Xid {code} (GPU error in the kernel log): {known['name']}",
+        f"Xid {code} (GPU error in the kernel log, {known['mnemonic']}): {known['name']}",
         f"Class: {kinds[known['class']]}; {known['severity']}.",
         known["action"],
+        *(_nvlink_fields(code, fields) if fields else ()),
         "Read the first Xid of a GPU in time; later ones often follow from it. Inside containers the kernel log is not visible.",
     )
+
+
+def _sxid(code: int) -> str:
+    known = codes.by_code("sxid", code)
+    if known is None:
+        return block(f"SXid {code} (NVSwitch error)", "This number is not in our table.", *_SWITCH)
+    fatal = {
+        "always": "It always stops the whole NVLink fabric of the node.",
+        "often": "The driver reports it as fatal: traffic of the link ends, and the GPU at the other end prints Xid 74.",
+        "never": "The driver reports it as not fatal.",
+        "unknown": "",
+    }
+    return block(f"SXid {code} (NVSwitch error, {known['mnemonic']})", known["name"], fatal[known["fatal"]], *_SWITCH)
+
+
+_SWITCH = (
+    "The line says Fatal or Non-fatal. Fatal: jobs on the NVLink fabric end; the node needs a reset of all GPUs and switches, "
+    "or a reboot. Non-fatal: the fabric continues; watch how often it occurs.",
+    "The link number in the line leads to the GPU at the other end; look for Xid 74 there and at the Fabric Manager log.",
+)
+
+
+def _nvlink_fields(code: int, fields: re.Match[str]) -> list[str]:
+    """Returns the fields of an Xid of the NVLink 5 units, for example `TLW_CTRL Fatal XC0 i0 Link 04 (0x00000009 0x00000004)`."""
+    link = int(fields["link"])
+    said = [
+        f"Unit {fields['part'] or fields['unit']}",
+        "no particular link" if link < 0 else f"link {link}",
+        fields["fatal"].lower(),
+        *(["an injected test error"] if int(fields["injected"]) else []),
+    ]
+    numbers = int(fields["information"], 16), int(fields["status"] or "0", 16)
+    row = codes.nvlink_status(code, fields["unit"], *numbers)
+    if row is None:
+        return [f"{', '.join(said)}. These error bits are not in our table."]
+    origin = f"Origin: {row['side']}." if row["side"] else ""
+    return [f"{', '.join(said)}. {row['meaning']} {origin}".strip(), row["check"]]
 
 
 def ib(match: re.Match[str]) -> str | None:

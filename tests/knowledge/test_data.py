@@ -12,7 +12,7 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
 CODED = [
     name
     for name in FILES
-    if name not in ("bandwidth", "env", "gpu_models", "machine_types", "transport", "transport_suffix")
+    if name not in ("bandwidth", "env", "gpu_models", "machine_types", "nvlink_status", "transport", "transport_suffix")
 ]
 DANGERS = {"none", "debug", "harmful", "leftover"}
 KINDS = {"int", "bool", "list", "string", "file"}
@@ -42,31 +42,48 @@ def test_codes_are_complete() -> None:
     assert {2, 3, 34, 35, 36, 98, 100, 101, 201, 205, 214, 217, 304, *range(700, 703), 710, 711, *range(715, 720),
             *range(800, 806), 999} <= have  # fmt: skip
     xids = {entry["code"]: entry for entry in entries("xid")}
-    assert {
-        13,
-        31,
-        43,
-        45,
-        48,
-        62,
-        63,
-        64,
-        74,
-        79,
-        92,
-        94,
-        95,
-        109,
-        119,
-        120,
-        121,
-        140,
-        143,
-        *range(144, 151),
-        154,
-    } <= set(xids)
+    assert set(range(1, 177)) <= set(xids)
     assert {"app", "hardware", "driver", "nvlink", "cleanup"} == {entry["class"] for entry in xids.values()}
     assert "cleanup" == xids[45]["class"]
+
+
+def test_sxids_are_those_of_the_switch_driver() -> None:
+    units = {entry["code"] // 1000 for entry in entries("sxid")}
+    assert set(range(10, 31)) == units
+    assert {"always", "often", "never", "unknown"} == {entry["fatal"] for entry in entries("sxid")}
+    assert all(entry["mnemonic"].isupper() for entry in entries("sxid"))
+
+
+@pytest.mark.parametrize("entry", entries("cuda_error"), ids=lambda entry: entry["name"])
+def test_cuda_error_is_found_by_number_and_by_both_names(entry: dict[str, Any]) -> None:
+    assert codes.cuda(str(entry["code"])) == entry
+    assert codes.cuda(entry["name"].lower()) == entry
+    assert codes.cuda(entry.get("driver", entry["name"])) == entry
+
+
+@pytest.mark.parametrize(("unit", "information", "status", "fatal", "says"), [
+    ("RLW_REMAP", 0x4, 0x40, True, "Reset the GPU"),
+    ("RLW_REMAP", 0x4, 0x41, True, "Reset the GPU"),
+    ("RLW_REMAP", 0x4, 0x1, False, "Xid 154"),
+    ("RLW_TAGSTATE", 0x8, 0x1, False, "Nothing"),
+])  # fmt: skip
+def test_nvlink_status_is_the_gravest_of_its_bits(
+    unit: str, information: int, status: int, fatal: bool, says: str
+) -> None:
+    found = codes.nvlink_status(145, unit, information, status)
+    assert found is not None
+    assert found["fatal"] is fatal
+    assert says in found["check"]
+
+
+def test_reason_of_a_link_that_went_down_is_in_the_first_number() -> None:
+    peer = codes.nvlink_status(149, "NETIR_LINK_EVT", 0b100010 << 20 | 0x11, 0)
+    unknown = codes.nvlink_status(149, "NETIR_LINK_EVT", 0b111111 << 20 | 0x11, 0)
+    assert peer is not None
+    assert unknown is not None
+    assert "peer GPU or switch first" in peer["check"]
+    assert 0 == unknown["reason"]
+    assert codes.nvlink_status(149, "NO_SUCH_UNIT", 0, 0) is None
 
 
 def test_names_are_used_once_in_any_case() -> None:
