@@ -5,9 +5,12 @@ The cheap questions are asked first, and every source is loaded only when its qu
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.knowledge import codes, settings, transports, wording
+
+if TYPE_CHECKING:
+    from nccl_doctor.knowledge.catalogue import Hit, KnownMessage
 
 _LONGEST = 8000  # characters of a pasted text that are looked at
 _RULE_ID = re.compile(r"[A-Za-z]{2,6}\d{3}")
@@ -16,6 +19,10 @@ _ASSIGNED = re.compile(
     r"(?:export\s+|-x\s+|--env[ =]|-e\s+)?(?P<name>[A-Za-z][A-Za-z0-9_]{2,})(?:\s*=\s*(?P<value>'[^']*'|\"[^\"]*\"|\S*))?"
 )
 _FAMILY = re.compile(r"(NCCL|TORCH|FI|OFI|UCX|OMPI|HOROVOD|CUDA|RDMAV|GLOO)_\w", re.IGNORECASE)
+_ROLES = {
+    "origin": "Origin: what it reports began in this process or on this node.",
+    "echo": "Echo: something else failed first, often in another process; look there.",
+}
 _SET = re.compile(r"\b(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)(?: set (?:by environment )?to |=)\"?(?P<value>[^\s\"]*)")
 
 
@@ -171,16 +178,18 @@ def _log(text: str) -> str | None:
 def _line(line: str) -> str | None:
     from nccl_doctor.log import line_patterns
 
-    paragraphs: list[str] = []
+    hit = _catalogued(line)
+    paragraphs = list(_proved(hit.message)) if hit else []
     for match in line_patterns.classify(line)[:3]:
         pattern = match.pattern
-        if pattern.means and not any(pattern.means in done for done in paragraphs):
+        if pattern.means and not (hit and pattern.fallback) and not any(pattern.means in done for done in paragraphs):
             paragraphs.append(f"{pattern.means}{_printed(pattern)}")
             if pattern.harmless:
                 paragraphs.append("This line alone is harmless.")
             values = _values(match.fields)
             if values:
                 paragraphs.append(f"Read from it: {values}.")
+    paragraphs += _advice(hit) if hit else []
     details = list(_details(line))
     if not paragraphs and not details:
         return None
@@ -188,16 +197,49 @@ def _line(line: str) -> str | None:
     return "\n\n".join([wording.block(shown, *paragraphs), *(_indented(detail) for detail in details)])
 
 
+def _catalogued(line: str) -> "Hit | None":
+    """The message of the catalogue that a line is."""
+    from nccl_doctor.inputs import prefixes
+    from nccl_doctor.knowledge.catalogue import RECORD, catalogue
+    from nccl_doctor.log import nccl_header
+
+    text = prefixes.clean(line)
+    record = nccl_header.split_record(text)
+    return catalogue().find(record[2].strip(), RECORD) if record else catalogue().find(prefixes.split(text)[1])
+
+
+def _proved(known: "KnownMessage") -> Iterator[str]:
+    yield f"{known.title}: {known.means}{_printed(known, known.title)}"
+    if known.proves:
+        yield f"It proves: {known.proves}"
+
+
+def _advice(hit: "Hit") -> Iterator[str]:
+    """Class, origin or echo, likely causes and the next command of a message of the catalogue."""
+    from nccl_doctor.knowledge.catalogue import classes
+
+    known = hit.message
+    yield f"Class {known.kind}: {classes()[known.kind].meaning}"
+    if known.kind != "harmless":
+        yield _ROLES[known.role]
+    if known.causes:
+        yield "\n".join(["Likely causes:", *(f"{at}. {cause}" for at, cause in enumerate(known.causes, 1))])
+    yield f"Next: {known.command()}"
+    values = _values(hit.fields)
+    if values:
+        yield f"Read from it: {values}."
+
+
 def _indented(block: str) -> str:
     return "\n".join("  " + line if line else line for line in block.split("\n"))
 
 
-def _printed(pattern: Any) -> str:
-    if pattern.since and pattern.until:
-        return f" Printed by NCCL {pattern.since} to {pattern.until}."
-    if pattern.since:
-        return f" Printed since NCCL {pattern.since}."
-    return f" Printed up to NCCL {pattern.until}." if pattern.until else ""
+def _printed(printer: Any, program: str = "NCCL") -> str:
+    if printer.since and printer.until:
+        return f" Printed by {program} {printer.since} to {printer.until}."
+    if printer.since:
+        return f" Printed since {program} {printer.since}."
+    return f" Printed up to {program} {printer.until}." if printer.until else ""
 
 
 def _values(fields: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     """The report of a fact base."""
     year = job_year(facts)
     inputs = facts.rows(Input)
-    found = [one for answer in answers if answer.outcome == "found" for one in _fold(answer, facts, year)]
+    found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year)]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs)
     measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
@@ -50,6 +50,19 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
         checks=[Check(a.rule.id, a.rule.name, a.outcome, a.reason, _capture(a)) for a in answers],
         missing=list(missing),
     )
+
+
+def _unclaimed(answers: Sequence[Answer]) -> Iterable[Answer]:
+    """The answers that found something; of rules that want it, without rows that another rule's finding shows too."""
+    found = [answer for answer in answers if answer.outcome == "found"]
+    special = [answer for answer in found if not (answer.rule.unclaimed or answer.rule.fallback)]
+    claimed = {ref for answer in special for row in answer.rows for ref in row.refs}
+    for answer in found:
+        groups = answer.groups
+        if answer.rule.unclaimed:
+            groups = [group for one in groups if (group := one.without(claimed)) is not None]
+        if groups:
+            yield answer._replace(groups=groups)
 
 
 def fold_hosts(names: Iterable[str | None]) -> str:

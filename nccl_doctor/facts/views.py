@@ -123,6 +123,26 @@ VIEWS = (
         """,
     ),
     View(
+        "reported_fault",
+        "A line that the message catalogue knows and that reports a fault, graded by what the program did after it.",
+        {
+            "host": "host name", "rank": "rank in the job", "kind": "class of the message", "program": "its program",
+            "message": "its name in the catalogue", "title": "the program as people call it", "means": "what the line means",
+            "causes": "likely causes and what decides", "command": "what to do next",
+            "severity": "note where the program went on after it, else that of the message",
+            "confidence": "possible for an echo, else that of the message", "role": "symptom for an echo, NULL for an origin",
+            "n": "lines folded into this one", "stamp": "seconds, NULL where the line has no time", "ref": "evidence",
+        },
+        """
+        SELECT k.host, k.rank, k.kind, k.program, k.message, k.title, k.means, coalesce(k.causes || '. ', ''), k.command,
+          CASE WHEN (SELECT max(c.shows IN ('ended in order', 'exit status 0')) FROM coverage c WHERE c.aspect = 'end')
+            OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
+              AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,
+          CASE k.role WHEN 'echo' THEN 'possible' ELSE k.confidence END, iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
+        FROM known_message k JOIN evidence e ON e.id = k.ref WHERE k.kind <> 'harmless'
+        """,
+    ),
+    View(
         "unreset_xid",
         "An Xid after which the kernel log shows no reset of its GPU.",
         {

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.inputs import prefixes
+from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.channel_counts import ChannelCounts, ChannelMasks
 from nccl_doctor.log.counts import EventKey, LogCounts
@@ -152,11 +153,12 @@ class Classifier:
         counts = self.counts
         if text and len(counts.unknown) < _UNKNOWN:
             counts.unknown[body] = counts.unknown.get(body, 0) + 1
-        if text and level not in nccl_header.SHOWN:
+        known = bool(text) and level == "INFO" and catalogue().find_info(text) is not None
+        if text and level not in nccl_header.SHOWN and not known:
             return
         counts.understood += 1
         if text:
-            key = EventKey(writer.header, -1, level, text[:500])
+            key = EventKey(writer.header, self.grammar.catalogued if known else -1, level, text[:500])
             counts.count(key, repeat, number, writer.stamp, writer.left)
 
     def channel_counts(self, writer: Writer, number: int, channel: str, edge: str) -> ChannelCounts | None:

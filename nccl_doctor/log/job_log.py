@@ -25,6 +25,7 @@ Lives = list[re.Match[str] | None]  # of each event: what it says where it names
 
 _ALWAYS = (
     "message",
+    "known_message",
     "process",
     "python_error",
     "process_end",

@@ -6,18 +6,20 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.parse_cache import remembered
+from nccl_doctor.knowledge import catalogue as messages
 from nccl_doctor.log import pattern_openings
 
 FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
 UNKNOWN = "unknown"  # what no other pattern knows: asked last
+CATALOGUE = "catalogue"  # reader and name of the pattern that stands for all messages of the catalogue
 _KEY = 4  # characters of a message by which patterns are sorted
 _LEAD = 2 * _KEY  # characters of a message that choose its candidates
 _RARE = 6  # characters of a literal that most blocks of a log do not hold
@@ -78,6 +80,9 @@ class Pattern:
         """Groups and constants where the text has this shape, else None."""
         if not self.fits(level):
             return None
+        if self.reader == CATALOGUE:
+            hit = messages.catalogue().find(text, messages.RECORD if level else messages.LINE)
+            return None if hit is None else dict(hit.fields)
         if self.starts and not text.startswith(self.openings):
             return None
         match = self.compiled.match(text) if self.where == "nccl" else self.compiled.search(text)
@@ -153,9 +158,17 @@ def load() -> tuple[Pattern, ...]:
     entries = remembered(
         "patterns", [*files, Path(__file__), Path(pattern_openings.__file__)], lambda: list(_entries(files))
     )
-    return tuple(
-        Pattern(**{**entry, "openings": tuple(entry["openings"])}, order=order) for order, entry in enumerate(entries)
-    )
+    patterns = [Pattern(**{**entry, "openings": tuple(entry["openings"])}) for entry in entries]
+    ends = next((at for at, pattern in enumerate(patterns) if pattern.file == UNKNOWN), len(patterns))
+    patterns.insert(ends, _catalogued(patterns[ends:]))
+    return tuple(replace(pattern, order=order) for order, pattern in enumerate(patterns))
+
+
+def _catalogued(unknown: Sequence[Pattern]) -> Pattern:
+    """The pattern of lines that the catalogue knows and no other pattern does; it is asked before those of unknown lines."""
+    seen = [literal for pattern in unknown for literal in pattern.literals]
+    literals = [*seen, *messages.catalogue().literals(seen)]
+    return Pattern(CATALOGUE, "text", "", [], any=literals, reader=CATALOGUE, fallback=True, file=UNKNOWN)
 
 
 def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
@@ -186,6 +199,7 @@ class Grammar:
         self.text = [p for p in every if p.where == "text"]
         self.nccl_too = [p for p in self.text if p.nccl_too]
         self._nccl = [p for p in every if p.where == "nccl"]
+        self.catalogued = next((p.order for p in every if p.reader == CATALOGUE), -1)  # its number
         self.rare = {p.has for p in self._nccl if len(p.has) >= _RARE}
         self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
         self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}

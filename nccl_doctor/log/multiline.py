@@ -90,6 +90,7 @@ def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Lab
             continue
         if pattern.fallback:
             if not known and pattern.match(text) is not None:
+                known = True
                 yield pattern, Joined(text, 0)
             continue
         if pattern.lines:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import by_name, column_types
+from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.line_patterns import Pattern
+from nccl_doctor.log.line_patterns import CATALOGUE, Pattern
 
 _EDGE = re.compile(
     r"(?P<src>\d{1,9})(?:\[[0-9a-f]+\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
@@ -256,10 +257,25 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
             given = _convert(fields.get(name), type_)
             values.append(given if given is not None else shared.get(name))
         yield table(*values)
+    if pattern is None or pattern.where == "text" or context.level in nccl_header.SHOWN or pattern.reader == CATALOGUE:
+        yield from _known_message(context)
     if pattern is None or context.level in nccl_header.SHOWN or (pattern.table == "message" and not pattern.reader):
         given_rank = _convert(fields.get("rank"), int)
         yield tables.Message(
             pattern.name if pattern else "warn", context.level or None, fields.get("host") or context.host,
             given_rank if given_rank is not None else context.rank, context.pid, context.source, context.text,
             json.dumps(fields, ensure_ascii=False), context.n, context.last_line, context.stamp, context.ref,
+        )  # fmt: skip
+
+
+def _known_message(context: Context) -> Iterator[tables.KnownMessage]:
+    """The row of a line that the catalogue knows."""
+    hit = catalogue().find(context.text, RECORD if context.level else LINE)
+    if hit is not None:
+        known = hit.message
+        yield tables.KnownMessage(
+            known.program, known.id, known.kind, known.role, known.grade(), known.confidence, known.title, known.means,
+            "; ".join(known.causes) or None, known.command(), context.level or None, context.host, context.rank,
+            context.pid, context.text, json.dumps(hit.fields, ensure_ascii=False), context.n, context.last_line,
+            context.stamp, context.ref,
         )  # fmt: skip

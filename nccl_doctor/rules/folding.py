@@ -51,6 +51,16 @@ class Group:
         if addresses or isinstance(gpu, int):
             self.gpus.add((host, addresses, gpu if isinstance(gpu, int) else None))
 
+    def without(self, refs: set[int]) -> "Group | None":
+        """The group without the kept rows of which all evidence is among `refs`; None where that leaves none."""
+        left = [row for row in self.rows if not refs.issuperset(row.refs)]
+        if len(left) == len(self.rows):
+            return self
+        group = Group([], mixed=self.mixed)
+        for row in left:
+            group.add(row, keep=True)
+        return group if left else None
+
     def merge(self, other: "Group") -> None:
         """Take over what another group counted."""
         self.rows += other.rows

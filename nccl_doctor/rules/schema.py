@@ -13,7 +13,7 @@ from nccl_doctor.rules.templates import placeholders, template_problems
 
 GROUPS = (
     "resource", "node-host", "hardware", "node-gpu", "cuda", "node-software", "version", "desync", "network",
-    "node-network", "config", "input", "peer", "scheduler", "performance", "context",
+    "node-network", "config", "input", "peer", "message", "scheduler", "performance", "context",
 )  # fmt: skip
 NODE = "node-"  # groups of rules about a node itself; `preflight` reads no others
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
@@ -60,6 +60,7 @@ class Rule:
     explains: list[str] = field(default_factory=list)  # symptom classes and names of rules that it accounts for
     aliases: list[str] = field(default_factory=list)
     fallback: bool = False  # kept only where no other rule found something as bad
+    unclaimed: bool = False  # leaves out rows whose evidence is that of another rule's finding too
     action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
     shared: bool = False  # preflight: the cause may lie outside the node, so that it drains only when it lasts
     until_reset: bool = False  # preflight: drains until the node boots, the GPU is reset or an administrator forgets it

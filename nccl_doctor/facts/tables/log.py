@@ -22,6 +22,31 @@ class Message(NamedTuple):
     ref: Ref
 
 
+class KnownMessage(NamedTuple):
+    """A line that the message catalogue knows (`nccl_doctor/knowledge/messages`); equal lines of one process are folded."""
+
+    program: str  # nccl, rccl, ofi-nccl, slurm, …
+    message: str  # name of the message in the catalogue of its program
+    kind: str  # its class: local-resource, hardware, driver, configuration, version, mismatch, peer, timeout, internal, harmless
+    role: str  # origin: what it reports began here; echo: something else failed first
+    severity: str  # how bad it is where the program did not go on
+    confidence: str  # that a fault of this class is there
+    title: str  # the program as people call it
+    means: str
+    causes: str | None  # likely ones first, each with what decides
+    command: str  # what to do next
+    level: str | None  # WARN, INFO, … for NCCL lines
+    host: str | None
+    rank: int | None
+    pid: int | None
+    text: str
+    fields: str  # JSON object: what stands in the gaps of the message; read with field(fields, 'name')
+    n: int
+    last_line: int
+    stamp: float | None
+    ref: Ref
+
+
 class Process(NamedTuple):
     """A process that wrote lines."""
 

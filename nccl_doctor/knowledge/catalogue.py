@@ -1,0 +1,275 @@
+"""The message catalogue: what programs print when something is wrong, and what it means (`messages/**/*.toml`).
+
+A file holds `program`, `title`, optionally `where`, then `[family.NAME]` tables with values that its messages share, and
+`[[message]]` entries. A template in `match` is fixed text with `{name}`, `{name:d}` (a number), `{name:x}` (hexadecimal or a
+pointer) or `{}` (anything) in the gaps. In a file of ``where = "record"`` it begins where the text behind `NCCL WARN`
+begins, or behind a tag such as `NET/IB :`; in one of ``where = "line"`` it is searched in the whole line.
+
+Messages are found by the rarest word of their fixed text, so that a look-up costs a few dictionary accesses.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
+from nccl_doctor.common.parse_cache import remembered
+
+FOLDER = Path(__file__).parent / "messages"
+CLASSES = FOLDER / "classes.toml"
+LONGEST = 2_000  # characters of a text that are looked at
+RECORD, LINE = "record", "line"
+ROLES = ("origin", "echo")
+_GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
+_TYPES = {"d": r"[-+]?\d+", "x": r"(?:0x)?[0-9a-fA-F]+|\(nil\)", None: ".*?"}
+_TAG = r"\s*(?:(?:[A-Z][A-Za-z]*(?:/[\w-]+)+|[A-Z]{3,}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # a part of NCCL that names itself
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+_SHORTEST = 6  # characters of fixed text without blanks
+_LITERAL = 8  # characters of the fixed text by which the lines of a program are found
+
+
+class CatalogueProblem(Exception):
+    """A file of the catalogue that breaks its own rules; the text names file and message."""
+
+
+class MessageClass(NamedTuple):
+    """What kind of fault a message reports, and what holds for all messages of the kind."""
+
+    name: str
+    meaning: str
+    severity: str
+    command: str  # what to do next where a message says nothing better
+
+
+@dataclass(frozen=True)
+class KnownMessage:
+    """One message of a program."""
+
+    id: str
+    program: str
+    title: str  # the program as people call it
+    where: str
+    match: list[str]
+    kind: str  # its class: a name in classes.toml
+    means: str
+    role: str = "origin"  # origin: what it reports began here; echo: something else failed first
+    severity: str = ""  # empty: that of the class
+    confidence: str = "likely"  # that a fault of this class is there
+    proves: str = ""  # what the text proves by itself
+    causes: list[str] = field(default_factory=list)  # likely ones first, each with what decides
+    next: str = ""  # the next command
+    level: str = "WARN"  # of NCCL records: INFO ones are looked up only where an entry says so
+    since: str = ""
+    until: str = ""
+    file: str = ""  # where the source prints it
+    sample: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Its name among all programs."""
+        return f"{self.program}/{self.id}"
+
+    @cached_property
+    def templates(self) -> list[re.Pattern[str]]:
+        """The compiled templates."""
+        return [compile_template(template, self.where) for template in self.match]
+
+    @cached_property
+    def parts(self) -> list[list[str]]:
+        """The fixed texts of each template, which a matching text contains."""
+        return [[part.strip() for part in fixed_parts(template) if part.strip()] for template in self.match]
+
+    @cached_property
+    def weights(self) -> list[int]:
+        """How much fixed text each template has: among several that match, the most specific one counts."""
+        return [sum(map(len, parts)) for parts in self.parts]
+
+    def command(self) -> str:
+        """What to do next."""
+        return self.next or classes()[self.kind].command
+
+    def grade(self) -> str:
+        """How bad it is where nothing in the log shows that the program went on."""
+        return self.severity or classes()[self.kind].severity
+
+
+class Hit(NamedTuple):
+    """A message of the catalogue that a text is, and what stands in the gaps."""
+
+    message: KnownMessage
+    fields: dict[str, str]
+
+
+def fixed_parts(template: str) -> list[str]:
+    """The texts between the gaps of a template."""
+    return _GAP.sub("\0", template).split("\0")
+
+
+def compile_template(template: str, where: str) -> re.Pattern[str]:
+    """The regular expression of a template; the last gap takes the rest of the line."""
+    pieces, at = [_TAG if where == RECORD else ""], 0
+    for gap in _GAP.finditer(template):
+        pieces.append(re.escape(template[at : gap.start()]))
+        last = gap.end() == len(template)
+        what = r".*" if last and gap["type"] is None else _TYPES[gap["type"]]
+        pieces.append(f"(?P<{gap['name']}>{what})" if gap["name"] else f"(?:{what})")
+        at = gap.end()
+    pieces.append(re.escape(template[at:]))
+    return re.compile("".join(pieces))
+
+
+def words_of(template: str) -> list[str]:
+    """The whole words of a template: those that touch no gap."""
+    joined = _GAP.sub("\0", template)
+    return [
+        match[0]
+        for match in _WORD.finditer(joined)
+        if joined[match.start() - 1 : match.start()] != "\0" and joined[match.end() : match.end() + 1] != "\0"
+    ]
+
+
+class Catalogue:
+    """Finds messages in texts."""
+
+    def __init__(self, messages: Iterable[KnownMessage]) -> None:
+        self.messages = tuple(messages)
+        counts = Counter(
+            word for message in self.messages for template in message.match for word in set(words_of(template))
+        )
+        self._by_word: dict[str, list[tuple[KnownMessage, int]]] = {}
+        self._info_leads: set[str] = set()
+        for message in self.messages:
+            for number, template in enumerate(message.match):
+                word = min(words_of(template), key=lambda word: (counts[word], -len(word)))
+                self._by_word.setdefault(word, []).append((message, number))
+                if message.where == RECORD and message.level == "INFO":
+                    self._info_leads.add(template[:4])
+        self.by_key = {message.key: message for message in self.messages}
+        self.find = lru_cache(20_000)(self._find)
+
+    def find_info(self, text: str) -> Hit | None:
+        """The message that the text of an `NCCL INFO` record is; cheap for nearly all of them."""
+        if text[:4] not in self._info_leads:
+            return None
+        hit = self.find(text, RECORD)
+        return hit if hit is not None and hit.message.level == "INFO" else None
+
+    def _find(self, text: str, where: str = "") -> Hit | None:
+        """The most specific message that the text of a record or line is; without `where`, of either."""
+        text = text[:LONGEST]
+        best: Hit | None = None
+        weight = 0
+        for word in set(_WORD.findall(text)) & self._by_word.keys():
+            for message, number in self._by_word[word]:
+                if message.weights[number] <= weight or (where == LINE and message.where == RECORD):
+                    continue
+                if all(part in text for part in message.parts[number]):
+                    template = message.templates[number]
+                    match = template.match(text) if message.where == RECORD else template.search(text)
+                    if match is not None:
+                        best, weight = Hit(message, match.groupdict()), message.weights[number]
+        return best
+
+    def literals(self, known: Iterable[str]) -> list[str]:
+        """Fixed texts that find every message of a line which holds none of the `known` ones."""
+        known = tuple(known)
+        needed: set[str] = set()
+        for message in self.messages:
+            if message.where == LINE:
+                for parts in message.parts:
+                    if not any(literal in part for part in parts for literal in known):
+                        needed.add(max(parts, key=len))
+        return sorted(needed)
+
+
+@cache
+def catalogue() -> Catalogue:
+    """All messages. Raises CatalogueProblem on a broken file."""
+    files = sorted(FOLDER.rglob("*.toml"))
+    entries = remembered("messages", [*files, Path(__file__)], lambda: [asdict(message) for message in read(files)])
+    return Catalogue(KnownMessage(**entry) for entry in entries)
+
+
+@cache
+def classes() -> dict[str, MessageClass]:
+    """The classes of messages by name."""
+    content = remembered("message-classes", [CLASSES], lambda: tomllib.loads(CLASSES.read_text("utf-8")))
+    return {name: MessageClass(name, **values) for name, values in content["class"].items()}
+
+
+def read(files: Iterable[Path]) -> Iterator[KnownMessage]:
+    """The messages of these files. Raises CatalogueProblem."""
+    keys: set[str] = set()
+    for file in files:
+        if file == CLASSES:
+            continue
+        for message in read_file(file):
+            if message.key in keys:
+                raise CatalogueProblem(f"{file.name}: message {message.key} exists twice")
+            keys.add(message.key)
+            yield message
+
+
+def read_file(file: Path) -> Iterator[KnownMessage]:
+    """The messages of one file. Raises CatalogueProblem."""
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogueProblem(f"{file.name}: {error}") from None
+    families = content.pop("family", {})
+    entries = content.pop("message", [])
+    for entry in entries:
+        name = f"{file.name}: message {entry.get('id', '?')}"
+        family = entry.pop("family", None)
+        if family is not None and family not in families:
+            raise CatalogueProblem(f"{name}: no family {family}")
+        values = {"where": LINE, **content, **families.get(family, {}), **entry}
+        values["kind"] = values.pop("class", None)
+        if isinstance(values.get("match"), str):
+            values["match"] = [values["match"]]
+        if problem := next(_problems(values), None):
+            raise CatalogueProblem(f"{name}: {problem}")
+        yield KnownMessage(**values)
+
+
+def _problems(values: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with an entry."""
+    known = {key.name: key for key in fields(KnownMessage)}
+    if unknown := sorted(set(values) - set(known)):
+        yield f"unknown key {', '.join(unknown)}"
+    for name in ("id", "program", "title", "match", "kind", "means"):
+        if not values.get(name):
+            yield f"key {'class' if name == 'kind' else name} is missing"
+    for name, value in values.items():
+        wanted = list if name in ("match", "causes", "sample") else str
+        if not isinstance(value, wanted) or (wanted is list and not all(isinstance(one, str) for one in value)):
+            yield f"{name} must be {'a list of texts' if wanted is list else 'a text'}"
+    for name, allowed in (
+        ("kind", tuple(classes())), ("role", ROLES), ("where", (RECORD, LINE)), ("severity", ("", *SEVERITIES)),
+        ("confidence", CONFIDENCES),
+    ):  # fmt: skip
+        if name in values and values[name] not in allowed:
+            yield f"{'class' if name == 'kind' else name} {values[name]} is not one of {', '.join(filter(None, allowed))}"
+    if values.get("confidence") == "certain" and not values.get("proves"):
+        yield "confidence is certain, but nothing says what the text proves"
+    for template in values["match"]:
+        yield from _template_problems(template, values["where"])
+
+
+def _template_problems(template: str, where: str) -> Iterator[str]:
+    parts = fixed_parts(template)
+    if sum(len(part.replace(" ", "")) for part in parts) < _SHORTEST:
+        yield f"template {template!r} has less than {_SHORTEST} characters of fixed text"
+    elif not any(len(word) > 1 for word in words_of(template)):
+        yield f"template {template!r} has no whole word by which it could be found"
+    elif where == LINE and max(len(part.strip()) for part in parts) < _LITERAL:
+        yield f"template {template!r} has no fixed text of {_LITERAL} characters by which its lines could be found"
+    try:
+        compile_template(template, where)
+    except re.error as error:
+        yield f"template {template!r}: {error}"
