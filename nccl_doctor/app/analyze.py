@@ -81,9 +81,16 @@ def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config |
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
         chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]
     answers = engine.ask_all(chosen, facts)
-    missing = []
+    return diagnose.diagnose(facts, answers, _missing(facts, kinds))
+
+
+def _missing(facts: Facts, kinds: set[str]) -> list[str]:
+    """What to capture next, where the output of a job is there and NCCL's own lines are not."""
     has_nccl, has_info = facts.query("SELECT coalesce(max(has_nccl), 0), coalesce(max(has_info), 0) FROM job")[0]
-    if not has_info and kinds & {"nccl-log", "job-log", "text"}:
-        seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
-        missing.append(f"the log {seen}; to see transports, networks and settings {CAPTURE}")
-    return diagnose.diagnose(facts, answers, missing)
+    of_job = has_nccl or facts.query(
+        "SELECT 1 FROM job WHERE ranks > 1 UNION ALL SELECT 1 FROM job_fact WHERE name IN ('launcher', 'framework', 'program') LIMIT 1"
+    )
+    if has_info or not of_job or not kinds & {"nccl-log", "job-log", "text"}:
+        return []
+    seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
+    return [f"the log {seen}; to see transports, networks and settings {CAPTURE}"]

@@ -16,12 +16,26 @@ from nccl_doctor.facts.tables import (
     Progress,
     Rank,
     SocketError,
+    ThroughputRun,
 )  # fmt: skip
 
 
 @derivation(
     fills=[Job],
-    reads=[Communicator, IbError, Input, Interface, Library, Link, NodeCount, Process, Progress, Rank, SocketError],
+    reads=[
+        Communicator,
+        IbError,
+        Input,
+        Interface,
+        Library,
+        Link,
+        NodeCount,
+        Process,
+        Progress,
+        Rank,
+        SocketError,
+        ThroughputRun,
+    ],
 )
 def job(facts: Facts) -> list[Job]:
     """The one row about the job as a whole."""
@@ -31,7 +45,10 @@ def job(facts: Facts) -> list[Job]:
     nodes = _node_count(facts, communicators)
     ranks = max((c.nranks for c in communicators if c.nranks), default=None)
     labelled = facts.query("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
-    if ranks is None and labelled[0] and labelled[0] == labelled[1] + 1:
+    world = facts.query("SELECT max(gpus) FROM throughput_run WHERE gpus_source = 'world-size'")[0][0]
+    if ranks is None and world:
+        ranks = world
+    elif ranks is None and labelled[0] and labelled[0] == labelled[1] + 1:
         ranks = labelled[0]
     processes = facts.query("SELECT count(*) FROM process")[0][0]
     lines, nccl_lines = facts.query("SELECT sum(lines), sum(nccl_lines) FROM input")[0]

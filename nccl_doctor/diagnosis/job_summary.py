@@ -12,6 +12,9 @@ SHARES = {  # measure -> a clause around its value
     "exposed_communication": "{} % exposed communication",
     "gpu_busy": "GPUs busy {} % of the time",
 }
+SHORT = 24  # characters of host names that may precede the rest of the line
+_COUNTS = ("hosts", "ranks", "gpus", "channels")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def job(facts: Facts, fold: Any) -> dict[str, Any]:
@@ -28,52 +31,69 @@ def job(facts: Facts, fold: Any) -> dict[str, Any]:
     for name, value in facts.query("SELECT name, value FROM job_fact"):
         if name == "framework":
             known.setdefault("frameworks", []).append(value)
-        elif name in ("gpus", "channels"):
-            known[name] = int(value)
-        elif name == "driver":
+        elif name == "cuda_driver":
             known["driver_cuda"] = f"{int(value) // 1000}.{int(value) % 1000 // 10}" if value.isdigit() else value
         else:
-            known[name] = value
+            known[name] = int(value) if name in _COUNTS else value
+    if captured := [shows for (shows,) in facts.query("SELECT shows FROM captured")]:
+        known["captured"] = captured
     return known
 
 
 def lines(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
-    """At most three lines: what ran where, over what it talked, how fast it was and how it ended."""
-    return [" · ".join(parts) for parts in (_what(job), _paths(job), _speed(job, measures)) if parts]
+    """At most three lines: what ran where, over what it talked, how fast it was and how it ended.
+
+    Captures other than logs come first, or in the place of the paths that they do not show.
+    """
+    what, paths, speed = _what(job), _paths(job), _speed(job, measures)
+    captured = job.get("captured", [])
+    if captured and not paths:
+        paths = captured
+    elif captured:
+        what += captured
+    return [" · ".join(parts) for parts in (what, paths, speed) if parts]
 
 
 def _what(job: dict[str, Any]) -> list[str]:
     parts = []
-    hosts, ranks, gpus = job.get("hosts"), job.get("ranks"), job.get("gpus")
+    hosts, ranks, gpus = (int(job.get(key) or 0) for key in ("hosts", "ranks", "gpus"))
+    names = job.get("host_names") or ""
+    first = names if len(names) <= SHORT else ""
     if hosts:
-        names = job.get("host_names")
-        parts.append(f"{hosts} {'host' if hosts == 1 else 'hosts'}" + (f" {names}" if names else ""))
-    if gpus or job.get("gpu"):
-        model = str(job.get("gpu") or "").removeprefix("NVIDIA ")
-        parts.append(f"{gpus} x {model}" if gpus and model else model or f"{gpus} {'GPU' if gpus == 1 else 'GPUs'}")
+        parts.append(" ".join(filter(None, [_counted(hosts, "host"), first])))
+    elif first:
+        parts.append(f"{'hosts' if ',' in first or '[' in first else 'host'} {first}")
+    model = str(job.get("gpu") or "").removeprefix("NVIDIA ")
+    if gpus or model:
+        parts.append(f"{gpus} x {model}" if gpus and model else model or _counted(gpus, "GPU"))
     if ranks:
-        parts.append(f"{ranks} {'rank' if ranks == 1 else 'ranks'}")
-    parts += [str(job[key]) for key in ("launcher",) if job.get(key)]
-    parts += job.get("frameworks", []) or ([job["program"]] if job.get("program") else [])
+        parts.append(_counted(ranks, "rank"))
+    if job.get("launcher"):
+        parts.append(str(job["launcher"]))
+    parts += dict.fromkeys([*job.get("frameworks", []), *([job["program"]] if job.get("program") else [])])
     if versions := job.get("nccl_versions"):
         parts.append(f"NCCL {', '.join(versions)}")
     if job.get("cuda"):
         parts.append(f"CUDA {job['cuda']}")
-    return parts
+    if job.get("driver"):
+        parts.append(f"driver {job['driver']}")
+    return parts if first or not names else [*parts, names]
 
 
 def _paths(job: dict[str, Any]) -> list[str]:
-    ways = [f"{job['inside']} inside nodes"] if job.get("inside") else []
+    ways = [f"{job['inside']} inside {'the node' if job.get('hosts') == 1 else 'nodes'}"] if job.get("inside") else []
     if job.get("between"):
-        direct = {"yes": "+GPUDirect", "no": " without GPUDirect", "partly": ", partly GPUDirect,"}
-        ways.append(f"{job['between']}{direct.get(job.get('gpudirect', ''), '')} between")
+        direct = {"yes": " with GPUDirect", "no": " without GPUDirect", "partly": ", partly with GPUDirect,"}
+        ways.append(f"{job['between']}{direct.get(job.get('gpudirect', ''), '')} between nodes")
     elif job.get("network"):
         ways.append(f"network {', '.join(job['network'])}")
     parts = [", ".join(ways)] if ways else []
     if job.get("nics"):
-        parts.append(f"{job['nics']} NICs")
+        parts.append(f"{job['nics']} {'NIC' if job['nics'] == '1' else 'NICs'}")
     if job.get("channels"):
-        parts.append(f"{job['channels']} channels")
+        parts.append(_counted(job["channels"], "channel"))
+    if job.get("plugin"):
+        parts.append(str(job["plugin"]))
     return parts
 
 
@@ -85,14 +105,15 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     if start := by_name.get("startup"):
         parts.append(f"up in {start[0].value:.3g} s")
     if steps := by_name.get("steps"):
-        parts.append(f"{sum(row.value for row in steps):,.0f} steps")
-    for name in ("step_time", "throughput", "busbw", "latency"):
-        if rows := by_name.get(name):
-            parts.append(_range(name, rows))
-        if name == "step_time" and len(spread := by_name.get("step_spread", [])) == 1:
-            parts[-1] += f" (spread {spread[0].value * 1000:.3g} ms)"
-    if "busbw" not in by_name and (peak := by_name.get("busbw_peak")):
-        parts.append(_range("busbw", peak))
+        parts.append(_counted(round(steps[0].value), "step"))
+    if times := by_name.get("step_time"):
+        parts.append(_step_time(times, by_name.get("step_spread", [])))
+    if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
+        parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
+    if busbw := by_name.get("busbw"):
+        parts += _busbw(busbw, by_name.get("busbw_size", []))
+    if latency := by_name.get("latency"):
+        parts.append(f"{_spread([row.value for row in latency])} us for small messages")
     for name, clause in SHARES.items():
         if rows := by_name.get(name):
             parts.append(clause.format(_spread([float(f"{row.value:.3g}") for row in rows])))
@@ -101,24 +122,47 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     return parts
 
 
-def _range(name: str, rows: list[MeasureRow]) -> str:
-    unit = rows[0].unit
-    same = [row.value for row in rows if row.unit == unit]
-    if name == "step_time":
-        return (
-            f"{_spread([value * 1000 for value in same])} ms a step" if max(same) < 10 else f"{_spread(same)} s a step"
-        )
-    if name == "busbw":
-        of = {row.of for row in rows}
-        return f"{_spread(same)} {unit} busbw" + (f" {of.pop()}" if len(of) == 1 else "")
-    if name == "latency":
-        return f"{_spread(same)} {unit} latency"
-    return f"{_spread(same)} {unit}"
+def _step_time(times: list[MeasureRow], spreads: list[MeasureRow]) -> str:
+    """`2.74 s a step (spread 18 ms)`."""
+    values = [row.value for row in times]
+    shown = f"{_spread(values)} s a step" if max(values) >= 1 else f"{_spread([1000 * v for v in values])} ms a step"
+    if len(times) != 1 or len(spreads) != 1 or spreads[0].value < values[0] / 10_000:
+        return shown
+    spread = spreads[0].value
+    return f"{shown} (spread {f'{spread:.2g} s' if spread >= 1 else f'{1000 * spread:.3g} ms'})"
+
+
+def _busbw(rows: list[MeasureRow], sizes: list[MeasureRow]) -> list[str]:
+    """`all_reduce 226 GB/s busbw at 8 GiB`, one for each operation, three at most."""
+    operations = list(dict.fromkeys(row.of for row in rows))
+    parts = []
+    for operation in operations[:3]:
+        size = max((row.value for row in sizes if row.of == operation), default=0.0)
+        speed = f"{_spread([row.value for row in rows if row.of == operation])} GB/s busbw"
+        parts.append(" ".join(filter(None, [operation, speed, f"at {_bytes(size)}" if size else ""])))
+    return parts + ([f"{len(operations) - 3} more operations"] if len(operations) > 3 else [])
+
+
+def _bytes(size: float) -> str:
+    """`8 GiB`; sizes of decimal programs keep three digits."""
+    power = 0
+    while size >= 1024 and power < len(_UNITS) - 1:
+        size /= 1024
+        power += 1
+    return f"{size:.3g} {_UNITS[power]}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _spread(values: list[float]) -> str:
-    """`412`, or `380 to 412` where several rows differ by more than a hundredth."""
+    """`412`, or `380 to 412` where several rows differ by more than a hundredth; never `1e+04`."""
     low, high = min(values), max(values)
     if high - low <= abs(high) / 100:
-        return f"{high:.4g}"
-    return f"{low:.4g} to {high:.4g}"
+        return _digits(high)
+    return f"{_digits(low)} to {_digits(high)}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

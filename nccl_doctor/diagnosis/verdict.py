@@ -40,6 +40,9 @@ class _Shown:
         rows = {row.aspect: row for row in facts.rows(Coverage)}
         needed = [(aspect, rows.get(aspect)) for aspect in NEEDED]
         self.anything = any(row.seen != "not" for row in rows.values())
+        self.captures_only = bool(facts.query("SELECT 1 FROM captured LIMIT 1")) and not any(
+            row is not None and row.seen != "not" for _, row in needed
+        )
         self.clauses = [row.shows or "" for _, row in needed if row is not None and row.seen == "seen"]
         self.hidden = [aspect for aspect, row in needed if row is None or row.seen != "seen"]
         end = rows.get("end")
@@ -76,6 +79,8 @@ def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]
         return "nothing-found", "no fault found in the part that could be read"
     if shown.bad_end:
         return "nothing-found", f"no fault found, but {shown.bad_end}"
+    if shown.captures_only:
+        return "nothing-found", "no fault found; the input shows no running job"
     if shown.anything or understood:
         return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"
     return "inconclusive", _empty(inputs)

@@ -39,7 +39,7 @@ SAMPLES = {
 }
 # What every reading fills, whatever the format.
 GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"} | {
-    "job_fact", "measure", "coverage",
+    "job_fact", "captured", "measure", "coverage",
 }  # fmt: skip
 
 

@@ -2,15 +2,42 @@
 
 from nccl_doctor.facts.tables import (
     BenchRun,
+    CommOp,
     Connection,
+    GpuMatrix,
     GpuUse,
+    InspectorColl,
     Message,
+    NvlinkState,
+    OfiDomain,
     Process,
+    ProfileShare,
+    RasComm,
     RecordedRun,
+    Recorder,
+    Stack,
     ThroughputRun,
     Timeline,
+    TopoFile,
+    TopoGraph,
     Trace,
 )
 
-SOURCES = (Message, Process, Connection, ThroughputRun, BenchRun, Timeline, Trace, GpuUse, RecordedRun)
+SOURCES = (
+    Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
+    TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
+)  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
+
+
+def folded(numbers: list[int]) -> str:
+    """`rank 3`, `ranks 0-7`, or `8 ranks` where they are not one stretch."""
+    first, last = min(numbers), max(numbers)
+    if len(numbers) == 1:
+        return f"rank {first}"
+    return f"ranks {first}-{last}" if last - first + 1 == len(numbers) else counted(len(numbers), "rank")

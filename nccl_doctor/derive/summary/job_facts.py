@@ -1,9 +1,10 @@
-"""What the job is: its GPUs, launcher, framework and versions, over what it talks, and how it ended."""
+"""What the job is: its hosts, GPUs, launcher, framework and versions, and over what it talks. How it ended is in `ends`."""
 
 from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.summary import SOURCES
+from nccl_doctor.derive.summary.ends import end_of
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     BenchRun,
@@ -17,13 +18,16 @@ from nccl_doctor.facts.tables import (
     Message,
     NetDevice,
     Network,
+    NodeDriver,
     NodeGpu,
     ProcessEnd,
     Progress,
     Rank,
     RecordedRun,
+    Recorder,
     Ring,
     ThroughputRun,
+    Timeline,
     Trace,
 )  # fmt: skip
 
@@ -43,23 +47,47 @@ _FRAMEWORKS = (
     ("TensorFlow", ("tf-%",)),
     ("JAX", ("jax-%", "xla-%")),
 )
-_GOOD_ENDS = ("training-end",)  # kinds of messages in which a program says that it is done
+# Programs by whose step lines a framework is known.
+_PROGRAMS = {
+    "PyTorch": ("megatron", "deepspeed", "hf-trainer", "fairseq", "torchtitan", "composer", "timm", "pytorch-example"),
+    "TensorFlow": ("tf-official", "tf-cnn-benchmarks"),
+    "Horovod": ("horovod-synthetic",),
+}  # fmt: skip
 
 
 @derivation(
     fills=[JobFact],
     needs=SOURCES,
     reads=[
-        Job, Rank, Link, GpuUse, NodeGpu, BenchRun, Trace, Message, ProcessEnd, Progress, Library, ThroughputRun, Network,
-        NetDevice, Connection, Ring, RecordedRun, Communicator,
+        Job, Rank, Link, GpuUse, NodeGpu, NodeDriver, BenchRun, Trace, Timeline, Recorder, Message, ProcessEnd, Progress, Library,
+        ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator,
     ],
 )  # fmt: skip
 def job_facts(facts: Facts) -> Iterator[JobFact]:
     """What is known of the job as a whole, each with the line that shows it."""
+    yield from _size(facts)
     yield from _machines(facts)
     yield from _software(facts)
     yield from _paths(facts)
-    yield from _end(facts)
+    if (ended := end_of(facts)) is not None:
+        yield JobFact("end", *ended)
+
+
+def _size(facts: Facts) -> Iterator[JobFact]:
+    """Hosts and ranks, where the log of NCCL does not count them."""
+    hosts, ranks = facts.query("SELECT hosts, ranks FROM job")[0]
+    if hosts is None:
+        named = facts.query("SELECT max(hosts), ref FROM bench_run HAVING max(hosts)")
+        yield from (JobFact("hosts", str(count), ref) for count, ref in named)
+    if ranks is None:
+        for query in (
+            "SELECT max(ranks), ref FROM bench_run HAVING max(ranks)",
+            "SELECT max(world), ref FROM trace HAVING max(world)",
+            "SELECT max(ranks), ref FROM timeline HAVING max(ranks)",
+        ):
+            if rows := facts.query(query):
+                yield JobFact("ranks", str(rows[0][0]), rows[0][1])
+                return
 
 
 def _machines(facts: Facts) -> Iterator[JobFact]:
@@ -71,11 +99,15 @@ def _machines(facts: Facts) -> Iterator[JobFact]:
     )
     if models:
         yield JobFact("gpu", ", ".join(model for model, _ in models[:3]), models[0][1])
-    buses = facts.query(
-        "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM rank WHERE bus_id <> '' GROUP BY host, bus_id)"
-    )
-    sampled = facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu)")
-    count, ref = max((*buses, *sampled), key=lambda row: row[0])
+    counts = [
+        *facts.query(
+            "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM rank WHERE bus_id <> '' GROUP BY host, bus_id)"
+        ),
+        *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"),
+        *facts.query("SELECT max(ranks), ref FROM bench_run WHERE shared_gpu = 0 HAVING max(ranks)"),
+        *facts.query("SELECT max(gpus), ref FROM throughput_run WHERE gpus_source <> 'file-name' HAVING max(gpus)"),
+    ]
+    count, ref = max(counts, key=lambda row: row[0])
     if count:
         yield JobFact("gpus", str(count), ref)
 
@@ -94,9 +126,11 @@ def _software(facts: Facts) -> Iterator[JobFact]:
     for name, patterns in _FRAMEWORKS:
         version = versions.get(name.lower())
         where = " OR ".join("kind LIKE ?" for _ in patterns)
+        tools = _PROGRAMS.get(name, ())
         seen = facts.query(
-            f"SELECT min(ref) FROM (SELECT ref FROM message WHERE {where} UNION ALL SELECT ref FROM library WHERE lower(name) = ?)",
-            (*patterns, name.lower()),
+            f"SELECT min(ref) FROM (SELECT ref FROM message WHERE {where} UNION ALL SELECT ref FROM library WHERE lower(name) = ?"
+            f" UNION ALL SELECT ref FROM throughput_run WHERE tool IN ({','.join('?' for _ in tools)}))",
+            (*patterns, name.lower(), *tools),
         )[0][0]
         if seen is not None:
             yield JobFact("framework", f"{name} {version}" if version else name, seen)
@@ -107,7 +141,9 @@ def _software(facts: Facts) -> Iterator[JobFact]:
         yield JobFact("program", tool, ref)
     for name, query in {
         "cuda": "SELECT DISTINCT built_for, min(ref) FROM library WHERE name IN ('nccl') AND built_for <> '' GROUP BY 1",
-        "driver": "SELECT DISTINCT version, min(ref) FROM library WHERE name = 'cuda-driver' GROUP BY 1",
+        "cuda_driver": "SELECT DISTINCT version, min(ref) FROM library WHERE name = 'cuda-driver' GROUP BY 1",
+        "driver": "SELECT DISTINCT version, min(ref) FROM (SELECT field(fields, 'driver') AS version, ref FROM message"
+        " WHERE kind = 'smi-driver-version' UNION ALL SELECT driver, ref FROM node_driver) WHERE version <> '' GROUP BY 1",
         "plugin": "SELECT DISTINCT name || ' ' || version, min(ref) FROM library WHERE name = 'aws-ofi-nccl' GROUP BY 1",
     }.items():
         rows = facts.query(query)
@@ -144,46 +180,9 @@ def _paths(facts: Facts) -> Iterator[JobFact]:
     )[0]
     if listed[0]:
         yield JobFact("nics", f"{used or 0} of {listed[0]}" if used else str(listed[0]), listed[1])
-    rings = facts.query("SELECT max(channels), min(ref) FROM ring")[0]
-    if rings[0]:
-        yield JobFact("channels", str(rings[0]), rings[1])
-
-
-def _end(facts: Facts) -> Iterator[JobFact]:
-    """How the job ended, the surest source first: an exit status, what a launcher reports, what the program says."""
-    for command, status, signal, ref in facts.query("SELECT command, status, signal, ref FROM recorded_run"):
-        if status is not None and command:
-            yield JobFact(
-                "end",
-                "exit status 0" if status == 0 else f"exit status {status}{f' ({signal})' if signal else ''}",
-                ref,
-            )
-            return
-    bad = facts.query(
-        "SELECT rank, exitcode, signal, ref FROM process_end WHERE coalesce(exitcode, 1) <> 0 OR signal <> ''"
-        " ORDER BY coalesce(first, 0) DESC, ref LIMIT 1"
+    # The rings of the largest communicator: smaller ones, inside a node, have more channels.
+    rings = facts.query(
+        "SELECT channels, ref FROM ring WHERE channels ORDER BY length(order_) DESC, cut DESC, channels DESC LIMIT 1"
     )
-    if bad:
-        rank, exitcode, signal, ref = bad[0]
-        who = f"rank {rank}" if rank is not None else "a process"
-        yield JobFact("end", f"{who} ended with {signal or f'status {exitcode}'}", ref)
-        return
-    tests = facts.query("SELECT min(finished), min(coalesce(verdict, 'OK') = 'OK'), count(*), min(ref) FROM bench_run")[
-        0
-    ]
-    if tests[2]:
-        unfinished = "nccl-tests did not finish"
-        finished = "ended in order" if tests[1] else "nccl-tests finished, and did not pass its own check"
-        yield JobFact("end", finished if tests[0] else unfinished, tests[3])
-        return
-    marks = ",".join("?" for _ in _GOOD_ENDS)
-    said = facts.query(f"SELECT max(last_line), ref FROM message WHERE kind IN ({marks}) HAVING count(*)", _GOOD_ENDS)
-    if said:
-        yield JobFact("end", "ended in order", said[0][1])
-        return
-    ranks, ended, ref = facts.query(
-        "SELECT (SELECT ranks FROM job), count(DISTINCT rank), max(ref) FROM communicator"
-        " WHERE phase IN ('destroy', 'finalize') AND nranks IS (SELECT max(nranks) FROM communicator)"
-    )[0]
-    if ranks and ended and ended >= ranks:
-        yield JobFact("end", "ended in order", ref)
+    if rings:
+        yield JobFact("channels", str(rings[0][0]), rings[0][1])

@@ -1,14 +1,18 @@
 """The numbers that a report shows whatever it finds: step times, throughput, bus bandwidth, shares of time, start-up."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
+from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.speed.nccl_tests import LARGE
 from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     BenchLimit,
     BenchRow,
     BenchRun,
+    CommOp,
     GpuUse,
     InitTiming,
     Measure,
@@ -23,24 +27,12 @@ from nccl_doctor.facts.tables import (
 
 # Each query yields the columns of `measure` in their order. Numbers that the inputs do not hold yield no row.
 QUERIES = (
-    # training logs: medians of the steady part (derive/speed/throughput.py)
-    "SELECT 'step_time', s.seconds, 's', 'run', t.tool, s.ref FROM steady s JOIN throughput_run t USING (run)"
-    " WHERE s.seconds IS NOT NULL",
-    "SELECT 'steps', sum(points), 'steps', 'run', tool, min(ref) FROM throughput_run GROUP BY tool HAVING sum(points)",
-    "SELECT 'step_spread', mad(p.seconds), 's', 'run', t.tool, t.ref FROM step p JOIN throughput_run t USING (run)"
-    " WHERE p.seconds IS NOT NULL GROUP BY run HAVING count(*) > 2",
-    "SELECT 'throughput', coalesce(s.job_rate, s.rate), t.unit, 'run', t.tool, s.ref FROM steady s"
-    " JOIN throughput_run t USING (run) WHERE coalesce(s.job_rate, s.rate) IS NOT NULL",
-    "SELECT 'data_wait', 100 * s.data, '%', 'run', t.tool, s.ref FROM steady s JOIN throughput_run t USING (run)"
-    " WHERE s.data IS NOT NULL",
     "SELECT 'scaling_efficiency', 100 * efficiency, '%', 'run', gpus || ' GPUs', ref FROM scaling",
-    # nccl-tests: bus bandwidth is that of the three largest sizes (derive/speed/nccl_tests.py)
-    "SELECT 'busbw', l.plateau, 'GB/s', 'run', coalesce(b.operation, 'collective'), l.ref FROM bench_limit l"
-    " JOIN bench_run b USING (run) WHERE l.plateau IS NOT NULL",
-    "SELECT 'busbw_peak', max(r.busbw), 'GB/s', 'run', coalesce(b.operation, 'collective'), r.ref FROM bench_row r"
-    " JOIN bench_run b USING (run) GROUP BY r.run",
-    "SELECT 'latency', l.floor_us, 'us', 'run', coalesce(b.operation, 'collective'), l.ref FROM bench_limit l"
-    " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL",
+    # nccl-tests: what small messages take (derive/speed/nccl_tests.py), and the average that the program prints
+    "SELECT 'latency', min(l.floor_us), 'us', 'run', coalesce(b.operation, ''), l.ref FROM bench_limit l"
+    " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL GROUP BY b.file, b.operation, b.ranks",
+    "SELECT 'busbw_average', avg_busbw, 'GB/s', 'run', coalesce(operation, ''), ref FROM bench_run"
+    " WHERE avg_busbw IS NOT NULL AND rows > 3",
     # Horovod timelines: shares of the run
     "SELECT 'negotiate', 100 * negotiate_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
     "SELECT 'collective', 100 * collective_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
@@ -63,15 +55,96 @@ QUERIES = (
 )
 
 
+_SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line a step
+
+
 @derivation(
     fills=[Measure],
     needs=SOURCES,
     reads=[
-        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchRun, BenchRow, Timeline, Trace, GpuUse, InitTiming, RecordedRun,
+        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchRun, BenchRow, CommOp, Timeline, Trace, GpuUse, InitTiming,
+        RecordedRun,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:
-    """The numbers with their units, in the order of `QUERIES`."""
+    """The numbers with their units: training, benchmarks, then what `QUERIES` find."""
+    yield from _training(facts)
+    yield from _plateaus(facts)
     for query in QUERIES:
         for name, value, unit, scope, of, ref in facts.query(query):
             yield Measure(name, value, unit, scope, str(of), ref)
+
+
+def _training(facts: Facts) -> Iterator[Measure]:
+    """Medians of the steady part of the runs that show the job best (derive/speed/throughput.py)."""
+    steady = {row.run: row for row in facts.rows(Steady)}
+    spreads = dict(
+        facts.query("SELECT run, mad(seconds) FROM step WHERE seconds IS NOT NULL GROUP BY run HAVING count(*) > 2")
+    )
+    counts: dict[tuple[str, int | None], int] = defaultdict(int)
+    runs = _principal(facts.rows(ThroughputRun), steady)
+    for run in runs:
+        counts[run.file, run.rank] += _steps(run)
+        speed = steady.get(run.run)
+        if speed is None:
+            continue
+        numbers = {
+            "step_time": (speed.seconds, "s"),
+            "step_spread": (spreads.get(run.run), "s"),
+            "throughput": (speed.job_rate if speed.job_rate is not None else speed.rate, run.unit),
+            "data_wait": (100 * speed.data if speed.data is not None else None, "%"),
+        }
+        for name, (value, unit) in numbers.items():
+            if value is not None:
+                yield Measure(name, value, unit, "run", run.tool, speed.ref)
+    if most := max(counts.values(), default=0):
+        yield Measure("steps", most, "steps", "job", "", runs[0].ref)
+
+
+def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[ThroughputRun]:
+    """The runs of one tool a file: several print the same steps, in units of their own. Step lines with seconds say most."""
+    by_tool: dict[str, dict[str, list[ThroughputRun]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        by_tool[run.file][run.tool].append(run)
+
+    def worth(tool: str, own: list[ThroughputRun]) -> tuple[bool, bool, int]:
+        timed = any(run.run in steady and steady[run.run].seconds for run in own)
+        return tool not in _SUMMARIES, timed, sum(run.points for run in own)
+
+    best = [max(tools.items(), key=lambda item: worth(*item))[1] for tools in by_tool.values()]
+    return [run for own in best for run in own]
+
+
+def _steps(run: ThroughputRun) -> int:
+    """Steps that a run went through; a program may print every tenth only."""
+    if run.first_step is None or run.last_step is None or run.points < 2 or run.last_step <= run.first_step:
+        return 0 if run.tool in _SUMMARIES else run.points
+    stride = (run.last_step - run.first_step) / (run.points - 1)
+    return round(run.last_step - run.first_step + stride)
+
+
+def _plateaus(facts: Facts) -> Iterator[Measure]:
+    """Bus bandwidth at the three largest sizes; runs of one operation in a file, such as one a size, count together."""
+    sizes: dict[tuple[str, int | None, str], dict[int, list[BenchRow]]] = defaultdict(lambda: defaultdict(list))
+    runs = {run.run: run for run in facts.rows(BenchRun)}
+    operations: dict[tuple[str, int | None], set[str]] = defaultdict(set)
+    for run in runs.values():
+        if run.operation:
+            operations[run.file, run.ranks].add(run.operation)
+    for row in facts.rows(BenchRow):
+        run = runs[row.run]
+        known = operations[run.file, run.ranks]
+        operation = run.operation or (next(iter(known)) if len(known) == 1 else "")
+        sizes[run.file, run.ranks, operation][row.size].append(row)
+    for (_, _, operation), by_size in sizes.items():
+        large = sorted(size for size in by_size if size >= LARGE)[-3:]
+        rows = [row for size in large or [max(by_size)] for row in by_size[size]]
+        yield Measure("busbw", median(row.busbw for row in rows), "GB/s", "run", operation, rows[-1].ref)
+        yield Measure("busbw_size", max(row.size for row in rows), "B", "run", operation, rows[-1].ref)
+    if not runs and not facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
+        for operation, size, busbw, ref in facts.query(
+            "SELECT op, size, median(busbw), min(ref) FROM comm_op c WHERE busbw IS NOT NULL"
+            " AND size = (SELECT max(size) FROM comm_op WHERE op = c.op) GROUP BY op, size"
+        ):
+            yield Measure("busbw", busbw / 8, "GB/s", "run", operation, ref)
+            yield Measure("busbw_size", size, "B", "run", operation, ref)

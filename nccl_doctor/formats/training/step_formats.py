@@ -121,8 +121,8 @@ def _read_hf_end(line: bytes) -> Point | None:
     match = _hf_end(line)
     if match is None:
         return None
-    steps = float(match[2])
-    return line.find(b"{"), None, 1 / steps if steps else None, float(match[1]), None
+    steps = float(match[2])  # printed with three decimals: 0.005 stands for 180 to 220 s
+    return line.find(b"{"), None, 1 / steps if steps >= 0.05 else None, float(match[1]), None
 
 
 class Bar(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun, TrainingEvent
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.training import all_reduce_bench
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.run_settings import LITERALS, Settings
@@ -69,7 +70,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 @cache
 def _gate() -> Prefilter:
-    return Prefilter([*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *Losses.LITERALS])
+    return Prefilter(
+        [*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *all_reduce_bench.LITERALS, *Losses.LITERALS]
+    )
 
 
 class _Reader:
@@ -83,6 +86,7 @@ class _Reader:
         self.done: list[tuple[Series, Settings]] = []
         self.events: list[tuple[int, str, bytes]] = []
         self.comm = CommOps()
+        self.bench = all_reduce_bench.AllReduceBench()
         self._gate = _gate()
         self._named: dict[tuple[str, str], Series] = {}
         # of the last line of a tool: prefix, where its time stamp is, series
@@ -199,6 +203,8 @@ class _Reader:
             self._stamps(line, number)
         elif literal == _COMM:
             self.understood += self.comm.note(line, number)
+        elif literal in all_reduce_bench.LITERALS:
+            self.understood += self.bench.note(line, number)
         elif literal == _TOTAL:
             self._total(line)
         else:
@@ -297,6 +303,7 @@ class _Reader:
         for number, kind, line in self.events:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, _text(line)))
         yield from self.comm.rows(facts, self.name)
+        yield from self.bench.rows(facts, self.name)
 
 
 def _quick_values(tool: Tool, which: int, places: list[tuple[int, int]], block: bytes) -> list[float] | None:

@@ -6,8 +6,18 @@ from typing import NamedTuple
 class JobFact(NamedTuple):
     """One thing known about the job as a whole; derived."""
 
-    name: str  # gpu, gpus, launcher, framework, cuda, driver, plugin, inside, between, gpudirect, nics, channels, end
+    # hosts, ranks, gpu, gpus, launcher, framework, program, cuda, driver, cuda_driver, plugin, inside, between, gpudirect,
+    # nics, channels, end
+    name: str
     value: str
+    ref: int | None
+
+
+class Captured(NamedTuple):
+    """What one kind of capture other than a log shows, as a clause; derived."""
+
+    kind: str  # timeline, trace, flight-recorder, stacks, gpu-samples, topology, nccl-state, node-command, profile
+    shows: str  # `Horovod timeline of 4 ranks: 6 tensors over 7.1 s`
     ref: int | None
 
 

@@ -1,0 +1,167 @@
+"""What captures other than logs show, one clause each: timelines, traces, dumps, stacks, samples, topology files, node commands."""
+
+from collections.abc import Callable, Iterator
+
+from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.summary import counted, folded
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import (
+    Captured,
+    GpuMatrix,
+    GpuUse,
+    InspectorColl,
+    NvlinkState,
+    OfiDomain,
+    ProfileShare,
+    RasComm,
+    Recorder,
+    RecorderCall,
+    Stack,
+    Timeline,
+    TimelineRank,
+    TopoFile,
+    TopoGraph,
+    Trace,
+)
+
+Clause = tuple[str, int | None]  # words, evidence
+
+
+@derivation(
+    fills=[Captured],
+    needs=[
+        GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
+        Trace,
+    ],
+    reads=[RecorderCall, TimelineRank],
+)  # fmt: skip
+def captured(facts: Facts) -> Iterator[Captured]:
+    """One row a kind of capture that is there."""
+    for kind, clause in CLAUSES.items():
+        for text, ref in clause(facts):
+            yield Captured(kind, text, ref)
+
+
+def _timelines(facts: Facts) -> Iterator[Clause]:
+    ranks = facts.query("SELECT count(DISTINCT rank) FROM timeline_rank")[0][0]
+    files, length, shown, tensors, ref = facts.query(
+        "SELECT count(DISTINCT file), sum(length_s), max(ranks), max(tensors), min(ref) FROM timeline"
+    )[0]
+    if files:
+        number = max(shown or 0, ranks or 0)
+        of = f" of {counted(number, 'rank')}" if number else ""
+        yield f"Horovod timeline{of}: {counted(tensors, 'tensor')} over {length:.3g} s", ref
+
+
+def _traces(facts: Facts) -> Iterator[Clause]:
+    rows = facts.query("SELECT rank, file, world, span_s, steps, ref FROM trace ORDER BY rank")
+    if not rows:
+        return
+    ranks = sorted({rank for rank, *_ in rows if rank is not None})
+    world = max((row[2] for row in rows if row[2]), default=None)
+    who = folded(ranks) if ranks else counted(len(rows), "process")
+    of = f" of {world}" if world and ranks else ""
+    steps = min((row[4] for row in rows if row[4]), default=0)
+    what = counted(steps, "step") if steps else "no whole step"
+    yield f"torch.profiler trace of {who}{of}: {what} in {max(row[3] for row in rows):.3g} s", rows[0][5]
+
+
+def _dumps(facts: Facts) -> Iterator[Clause]:
+    rows = facts.query("SELECT rank, file, entries, ref FROM recorder ORDER BY rank")
+    if rows:
+        ranks = sorted({rank for rank, *_ in rows if rank is not None})
+        who = folded(ranks) if ranks else counted(len(rows), "process")
+        calls, open_ = facts.query("SELECT count(*), coalesce(sum(finished = 0), 0) FROM recorder_call")[0]
+        yield f"flight recorder dump of {who}: {counted(calls, 'call')}, {open_} not finished", rows[0][3]
+
+
+def _stacks(facts: Facts) -> Iterator[Clause]:
+    processes, threads, ref = facts.query(
+        "SELECT count(DISTINCT coalesce(host, '') || pid), count(*), min(ref) FROM stack"
+    )[0]
+    if threads:
+        doing = facts.query(
+            "SELECT group_concat(DISTINCT doing) FROM (SELECT doing FROM stack WHERE main = 1 AND parent IS NULL ORDER BY doing)"
+        )[0][0]
+        where = f", main thread in {doing.replace(',', ', ')}" if doing else ""
+        yield f"stacks of {counted(processes, 'process')}: {counted(threads, 'thread')}{where}", ref
+
+
+def _samples(facts: Facts) -> Iterator[Clause]:
+    gpus, seconds, ref = facts.query(
+        "SELECT count(*), max(seconds), min(ref) FROM (SELECT max(seconds) AS seconds, min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"
+    )[0]
+    if gpus:
+        yield f"samples of {counted(gpus, 'GPU')}" + (f" over {seconds:,.0f} s" if seconds else ""), ref
+
+
+def _topologies(facts: Facts) -> Iterator[Clause]:
+    for gpus, nets, cpus, ref in facts.query(
+        "SELECT max(gpus), max(nets), max(cpus), min(ref) FROM topo_file HAVING count(*)"
+    ):
+        parts = ((gpus, "GPU"), (nets, "NIC"), (cpus, "NUMA node"))
+        yield "topology file: " + ", ".join(counted(number, noun) for number, noun in parts if number), ref
+    for graphs, channels, ref in facts.query(
+        "SELECT count(*), max(channels), min(ref) FROM topo_graph HAVING count(*)"
+    ):
+        yield f"graph file: {counted(graphs, 'graph')} with up to {counted(channels, 'channel')}", ref
+
+
+def _states(facts: Facts) -> Iterator[Clause]:
+    for comms, size, missing, ref in facts.query(
+        "SELECT count(*), max(size), coalesce(sum(missing), 0), min(ref) FROM ras_comm HAVING count(*)"
+    ):
+        yield (
+            f"RAS report: {counted(comms, 'communicator')} of up to {counted(size or 0, 'rank')}, {missing} missing",
+            ref,
+        )
+    for ranks, calls, ref in facts.query(
+        "SELECT count(DISTINCT rank), sum(n), min(ref) FROM inspector_coll HAVING count(*)"
+    ):
+        yield f"NCCL Inspector: {counted(calls, 'collective')} of {counted(ranks, 'rank')}", ref
+
+
+def _commands(facts: Facts) -> Iterator[Clause]:
+    devices = "SELECT count(DISTINCT device), min(ref) FROM gpu_matrix WHERE device "
+    gpus, ref = facts.query(devices + "LIKE 'GPU%'")[0]
+    if gpus:
+        nics = facts.query(devices + "NOT LIKE 'GPU%'")[0][0]
+        best = facts.query(
+            "SELECT DISTINCT path FROM gpu_matrix WHERE device LIKE 'GPU%' AND peer LIKE 'GPU%' ORDER BY path"
+        )
+        paths = ", ".join(path for (path,) in best)
+        beside = f" and {counted(nics, 'NIC')}" if nics else ""
+        yield f"nvidia-smi topo -m: {counted(gpus, 'GPU')}{beside}" + (f", {paths} between GPUs" if paths else ""), ref
+    for gpus, active, inactive, ref in facts.query(
+        "SELECT count(*), sum(active), sum(inactive), min(ref) FROM nvlink_state HAVING count(*)"
+    ):
+        up = f", {active} of {active + inactive} links up" if active + inactive else ""
+        yield f"nvidia-smi nvlink: {counted(gpus, 'GPU')}{up}", ref
+    for providers, domains, ref in facts.query(
+        "SELECT group_concat(DISTINCT provider), count(DISTINCT domain), min(ref) FROM ofi_domain HAVING count(*)"
+    ):
+        yield f"fi_info: provider {providers.replace(',', ', ')}, {counted(domains, 'domain')}", ref
+
+
+def _profiles(facts: Facts) -> Iterator[Clause]:
+    for tool, report, total, ref in facts.query(
+        "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
+    ):
+        shares = facts.query(
+            "SELECT kind, 100 * sum(total_ms) / ? FROM profile_share WHERE tool = ? AND report = ? GROUP BY kind ORDER BY 2 DESC",
+            (total or 1.0, tool, report),
+        )
+        yield f"{tool} summary of {report}: " + ", ".join(f"{share:.3g} % {kind}" for kind, share in shares[:3]), ref
+
+
+CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
+    "timeline": _timelines,
+    "trace": _traces,
+    "flight-recorder": _dumps,
+    "stacks": _stacks,
+    "gpu-samples": _samples,
+    "topology": _topologies,
+    "nccl-state": _states,
+    "node-command": _commands,
+    "profile": _profiles,
+}
