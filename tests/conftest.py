@@ -1,6 +1,7 @@
 """Fixtures and settings that all tests share."""
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from helpers.examples import load_profile  # noqa: E402 - rewritten before it is
 from helpers.nvml import NvmlStub, build  # noqa: E402
 
 load_profile()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; programs under test would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WITHOUT = os.environ.get("NCCL_DOCTOR_TEST_WITHOUT", "")  # an optional package that is installed and must not be used
 if WITHOUT:

@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from nccl_doctor.app.recorder.spool import Spool
 from nccl_doctor.node.host import job_processes
 
 MIB = 1 << 20
+WAITING = 1 << 20  # bytes of one kind that wait for a file that cannot be written
 RETRY = 15.0  # seconds before NVML is tried again after a failure
 PORTS_EVERY = 30.0  # seconds between two searches for ports
 RANKS_EVERY = 5.0  # seconds between two searches for ranks, at least
@@ -267,22 +269,26 @@ class Sampler:
 
 
 class Files:
-    """Appends records to `<kind>.jsonl` in a folder; each line is on disk before the next sample."""
+    """Appends records to `<kind>.jsonl` in a folder; each line is on disk before the next sample.
+
+    A full disk or a folder that is gone costs records, never the job: see `Spool`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[str, int] = {}
+        self._spools: dict[str, Spool] = {}
 
     def put(self, kind: str, record: dict[str, Any]) -> None:
-        file = self._files.get(kind)
-        if file is None:
-            file = os.open(self._folder / f"{kind}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            self._files[kind] = file
-        try:
-            os.write(file, json.dumps(record, separators=(",", ":")).encode() + b"\n")
-            os.fdatasync(file)
-        except OSError:
-            return  # a full disk must not end the recorded job
+        """Append a record; called by one thread a kind."""
+        spool = self._spools.get(kind)
+        if spool is None:
+            spool = self._spools[kind] = Spool(self._folder / f"{kind}.jsonl", _gap, memory=WAITING, sync=0.0)
+        spool.add(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        spool.flush()
+
+
+def _gap(dropped: int, why: str) -> bytes:
+    return json.dumps({"dropped": dropped, "why": why}, separators=(",", ":")).encode() + b"\n"
 
 
 def _mib(number: int | None) -> float | None:

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nccl_doctor.facts import views
 from nccl_doctor.facts.sql_functions import register_functions
@@ -27,7 +27,7 @@ APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved 
 BATCH = 5_000  # rows inserted at once
 VALUES = 990  # in a statement; old releases of SQLite take 999
 LONGEST = 64 << 20  # bytes of one text that a query may make
-LAYOUT = 5  # raised when a table changes in a way that old files cannot be read
+LAYOUT = 6  # raised when a table changes in a way that old files cannot be read
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
@@ -46,9 +46,8 @@ def table_name(table: type) -> str:
 def column_types(table: type) -> dict[str, type]:
     """Column name -> int, float or str, with the ``| None`` removed."""
     types_: dict[str, type] = {}
-    annotations: dict[str, Any] = table.__annotations__  # real types: get_type_hints would take 6 ms for all tables
-    for name, hint in annotations.items():
-        if isinstance(hint, types.UnionType):
+    for name, hint in get_type_hints(table).items():
+        if get_origin(hint) in (Union, types.UnionType):
             hint = next(arg for arg in get_args(hint) if arg is not type(None))
         types_[name] = hint
     return types_
@@ -204,8 +203,7 @@ class Facts:
             with self._writing():
                 self._db.execute("BEGIN")
                 self._db.executemany(into + marks, rows[:rest])
-                if rest < len(rows):  # SQLite takes longer to parse the statement than to insert a few rows
-                    self._db.executemany(into + ", ".join([marks] * size), groups)
+                self._db.executemany(into + ", ".join([marks] * size), groups)
                 self._db.execute("COMMIT")
 
     def add(self, rows: Iterable[Any]) -> None:

@@ -1,5 +1,6 @@
 """`nccl-doctor record`: runs a job and keeps what a diagnosis needs."""
 
+import os
 from pathlib import Path
 
 import click
@@ -22,6 +23,13 @@ OPEN_MPI = ("mpirun", "mpiexec", "orterun")  # forward to other nodes only the v
     "--keep", type=click.IntRange(1), metavar="N", help="Keep N runs of this node; remove older finished ones."
 )
 @click.option("--duration", type=click.FloatRange(0.1), metavar="SECONDS", help="Without CMD: stop after SECONDS.")
+@click.option("--tty", is_flag=True, help="Give CMD a terminal: prompts and progress bars look as without `record`.")
+@click.option(
+    "--rotate", type=click.IntRange(1), metavar="MB", help="Compress the recorded output after each MB megabytes."
+)
+@click.option(
+    "--report", is_flag=True, help="When CMD has ended, print the diagnosis to stderr and keep it as report.txt."
+)
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def command(
     output: Path,
@@ -30,27 +38,52 @@ def command(
     horovod: bool,
     keep: int | None,
     duration: float | None,
+    tty: bool,
+    rotate: int | None,
+    report: bool,
     job: tuple[str, ...],
 ) -> int:
     """Run CMD, write NCCL's log to files, sample the node, and keep all of it in DIR for `analyze DIR`.
 
-    Exit status and output are those of CMD. Signals are passed on. Variables that you set are not changed. Several nodes
-    and ranks may record into one DIR. Without CMD, the jobs that already run on this node are sampled until they end.
+    Exit status and output are those of CMD, whatever happens to DIR. Signals are passed on. Variables that you set are not
+    changed. Several nodes and ranks may record into one DIR. Without CMD, the jobs that already run on this node are sampled
+    until they end.
     """
-    from nccl_doctor.app import record
+    from nccl_doctor.app.recorder import recorder
 
     if job and duration is not None:
         raise UsageProblem("--duration applies to jobs that already run; CMD ends by itself")
+    if not job and (tty or rotate or report):
+        raise UsageProblem("--tty, --rotate and --report need a CMD to run")
     if job and Path(job[0]).name in OPEN_MPI and "NCCL_DEBUG" not in job:
         complain(
             "Open MPI forwards only named variables to other nodes: add -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS -x NCCL_DEBUG_FILE"
         )
-    run = record.new_run(output)
+    try:
+        run = recorder.new_run(output)
+    except UsageProblem as problem:
+        if not job:
+            raise
+        complain(f"{problem}; the job runs without a recording")
+        return _run_alone(job)
     if keep is not None:
-        record.rotate(output, keep - 1)
-    recorder = record.Recorder(run, interval)
-    if job:
-        return recorder.job(job, torch, horovod)
-    complain(f"recording into {run}; press Ctrl-C to stop")
-    recorder.attach(duration)
-    return 0
+        recorder.rotate(output, keep - 1)
+    this = recorder.Recorder(run, interval, rotate << 20 if rotate else None)
+    if not job:
+        complain(f"recording into {run}; press Ctrl-C to stop")
+        this.attach(duration, complain)
+        return 0
+    status = this.job(job, torch, horovod, tty)
+    for lacking in this.lacking():
+        complain(lacking)
+    if report:
+        recorder.report(run)
+    return status
+
+
+def _run_alone(job: tuple[str, ...]) -> int:
+    """Become the job. Raises UsageProblem."""
+    try:
+        os.execvp(job[0], job)
+    except OSError as error:
+        raise UsageProblem(f"cannot run {job[0]}: {error.strerror}") from None

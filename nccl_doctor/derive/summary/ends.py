@@ -30,11 +30,18 @@ def end_of(facts: Facts) -> End | None:
 
 
 def _recorded(facts: Facts) -> End | None:
+    """The end that `record` wrote; one that only watched jobs (its command is empty) does not know theirs."""
     rows = facts.query(
-        "SELECT status, signal, ref FROM recorded_run WHERE status IS NOT NULL AND command <> '' ORDER BY status = 0, ref LIMIT 1"
+        "SELECT e.status, e.signal, e.sent, e.ref FROM recorded_run e LEFT JOIN recorded_run r"
+        " ON r.command IS NOT NULL AND r.file = replace(e.file, 'end.json', 'run.json')"
+        " WHERE e.status IS NOT NULL AND coalesce(r.command, '?') <> '' ORDER BY e.status = 0, e.ref LIMIT 1"
     )
-    for status, signal, ref in rows:
-        return f"exit status {status}" + (f" ({signal})" if status and signal else ""), ref
+    for status, signal, sent, ref in rows:
+        if not status:
+            return IN_ORDER, ref
+        if signal and sent and signal in sent:
+            return f"ended by {signal}, sent to the recorder", ref
+        return signal or f"exit status {status}", ref
     return None
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from nccl_doctor.common.process_identity import boot_id, start_ticks
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env, ProcessEnd
@@ -95,16 +96,41 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
     text = f"exit status {status}" if words is None else f"ran: {words}"
     ref = facts.evidence(name, 1, f"{text}{f', {signal}' if signal else ''}")
     code = status if isinstance(status, int) else None
-    facts.add(
-        [RecordedRun(host, name, words, code, signal, _number(run.get("started")), _number(run.get("ended")), ref)]
-    )
+    started = _number(run.get("started"))
+    sent = [one for one in _listed(run.get("signals")) if isinstance(one, dict) and _word(one.get("signal"))]
+    sent_at = _number(sent[0].get("time")) if sent else None
+    lacking = run.get("lacking")
+    lost = [one for one in (lacking.values() if isinstance(lacking, dict) else ()) if isinstance(one, dict)]
+    facts.add([
+        RecordedRun(
+            host=host, file=name, command=words, status=code, signal=signal, started=started,
+            ended=_number(run.get("ended")), running=_running(run) if words is not None else None,
+            sent=", ".join(dict.fromkeys(one["signal"] for one in sent)) or None,
+            sent_by=_whole(sent[0].get("pid")) if sent else None,
+            sent_after=sent_at - started if sent_at is not None and started is not None else None,
+            lost=sum(_whole(one.get("dropped")) or 0 for one in lost) or None,
+            lost_why=next((why for one in lost if (why := _word(one.get("why")))), None), ref=ref,
+        )
+    ])  # fmt: skip
     facts.mark_covered("recorded_run")
-    if code:
+    if code and signal not in [one["signal"] for one in sent]:  # else the recorder passed on what ended it
         facts.add([ProcessEnd(host, None, None, None, code, signal, "record", None, 1, _number(run.get("ended")), ref)])
     environment = run.get("environment")
     if isinstance(environment, dict):
         facts.add(_settings(host, environment, facts, name))
     return Reading(content.count(b"\n"), 1, None)
+
+
+def _running(run: dict[str, Any]) -> int | None:
+    """Whether the recorder that wrote this start still runs; None where it ran on another machine or before a boot."""
+    pid, ticks = _whole(run.get("pid")), _whole(run.get("start_ticks"))
+    if pid is None or ticks is None or run.get("boot") is None or run["boot"] != boot_id():
+        return None
+    return int(start_ticks(pid) == ticks)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
 
 
 def _settings(host: str | None, environment: dict[str, Any], facts: Facts, file: str) -> Iterator[Env]:

@@ -15,8 +15,8 @@ import pytest
 from helpers.processes import runs
 from helpers.waiting import until
 
-from nccl_doctor.app import analyze, record
-from nccl_doctor.cli.main import main
+from nccl_doctor.app import analyze
+from nccl_doctor.app.recorder.settings import settings
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 
 COMMAND = [sys.executable, "-m", "nccl_doctor", "record"]
@@ -122,10 +122,13 @@ def test_a_command_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     assert "nccl-doctor: cannot run no-such-program: No such file or directory\n" == done.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_job_runs_without_a_recording_where_the_folder_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert 2 == main(["record", "-o", str(tmp_path / "file"), "--", "true"])
-    assert 1 == capfd.readouterr().err.count("\n")
+    done = recorded(tmp_path / "file", "sh", "-c", "echo works; exit 7")
+    assert (7, "works\n") == (done.returncode, done.stdout)
+    assert [f"nccl-doctor: cannot record into {tmp_path}/file: File exists; the job runs without a recording"] == (
+        done.stderr.splitlines()
+    )
 
 
 JOB = """
@@ -220,7 +223,7 @@ def test_ports_are_summed_up(tmp_path: Path) -> None:
 
 def test_settings_count_only_what_is_new() -> None:
     run = Path("/runs/run-1")
-    assert {} == record.settings(run, dict.fromkeys(record.settings(run, {}, True, True), "x"), True, True)
+    assert {} == settings(run, dict.fromkeys(settings(run, {}, True, True), "x"), True, True)
 
 
 ODD = [
