@@ -83,8 +83,8 @@ def _what(job: dict[str, Any]) -> list[str]:
 def _paths(job: dict[str, Any]) -> list[str]:
     ways = [f"{job['inside']} inside {'the node' if job.get('hosts') == 1 else 'nodes'}"] if job.get("inside") else []
     if job.get("between"):
-        direct = {"yes": " with GPUDirect", "no": " without GPUDirect", "partly": ", partly with GPUDirect,"}
-        ways.append(f"{job['between']}{direct.get(job.get('gpudirect', ''), '')} between nodes")
+        direct = {"yes": " with GPUDirect", "no": " without GPUDirect", "partly": " partly with GPUDirect"}
+        ways.append(f"{job['between']}{direct.get(job.get('gpudirect', ''), '')} between")
     elif job.get("network"):
         ways.append(f"network {', '.join(job['network'])}")
     parts = [", ".join(ways)] if ways else []

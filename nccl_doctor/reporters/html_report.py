@@ -5,6 +5,7 @@ from html import escape
 from nccl_doctor import __version__
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
 STYLE = """
@@ -15,9 +16,9 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 0; }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
 .healthy, .nothing-found { color: var(--healthy); } .word { font-weight: 700; text-transform: uppercase; }
 section { border: 1px solid #8886; border-radius: 6px; padding: .8rem 1rem; margin: 1rem 0; }
-section.follows { margin-left: 2rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8881; padding: .5rem; border-radius: 4px; font-size: .85rem; }
 .place { opacity: .7; } .where { opacity: .8; margin: .2rem 0 .6rem; }
+section.under-1 { margin-left: 2rem; } section.under-2 { margin-left: 4rem; } section.under-3 { margin-left: 6rem; }
 dt { font-weight: 600; } dd { margin: 0 0 .6rem; white-space: pre-wrap; }
 table { border-collapse: collapse; } td, th { text-align: left; padding: .1rem .8rem .1rem 0; }
 """.strip()
@@ -38,7 +39,7 @@ def render(report: Report, options: Options) -> str:
         f'<h1><span class="word {report.verdict}">{word}</span>: {_text(words.headline(report))}</h1>',
         "".join(f"<p>{_text(line)}</p>" for line in words.job_lines(report)),
         _unread(report),
-        *(_finding(finding, number) for number, finding in enumerate(report.findings, 1)),
+        *(_finding(f, number, depth) for number, (depth, f) in enumerate(words.nested(report.findings), 1)),
         _unknown(report),
         _inputs(report),
         f"<footer><p>nccl-doctor {escape(__version__)}</p></footer>",
@@ -47,24 +48,27 @@ def render(report: Report, options: Options) -> str:
     return "\n".join(filter(None, parts)) + "\n"
 
 
-def _finding(finding: Finding, number: int) -> str:
+def _finding(finding: Finding, number: int, depth: int) -> str:
     where = " · ".join(filter(None, [scope(finding), finding.confidence, finding.role]))
     rows = "\n".join(
         f'<span class="place">{_text(place.file)}:{place.line}:</span> {_text(place.text)}'
         for place in finding.evidence
     )
     links = "".join(f"<li>{_link(one)}</li>" for one in finding.references)
-    terms = [("Why", clean_block(finding.why)), ("Next", clean_block(finding.fix))]
+    advice = "".join(
+        f"<pre>{_text(s.text)}</pre>" if s.is_command else f"{_text(s.text)}<br>" for s in steps(finding.fix)
+    )
+    terms = [("Why", escape(clean_block(finding.why))), ("Next", advice)]
     return "\n".join(
         filter(
             None,
             [
-                f'<section id="finding-{number}" class="{"follows" if finding.explained_by else "finding"}">',
+                f'<section id="finding-{number}" class="finding under-{min(depth, 3)}">',
                 f'<h2><span class="word {finding.severity}">{finding.severity}</span> {_text(finding.title)}</h2>',
                 f'<p class="where">{_text(finding.rule)} {_text(finding.name)} · {_text(where)}</p>',
                 f"<p>{_text(finding.message)}</p>",
                 f"<pre>{rows}</pre>" if rows else "",
-                "<dl>" + "".join(f"<dt>{t}</dt><dd>{escape(text)}</dd>" for t, text in terms if text) + "</dl>",
+                "<dl>" + "".join(f"<dt>{t}</dt><dd>{text}</dd>" for t, text in terms if text) + "</dl>",
                 f"<ul>{links}</ul>" if links else "",
                 "</section>",
             ],

@@ -1,10 +1,12 @@
 """Markdown, to paste into an issue or a ticket."""
 
 import re
+from itertools import groupby
 
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$])")
@@ -25,9 +27,11 @@ def render(report: Report, options: Options) -> str:
         if number > 0 or report.verdict not in SEVERITIES:
             lines += [f"### {finding.severity}: {escaped(finding.title)}", ""]
         lines += _finding(finding)
-        follows = [f for f in report.findings if finding.rule in f.explained_by[:1]]
-        lines += _listed("Follows from it", follows)
-    lines += _listed("Notes", [f for f in report.findings if f not in full and not f.explained_by])
+        lines += _listed("Follows from it", words.below(report.findings, finding))
+    notes = [f for f in report.findings if not f.explained_by and not any(f is shown for shown in full)]
+    lines += _listed(
+        "Notes", [row for note in notes for row in [(0, note), *_deeper(words.below(report.findings, note))]]
+    )
     lines += [escaped(words.read(report)), ""]
     lines += [f"- {escaped(text)}" for text in words.coverage(report)]
     if captures := words.captures(report):
@@ -52,32 +56,48 @@ def _finding(finding: Finding) -> list[str]:
     lines += [escaped(" · ".join(filter(None, where))), ""]
     if finding.evidence:
         lines += _fenced([f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in finding.evidence])
-    for heading, text in (("Why", finding.why), ("Next", finding.fix)):
-        if text.strip():
-            lines += [f"**{heading}** {escaped(text, code=True)}", ""]
+    if finding.why.strip():
+        lines += [f"**Why** {escaped(finding.why, code=True)}", ""]
+    if finding.fix.strip():
+        lines += ["**Next**", "", *_advice(finding.fix), ""]
     lines += [f"- {escaped(one)}" for one in finding.references]
     return [*lines, ""] if finding.references else lines
 
 
-def _listed(heading: str, findings: list[Finding]) -> list[str]:
+def _advice(text: str) -> list[str]:
+    """Sentences, and commands in blocks that can be copied."""
+    lines: list[str] = []
+    for is_command, group in groupby(steps(clean_block(text)), key=lambda step: step.is_command):
+        if is_command:
+            lines += _fenced([step.text for step in group], "sh")
+        else:
+            lines += [part for step in group for part in (escaped(step.text, code=True), "")]
+    return lines[:-1]
+
+
+def _deeper(rows: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+    return [(depth + 1, finding) for depth, finding in rows]
+
+
+def _listed(heading: str, findings: list[tuple[int, Finding]]) -> list[str]:
     if not findings:
         return []
     items = []
-    for finding in findings:
+    for depth, finding in findings:
         where = scope(finding)
         items.append(
-            f"- {finding.severity} {finding.rule} {finding.name}: "
+            f"{'  ' * depth}- {finding.severity} {finding.rule} {finding.name}: "
             + escaped(finding.title)
             + (f" ({escaped(where)})" if where else "")
         )
     return [f"**{heading}**", "", *items, ""]
 
 
-def _fenced(rows: list[str]) -> list[str]:
+def _fenced(rows: list[str], language: str = "text") -> list[str]:
     """Returns a code block with a fence longer than any run of backticks inside."""
     longest = max((len(run) for row in rows for run in re.findall(r"`+", row)), default=0)
     fence = "`" * max(3, longest + 1)
-    return [f"{fence}text", *rows, fence, ""]
+    return [f"{fence}{language}", *rows, fence, ""]
 
 
 def escaped(text: str, code: bool = False) -> str:

@@ -1,8 +1,8 @@
 """Reports for the terminal: verdict, why, next. The first line is the answer; a usual report fits on one screen."""
 
+import re
 from dataclasses import dataclass, replace
 from io import StringIO
-from pathlib import Path
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.text import Span, Text
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.words import clean, clean_block
 
 STYLES = {
@@ -26,6 +27,7 @@ ASCII = str.maketrans({"·": "-", "…": "~", "→": ">"})
 NCCL = " NCCL "  # separates the header of an NCCL line from its text
 UNLIMITED = 10**6
 MORE = " … (-v)"  # marks cut text
+_WORDS = re.compile(r"[^\s`]*`[^`\s][^`]*`\S*|\S+")  # short code in backticks is not broken
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Caps:
     fix: int = 14
     follows: int = 4
     also: int = 4
-    job: int = 3
+    job: int = 5
     unread: int = 3
     read: int = 2
     coverage: int = 2
@@ -51,6 +53,7 @@ ALL = Caps(*[UNLIMITED] * 12)
 # The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
     {"evidence": 2},
+    {"job": 3},
     {"gaps": 0},
     {"also": 3, "follows": 3, "missing": 1},
     {"coverage": 1},
@@ -117,44 +120,70 @@ class _Screen:
         why = self._paragraph("Why", finding.message, self.caps.why)
         for place in finding.evidence[: self.caps.evidence]:
             why += self._evidence(place)
-        fix = self._paragraph("Next", finding.fix, self.caps.fix)
+        fix = self._advice(finding.fix)
         if self.verbose:
             why += self._paragraph("", finding.why, UNLIMITED)
             fix += [line for one in finding.references for line in self._paragraph("", f"see {one}", UNLIMITED)]
         return [why, fix]
 
+    def _advice(self, text: str) -> list[Text]:
+        """Returns the section Next: sentences, and commands alone on their lines; the last is marked if some are left out."""
+        rows: list[tuple[str, bool]] = []
+        for step in steps(clean_block(text)):
+            indent = "  " if step.is_command else ""
+            fits = cell_len(step.text) + len(indent) <= self.body
+            shown = [step.text] if step.is_command and fits else self._wrap(step.text, self.body - len(indent))
+            rows += [(indent + row, step.is_command) for row in shown]
+        if len(rows) > self.caps.fix:
+            rows = [
+                *rows[: self.caps.fix - 1],
+                (self._cut(rows[self.caps.fix - 1][0].ljust(self.body + 1), MORE), False),
+            ]
+        return self._labelled("Next", [Text(row, style="bold" if command else "") for row, command in rows])
+
     def _others(self) -> list[list[Text]]:
-        """Returns the findings below the first: those it explains, then the others; with `verbose` in full."""
-        rest = [f for f in self.report.findings if f is not self.top]
-        follows = [f for f in rest if f.explained_by]
-        also = [f for f in rest if not f.explained_by]
+        """Returns the findings below the first: those it explains, then the others; with `verbose` in full.
+
+        A finding that another one explains is indented under it, as `explained_by` says.
+        """
+        nested = words.nested(self.report.findings)
+        last = 0
+        if self.top is not None:
+            nested = nested[1:]
+            last = next((at for at, (depth, _) in enumerate(nested) if depth == 0), len(nested))
+        follows = [(depth - 1, finding) for depth, finding in nested[:last]]
+        also = nested[last:]
         if not self.verbose:
             return [self._list("Follows", follows, self.caps.follows) + self._list("Also", also, self.caps.also)]
         blocks = [self._list("Follows", follows, self.caps.follows)]
-        for finding in also:
-            blocks += [self._list("Also", [finding], 1), *self._finding(finding)]
+        for depth, finding in also:
+            blocks += [
+                self._list("" if depth else "Also", [(depth, finding)], 1),
+                *(self._finding(finding) if not depth else []),
+            ]
         return blocks
 
-    def _list(self, label: str, findings: list[Finding], cap: int) -> list[Text]:
+    def _list(self, label: str, findings: list[tuple[int, Finding]], cap: int) -> list[Text]:
         if not findings:
             return []
         shown = findings if len(findings) <= cap else findings[: cap - 1]
         lines = []
-        for finding in shown:
-            mark = f"{finding.severity} {finding.rule} {finding.name}"
+        for depth, finding in shown:
+            mark = "  " * depth + f"{finding.severity} {finding.rule} {finding.name}"
             line = Text(mark, end="")
-            line.stylize(STYLES[finding.severity], 0, len(finding.severity))
+            line.stylize(STYLES[finding.severity], 2 * depth, 2 * depth + len(finding.severity))
             where = words.scope(finding) if self.top is None or words.scope(finding) != words.scope(self.top) else ""
             line.append(clean(f"  {finding.title}" + (f" · {where}" if where else "")))
             lines.append(line)
         if len(shown) < len(findings):
-            lines.append(Text(f"{len(findings) - len(shown)} more findings: -v"))
+            left = len(findings) - len(shown)
+            lines.append(Text(f"{words.counted(left, 'more finding')}: -v"))
         return self._labelled(label, [part for line in lines for part in self._fitted(line)])
 
     def _evidence(self, place: Place) -> list[Text]:
         file, text = clean(place.file), clean(place.text)
-        if not self.verbose and cell_len(file) > self.body // 3:
-            file = Path(file).name
+        if not self.verbose:
+            file = words.shortened(file, self.body // 3)
         where = f"{file}:{place.line}: "
         rows = self._wrap(where + text, self.body)
         if len(rows) > self.caps.evidence_rows == 1 and (token := text.find(NCCL)) > 0:
@@ -196,7 +225,7 @@ class _Screen:
             if self.verbose:
                 lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
             elif one.note:
-                lines += self._paragraph("", f"{one.path}: {one.note}", 1)
+                lines += self._paragraph("", f"{words.shortened(clean(one.path), self.body // 3)}: {one.note}", 2)
         broken = [f"{c.rule} {c.name}: {c.reason}" for c in report.checks if c.outcome == "broken"]
         for text in broken if self.verbose else broken[:1]:
             lines += self._paragraph("Broken", text, 2)
@@ -229,7 +258,8 @@ class _Screen:
         """Returns rows of at most `width` columns; words that are too long are broken, leading blanks are kept."""
         indent = text[: len(text) - len(text.lstrip())][: width // 2]
         rows, row = [], indent
-        for word in text.split():
+        code = _WORDS.findall(text)
+        for word in [one for part in code for one in ([part] if cell_len(part) <= width // 2 else part.split())]:
             while word:
                 glue = " " if row.strip() else ""
                 if cell_len(row) + len(glue) + cell_len(word) <= width:

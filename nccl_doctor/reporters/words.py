@@ -2,7 +2,10 @@
 
 import re
 import unicodedata
+from itertools import takewhile
 from typing import Any
+
+from rich.cells import cell_len
 
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Report
@@ -45,6 +48,41 @@ def scope(finding: Finding) -> str:
     if ranks:
         ranks = ("rank " if ranks.isdigit() else "ranks ") + ranks
     return clean(", ".join(filter(None, [finding.hosts, ranks])))
+
+
+def nested(findings: list[Finding]) -> list[tuple[int, Finding]]:
+    """Returns each finding with how many others it stands under, by the first one that explains it."""
+    shown: list[tuple[int, Finding]] = []
+    path: list[Finding] = []  # the finding before and those that it stands under
+    for finding in findings:
+        while path and path[-1].rule not in finding.explained_by[:1]:
+            path.pop()
+        shown.append((len(path), finding))
+        path.append(finding)
+    return shown
+
+
+def below(findings: list[Finding], top: Finding) -> list[tuple[int, Finding]]:
+    """Returns the findings that stand under one, each with its depth, 0 for those directly under it."""
+    rows = nested(findings)
+    at = next(index for index, (_, finding) in enumerate(rows) if finding is top)
+    depth = rows[at][0]
+    under = list(takewhile(lambda row: row[0] > depth, rows[at + 1 :]))
+    return [(number - depth - 1, finding) for number, finding in under]
+
+
+def shortened(path: str, width: int) -> str:
+    """Returns a path in so many columns: folders are left out from the left, then characters of the name."""
+    if cell_len(path) <= width:
+        return path
+    parts = path.split("/")
+    for first in range(1, len(parts)):
+        if cell_len(short := "…/" + "/".join(parts[first:])) <= width:
+            return short
+    name = parts[-1]
+    while name and cell_len(name) > max(width, 2) - 1:
+        name = name[1:]
+    return f"…{name}"
 
 
 def title_suffix(finding: Finding) -> str:

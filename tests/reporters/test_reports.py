@@ -8,12 +8,15 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from nccl_doctor.diagnosis.report import Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
 from nccl_doctor.reporters import FORMATS, Options, render
+from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.json_report import schema
-from nccl_doctor.reporters.words import clean, clean_block
+from nccl_doctor.reporters.words import clean, clean_block, nested, shortened
 
 HOSTILE = (
     "\x1b[31mred\x1b[0m \x1b]0;title\x07 [bold]markup[/bold] [link=http://x]y[/link] <script>alert(1)</script> & \"'"
@@ -197,6 +200,79 @@ def test_terminal_shows_why_where_and_next() -> None:
     assert any(line.startswith("Missing  the log holds no INFO lines; rerun with") for line in lines)
 
 
+def chain() -> Report:
+    """NET003 explains NET001, which explains NET005; NET007 explains NET008 and is a cause of its own."""
+    return report(
+        "error", finding(), finding("NET001", explained_by=["NET003"]), finding("NET005", explained_by=["NET001", "NET003"]),
+        finding("NET002", explained_by=["NET003"]), finding("NET007"), finding("NET008", explained_by=["NET007"]),
+    )  # fmt: skip
+
+
+def test_follows_shows_what_explained_by_says() -> None:
+    depths = [(depth, one.rule) for depth, one in nested(chain().findings)]
+    assert [
+        (0, "NET003"), (1, "NET001"), (2, "NET005"), (1, "NET002"), (0, "NET007"), (1, "NET008"),
+    ] == depths  # fmt: skip
+    printed = render("terminal", chain())
+    follows, also = printed.split("Follows  ")[1].split("Also     ")
+    assert ["error NET001", "  error NET005", "error NET002"] == re.findall(r"^ {0,9}( *error NET00\d)", follows, re.M)
+    assert re.match(r"error NET007 .*\n {11}error NET008 ", also)
+    markdown = render("markdown", chain()).split("**Follows from it**")
+    assert ["- error NET001", "  - error NET005", "- error NET002"] == re.findall(
+        r"^ *- error NET00\d", markdown[1], re.M
+    )
+    assert ["- error NET008"] == re.findall(r"^ *- error NET00\d", markdown[2], re.M)
+
+
+@pytest.mark.parametrize(
+    ("path", "width", "short"),
+    [
+        ("job.log", 20, "job.log"),
+        ("/scratch/runs/1234/rank.0/stderr", 20, "…/1234/rank.0/stderr"),
+        ("/scratch/runs/1234/rank.0/stderr", 15, "…/rank.0/stderr"),
+        ("a" * 30 + "/" + "b" * 30, 10, "…bbbbbbbbb"),
+        ("", 10, ""),
+    ],
+)
+def test_long_paths_are_shortened_from_the_left(path: str, width: int, short: str) -> None:
+    assert short == shortened(path, width)
+
+
+@pytest.mark.parametrize(
+    ("advice", "lines"),
+    [
+        ("Restart it:\n  systemctl restart slurmd", ["Restart it:", "$ systemctl restart slurmd"]),
+        (
+            "On the node `nvidia-smi -L` and `lspci | grep -i nvidia`; in the task `echo $CUDA_VISIBLE_DEVICES`.",
+            [
+                "On the node:",
+                "$ nvidia-smi -L",
+                "$ lspci | grep -i nvidia",
+                "In the task:",
+                "$ echo $CUDA_VISIBLE_DEVICES",
+            ],
+        ),
+        ("In the task `ulimit -l` must print unlimited.", ["In the task `ulimit -l` must print unlimited."]),
+        (
+            "Count what is in use (`rdma resource show`) first.",
+            ["Count what is in use:", "$ rdma resource show", "First."],
+        ),
+        ("Set `--gpus all` and `LimitMEMLOCK=infinity`.", ["Set `--gpus all` and `LimitMEMLOCK=infinity`."]),
+        ("Start with `NCCL_DEBUG=INFO srun -n 2 a.out`.", ["Start with:", "$ NCCL_DEBUG=INFO srun -n 2 a.out"]),
+        ("", []),
+    ],
+)
+def test_advice_is_steps_with_commands_alone_on_their_lines(advice: str, lines: list[str]) -> None:
+    assert lines == [f"$ {step.text}" if step.is_command else step.text for step in steps(advice)]
+
+
+@given(st.text(alphabet="ab `.(),;:\n-srunlspci ", max_size=120))
+def test_any_advice_gives_lines_without_blanks_around_them(advice: str) -> None:
+    for step in steps(advice):
+        assert step.text
+        assert step.text == step.text.strip()
+
+
 def test_terminal_groups_skipped_rules_by_capture() -> None:
     text = render("terminal", REPORTS["error"](), Options(width=120, verbose=True))
     assert "Missing  1 more rule with a log with NCCL_DEBUG=INFO" in text
@@ -291,7 +367,7 @@ def test_markdown_keeps_code_of_the_advice_and_nothing_else() -> None:
     told = finding()
     told.fix = "Run `ulimit -l` and *look*.\n1. `a|b` ``c`"
     text = render("markdown", report("error", told))
-    assert "**Next** Run `ulimit -l` and \\*look\\*.  \n1\\. `a|b` " in text
+    assert "**Next**\n\nRun:\n\n```sh\nulimit -l\n```\n\n\\*look\\*.\n\n1\\. `a|b` " in text
     assert "\\`\\`c\\`" in text
 
 

@@ -58,7 +58,7 @@ def rows(path: Path) -> list[tuple[int, float]]:
     """(size, bus bandwidth) of the table of nccl-tests: out of place, and in place where it was measured."""
     found = []
     for line in path.read_text("utf-8", "replace").splitlines():
-        cells = line.split()
+        cells = re.sub(r"^\[\S+:", "", line).split()  # of mpirun, or of a script
         if len(cells) >= 7 and cells[0].isdigit() and cells[1].isdigit() and cells[2].isalpha():
             values = cells[4:] if cells[3].isalpha() else cells[3:]
             values = values[1:] if len(values) % 4 == 1 else values  # the root
