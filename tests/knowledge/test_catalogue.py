@@ -19,7 +19,7 @@ ENTRY = '[[message]]\nid = "a"\nmatch = ["the flux of {what} is {amount:d}"]\ncl
 def filled(template: str, gap: str = "thing") -> str:
     """A text that a template stands for."""
     numbered = re.sub(r"\{\w*:d\}", "17", template)
-    return re.sub(r"\{\w*\}", gap, re.sub(r"\{\w*:x\}", "0x7f00", numbered))
+    return re.sub(r"\{\w*\}", lambda _: gap, re.sub(r"\{\w*:x\}", "0x7f00", numbered))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
