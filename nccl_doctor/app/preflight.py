@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.app import drain_policy
 from nccl_doctor.app.preflight_config import Settings
-from nccl_doctor.derive.registry import derive_all
+from nccl_doctor.derive.registry import derive_all, steps
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
@@ -36,14 +36,25 @@ def look(
     connection: int | None = None,
 ) -> Facts:
     """The facts of one node. `shared` and `connection` as for `collect`."""
-    facts = Facts()
     name = host or hostname(root)
     wanted = {"ssh": bool(root.peers), "deep": bool(root.deep) and tuple(names) == COLLECTORS}
     asked = [*names, *(one for one, is_wanted in wanted.items() if is_wanted and one not in names)]
-    number = collect(facts, root, name, names=asked, seconds=seconds, shared=shared, connection=connection)
+    opened: list[Facts] = []
+    number = collect(
+        lambda: _prepared(opened), root, name, names=asked, seconds=seconds, shared=shared, connection=connection
+    )
+    facts = opened[0]
     facts.evidence(LOOK, 1, number)
     facts.add([Input(name or str(root.path), "node", 0, 0, 0, 0, None)])
     return facts
+
+
+def _prepared(opened: list[Facts]) -> Facts:
+    """An empty fact base. While the collectors work there is time to load what judges them."""
+    opened.append(Facts())
+    loader.load_usable((), schema.NODE)
+    steps()
+    return opened[0]
 
 
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:

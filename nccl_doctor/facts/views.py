@@ -34,7 +34,7 @@ VIEWS = (
         "A sign that a process, a GPU or a node died by itself, so that errors of its peers are consequences.",
         {"ref": "evidence"},
         """
-        SELECT ref FROM xid WHERE code <> 45
+        SELECT ref FROM xid_seen WHERE code <> 45
         UNION ALL
         SELECT c.ref FROM cuda_error c WHERE coalesce(c.code, 0) <> 4
           AND NOT EXISTS (SELECT 1 FROM ib_error e WHERE e.host IS c.host AND e.rank IS c.rank AND e.pid IS c.pid)
@@ -140,6 +140,22 @@ VIEWS = (
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,
           CASE k.role WHEN 'echo' THEN 'possible' ELSE k.confidence END, iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
         FROM known_message k JOIN evidence e ON e.id = k.ref WHERE k.kind <> 'harmless'
+        """,
+    ),
+    View(
+        "xid_seen",
+        "Errors of the driver, and those that a line of clean-up names as its reason although their own line is not there.",
+        {
+            "host": "host name", "kind": "xid or sxid", "pci": "PCI address", "code": "number", "pid": "process", "process": "its name",
+            "text": "what the driver says", "fatal": "1 fatal, 0 not, NULL where the line does not say", "n": "lines folded into this one",
+            "stamp": "seconds, NULL where the line has no time", "ref": "evidence",
+        },
+        """
+        SELECT host, kind, pci, code, pid, process, text, fatal, n, stamp, ref FROM xid
+        UNION ALL
+        SELECT x.host, x.kind, x.pci, x.previous, x.pid, x.process, x.text, x.fatal, x.n, x.stamp, x.ref FROM xid x
+        WHERE x.previous IS NOT NULL AND NOT EXISTS (
+          SELECT 1 FROM xid o WHERE o.kind = x.kind AND o.code = x.previous AND o.host IS x.host AND o.pci IS x.pci)
         """,
     ),
     View(

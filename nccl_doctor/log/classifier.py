@@ -15,6 +15,7 @@ from nccl_doctor.log.multiline import NextLines
 from nccl_doctor.log.nccl_header import NcclHeader
 
 LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
+HEADLESS = "headless"  # reader of patterns for lines of NCCL whose header was cut off or has another tag
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
@@ -230,6 +231,7 @@ class Classifier:
         else:
             label, text = prefixes.split(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
+        patterns = [p for p in patterns if p.reader != HEADLESS or self._headless(p, text) is not None]
         for pattern, joined in multiline.matches(patterns, text, after, label):
             end = at + joined.distance
             last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
@@ -243,6 +245,18 @@ class Classifier:
                 self._covered[place[1]] = max(last, self._covered.get(place[1], 0))
             self._add_text(pattern, _bounded(joined.text), label, left, numbers[at], last)
 
+    def _headless(self, pattern: Pattern, text: str) -> tuple[Pattern, re.Match[str]] | None:
+        """The pattern of the message in a line of NCCL without `NCCL LEVEL`, and where it stands; None where it holds no known one."""
+        match = pattern.compiled.search(text)
+        if match is None:
+            return None
+        level = (match["level"] or match["bare"] or "").strip()
+        for one in (level,) if level else ("WARN", "INFO"):
+            known = self.grammar.nccl(match["text"].rstrip(), one)
+            if known is not None and known.reader != SKIP:
+                return known, match
+        return None
+
     def _add_text(self, pattern: Pattern, body: str, label: prefixes.Label, left: str, number: int, last: int) -> None:
         """Count the text of a record that starts at line `number` and ends at line `last`."""
         if pattern.reader == LAST_ERROR:
@@ -252,7 +266,14 @@ class Classifier:
             if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
                 return
             pattern, body, number = repeated, match["text"], last
-        header = NcclHeader(label.host, label.pid, None, None, None, label._replace(stamp=None, repeat=1), True)
+        source = None
+        if pattern.reader == HEADLESS:
+            whole = self._headless(pattern, body)
+            if whole is None:
+                return
+            pattern, match = whole
+            source, left, body = match["source"], left + body[: match.start("text")], match["text"].rstrip()
+        header = NcclHeader(label.host, label.pid, None, None, source, label._replace(stamp=None, repeat=1), True)
         key = EventKey(self.counts.header_id(header), pattern.order, "", body)
         self.counts.count(key, label.repeat, number, label.stamp, left)
 

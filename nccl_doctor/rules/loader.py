@@ -93,6 +93,7 @@ def _claim(rule: Rule, seen: dict[str, Path]) -> None:
     seen.update(dict.fromkeys(rule.keys, rule.path))
 
 
+@cache
 def _kept(folder: Path) -> list[Rule]:
     """The rules of one of our groups, checked when they were read for the first time."""
     files = sorted(folder.glob("*.toml"))

@@ -54,7 +54,10 @@ class Config:
         One file serves `analyze` and `preflight`: it may name rules of `others`, which are not asked now and are loaded only
         where a name is not among `rules`. Raises UsageProblem where the file names a rule that does not exist.
         """
-        unknown = (self.off | set(self.severity) | set(self.params)) - _keys(rules)
+        named = self.off | set(self.severity) | set(self.params)
+        if not named:
+            return list(rules)
+        unknown = named - _keys(rules)
         if unknown and (unknown := unknown - _keys(others())):
             raise UsageProblem(f"{self.path}: no rule is called {', '.join(sorted(unknown))}")
         chosen = []

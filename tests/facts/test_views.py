@@ -55,3 +55,13 @@ def test_facts_lists_views_and_their_columns(capsys: pytest.CaptureFixture[str])
     assert "rdma_failure" in capsys.readouterr().out
     assert 0 == main(["facts", "--table", "rdma_failure"])
     assert "peer_host" in capsys.readouterr().out
+
+
+def test_a_line_of_clean_up_counts_as_the_xid_that_it_names_unless_that_has_its_own_line() -> None:
+    cleanup = "NVRM: Xid (PCI:0000:1a:00): 45, pid=4321, name=python3, Ch 00000013 caused by previous Xid 149\n"
+    seen = "SELECT code FROM xid_seen ORDER BY code"
+    assert [(45,), (149,)] == analyze.read_text(cleanup).sql(seen)[1]
+    own = "NVRM: Xid (PCI:0000:1a:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x01100123 0x00000000)\n"
+    assert [(45,), (149,)] == analyze.read_text(own + cleanup).sql(seen)[1]
+    other = own.replace("1a:00", "3b:00")
+    assert [(45,), (149,), (149,)] == analyze.read_text(other + cleanup).sql(seen)[1]

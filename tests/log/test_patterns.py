@@ -82,3 +82,25 @@ def test_a_wrong_pattern_file_is_refused(tmp_path: Path, text: str, word: str) -
 def test_every_file_is_loaded_and_unknown_lines_come_last() -> None:
     assert {path.stem for path in FOLDER.glob("*.toml")} == {p.file for p in PATTERNS}
     assert ["core", "unknown"] == list(dict.fromkeys(p.file for p in PATTERNS))[-2:]
+
+
+@pytest.mark.parametrize(
+    ("line", "table", "source"),
+    [
+        ("transport/net_ib.cc:912 Got completion with error 12, opcode 0, len 0, vendor err 129", "ib_error", None),
+        ("4711:4790 [3] bootstrap.cc:106 CCOM WARN Call to accept failed : Too many open files", "socket_error", None),
+        ("INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "gdr", None),
+        ("transport/nvls.cc:158 NCCL WARN Cuda failure 401 'the operation cannot be performed'", "cuda_error", "transport/nvls.cc"),
+    ],
+)  # fmt: skip
+def test_a_line_that_lost_its_header_is_read_as_the_message_of_nccl(line: str, table: str, source: str | None) -> None:
+    facts = analyze.read_text(line + "\n")
+    assert 1 == facts.counts()[table]
+    assert [(line,)] == facts.query("SELECT text FROM evidence WHERE id = (SELECT ref FROM " + table + ")")
+    if source:
+        assert [(source,)] == facts.query(f"SELECT source FROM {table}")
+
+
+def test_a_source_line_of_another_program_stays_unread() -> None:
+    facts = analyze.read_text("loader/proxy.cc:12 could not start the loader\n")
+    assert [("error-looking",)] == facts.query("SELECT kind FROM message")

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.node.runtime import shared_look
-from nccl_doctor.node.runtime.children import guarded
+from nccl_doctor.node.runtime.children import Children, guarded
 from nccl_doctor.node.runtime.recording import Recorder
 from nccl_doctor.node.runtime.root import Absent, Root
 from nccl_doctor.node.runtime.shared_look import Answers
@@ -43,6 +43,15 @@ MODULES = {
 }
 ON_DEMAND = ("ssh", "deep")  # logins to other nodes, and tests that use the hardware
 COLLECTORS = tuple(name for name in MODULES if name not in ON_DEMAND)
+SHORT = (
+    "amd",
+    "efa",
+    "selinux",
+    "scheduler",
+    "environment",
+    "software",
+)  # one child for all: a child takes 5 ms to start
+STALLED = 0.5  # seconds after which those of them that have not begun get children of their own
 _LINE = 1 << 22  # bytes of one row at most
 _HUNG = {"outcome": "hung", "note": "no answer within the time limit", "looked": []}
 _SILENT = {"outcome": "failed", "note": "ended without a word", "looked": []}
@@ -64,7 +73,7 @@ class ConnectionEnded(Exception):
 
 
 def collect(
-    facts: Facts,
+    facts: Facts | Callable[[], Facts],
     root: Root,
     host: str | None,
     *,
@@ -76,58 +85,102 @@ def collect(
 ) -> str:
     """Ask these collectors at once and fill the fact base until all have answered or the time is over.
 
-    `shared` is a folder in which callers that start together, such as the ranks of a job, share one look. `connection` is a
-    descriptor whose end ends the look with ConnectionEnded. Returns the name of the look.
+    `facts` may be a function that opens the fact base; it is called while the collectors work. `shared` is a folder in which
+    callers that start together, such as the ranks of a job, share one look. `connection` is a descriptor whose end ends the
+    look with ConnectionEnded. Returns the name of the look.
     """
     started = now()
-    if shared is None:
-        answers = _ask(root, names, seconds, now, connection)
-    else:
-        answers = shared_look.ask(
-            shared, root, names, seconds, lambda some, left: _ask(root, some, left, now, connection)
+    opened: list[Facts] = []
+
+    def ask(some: Sequence[str], left: float) -> Answers:
+        return _Look(root, some, left, now).ask(
+            connection, lambda: opened.append(facts() if callable(facts) else facts)
         )
+
+    answers = ask(names, seconds) if shared is None else shared_look.ask(shared, root, names, seconds, ask)
     for name in names:
         said = {"seconds": now() - started, **answers.ended.get(name, _HUNG)}
-        enter(facts, host, name, answers.rows.get(name, []), said)
+        enter(opened[0], host, name, answers.rows.get(name, []), said)
     return answers.look
 
 
-def _ask(root: Root, names: Sequence[str], seconds: float, now: Callable[[], float], connection: int | None) -> Answers:
-    started = now()
-    rows: dict[str, list[Any]] = {name: [] for name in names}
-    ended: dict[str, dict[str, Any]] = {}
-    if not root.live:  # of many trees, each child would import the same anew
-        for name in names:
-            with suppress(Exception):
-                _module(name)
-    with guarded() as children, selectors.DefaultSelector() as selector:
-        for name in names:
-            _, pipe = children.start(functools.partial(_work, name, root))
-            selector.register(pipe, selectors.EVENT_READ, (name, bytearray()))
-        if connection is not None:
-            with suppress(OSError):  # a regular file, which never ends
-                selector.register(connection, selectors.EVENT_READ)
-        try:
-            while (left := started + seconds - now()) > 0 and any(key.data for key in selector.get_map().values()):
-                for key, _ in selector.select(left):
-                    piece = os.read(key.fd, 1 << 16)
-                    if key.data is None:
-                        if not piece:
-                            raise ConnectionEnded
-                        continue
-                    name, buffer = key.data
-                    buffer.extend(piece)
-                    for line in _lines(buffer):
-                        _take(line, rows[name], ended, name)
-                    if not piece or len(buffer) > _LINE:
-                        selector.unregister(key.fd)
+class _Child(NamedTuple):
+    """A started child: the collectors that it has not finished yet, and what it wrote since its last whole line."""
+
+    names: list[str]
+    buffer: bytearray
+
+
+class _Look:
+    """One look: which children run, and what they have answered so far."""
+
+    def __init__(self, root: Root, names: Sequence[str], seconds: float, now: Callable[[], float]) -> None:
+        self._root, self._names, self._now = root, names, now
+        self._end = now() + seconds
+        self._split = now() + min(
+            STALLED, seconds / 4
+        )  # when collectors that still wait for others get their own child
+        self._rows: dict[str, list[Any]] = {name: [] for name in names}
+        self._ended: dict[str, dict[str, Any]] = {}
+
+    def ask(self, connection: int | None, meanwhile: Callable[[], None]) -> Answers:
+        if not self._root.live:  # of many trees, each child would import the same anew
+            for name in self._names:
+                with suppress(Exception):
+                    _module(name)
+        with guarded() as children, selectors.DefaultSelector() as selector:
+            if connection is not None:
+                with suppress(OSError):  # a regular file, which never ends
+                    selector.register(connection, selectors.EVENT_READ)
+            together = [name for name in self._names if name in SHORT]
+            for group in (*([name] for name in self._names if name not in SHORT), together):
+                self._start(children, selector, group)
+            meanwhile()
+            try:
+                self._listen(children, selector)
+            finally:
+                for key in list(selector.get_map().values()):
+                    if key.data is not None:
                         os.close(key.fd)
-                        ended.setdefault(name, _SILENT)
-        finally:
-            for key in list(selector.get_map().values()):
-                if key.data is not None:
+        return Answers(f"{time.time():.6f}-{os.getpid()}", self._rows, self._ended)
+
+    def _start(self, children: Children, selector: selectors.BaseSelector, names: list[str]) -> None:
+        if names:
+            _, pipe = children.start(functools.partial(_work, tuple(names), self._root))
+            selector.register(pipe, selectors.EVENT_READ, _Child(names, bytearray()))
+
+    def _listen(self, children: Children, selector: selectors.BaseSelector) -> None:
+        while (left := self._end - self._now()) > 0 and any(key.data for key in selector.get_map().values()):
+            for key, _ in selector.select(min(left, max(self._split - self._now(), 0)) if self._split else left):
+                piece = os.read(key.fd, 1 << 16)
+                if key.data is None:
+                    if not piece:
+                        raise ConnectionEnded
+                    continue
+                self._hear(key.data, piece)
+                if not piece or not key.data.names or len(key.data.buffer) > _LINE:
+                    selector.unregister(key.fd)
                     os.close(key.fd)
-    return Answers(f"{time.time():.6f}-{os.getpid()}", rows, ended)
+                    self._replace(children, selector, key.data.names)
+            if self._split and self._now() >= self._split:
+                self._split = 0.0
+                for child in [key.data for key in selector.get_map().values() if key.data is not None]:
+                    for name in child.names[1:]:
+                        self._start(children, selector, [name])
+                    del child.names[1:]
+
+    def _hear(self, child: _Child, piece: bytes) -> None:
+        child.buffer.extend(piece)
+        for line in _lines(child.buffer):
+            if child.names and _take(line, self._rows[child.names[0]], self._ended, child.names[0]):
+                del child.names[0]
+
+    def _replace(self, children: Children, selector: selectors.BaseSelector, names: list[str]) -> None:
+        """A child ended: the collector that it was at has failed, and those behind it get a child of their own."""
+        for name in names[:1]:
+            self._ended.setdefault(name, _SILENT)
+        for name in names[1:]:
+            self._start(children, selector, [name])
 
 
 def _lines(buffer: bytearray) -> Iterator[bytes]:
@@ -136,15 +189,17 @@ def _lines(buffer: bytearray) -> Iterator[bytes]:
         del buffer[: end + 1]
 
 
-def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: str) -> None:
+def _take(line: bytes, rows: list[Any], ended: dict[str, dict[str, Any]], name: str) -> bool:
+    """Keep one line of a child. Returns whether it was the last one of this collector."""
     try:
         said = json.loads(line)
     except ValueError:
-        return
+        return False
     if isinstance(said, dict):
         ended[name] = said
     else:
         rows.append(said)
+    return isinstance(said, dict)
 
 
 def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict[str, Any]) -> None:
@@ -164,12 +219,14 @@ def enter(facts: Facts, host: str | None, name: str, rows: list[Any], said: dict
     facts.add([Collection(host, name, said["outcome"], round(said["seconds"], 4), note or None, ref)])
 
 
-def _work(name: str, root: Root, pipe: int) -> None:
+def _work(names: Sequence[str], root: Root, pipe: int) -> None:
+    """In a child: what these collectors say, one after the other."""
     with os.fdopen(pipe, "w", encoding="utf-8") as out:
-        for said in answer(name, root):
-            json.dump(said, out)
-            out.write("\n")
-            out.flush()
+        for name in names:
+            root.denied.clear()
+            for said in answer(name, root):
+                out.write(json.dumps(said) + "\n")
+                out.flush()  # a row that was read before the node hangs counts
 
 
 def _module(name: str) -> Collector:

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,8 +16,9 @@ from helpers.processes import runs
 from helpers.waiting import until
 
 from nccl_doctor.app import preflight
+from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Collection
+from nccl_doctor.facts.tables import Collection, NodeCounter
 from nccl_doctor.node.runtime import children, collect, shared_look, state
 from nccl_doctor.node.runtime.root import Root
 
@@ -170,3 +173,29 @@ def test_a_look_ends_with_the_connection(tmp_path: Path) -> None:
     with Path("/dev/null").open() as null:
         facts = preflight.look(Root(), ("host",), 60.0, "node01", connection=null.fileno())
     assert ["host"] == [row.source for row in facts.rows(Collection)]
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("hangs", "hung"), ("ends", "failed"), ("is killed", "failed")])
+def test_collectors_that_share_a_child_do_not_share_a_fate(
+    monkeypatch: pytest.MonkeyPatch, how: str, outcome: str
+) -> None:
+    def read(root: Root) -> Iterator[NodeCounter]:
+        yield NodeCounter("node01", "efa0", "rx_drops", 7, None, Seen("/sys", "7"))
+        if how == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(1000 if how == "hangs" else 0)
+        os._exit(0)
+
+    well = SimpleNamespace(TABLES=(), collect=lambda root: iter(()))
+    names = ("amd", "efa", "selinux", "software")
+    assert set(names) <= set(collect.SHORT)
+    for name in names:
+        monkeypatch.setitem(collect.MODULES, name, name)
+        module = SimpleNamespace(TABLES=(), collect=read) if name == "efa" else well
+        monkeypatch.setitem(sys.modules, f"nccl_doctor.node.{name}", module)
+    monkeypatch.setattr(collect, "STALLED", 0.1)
+    facts = Facts()
+    collect.collect(facts, Root(), "node01", names=names, seconds=10 if how == "hangs" else 600)
+    outcomes = {row.source: row.outcome for row in facts.rows(Collection)}
+    assert {"amd": "ok", "efa": outcome, "selinux": "ok", "software": "ok"} == outcomes
+    assert [7] == [row.value for row in facts.rows(NodeCounter)]
