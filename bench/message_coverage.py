@@ -1,0 +1,126 @@
+"""Counts the warnings and errors in a source tree that the message catalogue knows.
+
+    bench/message_coverage.py TREE [--macro WARN] [--line] [--list]
+
+A format is a string literal at the start of a call of one of the macros (after the flags of INFO); neighbouring literals are
+joined, and a macro's parameter between them stands for any text. It counts as known where the catalogue finds it with example
+values in its gaps. Formats without fixed words (`"%s"`) are counted apart. INFO formats are looked at where they hold a word
+such as `failed`.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
+
+MACROS = ("WARN", "ATTN", "INFO", "ERROR", "NCCL_OFI_WARN")
+SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp", ".cuh", ".inl", ".py"}
+FAILURE = re.compile(
+    r"fail|error|unable|cannot|can't|could not|not supported|unsupported|invalid|time(?:d )?out|mismatch|missing|not found",
+    re.I,
+)
+_TOKEN = re.compile(
+    r'\s*(?:(?P<text>"(?:\\.|[^"\\])*")|(?P<name>[A-Za-z_#]\w*)|(?P<comment>//[^\n]*\n|/\*.*?\*/)|(?P<line>\\\n))', re.S
+)
+_SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%])")
+_PRI = re.compile(r"PRI[diuxX]\d*")
+
+
+class Format(NamedTuple):
+    """A format of a source file."""
+
+    file: str
+    line: int
+    macro: str
+    text: str  # with example values in its gaps
+    fixed: str  # what is left without them
+
+
+def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]:
+    """The formats of the calls of these macros in a file."""
+    source = file.read_text("utf-8", "replace")
+    for call in re.finditer(rf"\b(?P<macro>{'|'.join(macros)})\s*\(", source):
+        line_start = source.rfind("\n", 0, call.start()) + 1
+        if (
+            source[line_start : call.start()].lstrip().startswith(("#define", "//", "*"))
+            and "\\" not in source[line_start : call.end() + 200].split("\n")[0]
+        ):
+            continue
+        at = call.end()
+        if call["macro"] == "INFO":
+            comma = source.find(",", at)
+            if comma < 0 or not re.fullmatch(r"[\s\w|()]*", source[at:comma]):
+                continue
+            at = comma + 1
+        parts = list(_literals(source, at))
+        if any(kind == "text" for kind, _ in parts):
+            text = "".join(value if kind == "text" else "\0" for kind, value in parts)
+            text = re.sub(r"%(?=\0)", "", text)
+            fixed = _SPEC.sub(" ", text.replace("\0", " "))
+            yield Format(
+                str(file.relative_to(root)), source.count("\n", 0, call.start()) + 1, call["macro"],
+                _SPEC.sub(_example, text.replace("\0", "7")).strip(), fixed,
+            )  # fmt: skip
+
+
+def _literals(source: str, at: int) -> Iterator[tuple[str, str]]:
+    """The literals and names of a first argument, up to its comma or closing bracket."""
+    while match := _TOKEN.match(source, at):
+        at = match.end()
+        if match["text"] is not None:
+            yield "text", re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), match["text"][1:-1])
+        elif match["name"] is not None:
+            yield "gap", match["name"]
+
+
+def _example(spec: re.Match[str]) -> str:
+    kind = spec["type"]
+    if kind in "xXp":
+        return "7f00" if kind != "p" and "#" not in spec["flags"] else "0x7f00"
+    return {"%": "%", "s": "thing", "c": "c", "f": "1.5", "g": "1.5", "e": "1.5", "G": "1.5"}.get(kind, "7")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tree", type=Path, nargs="+")
+    parser.add_argument("--macro", action="append", help=f"a macro that prints; default: {', '.join(MACROS)}")
+    parser.add_argument(
+        "--line", action="store_true", help="the formats are whole lines, not the text behind NCCL WARN"
+    )
+    parser.add_argument("--list", action="store_true", help="list the formats that are not known")
+    options = parser.parse_args()
+    macros = tuple(options.macro or MACROS)
+    seen: dict[tuple[bool, str], Format] = {}
+    for root in options.tree:
+        for file in sorted(path for path in root.rglob("*") if path.suffix in SOURCES and path.is_file()):
+            for found in formats(file, root, macros):
+                if found.macro != "INFO" or FAILURE.search(found.fixed):
+                    seen.setdefault((found.macro == "INFO", found.text), found)
+    for info, name in ((False, "warnings and errors"), (True, "INFO with words of failure")):
+        every = [found for (is_info, _), found in seen.items() if is_info == info]
+        worded = [found for found in every if len(re.findall(r"[A-Za-z]{3,}", found.fixed)) > 0]
+        unknown = [found for found in worded if not _known(found, info, options.line)]
+        if worded:
+            share = 1 - len(unknown) / len(worded)
+            print(
+                f"{name}: {len(worded) - len(unknown)} of {len(worded)} known ({share:.1%}), {len(every) - len(worded)} without words"
+            )
+        if options.list:
+            for found in unknown:
+                print(f"  {found.file}:{found.line} {found.macro} {found.text!r}")
+    return 0
+
+
+def _known(found: Format, info: bool, line: bool) -> bool:
+    if line:
+        return catalogue().find(found.text, LINE) is not None
+    hit = catalogue().find_info(found.text) if info else catalogue().find(found.text, RECORD)
+    return hit is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
