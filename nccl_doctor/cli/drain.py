@@ -6,7 +6,6 @@ Everything here runs in children with a deadline: the folder of scontrol or a sh
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 from nccl_doctor.app import drain_count, drain_policy
 from nccl_doctor.app.drain_policy import Cap
@@ -30,19 +29,19 @@ def hold_back(report: Report, rules: tuple[Rule, ...], caller: str, settings: Se
 def drain(report: Report, rules: tuple[Rule, ...], caller: str, settings: Settings, warn: Warn) -> None:
     """Drain this node in Slurm; undo it where nodes drained at the same moment, and before it, exhaust the cap."""
     name = slurm.node_name(os.environ)
-    if not _told(lambda: slurm.drain(name, prologue.reason(report), settings.commands), warn):
+    if not _changed(lambda: slurm.drain(name, prologue.reason(report), settings.commands), warn):
         return
     top = node.decisive(report)
     cap = _others(top.rule, caller, settings, warn, before=True) if top is not None and settings.cap else None
     if cap is not None and cap.others >= cap.most:
-        _told(lambda: slurm.resume(name, settings.commands), warn)
+        _changed(lambda: slurm.resume(name, settings.commands), warn)
         drain_policy.limit(report, rules, settings, lambda rule: cap)
 
 
 def resume(settings: Settings, warn: Warn) -> None:
     """Give this node back in Slurm where we drained it."""
     name = slurm.node_name(os.environ)
-    _told(lambda: slurm.resume(name, settings.commands), warn)
+    _changed(lambda: slurm.resume(name, settings.commands), warn)
 
 
 def _others(rule: str, caller: str, settings: Settings, warn: Warn, before: bool = False) -> Cap | None:
@@ -73,11 +72,12 @@ def _others(rule: str, caller: str, settings: Settings, warn: Warn, before: bool
     return Cap(0, settings.cap)
 
 
-def _told(work: Callable[[], Any], warn: Warn) -> bool:
+def _changed(work: Callable[[], bool | str | None], warn: Warn) -> bool:
+    """Whether the scheduler did what it was asked to do; warns of what it could not do."""
     try:
-        problem = children.ask(work, 2 * SECONDS)
+        answer = children.ask(work, 2 * SECONDS)
     except OSError as error:
-        problem = f"scontrol: {error}"
-    if problem:
-        warn(str(problem))
-    return not problem
+        answer = f"scontrol: {error}"
+    if isinstance(answer, str):
+        warn(answer)
+    return answer is True

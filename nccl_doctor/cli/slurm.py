@@ -11,30 +11,44 @@ from nccl_doctor.common.timestamps import iso_seconds
 
 SECONDS = 3.0  # for one call of scontrol; a controller that is away must not hold up the prolog
 FOLDERS = ("/opt/slurm/bin", "/opt/slurm/current/bin", "/usr/local/slurm/bin")  # beyond the system's folders
-# States and flags of sinfo(1) and scontrol(1) that somebody else set: the node is not ours to drain or to give back.
-_OTHERS = re.compile(r"DOWN|FAIL|MAINT|REBOOT|FUTURE|ERROR|POWER|UNDRAIN")
+# States and flags of scontrol(1) in which a node is in service or drained. With any other (DOWN, FAIL, MAINT, REBOOT, INVALID_REG,
+# a word of a later release, a mark such as `$`) somebody else decides about the node. `*` does not respond, `-` is planned.
+_IN_SERVICE = {
+    "IDLE", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "BLOCKED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
+    "NOT_RESPONDING", "DRAIN", "DRAINED", "DRAINING",
+}  # fmt: skip
 
 
-def drain(node: str, why: str, commands: Sequence[str] = ()) -> str | None:
-    """Drain a node unless somebody else has taken it out of service. Returns what failed, else None."""
+def drain(node: str, why: str, commands: Sequence[str] = ()) -> bool | str:
+    """Drain a node unless it is out of service for a reason of others. Returns whether it was, or what could not be done.
+
+    A node that is drained for this rule already is left as it is: its time counts for the limit of drained nodes.
+    """
     told = _state(node, commands)
     if isinstance(told, str):
         return told
     state, reason = told
-    if _OTHERS.search(state) or (reason and not reason.startswith(OWNER)):
-        return None
-    return _scontrol(commands, "update", f"NodeName={node}", "State=DRAIN", f"Reason={' '.join(why.split())}")[1]
+    if not _in_service(state) or (reason and not reason.startswith(OWNER)):
+        return False
+    if "DRAIN" in state and reason.split()[:1] == why.split()[:1]:
+        return False
+    problem = _scontrol(commands, "update", f"NodeName={node}", "State=DRAIN", f"Reason={' '.join(why.split())}")[1]
+    return problem or "DRAIN" not in state
 
 
 def resume(node: str, commands: Sequence[str] = ()) -> str | None:
-    """Resume a node only if this tool drained it. Returns what failed, else None."""
+    """Give a node back that we drained, and no other. Returns what could not be done, else None."""
     told = _state(node, commands)
     if isinstance(told, str):
         return told
     state, reason = told
-    if "DRAIN" not in state or _OTHERS.search(state) or not reason.startswith(OWNER):
+    if "DRAIN" not in state or not _in_service(state) or not reason.startswith(OWNER):
         return None
     return _scontrol(commands, "update", f"NodeName={node}", "State=RESUME")[1]
+
+
+def _in_service(state: str) -> bool:
+    return all(word.rstrip("*-") in _IN_SERVICE for word in state.split("+"))
 
 
 def drained(rule: str, commands: Sequence[str] = ()) -> tuple[list[tuple[float, str]], int] | str:

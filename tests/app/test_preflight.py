@@ -16,7 +16,7 @@ import pytest
 from helpers.waiting import DEADLINE
 
 from nccl_doctor.app import preflight
-from nccl_doctor.cli import prologue, slurm
+from nccl_doctor.cli import prologue
 from nccl_doctor.cli.fail_open import DRAIN, JOB
 from nccl_doctor.cli.main import main
 from nccl_doctor.diagnosis.report import Finding, Report
@@ -135,50 +135,6 @@ def test_words_of_each_caller() -> None:
 )
 def test_slurm_says_which_of_its_programs_we_are(environ: dict[str, str], caller: str) -> None:
     assert caller == prologue.of_slurm(environ)
-
-
-@pytest.fixture
-def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scontrol that tells what it was asked and knows one node."""
-    script = tmp_path / "scontrol"
-    script.write_text(
-        '#!/bin/sh\necho "$@" >> "$0.asked"\n[ "$1" = show ] && cat "$0.node"\n[ -e "$0.hang" ] && sleep 60\nexit 0\n'
-    )
-    script.chmod(0o755)
-    monkeypatch.setattr(slurm, "FOLDERS", (str(tmp_path),))
-    return script
-
-
-def asked(controller: Path) -> list[str]:
-    return Path(f"{controller}.asked").read_text().splitlines()
-
-
-@pytest.mark.parametrize(
-    ("line", "updates"),
-    [
-        ("NodeName=n1 State=IDLE", True),
-        ("NodeName=n1 State=IDLE+DRAIN Reason=nccl-doctor:GPU001 old [root@2026-01-01T00:00:00]", True),
-        ("NodeName=n1 State=IDLE+DRAIN Reason=waiting for a part [root@2026-01-01T00:00:00]", False),
-        ("NodeName=n1 State=DOWN", False),
-        ("NodeName=n1 State=DOWN*+DRAIN Reason=nccl-doctor:GPU001 old [root@2026-01-01T00:00:00]", False),
-        ("NodeName=n1 State=IDLE+FAIL", False),
-        ("NodeName=n1 State=IDLE+MAINT Reason=service", False),
-        ("NodeName=n1 State=IDLE+REBOOT_REQUESTED", False),
-        ("no such node", False),
-    ],
-)
-def test_reasons_of_others_are_never_replaced(controller: Path, line: str, updates: bool) -> None:
-    Path(f"{controller}.node").write_text(line + "\n")
-    problem = slurm.drain("n1", "nccl-doctor:NIC003 down\nnow")
-    assert ("State=" in line) == (problem is None)
-    assert updates == ("update NodeName=n1 State=DRAIN Reason=nccl-doctor:NIC003 down now" in asked(controller))
-
-
-def test_a_controller_that_is_away_does_not_hold_us_up(controller: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path(f"{controller}.node").write_text("NodeName=n1 State=IDLE\n")
-    Path(f"{controller}.hang").touch()
-    monkeypatch.setattr(slurm, "SECONDS", 0.3)
-    assert "scontrol show failed" in (slurm.drain("n1", "why") or "")
 
 
 def test_a_healthy_and_a_broken_node(healthy: Path, broken: Path, capfd: pytest.CaptureFixture[str]) -> None:
