@@ -1,6 +1,6 @@
 """Counts the warnings and errors in a source tree that the message catalogue knows.
 
-    bench/message_coverage.py TREE [--macro WARN] [--line] [--list]
+    bench/message_coverage.py TREE [--macro WARN] [--prefix TEXT] [--line] [--list]
 
 A format is a string literal at the start of a call of one of the macros (after the flags of INFO); neighbouring literals are
 joined, and a macro's parameter between them stands for any text. It counts as known where the catalogue finds it with example
@@ -91,6 +91,7 @@ def main() -> int:
     parser.add_argument(
         "--line", action="store_true", help="the formats are whole lines, not the text behind NCCL WARN"
     )
+    parser.add_argument("--prefix", default="", help="what the macros put before every text, such as 'NET/OFI '")
     parser.add_argument("--list", action="store_true", help="list the formats that are not known")
     options = parser.parse_args()
     macros = tuple(options.macro or MACROS)
@@ -103,7 +104,7 @@ def main() -> int:
     for info, name in ((False, "warnings and errors"), (True, "INFO with words of failure")):
         every = [found for (is_info, _), found in seen.items() if is_info == info]
         worded = [found for found in every if len(re.findall(r"[A-Za-z]{3,}", found.fixed)) > 0]
-        unknown = [found for found in worded if not _known(found, info, options.line)]
+        unknown = [found for found in worded if not _known(options.prefix + found.text, info, options.line)]
         if worded:
             share = 1 - len(unknown) / len(worded)
             print(
@@ -115,10 +116,10 @@ def main() -> int:
     return 0
 
 
-def _known(found: Format, info: bool, line: bool) -> bool:
+def _known(text: str, info: bool, line: bool) -> bool:
     if line:
-        return catalogue().find(found.text, LINE) is not None
-    hit = catalogue().find_info(found.text) if info else catalogue().find(found.text, RECORD)
+        return catalogue().find(text, LINE) is not None
+    hit = catalogue().find_info(text) if info else catalogue().find(text, RECORD)
     return hit is not None
 
 
