@@ -19,6 +19,7 @@ from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
 
 READABLE = ("nccl-log", "job-log", "text", "json")
+UNREAD = "unread"  # the kind of inputs that nothing here reads
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
 
@@ -42,12 +43,19 @@ class InputReader:
         self._named = {sources.one_line(path) for path in paths}
         self._trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
         self._sources: list[sources.Source] = []
+        self._foreign: dict[str, list[str]] = {}  # why files are not read -> their names
         for source in sources.expand([path for path in paths if path not in self._trees], registry.is_known):
-            if isinstance(source, sources.InputProblem):
+            if isinstance(source, sources.ForeignInput):
+                self._foreign.setdefault(source.reason, []).append(source.name)
+            elif isinstance(source, sources.InputProblem):
                 self.problems.append(str(source))
             else:
                 self._sources.append(source)
         self._unknown: set[str] = set()  # names in folders and archives of what no reader knows
+        for reason, names in self._foreign.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            self.problems.append(f"{names[0]}{more}: {reason}")
+            self.facts.add([Input(f"{names[0]}{more}", UNREAD, 0, 0, 0, 0, reason)])
         self._progress = ReadProgress(progress, sum(source.size or 0 for source in self._sources))
         self._ahead = parallel.ReadAhead(
             (source.path, source.size or 0) for source in self._sources if source.plain and source.path

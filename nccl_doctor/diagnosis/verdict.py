@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
 def decide(facts: Facts, findings: Sequence[Finding], inputs: Sequence[Input]) -> Verdict:
     """The verdict over all findings and over what the inputs show."""
     unread, count = _unread(facts)
-    word, basis = _answer(_Shown(facts), findings, inputs, count)
+    word, basis = _answer(_Shown(facts), findings, [one for one in inputs if one.kind != "unread"], count)
     return Verdict(word, basis, unread, count)
 
 
@@ -79,7 +79,7 @@ def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]
         return "nothing-found", "no fault found in the part that could be read"
     if shown.bad_end:
         return "nothing-found", f"no fault found, but {shown.bad_end}"
-    if shown.captures_only:
+    if shown.captures_only or (understood and not shown.anything):
         return "nothing-found", "no fault found; the input shows no running job"
     if shown.anything or understood:
         return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"

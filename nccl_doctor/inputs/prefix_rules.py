@@ -158,6 +158,13 @@ RULES: tuple[Rule, ...] = (
         "[2025-11-04 14:03:24,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 101",
     ),
     _rule(
+        "kmsg",
+        "0",
+        r"\d{1,3},\d{1,20},\d{1,20},[-cfd](?:,[\w=]{1,60}){0,3};",
+        "6,3964,206764307,-;nvidia-nvswitch2: open (major=510)",
+        "4,1188,17264937,-,caller=T1234;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+    ),
+    _rule(
         "dmesg",
         "[",
         r"\[ {0,12}\+?\d{1,12}\.\d{3,9}\](?:\[ {0,8}[TC]\d{1,8}\])? ",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from nccl_doctor.inputs import conversions
 from nccl_doctor.inputs.archives import members
 from nccl_doctor.inputs.detect import ARCHIVES, no_log, sniff
 from nccl_doctor.inputs.streams import (
@@ -182,7 +183,8 @@ def _file(
             first = raw.read(8)
             raw.seek(0)
             with Stream(name, raw) as stream:
-                kind = _kind(stream.read(HEAD), name, known)
+                head = stream.read(HEAD)
+                kind = _kind(head, name, known)
     except InputProblem as problem:
         yield problem
         return
@@ -192,6 +194,10 @@ def _file(
     packed = compression(first) is not None
     if kind == "tar" or (kind == "zip" and not packed):
         yield from _archive(kind, name, path, known, asked=asked)
+        return
+    foreign = None if known(head) else conversions.of_file(head, name)
+    if foreign is not None:
+        yield foreign
         return
     if kind in _NEVER:
         if asked:
@@ -217,10 +223,16 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
             continue
         try:
             with open_stream(member) as stream:
-                found = _kind(stream.read(HEAD), member.name, known)
+                head = stream.read(HEAD)
+                found = _kind(head, member.name, known)
         except InputProblem as problem:
             given += 1
             yield problem
+            continue
+        foreign = None if known(head) else conversions.of_file(head, member.name)
+        if foreign is not None:
+            given += 1
+            yield foreign
             continue
         if found in ARCHIVES or found == "compressed":
             given += 1

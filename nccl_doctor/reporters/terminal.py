@@ -44,19 +44,20 @@ class Caps:
     job: int = 5
     unread: int = 3
     read: int = 2
+    note: int = 4
     coverage: int = 2
     missing: int = 2
     gaps: int = 1  # blank lines between sections
 
 
-ALL = Caps(*[UNLIMITED] * 12)
+ALL = Caps(*[UNLIMITED] * 13)
 # The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
     {"evidence": 2},
     {"job": 3},
     {"gaps": 0},
     {"also": 3, "follows": 3, "missing": 1},
-    {"coverage": 1},
+    {"coverage": 1, "note": 2},
     {"also": 2, "follows": 2},
     {"evidence_rows": 1},
     {"fix": 10, "coverage": 0, "missing": 0},
@@ -166,18 +167,20 @@ class _Screen:
     def _list(self, label: str, findings: list[tuple[int, Finding]], cap: int) -> list[Text]:
         if not findings:
             return []
-        shown = findings if len(findings) <= cap else findings[: cap - 1]
+        shown = findings if len(findings) <= cap else findings[: max(cap - 1, 1)]
+        left = len(findings) - len(shown)
+        more = f"{words.counted(left, 'more finding')}: -v" if left else ""
         lines = []
         for depth, finding in shown:
             mark = "  " * depth + f"{finding.severity} {finding.rule} {finding.name}"
             line = Text(mark, end="")
             line.stylize(STYLES[finding.severity], 2 * depth, 2 * depth + len(finding.severity))
             where = words.scope(finding) if self.top is None or words.scope(finding) != words.scope(self.top) else ""
-            line.append(clean(f"  {finding.title}" + (f" · {where}" if where else "")))
+            title = f"{finding.title} · {where}" if where else finding.title
+            line.append(clean(f", and {more}" if more and cap == 1 else f"  {title}"))
             lines.append(line)
-        if len(shown) < len(findings):
-            left = len(findings) - len(shown)
-            lines.append(Text(f"{words.counted(left, 'more finding')}: -v"))
+        if more and cap > 1:
+            lines.append(Text(more))
         return self._labelled(label, [part for line in lines for part in self._fitted(line)])
 
     def _evidence(self, place: Place) -> list[Text]:
@@ -221,11 +224,13 @@ class _Screen:
             lines += self._paragraph("Next", hints, self.caps.fix)
             hints = ""
         lines += self._paragraph("Read", words.read(report), self.caps.read)
-        for one in report.inputs:
-            if self.verbose:
+        for one in sorted(report.inputs, key=lambda one: one.kind == words.UNREAD):
+            label = "Not read" if one.kind == words.UNREAD else ""
+            if self.verbose and not label:
                 lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
             elif one.note:
-                lines += self._paragraph("", f"{words.shortened(clean(one.path), self.body // 3)}: {one.note}", 2)
+                path = clean(one.path) if self.verbose else words.shortened(clean(one.path), self.body // 3)
+                lines += self._paragraph(label, f"{path}: {one.note}", self.caps.note)
         broken = [f"{c.rule} {c.name}: {c.reason}" for c in report.checks if c.outcome == "broken"]
         for text in broken if self.verbose else broken[:1]:
             lines += self._paragraph("Broken", text, 2)

@@ -5,8 +5,6 @@ import unicodedata
 from itertools import takewhile
 from typing import Any
 
-from rich.cells import cell_len
-
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Report
 
@@ -18,6 +16,7 @@ HEADLINES = {
     "nothing-found": "NOTHING FOUND",
     "inconclusive": "CANNOT TELL",
 }
+UNREAD = "unread"  # the kind of inputs that nothing here reads
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
 
@@ -73,6 +72,8 @@ def below(findings: list[Finding], top: Finding) -> list[tuple[int, Finding]]:
 
 def shortened(path: str, width: int) -> str:
     """Returns a path in so many columns: folders are left out from the left, then characters of the name."""
+    from rich.cells import cell_len  # reports in other formats need no rich
+
     if cell_len(path) <= width:
         return path
     parts = path.split("/")
@@ -111,17 +112,20 @@ def read(report: Report) -> str:
     """What was read, with the share of NCCL's lines that a pattern knows."""
     nccl_lines = sum(one.nccl_lines for one in report.inputs)
     understood = sum(one.understood for one in report.inputs if one.nccl_lines)
-    kinds = list(dict.fromkeys(one.kind for one in report.inputs))
-    files = counted(len(report.inputs), "input") if len(report.inputs) > 1 else ""
+    kinds = list(dict.fromkeys(one.kind for one in report.inputs if one.kind != UNREAD))
+    number = sum(one.kind != UNREAD for one in report.inputs)
+    files = counted(number, "input") if number > 1 else ""
     parts = [files, ", ".join(kinds[:4]), f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else ""]
     return clean(" · ".join(part for part in parts if part))
 
 
 def coverage(report: Report) -> list[str]:
-    """What is seen of the job and what is not, for people: `seen: …`, `not seen: …`."""
+    """What is seen of the job and what is not, for people: `seen: …`, `not seen: …`; nothing where no job is seen."""
     by_state: dict[str, list[str]] = {}
     for row in report.coverage:
         by_state.setdefault(row.seen, []).append(row.aspect)
+    if by_state.keys() <= {"not"}:
+        return []
     names = {"seen": "seen", "partly": "partly seen", "not": "not seen"}
     return [f"{label}: {', '.join(by_state[state])}" for state, label in names.items() if state in by_state]
 

@@ -1,0 +1,86 @@
+"""Files that nothing here reads, and what turns each into something that is read, or at least into text for people."""
+
+import re
+from typing import NamedTuple
+
+from nccl_doctor.inputs.streams import ForeignInput
+
+
+class Conversion(NamedTuple):
+    """One kind of file: how it begins, or how it is called where its bytes do not tell."""
+
+    what: str
+    command: str  # with FILE for the file
+    begins: re.Pattern[bytes] | None = None  # searched in the first bytes; anchored
+    called: re.Pattern[str] | None = None  # searched in the name
+
+
+def _begins(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.DOTALL)
+
+
+def _called(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+CONVERSIONS = (
+    Conversion(
+        "a report of Nsight Systems",
+        "`nsys stats FILE > FILE.txt` writes what is read here, `nsys export --type sqlite FILE` a database for your own queries",
+        called=_called(r"\.(?:nsys-rep|qdrep|qdstrm)$"),
+    ),
+    Conversion(
+        "a database that Nsight Systems exported",
+        "`nsys stats FILE > FILE.txt` writes what is read here",
+        _begins(rb"\ASQLite format 3\x00.{0,60000}(?:CUPTI_ACTIVITY|TARGET_INFO_|NVTX_EVENTS)"),
+    ),
+    Conversion(
+        "a profile of nvprof",
+        "`nvprof -i FILE --print-gpu-summary 2> FILE.txt` writes what is read here",
+        called=_called(r"\.(?:nvvp|nvprof)$"),
+    ),
+    Conversion("a report of Nsight Compute", "`ncu --import FILE` prints it", called=_called(r"\.ncu-rep$")),
+    Conversion(
+        "a journal of systemd",
+        "`journalctl --file FILE -k -o short-iso > kernel.txt` writes what is read here",
+        _begins(rb"\ALPKSHHRH"),
+    ),
+    Conversion(
+        "a core dump",
+        "`gdb PROGRAM FILE -batch -ex 'thread apply all bt'` prints the stacks",
+        _begins(rb"\A\x7fELF.{12}\x04\x00"),
+    ),
+    Conversion("samples of perf", "`perf report --stdio -i FILE` prints them", _begins(rb"\APERFILE2")),
+    Conversion("samples of sysstat", "`sar -A -f FILE` prints them", _begins(rb"\A(?:\x96\xd5|\xd5\x96)")),
+    Conversion(
+        "a capture of network packets",
+        "`tcpdump -nn -r FILE` prints it",
+        _begins(rb"\A(?:\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\x0a\x0d\x0d\x0a)"),
+    ),
+    Conversion("scalars of TensorBoard", "`tensorboard --logdir FOLDER` shows them", called=_called(r"events\.out\.tfevents")),
+    Conversion("a run of Weights & Biases", "`wandb sync --view FILE` prints it", called=_called(r"\.wandb$")),
+    Conversion(
+        "a profile of py-spy record",
+        "`nccl-doctor stacks` or `py-spy dump --pid PID` of each rank writes what is read here",
+        _begins(rb"\A\s*(?:\{\s*\"\$schema\":\s*\"https://www\.speedscope\.app|\[\s*\{\"args\":\{\"filename\":.{0,400}\"cat\":\"py-spy\")"),
+    ),
+    Conversion(
+        "a map of the fabric by ibnetdiscover",
+        "`ibstat`, `iblinkinfo` or `perfquery -x` on a node show its ports; ibstat is read here",
+        _begins(rb"\A(?:\s*#[^\n]{0,400}\n|\s+){0,20}\s*vendid=0x"),
+    ),
+    Conversion(
+        "a list of nodes by scontrol",
+        "`scontrol show job JOBID` is read here, and `nccl-doctor preflight --save node.tar` of a node",
+        _begins(rb"\A(?:\$ [^\n]{0,200}\n)?NodeName=\S+ Arch="),
+    ),
+)  # fmt: skip
+
+
+def of_file(head: bytes, name: str) -> ForeignInput | None:
+    """Why a file is not read, with what converts it; None for files of other kinds. `name` may be that of an archive's member."""
+    for kind in CONVERSIONS:
+        begins = kind.begins is not None and kind.begins.search(head)
+        if begins or (kind.called is not None and kind.called.search(name)):
+            return ForeignInput(name, f"is {kind.what}, which is not read here; {kind.command}")
+    return None
