@@ -6,9 +6,11 @@ PYTHON=/opt/nccl-doctor/bin/python3
 PROGRAM='-m nccl_doctor' # of a pyz: /opt/nccl-doctor/nccl-doctor.pyz, with PYTHON=/usr/bin/python3
 CACHE=/opt/nccl-doctor/cache # where the pyz was unpacked when it was installed
 LIMIT=30 # seconds until the program is killed; above `timeout` of /etc/nccl-doctor/preflight.toml
+DEEP_LIMIT=900 # the same with --deep; above `deep_timeout`
 
 umask 022
 cd / || exit 0
+case " $* " in *' --deep '*) LIMIT=$DEEP_LIMIT ;; esac
 
 go_on() {
     set -f

@@ -59,7 +59,10 @@ class Settings:
     deep_level: int = setting(
         1, "level of `dcgmi diag -r` that --deep runs: 1 seconds, 2 minutes, 3 a quarter of an hour", least=1, most=3
     )
-    deep_timeout: float = setting(600.0, "seconds for --deep; --timeout replaces it", least=10, most=7200)
+    deep_timeout: float = setting(
+        720.0, "seconds for --deep, 2400 for level 3; --timeout replaces it", least=10, most=7200
+    )
+    slurm_conf: str = setting("", "slurm.conf for scontrol where Slurm does not name it, as in a HealthCheckProgram")
     commands: tuple[str, ...] = setting((), "further folders of external commands, such as /opt/slurm/bin")
 
 
@@ -112,7 +115,7 @@ def explain(loaded: Loaded) -> str:
         for name, value, source, meaning in rows
     ]
     holds = loaded.settings
-    named = [holds.expect, holds.config, *holds.rules, *holds.commands]
+    named = [holds.expect, holds.config, holds.slurm_conf, *holds.rules, *holds.commands]
     lines += [f"# {path}: {_use(path)}" for path in (str(PLACE), str(RULES), *named) if path]
     return "\n".join(lines) + "\n"
 

@@ -182,6 +182,8 @@ def _answer_scheduler(
     from nccl_doctor.cli import drain
 
     chosen = prologue.PROLOGUES[prologue.of_slurm(os.environ) if request.caller == "slurm" else str(request.caller)]
+    if holds.slurm_conf and chosen.caller in drain.SLURM:
+        os.environ.setdefault("SLURM_CONF", holds.slurm_conf)
     if report.fitness == "drain" and chosen.caller != "slurm-task":
         drain.hold_back(report, rules, chosen.caller, holds, request.warn)
         report.fitness = preflight.fitness(report, facts.rows(Collection))

@@ -113,11 +113,15 @@ def _configured() -> list[str]:
     return [line.strip().rstrip("/") for line in lines if line.strip().startswith("/")]
 
 
-def clean_environment(**more: str) -> dict[str, str]:
-    """The environment of a child: for root a fixed one, for others their own. Messages are in English."""
+def clean_environment(folders: Sequence[str] = (), **more: str) -> dict[str, str]:
+    """The environment of a child: for root a fixed one, for others their own. Messages are in English.
+
+    `folders` are those of the site's commands; root searches them where nobody else can change them.
+    """
+    site = [folder for folder in folders if folder.startswith("/") and distrust(folder) is None]
     if os.geteuid() != 0:
-        return {**os.environ, "LC_ALL": "C", **more}
-    return {"PATH": ":".join(FOLDERS[:4]), "LC_ALL": "C", "HOME": "/", **more}
+        return {**os.environ, "PATH": ":".join([*site, os.environ.get("PATH", os.defpath)]), "LC_ALL": "C", **more}
+    return {"PATH": ":".join([*site, *FOLDERS[:4]]), "LC_ALL": "C", "HOME": "/", **more}
 
 
 def _weak(path: str, found: os.stat_result, last: bool) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import pytest
 import yaml
 from helpers.prologues import SCRIPTS, install, ours, program
 
+from nccl_doctor.app.preflight_config import Settings
+from nccl_doctor.node.deep import active_tests
 from nccl_doctor.simulate import node
 
 # script -> exit status for a broken node, for a job that cannot work
 STATUSES = {
     "slurm-prolog.sh": (1, 0), "slurm-healthcheck.sh": (1, 0), "slurm-taskprolog.sh": (0, 0), "gridengine-prolog.sh": (1, 100),
-    "lsf-preexec.sh": (1, 99), "torque-healthcheck.sh": (0, 0), "node-problem-detector.sh": (1, 0),
+    "slurm-deep.sh": (1, 0), "lsf-preexec.sh": (1, 99), "torque-healthcheck.sh": (0, 0), "node-problem-detector.sh": (1, 0),
 }  # fmt: skip
 NEEDED = ("/usr/bin/env", "/usr/bin/timeout", "/usr/bin/flock", "/bin/sed")
 pytestmark = pytest.mark.skipif(
@@ -80,6 +83,29 @@ def test_whatever_happens_to_the_program_the_job_runs(tmp_path: Path, end: str) 
     assert (0, "") == (done.returncode, done.stdout)
     (line,) = [line for line in done.stderr.splitlines() if "nothing is drained" in line]
     assert line.startswith("nccl-doctor: ")
+
+
+@pytest.mark.parametrize(("script", "limit"), [("slurm-deep.sh", 1), ("slurm-prolog.sh", 60)])
+def test_deep_tests_have_a_limit_of_their_own(tmp_path: Path, script: str, limit: int) -> None:
+    python = program(tmp_path / "python3", 'case "$*" in *--deep*) sleep 600 ;; esac; exit 0')
+    folder = install(tmp_path, python, 60)
+    launch = folder / "launch.sh"
+    launch.write_text(re.sub(r"(?m)^DEEP_LIMIT=\d+", "DEEP_LIMIT=1", launch.read_text()))
+    done = call(folder / script)
+    assert 0 == done.returncode
+    assert (f"no answer within {limit} s" in done.stderr) == (limit == 1)
+
+
+def test_the_limits_of_the_launcher_are_above_those_of_the_program() -> None:
+    limits = dict(re.findall(r"(?m)^(LIMIT|DEEP_LIMIT)=(\d+)", (SCRIPTS / "launch.sh").read_text()))
+    assert int(limits["LIMIT"]) >= 4 * Settings().timeout  # the scheduler is asked afterwards
+    assert int(limits["DEEP_LIMIT"]) > Settings().deep_timeout + 60
+    longest = (
+        sum(active_tests.SECONDS.values())
+        + 8 * active_tests.SECONDS["ib_write_bw"]
+        + active_tests.SECONDS["nvbandwidth"]
+    )
+    assert Settings().deep_timeout > active_tests.DCGM_SECONDS[2] + longest
 
 
 @pytest.mark.parametrize("what", ["missing", "no-permission", "no-module", "folder-missing", "launcher-missing"])

@@ -6,6 +6,7 @@ A program of which nothing is installed is left out. Nothing runs while a proces
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import ActiveTest
@@ -14,13 +15,15 @@ from nccl_doctor.node.gpu import pci
 from nccl_doctor.node.runtime.root import Absent, Output, Root
 
 TABLES = (ActiveTest,)
-DCGM_SECONDS = {1: 90.0, 2: 300.0, 3: 1800.0}
+DCGM_SECONDS = {1: 90.0, 2: 300.0, 3: 1800.0}  # a level
+SECONDS = {"nvidia-smi": 10.0, "ib_write_bw": 15.0, "nvbandwidth": 60.0, "all_reduce_perf": 90.0}  # a call
 COPIES = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 HOLDERS = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
 # The server of ib_write_bw ends with its first client; a client that is too early tries again.
 LOOPBACK = (
-    "command -v ib_write_bw >/dev/null || exit 127; ib_write_bw -d $1 -F --report_gbits -D 2 -p $2 >/dev/null 2>&1 & "
-    "for n in 1 2 3 4 5; do sleep 0.5; ib_write_bw -d $1 -F --report_gbits -D 2 -p $2 localhost 2>&1 && exit 0; done; exit 1"
+    "command -v ib_write_bw >/dev/null || exit 127; ib_write_bw -d $1 -F --report_gbits -D 2 -p $2 >/dev/null 2>&1 & s=$!; "
+    "for n in 1 2 3 4 5; do sleep 0.5; ib_write_bw -d $1 -F --report_gbits -D 2 -p $2 localhost 2>&1 && exit 0; done; "
+    "kill -9 $s 2>/dev/null; exit 1"
 )
 PORT = 18590  # of the first card
 _NAME = re.compile(r"[\w.-]{1,60}")
@@ -28,12 +31,14 @@ _NAME = re.compile(r"[\w.-]{1,60}")
 
 def collect(root: Root) -> Iterator[ActiveTest]:
     """Results in the order in which the programs ran. Raises Absent where none may run or none is installed."""
-    holders = _run(root, *HOLDERS, seconds=10.0)
+    holders = _run(root, *HOLDERS, seconds=SECONDS["nvidia-smi"])
     users = re.findall(r"^\d+$", holders.text, re.MULTILINE) if holders is not None else []
     if users:
         raise Absent(f"{len(users)} processes use the GPUs, so that nothing was run")
     found = False
-    for row in (*_dcgm(root), *_loopback(root), *_copies(root), *_all_reduce(root)):
+    for row in chain(
+        _dcgm(root), _loopback(root), _copies(root), _all_reduce(root)
+    ):  # a result counts before the next hangs
         found = True
         yield row
     if not found:
@@ -83,7 +88,7 @@ def _loopback(root: Root) -> Iterator[ActiveTest]:
         state = root.value(f"/sys/class/infiniband/{name}/ports/1/state") or ""
         if "ACTIVE" not in state or name.startswith(("efa", "rdmap")) or not _NAME.fullmatch(name):
             continue
-        out = _run(root, "sh", "-c", LOOPBACK, "sh", name, str(PORT + number), seconds=15.0)
+        out = _run(root, "sh", "-c", LOOPBACK, "sh", name, str(PORT + number), seconds=SECONDS["ib_write_bw"])
         if out is None:
             return
         value = parsers.parse_perftest(out.text)
@@ -96,7 +101,7 @@ def _loopback(root: Root) -> Iterator[ActiveTest]:
 
 def _copies(root: Root) -> Iterator[ActiveTest]:
     for test in COPIES:
-        out = _run(root, "nvbandwidth", "-t", test, seconds=60.0)
+        out = _run(root, "nvbandwidth", "-t", test, seconds=SECONDS["nvbandwidth"])
         if out is None:
             return
         results = parsers.parse_nvbandwidth(out.text)
@@ -113,7 +118,7 @@ def _all_reduce(root: Root) -> Iterator[ActiveTest]:
     if gpus < 2:
         return
     command = ("all_reduce_perf", "-b", "1G", "-e", "1G", "-g", str(gpus))
-    out = _run(root, *command, seconds=90.0)
+    out = _run(root, *command, seconds=SECONDS["all_reduce_perf"])
     if out is None:
         return
     result = parsers.parse_all_reduce(out.text)

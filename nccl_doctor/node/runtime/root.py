@@ -152,7 +152,7 @@ class Root:
         try:
             done = subprocess.run(
                 [program, *command[1:]], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False,
-                env=trusted.clean_environment(), cwd="/",
+                env=trusted.clean_environment(self.commands), cwd="/",
             )  # fmt: skip
         except (FileNotFoundError, NotADirectoryError):
             return None

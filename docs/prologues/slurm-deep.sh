@@ -1,0 +1,11 @@
+#!/bin/sh -p
+# Runs the tests of --deep, which take minutes and use the GPUs, and drains or gives back the node as the health check does: by
+# hand or from a timer on a drained node, or as Epilog= of slurm.conf with PrologEpilogTimeout above DEEP_LIMIT of launch.sh.
+# HealthCheckProgram is killed after 60 s. One run at a time.
+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
+    ${SLURM_CONF+"SLURM_CONF=$SLURM_CONF"} ${SLURMD_NODENAME+"SLURMD_NODENAME=$SLURMD_NODENAME"} \
+    /usr/bin/flock -n -E 0 /run/nccl-doctor-deep.lock /bin/sh -p "${0%/*}/launch.sh" slurm-health --deep --resume
+case $? in
+90) exit 1 ;;
+esac
+exit 0
