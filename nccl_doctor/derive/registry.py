@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 def derive_all(facts: Facts) -> None:
-    """Fill every derived table. Call once, after all sources.
+    """Fill every derived table, and index all tables. Call once, after all sources.
 
     A derived table that is there already, as in the example of a rule, is left as it is.
     """
@@ -42,9 +42,11 @@ def derive_all(facts: Facts) -> None:
         if step.as_printed:
             _run(step, facts, given)
     settle(facts)
+    facts.index()
     for step in steps():
         if not step.as_printed:
             _run(step, facts, given)
+    facts.index()
 
 
 def _run(step: Step, facts: Facts, given: set[str]) -> None:

@@ -1,12 +1,11 @@
 """The fact base: an SQLite database with one table for each class in `tables`, and the only way for rules to query it.
 
 A query of a rule or of the `sql` command runs under an authorizer that allows reading and functions, nothing else, and
-under a time limit, so that a rule file is data that cannot run code, also in a prologue that runs as root.
+under a limit of steps, so that a rule file is data that cannot run code, also in a prologue that runs as root.
 """
 
 import re
 import sqlite3
-import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 from nccl_doctor.facts import views
+from nccl_doctor.facts.guard import STEPS, STEPS_OF_ROW, StepLimit, guarded
 from nccl_doctor.facts.sql_functions import register_functions
 from nccl_doctor.facts.tables import TABLES, Evidence
 
@@ -26,20 +26,26 @@ T = TypeVar("T")
 APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
 BATCH = 5_000  # rows inserted at once
 VALUES = 990  # in a statement; old releases of SQLite take 999
+# Columns by which queries join tables; a class names others in `joined_by`.
+JOINED = ("host", "host, pid", "file", "run")
+INDEXED = 50  # rows of a table from which an index is worth making
 LONGEST = 64 << 20  # bytes of one text that a query may make
 LAYOUT = 6  # raised when a table changes in a way that old files cannot be read
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-_FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
 _SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
 
 
 class QueryProblem(Exception):
-    """A query that SQLite, the authorizer or the time limit refused; the text is one line."""
+    """A query that SQLite, the authorizer or a limit refused; the text is one line."""
 
 
 def table_name(table: type) -> str:
     """The SQL name of a table class: `NetDevice` -> `net_device`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", table.__name__).lower()
+    return _snake_case(table.__name__)
+
+
+@cache
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 @cache
@@ -58,6 +64,20 @@ def column_types(table: type) -> dict[str, type]:
 def by_name() -> dict[str, type]:
     """SQL name -> table class."""
     return {table_name(table): table for table in TABLES}
+
+
+@cache
+def _joined() -> list[tuple[type, str]]:
+    """Table and columns of each index."""
+    pairs = []
+    for table in TABLES:
+        if table is not Evidence:
+            known = column_types(table).keys()
+            wanted = [
+                columns for columns in (*JOINED, *getattr(table, "joined_by", ())) if known >= {*columns.split(", ")}
+            ]
+            pairs += [(table, columns) for columns in wanted if columns != "host" or "host, pid" not in wanted]
+    return pairs
 
 
 class Column(NamedTuple):
@@ -102,6 +122,7 @@ class Facts:
         self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
         self._pending: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
         self._numbers = 0
+        self._inserted = 0  # rows of all tables
         self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
         if path is None:
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -130,6 +151,7 @@ class Facts:
         for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
             self._evidence.setdefault(file, {})[line] = number
         self._numbers = sum(map(len, self._evidence.values()))
+        self._inserted = sum(self.counts().values())
 
     @classmethod
     def open(cls, path: Path) -> "Facts":
@@ -196,6 +218,7 @@ class Facts:
         if table in self.restated:
             raise ValueError(f"rows for {table_name(table)} come after host names were settled")
         if rows:
+            self._inserted += len(rows)
             marks = f"({', '.join('?' * len(rows[0]))})"
             size = VALUES // len(rows[0])  # several rows a statement take two thirds of the time
             rest = len(rows) % size
@@ -245,6 +268,17 @@ class Facts:
             )  # found before the one in main
             self._db.execute(f"INSERT INTO temp.{table_name(table)} {query}")
 
+    def index(self) -> None:
+        """Index the columns by which queries join. Call when the tables are filled; rules are linear in facts only after it."""
+        self._flush()
+        with self._writing():
+            for table, columns in _joined():
+                name = table_name(table)
+                if self._db.execute(f"SELECT 1 FROM {name} LIMIT 1 OFFSET {INDEXED}").fetchone():
+                    schema = "temp" if table in self.restated else "main"
+                    index = f"{name}_{columns.replace(', ', '_')}"
+                    self._db.execute(f"CREATE INDEX IF NOT EXISTS {schema}.{index} ON {name} ({columns})")
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """SQLite refuses any change outside of this, so that no query updates or deletes a fact."""
@@ -287,29 +321,33 @@ class Facts:
         return found
 
     def query(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query of this package: no guard and no time limit; SQLite refuses any change."""
+        """The rows of a query of this package: no guard and no limit; SQLite refuses any change."""
         self._flush()
         return self._db.execute(query, params).fetchall()
 
     def sql(
-        self, query: str, limit: int | None = None, params: dict[str, Any] | None = None, seconds: float = 10.0
+        self, query: str, limit: int | None = None, params: dict[str, Any] | None = None, steps: int | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run a foreign query under the guard. Returns column names and rows. Raises QueryProblem, one line."""
-        with self.asked(query, params, seconds) as (columns, rows):
+        with self.asked(query, params, steps) as (columns, rows):
             return columns, list(islice(rows, limit))
 
     @contextmanager
     def asked(
-        self, query: str, params: dict[str, Any] | None = None, seconds: float = 10.0
+        self, query: str, params: dict[str, Any] | None = None, steps: int | None = None
     ) -> Iterator[tuple[list[str], Iterator[tuple[Any, ...]]]]:
-        """As `sql`, for any number of rows: column names, and the rows as they are read."""
+        """As `sql`, for any number of rows: column names, and the rows as they are read.
+
+        The limit counts steps of SQLite, by default in proportion to the facts, so that no slow machine exceeds it.
+        """
         self._flush()
-        with self._guarded(seconds):
+        limit = StepLimit(steps or STEPS + STEPS_OF_ROW * self._inserted)
+        with guarded(self._db, limit):
             try:
                 with closing(self._db.execute(query, params or {})) as cursor:
                     yield [column[0] for column in cursor.description or ()], cursor
             except (sqlite3.Error, OverflowError, MemoryError) as error:
-                text = f"took longer than {seconds:g} s" if "interrupted" in str(error) else str(error)
+                text = limit.exceeded or str(error)
                 raise QueryProblem((text or "took too much memory").splitlines()[0]) from None
 
     def frame(self, query: str) -> "pandas.DataFrame":
@@ -319,23 +357,6 @@ class Facts:
         columns, rows = self.sql(query)
         return pandas.DataFrame.from_records(rows, columns=columns)
 
-    @contextmanager
-    def _guarded(self, seconds: float) -> Iterator[None]:
-        deadline = time.monotonic() + seconds
-        self._db.set_authorizer(_authorize)
-        self._db.set_progress_handler(lambda: int(time.monotonic() > deadline), 10_000)
-        try:
-            yield
-        finally:
-            self._db.set_authorizer(None)
-            self._db.set_progress_handler(None, 0)
-
 
 def _too_large(value: object) -> bool:
     return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
-
-
-def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second in _FORBIDDEN_FUNCTIONS):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK

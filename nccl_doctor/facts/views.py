@@ -16,11 +16,13 @@ class View(NamedTuple):
 
 
 # The link layer of a card that an error names, or of all cards where it names none; NULL where they differ or none is known.
-_LAYER_OF_CARD = r"""coalesce(
-  (SELECT CASE WHEN min(d.link_layer = 'RoCE') = max(d.link_layer = 'RoCE') THEN iif(max(d.link_layer = 'RoCE'), 'RoCE', 'IB') END
-   FROM net_device d WHERE d.link_layer IS NOT NULL AND d.name = substr(e.hca, 1, instr(e.hca || ':', ':') - 1)),
-  (SELECT CASE WHEN min(d.link_layer = 'RoCE') = max(d.link_layer = 'RoCE') THEN iif(max(d.link_layer = 'RoCE'), 'RoCE', 'IB') END
-   FROM net_device d WHERE d.link_layer IS NOT NULL AND d.name NOT LIKE '%\_an%' ESCAPE '\'))"""
+_ONE_LAYER = """CASE WHEN min(link_layer = 'RoCE') = max(link_layer = 'RoCE') THEN iif(max(link_layer = 'RoCE'), 'RoCE', 'IB') END"""
+_LAYERS = rf"""
+        card AS MATERIALIZED (SELECT name, {_ONE_LAYER} AS layer FROM net_device WHERE link_layer IS NOT NULL GROUP BY name),
+        cards AS MATERIALIZED (
+          SELECT {_ONE_LAYER} AS layer FROM net_device WHERE link_layer IS NOT NULL AND name NOT LIKE '%\_an%' ESCAPE '\')"""
+_LAYER_OF_CARD = "coalesce(c.layer, (SELECT layer FROM cards))"
+_JOIN_CARD = "LEFT JOIN card c ON c.name = substr(e.hca, 1, instr(e.hca || ':', ':') - 1)"
 
 VIEWS = (
     View(
@@ -78,19 +80,20 @@ VIEWS = (
             "other_subnet": "1 when these addresses are in different /24 networks",
         },
         f"""
-        WITH failed AS (
+        WITH {_LAYERS.strip()},
+        failed AS (
           SELECT e.host, e.rank, e.hca, NULL AS gid_index, e.local_gid, e.remote_gid, e.ref,
             substr(e.peer, 1, instr(e.peer || '<', '<') - 1) AS address, 'completion status 12' AS what, 1 AS timed_out,
             CASE WHEN e.local_gid IS NOT NULL OR e.hca LIKE '%/RoCE' THEN 'RoCE' WHEN e.hca LIKE '%/IB' THEN 'IB'
               ELSE {_LAYER_OF_CARD} END AS layer
-          FROM ib_error e WHERE e.status = 12
+          FROM ib_error e {_JOIN_CARD} WHERE e.status = 12
           UNION ALL
           SELECT e.host, e.rank, e.hca, e.gid_index, e.local_gid, e.remote_gid, e.ref, NULL,
             'ibv_modify_qp: ' || coalesce(e.error, 'error ' || e.errno),
             coalesce(e.errno = 110, 0) OR coalesce(e.error = 'Connection timed out', 0),
             coalesce(CASE WHEN e.local_gid LIKE '::ffff:%' THEN 'RoCE' WHEN e.hca LIKE '%/IB' THEN 'IB'
               ELSE {_LAYER_OF_CARD} END, 'RoCE')
-          FROM verbs_error e WHERE e.call = 'ibv_modify_qp'
+          FROM verbs_error e {_JOIN_CARD} WHERE e.call = 'ibv_modify_qp'
             AND (e.errno IN (101, 110, 113) OR e.error IN ('Connection timed out', 'Network is unreachable', 'No route to host'))
         )
         SELECT f.*, o.host, (j.multi_node = 0 OR (o.host IS NOT NULL AND o.host = f.host)),

@@ -31,7 +31,7 @@ class Answer(NamedTuple):
         return sum(group.count for group in self.groups)
 
 
-def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: float = 10.0) -> Answer:
+def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, steps: int | None = None) -> Answer:
     """Ask one rule."""
     from nccl_doctor.facts.store import QueryProblem
 
@@ -40,7 +40,7 @@ def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, seconds: flo
         return Answer(rule, "skipped", [], f"no facts in table {', '.join(lacking)}")
     folding = Folding(rule.message)
     try:
-        with facts.asked(rule.query, rule.params, seconds) as (columns, found):
+        with facts.asked(rule.query, rule.params, steps) as (columns, found):
             for values in found:
                 row = dict(zip(columns, values, strict=True))
                 folding.add(Row(row, _refs(row), **_kinds(rule, row)))

@@ -6,6 +6,8 @@ from nccl_doctor.cli import backend, table
 from nccl_doctor.cli.output import emit
 from nccl_doctor.common.errors import UsageProblem
 
+STEPS = 5_000_000_000  # a minute or two
+
 
 @click.command("sql")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
@@ -20,7 +22,7 @@ def command(paths: tuple[str, ...], query: str, form: str) -> None:
 
     facts = backend.load_facts(paths)
     try:
-        columns, rows = facts.sql(query, seconds=60)
+        columns, rows = facts.sql(query, steps=STEPS)
     except QueryProblem as problem:
         raise UsageProblem(f"the query failed: {problem}") from None
     emit(table.render(columns, rows, form))

@@ -1,6 +1,19 @@
 """Inputs and the evidence that every other table points to."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+def joined_by(*columns: str) -> Callable[[type[T]], type[T]]:
+    """Columns by which queries join a table, beside those that are the same in all tables (`facts.store.JOINED`)."""
+
+    def declare(table: type[T]) -> type[T]:
+        table.joined_by = columns  # type: ignore[attr-defined]
+        return table
+
+    return declare
 
 
 class Evidence(NamedTuple):

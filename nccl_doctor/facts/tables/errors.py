@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from nccl_doctor.facts.evidence import Ref
+from nccl_doctor.facts.tables.base import joined_by
 
 
 class IbError(NamedTuple):
@@ -100,6 +101,7 @@ class Trail(NamedTuple):
     ref: int
 
 
+@joined_by("rank")
 class Watchdog(NamedTuple):
     """What PyTorch's NCCL watchdog said about one collective."""
 
@@ -140,6 +142,7 @@ class Xid(NamedTuple):
     ref: Ref
 
 
+@joined_by("pid")
 class ProcessEnd(NamedTuple):
     """How a process ended, as somebody reports it."""
 

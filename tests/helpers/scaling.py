@@ -1,0 +1,100 @@
+"""Facts of a job that is several times as large, and the steps that SQLite takes for a query.
+
+Steps of SQLite's virtual machine are the same on every machine, so that two sizes show whether a query is linear.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from nccl_doctor.facts.store import Facts, by_name, table_name
+from nccl_doctor.facts.tables import Evidence, Job
+
+TICK = 100  # steps between two looks at the counter
+_NAMES = ("host", "src_host", "dst_host", "node", "label", "file", "other_file", "series", "key", "interface", "tensor")
+_NUMBERS = {
+    "rank": 64,
+    "pid": 100_000,
+    "src": 64,
+    "dst": 64,
+    "comm_rank": 64,
+    "run": 1000,
+    "synthetic_run": 1000,
+}  # column -> what a copy adds
+_IP = re.compile(r"\b(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})\b")
+_LINES = 1_000_000  # of a copy
+
+
+def steps(facts: Facts, query: str, params: dict[str, Any] | None = None) -> int:
+    """How many steps a query takes, rounded to `TICK`."""
+    facts.query("SELECT 1")
+    ticks = [0]
+
+    def count() -> int:
+        ticks[0] += 1
+        return 0
+
+    facts._db.set_progress_handler(count, TICK)
+    try:
+        for _ in facts._db.execute(query, params or {}):
+            pass
+    finally:
+        facts._db.set_progress_handler(None, 0)
+    return ticks[0] * TICK
+
+
+def add_copies(
+    facts: Facts, given: Facts, first: int, last: int, *, whole: bool = False, one_file: bool = False
+) -> None:
+    """Add the rows of `given` so many times, each time of other hosts, ranks, processes and addresses, and of other files or lines.
+
+    `whole` leaves out derived tables, which are then to be derived from the copies.
+    """
+    from nccl_doctor.derive.registry import is_derived
+
+    unnamed = Evidence(0, "example", 1, "")
+    evidence = {row.id: row for row in given.rows(Evidence)}
+    tables = [table for table in by_name().values() if table is not Evidence and not (whole and is_derived(table))]
+    rows = {table: given.rows(table) for table in tables}
+    facts.mark_covered(
+        *(given.covered() - ({table_name(t) for t in by_name().values() if is_derived(t)} if whole else set()))
+    )
+    rows = {table: of_table for table, of_table in rows.items() if of_table}
+    if facts.query("SELECT EXISTS (SELECT 1 FROM job)")[0][0]:
+        rows.pop(Job, None)
+    for number in range(first, last):
+        refs: dict[int, int] = {}
+
+        def ref(old: int, refs: dict[int, int] = refs, number: int = number) -> int:
+            if old not in refs:
+                row = evidence.get(old, unnamed)
+                refs[old] = facts.evidence(
+                    row.file if one_file else _renamed("file", row.file, number), row.line + number * _LINES, row.text
+                )
+            return refs[old]
+
+        facts.add(chain.from_iterable(_copies(of_table, number, ref) for of_table in rows.values()))
+        rows.pop(Job, None)
+
+
+def _copies(rows: list[Any], number: int, ref: Any) -> Iterator[Any]:
+    for row in rows:
+        yield row._replace(**{name: _renamed(name, value, number, ref) for name, value in row._asdict().items()})
+
+
+def _renamed(name: str, value: Any, number: int, ref: Any = None) -> Any:
+    """A value as the copy with this number has it."""
+    if value is None or (number == 0 and name not in ("ref", "refs", "usual_ref")):
+        return value
+    if name in ("ref", "usual_ref"):
+        return ref(value) if value else value
+    if name == "refs":
+        return ",".join(str(ref(int(one))) for one in str(value).split(",") if one)
+    if name in _NAMES:
+        return f"{value}-{number}"
+    if name in _NUMBERS and isinstance(value, int):
+        return value + number * _NUMBERS[name]
+    if isinstance(value, str) and name not in ("text", "message"):
+        return _IP.sub(lambda ip: f"{ip[1]}.{(int(ip[2]) + number // 250) % 250}.{number % 250}.{ip[4]}", value)
+    return value

@@ -1,0 +1,65 @@
+"""Every rule and derivation is linear in hosts and ranks: SQLite's steps are counted at two sizes; no clock decides."""
+
+import functools
+from collections.abc import Iterator
+
+import pytest
+
+from nccl_doctor.app import analyze, rule_examples
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.rules import loader
+from nccl_doctor.rules.schema import GROUPS, Example, Rule
+from nccl_doctor.simulate import Spec, write_log
+from tests.helpers.scaling import add_copies, steps
+
+SMALL = 16  # copies of the facts of an example; four times as many are compared with it
+RATIO = 4.5
+FAULTS = (
+    None,
+    "missing-rank-in-collective",
+    "mixed-network-between-nodes",
+    "env-differs-between-nodes",
+    "ib-fabric-unreachable",
+    "duplicate-ip-between-hosts",
+    "rank-crash",
+    "nccl-version-mismatch",
+)
+CONSTANT = 4_000  # steps: what a query takes whatever it reads
+
+
+def problems(rule: Rule, small: Facts, large: Facts, what: str) -> Iterator[str]:
+    before, after = steps(small, rule.query, rule.params), steps(large, rule.query, rule.params)
+    if after > RATIO * before + CONSTANT:
+        yield f"{rule.id} {rule.name}: {before:,} steps become {after:,} for four times {what}"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_four_times_the_facts_of_an_example_take_four_times_the_steps(group: str) -> None:
+    found: list[str] = []
+    for rule in (rule for rule in loader.load_rules() if rule.group == group):
+        for example in [*filter(_fires, rule.example), *rule.example][:1]:
+            given = rule_examples.facts_of(example)
+            small, large = Facts(), Facts()
+            add_copies(small, given, 0, SMALL, one_file=True)
+            add_copies(large, given, 0, 4 * SMALL, one_file=True)
+            small.index()
+            large.index()
+            found += problems(rule, small, large, f"the facts of example {example.name!r}")
+    assert [] == found
+
+
+def _fires(example: Example) -> bool:
+    return bool(example.expect)
+
+
+@functools.cache
+def job(nodes: int, fault: str | None) -> Facts:
+    return analyze.read_text("\n".join(write_log(Spec(nodes=nodes, fault=fault))))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_four_times_the_ranks_take_four_times_the_steps(fault: str | None) -> None:
+    found = [
+        text for rule in loader.load_rules() for text in problems(rule, job(6, fault), job(24, fault), "the ranks")
+    ]
+    assert [] == found
