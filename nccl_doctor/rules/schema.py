@@ -13,7 +13,7 @@ from nccl_doctor.rules.templates import placeholders, template_problems
 
 GROUPS = (
     "resource", "node-host", "hardware", "node-gpu", "cuda", "node-software", "version", "desync", "network",
-    "node-network", "config", "input", "peer", "message", "scheduler", "performance", "context",
+    "node-network", "start", "config", "input", "peer", "message", "scheduler", "performance", "context",
 )  # fmt: skip
 NODE = "node-"  # groups of rules about a node itself; `preflight` reads no others
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
