@@ -44,7 +44,8 @@ def resume(node: str, commands: Sequence[str] = ()) -> str | None:
     state, reason = told
     if "DRAIN" not in state or not _in_service(state) or not reason.startswith(OWNER):
         return None
-    return _scontrol(commands, "update", f"NodeName={node}", "State=RESUME")[1]
+    # RESUME would end a DOWN that was set in between, and makes srun wait two minutes for a node with a job.
+    return _scontrol(commands, "update", f"NodeName={node}", "State=UNDRAIN")[1]
 
 
 def _in_service(state: str) -> bool:

@@ -56,7 +56,7 @@ def test_reasons_of_others_are_never_replaced(controller: Path, line: str, updat
     assert (answer is True) == (updates and "DRAIN" not in line)
     assert slurm.resume("n1") is None or not isinstance(answer, bool)
     given_back = "DRAIN" in line and OWNER in line and "DOWN" not in line
-    assert given_back == ("update NodeName=n1 State=RESUME" in asked(controller))
+    assert given_back == ("update NodeName=n1 State=UNDRAIN" in asked(controller))
 
 
 def test_what_drained_at_the_same_moment_is_undone_beyond_the_cap(controller: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_drained_at_the_same_moment_is_undone_beyond_the_cap(controller: Pa
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURMD_NODENAME", "n2")
             drain.drain(report, (), "slurm", settings, print)
-        assert undone == ("update NodeName=n2 State=RESUME" in asked(controller))
+        assert undone == ("update NodeName=n2 State=UNDRAIN" in asked(controller))
         assert ["warn" if undone else "drain"] == [finding.action for finding in report.findings]
 
 

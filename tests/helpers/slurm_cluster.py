@@ -13,6 +13,7 @@ from helpers.processes import runs
 from helpers.waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sinfo", "srun", "sbatch")
+SCRIPTS = ("prolog", "epilog", "taskprolog", "healthcheck")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 CONFIGURATION = """\
 ClusterName=test
@@ -40,9 +41,12 @@ ReturnToService=1
 MpiDefault=none
 SwitchType=switch/none
 PrologFlags=Alloc
-PrologEpilogTimeout=60
+PrologEpilogTimeout={limit}
 Prolog={folder}/prolog
+Epilog={folder}/epilog
 TaskProlog={folder}/taskprolog
+HealthCheckProgram={folder}/healthcheck
+HealthCheckInterval=3
 NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 RealMemory=100 State=UNKNOWN
 PartitionName=p Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
 """
@@ -101,20 +105,20 @@ def _free_ports() -> int:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Start everything, and stop it whatever happens."""
+def cluster(folder: Path, limit: int = 60) -> Iterator[Cluster]:
+    """Start everything, and stop it whatever happens. slurmd kills a Prolog or an Epilog after `limit` seconds."""
     first = _free_ports()
     host = socket.gethostname()
     (folder / "slurm.conf").write_text(
-        CONFIGURATION.format(host=host, folder=folder, port=first, first=first + 1, last=first + 2)
+        CONFIGURATION.format(host=host, folder=folder, limit=limit, port=first, first=first + 1, last=first + 2)
     )
     (folder / "state").mkdir()
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
     slurm = Cluster(folder)
-    slurm.script("prolog", "exit 0")
-    slurm.script("taskprolog", "exit 0")
+    for name in SCRIPTS:
+        slurm.script(name, "exit 0")
     try:
         _started(slurm, "munged", "--force", f"--socket={folder}/munge.sock", f"--pid-file={folder}/munged.pid",
                  f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed", f"--key-file={key}")  # fmt: skip

@@ -1,5 +1,6 @@
 """`nccl-doctor preflight`: is this node fit for the job."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def command(**options: Any) -> int:
     not look). Exit status 0 fit, 90 drain, 91 job, 2 wrong usage, 3 unknown or our own failure. With --for a scheduler only
     a verdict ends with 90 or 91: whatever else goes wrong ends with 0 and one line in syslog, so that the job runs.
     """
+    gc.set_threshold(50_000)  # of a short life, collecting garbage was a tenth
     from nccl_doctor.cli import preflight_run
 
     return preflight_run.run(preflight_run.Request(**options))
