@@ -14,6 +14,8 @@ pytest.register_assert_rewrite("helpers")
 from helpers.examples import load_profile  # noqa: E402 - rewritten before it is imported
 from helpers.nvml import NvmlStub, build  # noqa: E402
 
+from nccl_doctor.common import budgets  # noqa: E402
+
 load_profile()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; programs under test would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,6 +31,13 @@ if WITHOUT:
 
 def pytest_report_header() -> str:
     return f"without {WITHOUT}" if WITHOUT else ""
+
+
+@pytest.fixture(autouse=True)
+def usual_budgets() -> Iterator[None]:
+    """A test that sets a limit sets it for itself only."""
+    yield
+    budgets.reset()
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nccl_doctor.app.input_reader import InputReader, log_input
+from nccl_doctor.app.input_reader import UNREAD, InputReader, log_input
+from nccl_doctor.common import budgets
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
@@ -50,7 +51,15 @@ def read_facts(paths: Sequence[str], progress: Callable[[int, int], None] | None
     if not reader.is_saved:
         job_log.add(reader.facts, reader.logs)
         derive_all(reader.facts)
-    return reader.facts, reader.problems
+    return reader.facts, [*reader.problems, *_cut(reader.facts)]
+
+
+def _cut(facts: Facts) -> list[str]:
+    """One sentence for each table that reached its budget; the report is not `healthy` then."""
+    hint = budgets.reached("rows")
+    notes = [f"table {name} is full; {count:,} more rows were left out; {hint}" for name, count in facts.cut.items()]
+    facts.add([Input("facts", UNREAD, 0, 0, 0, 0, note) for note in notes])
+    return notes
 
 
 def read_text(text: str, name: str = "log") -> Facts:
@@ -74,7 +83,7 @@ def left_out(rules_dirs: Sequence[Path]) -> list[str]:
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
     chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
-    kinds = {row.kind for row in facts.rows(Input)}
+    kinds = {row.kind for row in facts.rows(Input)} - {UNREAD}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
         chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(schema.NODE)]

@@ -19,7 +19,7 @@ from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
 
 READABLE = ("nccl-log", "job-log", "text", "json")
-UNREAD = "unread"  # the kind of inputs that nothing here reads
+UNREAD = "unread"  # the kind of inputs that were not read, because nothing here can or because they are broken
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
 
@@ -45,10 +45,10 @@ class InputReader:
         self._sources: list[sources.Source] = []
         self._foreign: dict[str, list[str]] = {}  # why files are not read -> their names
         for source in sources.expand([path for path in paths if path not in self._trees], registry.is_known):
-            if isinstance(source, sources.ForeignInput):
+            if isinstance(source, sources.ForeignInput) and not isinstance(source, sources.NoLog):
                 self._foreign.setdefault(source.reason, []).append(source.name)
             elif isinstance(source, sources.InputProblem):
-                self.problems.append(str(source))
+                self._add_problem(source)
             else:
                 self._sources.append(source)
         self._unknown: set[str] = set()  # names in folders and archives of what no reader knows
@@ -90,12 +90,18 @@ class InputReader:
             if isinstance(problem, sources.ForeignInput) and source.name not in self._named:
                 self._unknown.add(source.name)
             else:
-                self.problems.append(str(problem))
+                self._add_problem(problem)
             return
         finally:
             self._progress.end()
         if log is not None:
             self._keep_log(source, log)
+
+    def _add_problem(self, problem: sources.InputProblem) -> None:
+        """Say why an input was not read; one that could hold a log counts as unread."""
+        self.problems.append(str(problem))
+        if not isinstance(problem, sources.ForeignInput):
+            self.facts.add([Input(problem.name, UNREAD, 0, 0, 0, 0, problem.reason)])
 
     def _read_stream(self, source: sources.Source, stream: Readable) -> _Log | None:
         """Add the facts of an input with a format of its own; scan a log and return it."""
@@ -132,7 +138,9 @@ class InputReader:
         inside = []
         for format_ in registry.within(log.counts.marks):
             with sources.open_stream(source) as again:
-                inside.append((format_, registry.read_file(format_, again, source.name, self.facts)))
+                inside.append(
+                    (format_, registry.read_file(format_, RejoinedStream(b"", again), source.name, self.facts))
+                )
         row = log_input(source.name, log.counts, inside, log.note)
         useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):

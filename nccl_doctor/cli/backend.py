@@ -82,7 +82,7 @@ def load_rule(file: Path) -> "Rule":
 @contextmanager
 def _usage_problems() -> Iterator[None]:
     """Turn problems of rules and queries into UsageProblem."""
-    from nccl_doctor.facts.store import QueryProblem
+    from nccl_doctor.facts.guard import QueryProblem
     from nccl_doctor.rules.schema import RuleProblem
 
     try:

@@ -1,6 +1,7 @@
 """Shared by commands that print a report: options, exit status, terminal size and colour, progress bar."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 
+from nccl_doctor.common import budgets
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.reporters import Options
@@ -36,6 +38,27 @@ def rule_options(more: str = "") -> Decorator:
             help="Set parameters and severities of rules, or turn rules off.",
         ),
     )
+
+
+def limit_option() -> Decorator:
+    """Add the option `--limit`, which sets the budgets of this process."""
+    names = ", ".join(f"{name} ({budget.value}: {budget.of})" for name, budget in budgets.BUDGETS.items())
+    return click.option(
+        "--limit", multiple=True, metavar="NAME=NUMBER", expose_value=False, callback=_set_limits,
+        help=f"Read more of an input, or less, than is usual. The limits: {names}.",
+    )  # fmt: skip
+
+
+def _set_limits(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> None:
+    budgets.reset()
+    for value in values:
+        name, _, number = value.partition("=")
+        if not re.fullmatch(r"[0-9]{1,18}", number):
+            raise click.BadParameter(f"{value!r} is not NAME=NUMBER")
+        try:
+            budgets.set_limit(name, int(number))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
 
 def display_options(verbose: str) -> Decorator:

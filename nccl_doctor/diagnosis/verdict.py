@@ -72,7 +72,7 @@ def _answer(shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input],
 def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]:
     """The verdict where no rule found anything and every line was read or is harmless."""
     cut = any(one.note for one in inputs)
-    understood = any(one.understood for one in inputs)
+    understood = any(one.understood or one.kind == "node" for one in inputs)
     if shown.proven and not cut:
         return "healthy", ", ".join(dict.fromkeys(shown.clauses))
     if cut and understood:

@@ -1,19 +1,35 @@
-"""The guard of queries that others wrote: what SQLite may do for them, and for how many steps.
+"""The guard of queries that others wrote: what SQLite may do for them, for how many steps, and how large an answer may be.
 
+A rule file of a site and the query of `nccl-doctor sql` are data that cannot run code, also in a prologue that runs as root.
 Steps of SQLite's machine are counted, not seconds: a query ends after the same number of them on a slow machine and on a fast one.
 """
 
+import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 STEPS = 50_000_000  # that a query may take, and so many more for each row of facts:
 STEPS_OF_ROW = 2_000
 TICK = 10_000  # steps between two looks at the limits
 CPU_SECONDS = 120.0  # the last resort, for functions such as REGEXP that take long in one step
+STUCK_SECONDS = 5.0  # of processor time without `TICK` steps, after which a function is interrupted
+LONGEST = 16 << 20  # bytes of one text that a query may make
+LARGEST = 512 << 20  # bytes of all rows of one answer
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
+
+
+class QueryProblem(Exception):
+    """A query that SQLite, the authorizer or a limit refused; the text is one line."""
+
+
+class _Stuck(Exception):
+    """A function of a query did not return in time."""
 
 
 class StepLimit:
@@ -21,6 +37,8 @@ class StepLimit:
 
     def __init__(self, steps: int) -> None:
         self.exceeded = ""
+        self.interrupt: KeyboardInterrupt | None = None
+        self.on_main_thread = threading.current_thread() is threading.main_thread()
         self._steps = steps
         self._left = steps
         self._deadline = time.thread_time() + CPU_SECONDS
@@ -32,22 +50,70 @@ class StepLimit:
             self.exceeded = f"took more than {self._steps:,} steps of SQLite"
         elif time.thread_time() > self._deadline:
             self.exceeded = f"took more than {CPU_SECONDS:g} s of processor time"
-        return int(bool(self.exceeded))
+        elif self.on_main_thread:
+            signal.setitimer(signal.ITIMER_PROF, STUCK_SECONDS)
+        return int(bool(self.exceeded or self.interrupt))
 
 
 @contextmanager
 def guarded(db: sqlite3.Connection, limit: StepLimit) -> Iterator[None]:
-    """Let a connection only read, and only for so many steps."""
+    """Let a connection only read, and only for so many steps. Raises QueryProblem where a query is refused or ended."""
     db.set_authorizer(_authorize)
     db.set_progress_handler(limit.tick, TICK)
     try:
-        yield
+        with _signals(limit):
+            yield
+    except (sqlite3.Error, OverflowError, MemoryError, UnicodeError, _Stuck) as error:
+        if limit.interrupt is None:
+            text = limit.exceeded or str(error) or "took too much memory"
+            raise QueryProblem(text.splitlines()[0]) from None
     finally:
         db.set_authorizer(None)
         db.set_progress_handler(None, 0)
+    if limit.interrupt is not None:
+        raise limit.interrupt
 
 
-def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+@contextmanager
+def _signals(limit: StepLimit) -> Iterator[None]:
+    """Note Ctrl-C and a function that is stuck: SQLite turns an exception out of a function into an error of its own.
+
+    Only the main thread gets signals; in another one only steps are counted.
+    """
+    if not limit.on_main_thread:
+        yield
+        return
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            limit.interrupt = KeyboardInterrupt()
+            raise limit.interrupt
+        limit.exceeded = f"a function took more than {STUCK_SECONDS:g} s of processor time"
+        raise _Stuck
+
+    old: dict[signal.Signals, Any] = {signal.SIGPROF: signal.signal(signal.SIGPROF, stop)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        old[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
+    signal.setitimer(signal.ITIMER_PROF, STUCK_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def bounded(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The rows of an answer. Raises MemoryError where all of them together are larger than `LARGEST`."""
+    size = 0
+    for row in rows:
+        size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+        if size > LARGEST:
+            raise MemoryError(f"the answer is larger than {LARGEST >> 20} MiB")
+        yield row
+
+
+def _authorize(action: int, _first: str | None, second: str | None, *_: str | None) -> int:
     if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second in _FORBIDDEN_FUNCTIONS):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK

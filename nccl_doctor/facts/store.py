@@ -1,7 +1,6 @@
 """The fact base: an SQLite database with one table for each class in `tables`, and the only way for rules to query it.
 
-A query of a rule or of the `sql` command runs under an authorizer that allows reading and functions, nothing else, and
-under a limit of steps, so that a rule file is data that cannot run code, also in a prologue that runs as root.
+A query of a rule or of the `sql` command runs under the guard of `facts.guard`.
 """
 
 import re
@@ -14,9 +13,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
-from nccl_doctor.facts import views
-from nccl_doctor.facts.guard import STEPS, STEPS_OF_ROW, StepLimit, guarded
+from nccl_doctor.common import budgets
+from nccl_doctor.facts import guard, saved, views
+from nccl_doctor.facts.guard import QueryProblem
+from nccl_doctor.facts.saved import SQL_TYPES
 from nccl_doctor.facts.sql_functions import register_functions
+from nccl_doctor.facts.storable import storable
 from nccl_doctor.facts.tables import TABLES, Evidence
 
 if TYPE_CHECKING:
@@ -29,13 +31,7 @@ VALUES = 990  # in a statement; old releases of SQLite take 999
 # Columns by which queries join tables; a class names others in `joined_by`.
 JOINED = ("host", "host, pid", "file", "run")
 INDEXED = 50  # rows of a table from which an index is worth making
-LONGEST = 64 << 20  # bytes of one text that a query may make
 LAYOUT = 6  # raised when a table changes in a way that old files cannot be read
-_SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
-
-
-class QueryProblem(Exception):
-    """A query that SQLite, the authorizer or a limit refused; the text is one line."""
 
 
 def table_name(table: type) -> str:
@@ -93,7 +89,7 @@ def describe() -> list[tuple[str, str, list[Column]]]:
     described = []
     for table in TABLES:
         comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", inspect.getsource(table), re.MULTILINE))
-        columns = [Column(n, _SQL_TYPES[t].lower(), comments.get(n, "")) for n, t in column_types(table).items()]
+        columns = [Column(n, SQL_TYPES[t].lower(), comments.get(n, "")) for n, t in column_types(table).items()]
         described.append((table_name(table), inspect.cleandoc(table.__doc__ or ""), columns))
     described += [
         (view.name, f"(view) {view.meaning}", [Column(name, "", text) for name, text in view.columns.items()])
@@ -103,7 +99,7 @@ def describe() -> list[tuple[str, str, list[Column]]]:
 
 
 def _columns(table: type) -> str:
-    columns = ", ".join(f'"{name}" {_SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
+    columns = ", ".join(f'"{name}" {SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
     return columns.replace('"id" INTEGER', '"id" INTEGER PRIMARY KEY') if table is Evidence else columns
 
 
@@ -111,6 +107,23 @@ def _create_tables(db: sqlite3.Connection) -> None:
     db.execute("CREATE TABLE covered (name TEXT PRIMARY KEY)")
     for table in TABLES:
         db.execute(f"CREATE TABLE {table_name(table)} ({_columns(table)})")
+
+
+@cache
+def _stored() -> saved.Tables:
+    """What a saved file must hold."""
+    tables = {table_name(table): table for table in TABLES}
+    stored = {
+        name: {column: (SQL_TYPES[type_], column in _optional(table)) for column, type_ in column_types(table).items()}
+        for name, table in tables.items()
+    }
+    return {"covered": {"name": ("TEXT", False)}, **stored}
+
+
+@cache
+def _optional(table: type) -> frozenset[str]:
+    """The columns whose value may be unknown."""
+    return frozenset(name for name, hint in table.__annotations__.items() if type(None) in get_args(hint))
 
 
 class Facts:
@@ -123,31 +136,25 @@ class Facts:
         self._pending: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
         self._numbers = 0
         self._inserted = 0  # rows of all tables
+        self._filled: dict[type, int] = {}  # table -> rows that were added
         self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
-        if path is None:
-            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._db.execute(f"PRAGMA user_version = {LAYOUT}")
-            _create_tables(self._db)
-        else:
+        self.cut: dict[str, int] = {}  # table -> rows that were left out because the budget was used up
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.execute(f"PRAGMA user_version = {LAYOUT}")
+        _create_tables(self._db)
+        if path is not None:
             self._load(path)
         for statement in views.statements():
             self._db.execute(statement)
         self._db.execute("PRAGMA query_only = ON")
-        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+        self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, guard.LONGEST)
         register_functions(self._db)
 
     def _load(self, path: Path) -> None:
-        source = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         try:
-            if source.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-                raise QueryProblem(f"{path} is no fact base of nccl-doctor")
-            if source.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
-                raise QueryProblem(f"{path} was saved by another version of nccl-doctor; analyze the log again")
-            source.backup(self._db)
-        except sqlite3.DatabaseError as error:
-            raise QueryProblem(f"{path} cannot be read as a fact base: {error}") from None
-        finally:
-            source.close()
+            saved.load(self._db, path, APPLICATION_ID, LAYOUT, _stored())
+        except saved.Unreadable as problem:
+            raise QueryProblem(f"{path} {problem}") from None
         for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
             self._evidence.setdefault(file, {})[line] = number
         self._numbers = sum(map(len, self._evidence.values()))
@@ -161,7 +168,10 @@ class Facts:
     def save(self, path: Path) -> None:
         """Write everything to a file that sqlite3, pandas, datasette and `open` read."""
         self._flush()
-        path.unlink(missing_ok=True)
+        with saved.replacing(path) as part:
+            self._save(part)
+
+    def _save(self, path: Path) -> None:
         target = sqlite3.connect(path, isolation_level=None)
         try:
             if not self.restated:
@@ -173,10 +183,12 @@ class Facts:
         finally:
             target.close()
         with self._writing():
-            self._db.execute("ATTACH ? AS saved", (str(path),))
-            for name in ("covered", *by_name()):
-                self._db.execute(f"INSERT INTO saved.{name} SELECT * FROM {name}")
-            self._db.execute("DETACH saved")
+            self._db.execute("ATTACH ? AS saved", (str(path.absolute()),))
+            try:
+                for name in ("covered", *by_name()):
+                    self._db.execute(f"INSERT INTO saved.{name} SELECT * FROM {name}")
+            finally:
+                self._db.execute("DETACH saved")
 
     def evidence(self, file: str, line: int, text: str) -> int:
         """The number of this place, for `ref` columns; asking twice gives the same number."""
@@ -208,11 +220,22 @@ class Facts:
         self._insert(Evidence, pending)
 
     def _insert(self, table: type, rows: Sequence[Any]) -> None:
+        if table not in (Evidence,):
+            rows = self._within_budget(table, rows)
         try:
             self._insert_all(table, rows)
-        except OverflowError:  # a number of more than 64 bits is garbage
-            self._db.execute("ROLLBACK")
-            self._insert_all(table, [[None if _too_large(value) else value for value in row] for row in rows])
+        except (OverflowError, UnicodeEncodeError):
+            self._insert_all(table, list(storable(rows, [name in _optional(table) for name in column_types(table)])))
+
+    def _within_budget(self, table: type, rows: Sequence[Any]) -> Sequence[Any]:
+        """The rows that the table may still take; `cut` counts the others."""
+        before = self._filled.get(table, 0)
+        kept = rows[: max(budgets.limit("rows") - before, 0)]
+        self._filled[table] = before + len(kept)
+        if len(kept) < len(rows):
+            name = table_name(table)
+            self.cut[name] = self.cut.get(name, 0) + len(rows) - len(kept)
+        return kept
 
     def _insert_all(self, table: type, rows: Sequence[Any]) -> None:
         if table in self.restated:
@@ -226,9 +249,13 @@ class Facts:
             groups = (list(chain.from_iterable(rows[at : at + size])) for at in range(rest, len(rows), size))
             with self._writing():
                 self._db.execute("BEGIN")
-                self._db.executemany(into + marks, rows[:rest])
-                if rest < len(rows):  # SQLite takes longer to parse the statement than to insert a few rows
-                    self._db.executemany(into + ", ".join([marks] * size), groups)
+                try:
+                    self._db.executemany(into + marks, rows[:rest])
+                    if rest < len(rows):  # SQLite takes longer to parse the statement than to insert a few rows
+                        self._db.executemany(into + ", ".join([marks] * size), groups)
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
                 self._db.execute("COMMIT")
 
     def add(self, rows: Iterable[Any]) -> None:
@@ -341,14 +368,9 @@ class Facts:
         The limit counts steps of SQLite, by default in proportion to the facts, so that no slow machine exceeds it.
         """
         self._flush()
-        limit = StepLimit(steps or STEPS + STEPS_OF_ROW * self._inserted)
-        with guarded(self._db, limit):
-            try:
-                with closing(self._db.execute(query, params or {})) as cursor:
-                    yield [column[0] for column in cursor.description or ()], cursor
-            except (sqlite3.Error, OverflowError, MemoryError) as error:
-                text = limit.exceeded or str(error)
-                raise QueryProblem((text or "took too much memory").splitlines()[0]) from None
+        limit = guard.StepLimit(steps or guard.STEPS + guard.STEPS_OF_ROW * self._inserted)
+        with guard.guarded(self._db, limit), closing(self._db.execute(query, params or {})) as cursor:
+            yield [column[0] for column in cursor.description or ()], guard.bounded(cursor)
 
     def frame(self, query: str) -> "pandas.DataFrame":
         """The answer to a query as a pandas DataFrame."""
@@ -356,7 +378,3 @@ class Facts:
 
         columns, rows = self.sql(query)
         return pandas.DataFrame.from_records(rows, columns=columns)
-
-
-def _too_large(value: object) -> bool:
-    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63

@@ -4,25 +4,24 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar, cast
 
+from nccl_doctor.common import budgets
 from nccl_doctor.inputs.streams import (
     BREAKS,
-    RATIO,
-    RATIO_FROM,
     InputProblem,
     Raw,
     Source,
     Stream,
     compression,
+    growth_problem,
     one_line,
     open_regular,
     why,
 )
 
-MAX_MEMBERS = 100_000
 BLOCK = 1 << 16  # bytes read at once from a tar file
 LARGEST_HEADER = 16 << 20  # bytes; a hostile header may claim any size and would be read into memory
 
@@ -38,17 +37,21 @@ def member_name(archive: str, name: str) -> str:
 def members(kind: str, name: str, path: Path) -> Iterator[Source | InputProblem]:
     """The regular files in an archive, `kind` tar (also compressed) or zip.
 
-    Where the archive is damaged the members in front of the damage come first, then an InputProblem.
+    Where the archive is damaged the members in front of the damage come first, then an InputProblem. All members together
+    may hold as much text as one file of the archive's size.
     """
     reader = _tar if kind == "tar" else _zip
+    most = budgets.limit("members")
     count = 0
     try:
+        total = _Total(path.stat().st_size)
         for source in reader(name, path):
-            if count == MAX_MEMBERS:
-                yield InputProblem(name, f"has more than {MAX_MEMBERS:,} members; the others were not looked at")
+            if count == most:
+                hint = budgets.reached("members")
+                yield InputProblem(name, f"has more than {most:,} members; the others were not looked at; {hint}")
                 return
             count += 1
-            yield source
+            yield source._replace(opener=partial(_Counted, total, count, source))
     except _DAMAGE as error:
         reason = why(error) if isinstance(error, InputProblem | OSError) else f"is a damaged archive ({_words(error)})"
         yield InputProblem(name, reason + (f"; the {count} members before that were looked at" if count else ""))
@@ -56,6 +59,53 @@ def members(kind: str, name: str, path: Path) -> Iterator[Source | InputProblem]
 
 def _words(error: Exception) -> str:
     return one_line(str(error)) or type(error).__name__
+
+
+class _Total:
+    """How many bytes of the members of one archive were read, each byte counted once."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size  # of the archive on disk
+        self._bytes = 0
+        self._furthest: dict[int, int] = {}  # number of a member -> how far it was read
+
+    def add(self, member: int, place: int) -> None:
+        """A member was read up to a place. Raises OverflowError where all of them hold more than an archive may."""
+        known = self._furthest.get(member, 0)
+        if place <= known:
+            return
+        self._furthest[member] = place
+        self._bytes += place - known
+        self._check()
+
+    def begin(self, member: int, size: int) -> None:
+        """A member of so many bytes is about to be read. Raises OverflowError as `add` does, if it was not read to its end before."""
+        if size > self._furthest.get(member, 0):
+            self._check()
+
+    def _check(self) -> None:
+        if problem := growth_problem(self._bytes, self._size):
+            raise OverflowError(f"is in an archive that {problem}")
+
+
+class _Counted:
+    """The bytes of a member, which count in the total of its archive."""
+
+    def __init__(self, total: _Total, number: int, source: Source) -> None:
+        total.begin(number, source.size or 0)
+        self._raw = source.opener()
+        self._total = total
+        self._number = number
+        self._place = 0
+
+    def read(self, size: int, /) -> bytes:
+        self._total.add(self._number, self._place)
+        data = self._raw.read(size)
+        self._place += len(data)
+        return data
+
+    def close(self) -> None:
+        self._raw.close()
 
 
 class _Seekable:
@@ -193,10 +243,9 @@ class _ZipMember:
     """The bytes of one member; a damaged member raises ValueError."""
 
     def __init__(self, path: Path, number: int) -> None:
-        self._file = open_regular(path)
+        archive = _directory(path, path.stat().st_mtime_ns)
         try:
-            with zipfile.ZipFile(self._file) as archive:
-                self._member = cast(zipfile.ZipExtFile, archive.open(archive.infolist()[number]))
+            self._member = cast(zipfile.ZipExtFile, archive.open(archive.infolist()[number]))
         except zipfile.BadZipFile as error:
             raise ValueError(error) from None
 
@@ -208,21 +257,22 @@ class _ZipMember:
 
     def close(self) -> None:
         self._member.close()
-        self._file.close()
+
+
+@lru_cache(1)  # reading it again for each member would take the square of their number
+def _directory(path: Path, _changed: int) -> zipfile.ZipFile:
+    return zipfile.ZipFile(open_regular(path))
 
 
 def _zip(name: str, path: Path) -> Iterator[Source]:
-    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        infos = archive.infolist()
-    for number, info in enumerate(infos):
+    for number, info in enumerate(_directory(path, path.stat().st_mtime_ns).infolist()):
         if info.is_dir():
             continue
-        shown = member_name(name, info.filename)
         opener: Callable[[], Raw] = partial(_ZipMember, path, number)
-        if info.file_size > RATIO_FROM and info.file_size > RATIO * info.compress_size:
-            opener = partial(_refuse, shown)
-        yield Source(shown, None, info.file_size, False, opener)
+        if problem := growth_problem(info.file_size, info.compress_size):
+            opener = partial(_refuse, problem)
+        yield Source(member_name(name, info.filename), None, info.file_size, False, opener)
 
 
-def _refuse(name: str) -> Raw:
-    raise InputProblem(name, f"grows to more than {RATIO} times its size")
+def _refuse(problem: str) -> Raw:
+    raise OverflowError(problem)

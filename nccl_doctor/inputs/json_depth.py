@@ -3,16 +3,16 @@
 import re
 from itertools import accumulate
 
+from nccl_doctor.common import budgets
 from nccl_doctor.inputs.streams import Readable
 
-DEEPEST = 500  # levels; traces have some ten
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _OTHER = bytes(code for code in range(256) if code not in b'"[]{}')
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class TooDeep(ValueError):
-    """The text is nested deeper than DEEPEST."""
+    """The text is nested deeper than the budget `depth`."""
 
 
 class Shallow:
@@ -21,6 +21,7 @@ class Shallow:
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
         self._depth = 0
+        self._deepest = budgets.limit("depth")
         self._in_string = False
         self._held = b""  # a backslash whose partner has not come yet
 
@@ -40,8 +41,8 @@ class Shallow:
         outside = b"".join(parts[int(self._in_string) :: 2])
         self._in_string ^= len(parts) % 2 == 0
         opened = outside.count(b"[") + outside.count(b"{")
-        if self._depth + opened > DEEPEST:
+        if self._depth + opened > self._deepest:
             steps = accumulate((_STEPS[code] for code in outside), initial=self._depth)
-            if max(steps) > DEEPEST:
-                raise TooDeep(f"is nested deeper than {DEEPEST} levels")
+            if max(steps) > self._deepest:
+                raise TooDeep(f"is nested deeper than {self._deepest:,} levels; {budgets.reached('depth')}")
         self._depth += 2 * opened - len(outside)

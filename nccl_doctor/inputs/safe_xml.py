@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from xml.parsers import expat
 
+from nccl_doctor.common import budgets
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 16
 _MAX_BYTES = 64 << 20
-_MAX_DEPTH = 64
-_MAX_ELEMENTS = 50_000
 
 Start = Callable[[str, dict[str, str], int], None]
 End = Callable[[str], None]
@@ -26,15 +25,16 @@ def parse(stream: Readable, start: Start, end: End) -> tuple[int, str | None]:
     parser = expat.ParserCreate()
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
     depth = count = 0
+    deepest, most = max(budgets.limit("depth") // 8, 1), budgets.limit("elements")
 
     def started(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth, count
         depth += 1
         count += 1
-        if depth > _MAX_DEPTH:
-            raise _Refused(f"nests elements more than {_MAX_DEPTH} deep")
-        if count > _MAX_ELEMENTS:
-            raise _Refused(f"holds more than {_MAX_ELEMENTS:,} elements")
+        if depth > deepest:
+            raise _Refused(f"nests elements more than {deepest:,} deep; {budgets.reached('depth')}")
+        if count > most:
+            raise _Refused(f"holds more than {most:,} elements; {budgets.reached('elements')}")
         start(name, attributes, parser.CurrentLineNumber)
 
     def ended(name: str) -> None:

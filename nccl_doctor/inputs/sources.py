@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from nccl_doctor.common import budgets
 from nccl_doctor.inputs import conversions
 from nccl_doctor.inputs.archives import members
 from nccl_doctor.inputs.detect import ARCHIVES, no_log, sniff
 from nccl_doctor.inputs.streams import (
     BREAKS,
-    MAX_BYTES,
     ForeignInput,
     InputProblem,
+    NoLog,
     Raw,
     Source,
     Stream,
@@ -31,10 +32,10 @@ from nccl_doctor.inputs.streams import (
     why,
 )
 
-__all__ = ["ForeignInput", "InputProblem", "Source", "expand", "no_log", "one_line", "open_stream", "sniff"]
+__all__ = ["ForeignInput", "InputProblem", "NoLog", "Source", "expand", "no_log", "one_line", "open_stream", "sniff"]
 
 HEAD = 1 << 16  # bytes that tell what a file is
-MAX_FILES = 100_000  # in one folder
+SHOWN = 20  # members of one archive whose problems are told one by one
 SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no block
 
 _NOT_LOOKED_INTO = {".git", ".venv", "__pycache__", "node_modules", "site-packages", ".ipynb_checkpoints"}
@@ -146,7 +147,7 @@ def _spooled(raw: Raw) -> Path:
         size = 0
         for data in pieces(raw):
             size += file.write(data)
-            if size > MAX_BYTES:
+            if size > budgets.limit("bytes"):
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         file.flush()
         return Path(f"/proc/self/fd/{os.dup(file.fileno())}")
@@ -201,7 +202,7 @@ def _file(
         return
     if kind in _NEVER:
         if asked:
-            yield InputProblem(name, _NEVER[kind])
+            yield NoLog(name, _NEVER[kind])
         elif passed is not None and kind != "empty":  # an empty file is not a bad input
             passed.append((name, kind))
         return
@@ -211,7 +212,7 @@ def _file(
 
 
 def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> Iterator[Source | InputProblem]:
-    looked = given = 0
+    looked = given = unread = 0
     for member in members(kind, name, path):
         if isinstance(member, InputProblem):
             given += 1
@@ -227,7 +228,9 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
                 found = _kind(head, member.name, known)
         except InputProblem as problem:
             given += 1
-            yield problem
+            unread += 1
+            if unread <= SHOWN:
+                yield problem
             continue
         foreign = None if known(head) else conversions.of_file(head, member.name)
         if foreign is not None:
@@ -240,8 +243,10 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
         elif found not in _NEVER:
             given += 1
             yield member
+    if unread > SHOWN:
+        yield InputProblem(name, f"holds {unread - SHOWN:,} more members that cannot be read")
     if asked and not given:
-        yield InputProblem(name, f"holds no log; looked at {looked} members")
+        yield NoLog(name, f"holds no log; looked at {looked} members")
 
 
 def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Source | InputProblem]:
@@ -272,8 +277,9 @@ def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Sou
                     below.append(entry.path)
             elif stat.S_ISREG(found.st_mode):
                 looked += 1
-                if looked > MAX_FILES:
-                    yield InputProblem(one_line(root), f"holds more than {MAX_FILES:,} files; the others were not read")
+                if looked > budgets.limit("files"):
+                    more = f"{budgets.limit('files'):,} files; the others were not read; {budgets.reached('files')}"
+                    yield InputProblem(one_line(root), f"holds more than {more}")
                     return
                 if _NO_LOG.search(entry.name):
                     continue
@@ -283,8 +289,8 @@ def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Sou
         waiting += reversed(below)
     if not given:
         linked = f"; {links} symbolic links were not followed" if links else ""
-        yield InputProblem(one_line(root), f"holds no log; looked at {looked} files{linked}")
+        yield NoLog(one_line(root), f"holds no log; looked at {looked} files{linked}")
     elif passed:
         name, kind = passed[0]
         more = f"; {len(passed) - 1} more there that hold no log" if len(passed) > 1 else ""
-        yield InputProblem(name, f"{_NEVER[kind]}{more}")
+        yield NoLog(name, f"{_NEVER[kind]}{more}")

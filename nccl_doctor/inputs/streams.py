@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
+from nccl_doctor.common import budgets
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CHUNK = 1 << 16  # bytes in one piece
-MAX_BYTES = 64 << 30  # bytes that one input may grow to
 # gzip cannot exceed 1032:1, xz and zstd can by far; logs compress to between 5:1 and 100:1
-RATIO = 500  # output per input byte that no log reaches …
-RATIO_FROM = 512 << 20  # … looked at from this many bytes of output on
+RATIO_FROM = 512 << 20  # bytes of output from which on the ratio is looked at
 MEMORY = 256 << 20  # bytes that an xz or zstd window may take
 _MAGIC = (
     (b"\x1f\x8b\x08", "gzip"),
@@ -49,6 +49,10 @@ class InputProblem(Exception):
 
 class ForeignInput(InputProblem):
     """An input that is whole and of a kind that nothing here reads; in a folder it is passed over."""
+
+
+class NoLog(ForeignInput):
+    """An input that cannot hold a log, such as a picture: no verdict depends on it."""
 
 
 BREAKS = (
@@ -228,16 +232,23 @@ def _inflate(method: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
         raise ValueError("other bytes follow the compressed ones")
 
 
-def _guard(chunks: Iterator[bytes], source: _Counted, max_bytes: int) -> Iterator[bytes]:
-    """Stop what grows beyond `max_bytes` or beyond any log's compression."""
+def growth_problem(total: int, size: int) -> str | None:
+    """Why `size` bytes on disk may not become `total` bytes of text; None where they may."""
+    if total > budgets.limit("bytes"):
+        return f"is larger than {budgets.limit('bytes'):,} bytes; {budgets.reached('bytes')}"
+    if total > RATIO_FROM and total > budgets.limit("ratio") * size:
+        return f"grows to more than {budgets.limit('ratio')} times its size; {budgets.reached('ratio')}"
+    return None
+
+
+def _guard(chunks: Iterator[bytes], source: _Counted) -> Iterator[bytes]:
+    """Stop what grows beyond the budgets."""
     total = 0
     for chunk in chunks:
         total += len(chunk)
-        if total > max_bytes:
-            yield chunk[: len(chunk) - (total - max_bytes)]
-            raise OverflowError(f"is larger than {max_bytes:,} bytes")
-        if total > RATIO_FROM and total > RATIO * source.bytes:
-            raise OverflowError(f"grows to more than {RATIO} times its size")
+        if problem := growth_problem(total, source.bytes):
+            yield chunk[: max(len(chunk) - (total - budgets.limit("bytes")), 0)]
+            raise OverflowError(problem)
         yield chunk
 
 
@@ -269,13 +280,13 @@ def _with_head(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return head, again()
 
 
-def decoded(raw: Raw, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+def decoded(raw: Raw) -> Iterator[bytes]:
     """What a raw stream holds once decompressed and, if it is UTF-16 or UTF-32, turned into UTF-8."""
     counted = _Counted(pieces(raw))
     head, chunks = _with_head(iter(counted))
     if method := compression(head):
         head, chunks = _with_head(_inflate(method, chunks))
-    chunks = _guard(chunks, counted, max_bytes)
+    chunks = _guard(chunks, counted)
     if name := encoding(head):
         chunks = _utf8(chunks, name)
     return chunks
@@ -284,11 +295,11 @@ def decoded(raw: Raw, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 class Stream(io.RawIOBase):
     """Reads chunks. `read(n)` waits for n bytes; where the input breaks it first gives what came before."""
 
-    def __init__(self, name: str, raw: Raw, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, name: str, raw: Raw) -> None:
         super().__init__()
         self.name = name
         self._raw = raw
-        self._chunks = decoded(raw, max_bytes)
+        self._chunks = decoded(raw)
         self._ready = bytearray()
         self._given = 0
         self._problem: InputProblem | None = None
@@ -340,7 +351,7 @@ class Stream(io.RawIOBase):
         return f"is damaged ({one_line(str(error)) or type(error).__name__})" + kept
 
 
-def open_stream(source: Source, max_bytes: int = MAX_BYTES) -> BinaryIO:
+def open_stream(source: Source) -> BinaryIO:
     """The text of a source as bytes, decompressed by content and UTF-8 where a byte order mark tells UTF-16 or UTF-32.
 
     Raises InputProblem, here or while reading; reading gives all bytes in front of a break first.
@@ -349,7 +360,7 @@ def open_stream(source: Source, max_bytes: int = MAX_BYTES) -> BinaryIO:
         raw = source.opener()
     except BREAKS as error:
         raise InputProblem(source.name, why(error)) from None
-    return cast(BinaryIO, Stream(source.name, raw, max_bytes))
+    return cast(BinaryIO, Stream(source.name, raw))
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
@@ -372,6 +383,8 @@ def why(error: Exception) -> str:
         return "no such file or folder"
     if isinstance(error, PermissionError):
         return "you may not read it"
+    if isinstance(error, OverflowError):
+        return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be read: {error.strerror}"
     return f"cannot be read: {one_line(str(error)) or type(error).__name__}"

@@ -82,19 +82,16 @@ class Classifier:
             line = prefixes.opened(line)
         line = _bounded(line)
         for piece in line.split("\r") if "\r" in line else (line,):
-            left, token, rest = piece.partition(nccl_header.TOKEN)
-            while token:
-                if nccl_header.TOKEN in rest and (inner := nccl_header.GLUED.search(rest)):
-                    self._add_split_record(left, rest[: inner.start()], number, _nothing)
-                    left, token, rest = rest[inner.start() :].partition(nccl_header.TOKEN)
-                    continue
-                if nccl_header.TOKEN in rest and (
-                    record := nccl_header.split_record(left + nccl_header.TOKEN + rest)
-                ):  # prose names NCCL
-                    left, level, body = record
-                    rest = f"{level} {body}"
+            *glued, last = nccl_header.glued_records(piece)
+            for record in glued:
+                left, _, rest = record.partition(nccl_header.TOKEN)
+                self._add_split_record(left, rest, number, _nothing)
+            left, token, rest = last.partition(nccl_header.TOKEN)
+            if nccl_header.TOKEN in rest and (found := nccl_header.split_record(last)):  # prose names NCCL
+                left, level, body = found
+                rest = f"{level} {body}"
+            if token:
                 self._add_split_record(left, rest, number, after)
-                break
 
     def _add_split_record(self, left: str, rest: str, number: int, after: NextLines) -> None:
         """Count one record: `left` is its header, `rest` its level and its message."""

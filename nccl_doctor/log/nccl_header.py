@@ -11,11 +11,13 @@ from nccl_doctor.inputs import prefixes
 
 TOKEN = "NCCL "
 LEVELS = ("INFO", "WARN", "ATTN", "DIAG", "TRACE", "CALL", "ABORT", "VERSION")
+_LEVEL = max(map(len, LEVELS)) + 2  # characters in which a level and the blank behind it end
 SHOWN = ("WARN", "ATTN")  # levels of which every line is a fact, known or not
 _TAG = r"(?:\[[\w,.:@-]{1,200}\])?<std(?:out|err|diag)>:"
-GLUED = re.compile(
-    rf"(?:{_TAG} ?)?[^\s:]{{1,253}}:\d+:\d+ \[-?\d+\] (?:[\w/.\-]+:\d+ (?:\(\w+\) )?)?NCCL (?:INFO|WARN|ATTN|TRACE) "
+_GLUED = re.compile(
+    rf"(?:{_TAG} ?)?[^\s:]{{1,253}}:\d{{1,10}}:\d{{1,10}} \[-?\d{{1,10}}\] (?:[\w/.\-]{{1,200}}:\d{{1,6}} (?:\(\w{{1,100}}\) )?)?$"
 )
+_GLUED_LEVELS = ("INFO ", "WARN ", "ATTN ", "TRACE ")
 _HEAD = re.compile(r"(?P<host>\S*?):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$")
 _HIDDEN = re.compile(
     r"(?P<host>[^\s:]+):(?:[Xx*#]+|<\w+>)(?::(?:[Xx*#]+|<\w+>|\d+))? \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$"
@@ -28,6 +30,7 @@ _WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))
 _FILE = re.compile(r"(?P<where>[\w./+-]*\w\.(?:cc|c|cpp|cxx|cu|cuh|h|hip|hpp|py):\d*(?: \([^()]+\))?)$")
 _MID = re.compile(_TAG)
 _LONGEST = 1_000  # characters in which the head ends
+_NEAR = 300  # characters before `NCCL` that tell whether a record begins there
 
 
 class NcclHeader(NamedTuple):
@@ -99,16 +102,32 @@ def _source(where: str | None) -> tuple[str | None, int | None]:
 
 def can_precede_record(left: str) -> bool:
     """Whether `NCCL` begins a record after this text: not inside a word, nor in quotes."""
-    return not left or left[-1].isspace() or prefixes.clean(left)[-1:] in ("", "]", ">", ":", "|", "*", " ", "\t")
+    return (
+        not left or left[-1].isspace() or prefixes.clean(left[-_NEAR:])[-1:] in ("", "]", ">", ":", "|", "*", " ", "\t")
+    )
 
 
 def split_record(line: str) -> tuple[str, str, str] | None:
     """(left, level, body) of a line that holds a record, else None; of several records in a line the first."""
-    left, found, rest = line.partition(TOKEN)
-    while found:
-        level, _, body = rest.partition(" ")
-        if level in LEVELS and can_precede_record(left):
-            return left, level, body
-        more, found, rest = rest.partition(TOKEN)
-        left += TOKEN + more
+    at = line.find(TOKEN)
+    while at >= 0:
+        start = at + len(TOKEN)
+        level = line[start : start + _LEVEL].partition(" ")[0]
+        if level in LEVELS and can_precede_record(line[max(at - _NEAR, 0) : at]):
+            return line[:at], level, line[start + len(level) + 1 :]
+        at = line.find(TOKEN, start)
     return None
+
+
+def glued_records(line: str) -> list[str]:
+    """The records of a line, cut in front of each header but the first."""
+    cuts = [0]
+    before = line.find(TOKEN)
+    at = line.find(TOKEN, before + 1) if before >= 0 else -1
+    while at >= 0:
+        if line.startswith(_GLUED_LEVELS, at + len(TOKEN)):
+            start = max(before + len(TOKEN), at - 2 * _NEAR)
+            if head := _GLUED.search(line[start:at]):
+                cuts.append(start + head.start())
+        before, at = at, line.find(TOKEN, at + 1)
+    return [line[start:stop] for start, stop in zip(cuts, [*cuts[1:], len(line)], strict=True)]

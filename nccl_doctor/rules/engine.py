@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, steps: int | None = None) -> Answer:
     """Ask one rule."""
-    from nccl_doctor.facts.store import QueryProblem
+    from nccl_doctor.facts.guard import QueryProblem
 
     lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.covered())]
     if lacking:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_doctor.facts.store import Facts, QueryProblem
+from nccl_doctor.facts.guard import QueryProblem
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules.schema import Rule
 from nccl_doctor.rules.templates import placeholders
 

@@ -8,7 +8,8 @@ import pytest
 
 from nccl_doctor.app import analyze
 from nccl_doctor.cli.main import main
-from nccl_doctor.facts.store import Facts, QueryProblem
+from nccl_doctor.facts.guard import QueryProblem
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.views import VIEWS, View
 
 LOG = (

@@ -22,6 +22,7 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.common import budgets
 from nccl_doctor.inputs import detect, streams
 from nccl_doctor.inputs.archives import member_name
 from nccl_doctor.inputs.sources import InputProblem, Source, expand, open_stream, sniff
@@ -407,7 +408,8 @@ def test_sparse_file_is_bounded(tmp_path: Path) -> None:
     os.truncate(path, 1 << 40)
 
     [source], _ = look(path)
-    stream = open_stream(source, max_bytes=1 << 20)
+    budgets.set_limit("bytes", 1 << 20)
+    stream = open_stream(source)
 
     assert not source.plain
     assert 1 << 20 == len(stream.read(1 << 21))
@@ -577,7 +579,7 @@ def test_zip_with_a_damaged_member(tmp_path: Path) -> None:
 
 
 def test_zip_bomb_and_encrypted_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nccl_doctor.inputs.archives.RATIO_FROM", 1 << 20)
+    monkeypatch.setattr(streams, "RATIO_FROM", 1 << 20)
     path = tmp_path / "job.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb.log", b"a" * (10 << 20))
@@ -589,7 +591,7 @@ def test_zip_bomb_and_encrypted_member(tmp_path: Path, monkeypatch: pytest.Monke
     sources, problems = look(path)
 
     assert [] == sources
-    assert "grows to more than 500 times its size" == problems[0]
+    assert "grows to more than 500 times its size; raise the limit with --limit ratio=5000" == problems[0]
     assert "encrypted" in problems[1] or "flag" in problems[1] or "differ" in problems[1] or "read" in problems[1]
 
 

@@ -8,6 +8,7 @@ from nccl_doctor.cli import backend
 from nccl_doctor.cli.options import (
     display_options,
     exit_status,
+    limit_option,
     progress_bar,
     refuse_overwriting,
     rule_options,
@@ -28,6 +29,7 @@ SQLITE = b"SQLite format 3\0"
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE.")
 @click.option("--save", type=click.Path(path_type=Path), metavar="FILE.db", help="Save the facts as an SQLite file.")
+@limit_option()
 @rule_options()
 @display_options("Show all findings in full, not only one screen.")
 def command(

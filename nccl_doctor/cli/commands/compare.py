@@ -10,6 +10,7 @@ from nccl_doctor.cli import backend
 from nccl_doctor.cli.options import (
     display_options,
     exit_status,
+    limit_option,
     progress_bar,
     refuse_overwriting,
     rule_options,
@@ -36,6 +37,7 @@ SUFFIXES = {".json": "json", ".md": "markdown"}
     metavar="PERCENT",
     help="Ignore smaller changes of a speed.",
 )
+@limit_option()
 @rule_options("; a lower speed is a warning")
 @display_options("Show all changes, with the lines that show them.")
 def command(

@@ -3,6 +3,7 @@
 import click
 
 from nccl_doctor.cli import backend
+from nccl_doctor.cli.options import limit_option
 from nccl_doctor.cli.output import emit
 from nccl_doctor.cli.table import FORMATS, render
 from nccl_doctor.common.errors import UsageProblem
@@ -12,6 +13,7 @@ from nccl_doctor.common.errors import UsageProblem
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option("--table", metavar="NAME", help="Print the rows of this table; without PATH, its columns.")
 @click.option("--live", is_flag=True, help="Collect the facts of this node, as `preflight` does.")
+@limit_option()
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 def command(paths: tuple[str, ...], table: str | None, live: bool, form: str) -> None:
     """List the facts that were read from logs.

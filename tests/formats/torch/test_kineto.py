@@ -11,6 +11,7 @@ from helpers.places import FIXTURES
 from helpers.second_readers import assert_trace_agrees
 
 from nccl_doctor.app import analyze
+from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceArrival
 from nccl_doctor.formats import registry
@@ -104,7 +105,7 @@ def test_brackets_in_strings_are_not_nesting() -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_nesting_is_counted_over_any_pieces(size: int) -> None:
     text = json.dumps({"a\\": ['"[', {"b": '\\"]'}]}).encode()
-    for levels, deep in ((json_depth.DEEPEST - 1, False), (json_depth.DEEPEST + 1, True)):
+    for levels, deep in ((budgets.limit("depth") - 1, False), (budgets.limit("depth") + 1, True)):
         guard = json_depth.Shallow(io.BytesIO(text * 3 + b"[" * levels))
         try:
             while guard.read(size):

@@ -1,0 +1,200 @@
+"""Inputs of which a part cannot be read, or reaches a budget: what is left is read, a sentence says so, nothing is called healthy."""
+
+import gzip
+import io
+import json
+import random
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.cli.main import main
+from nccl_doctor.common import budgets
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import BenchRow, Input, Message
+from nccl_doctor.inputs import streams
+from nccl_doctor.simulate import Spec, write_log
+
+HEALTHY = ("\n".join(write_log(Spec(nodes=1, gpus=2, steps=20))) + "\n").encode()
+TABLE = b"""# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+           8             2     float     sum      -1    31.30    0.00    0.00      0    30.90    0.00    0.00      0
+"""
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    path = tmp_path / "a.log"
+    path.write_bytes(HEALTHY)
+    assert "healthy" == analyze.analyze([str(path)])[0].verdict
+    return path
+
+
+def verdict(*paths: Path) -> str:
+    return analyze.analyze([str(path) for path in paths])[0].verdict
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_a_second_pass_over_a_damaged_file_reads_what_is_whole(tmp_path: Path, healthy: Path, damage: str) -> None:
+    """The log holds a table of nccl-tests, for which its file is opened again."""
+    noise = random.Random(1)
+    lines = b"".join(b"node01:101:140 [0] NCCL INFO noise %d\n" % noise.getrandbits(99) for _ in range(9000))
+    packed = gzip.compress(HEALTHY + TABLE + lines)
+    place = len(packed) * 3 // 4
+    (tmp_path / "b.log.gz").write_bytes(
+        packed[:place] + (bytes(40) + packed[place + 40 :] if damage == "zeros" else b"")
+    )
+
+    report, facts, problems = analyze.analyze([str(tmp_path)])
+
+    assert 1 == len([problem for problem in problems if "b.log.gz" in problem])
+    assert {8} == {row.size for row in facts.rows(BenchRow)}
+    assert "healthy" != report.verdict
+    assert ["a.log", "b.log.gz"] == sorted(Path(one.path).name for one in report.inputs)
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08 damaged from the start", gzip.compress(HEALTHY)[:300]])
+def test_what_nothing_can_be_read_of_is_not_healthy(tmp_path: Path, healthy: Path, content: bytes) -> None:
+    (tmp_path / "b.log.gz").write_bytes(content)
+
+    assert "nothing-found" == verdict(healthy, tmp_path / "b.log.gz")
+    assert "nothing-found" == verdict(tmp_path)
+
+
+def test_a_file_that_is_missing_is_not_healthy_and_a_picture_is(tmp_path: Path, healthy: Path) -> None:
+    (tmp_path / "loss.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    (tmp_path / "loss.plot").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+
+    assert "healthy" == verdict(tmp_path)
+    assert "healthy" == verdict(healthy, tmp_path / "loss.png")
+    assert "nothing-found" == verdict(healthy, tmp_path / "missing.log")
+
+
+def test_a_bomb_beside_a_healthy_log(tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "RATIO_FROM", 1 << 20)
+    (tmp_path / "b.log.gz").write_bytes(gzip.compress(b"a" * (30 << 20)))
+
+    assert "nothing-found" == verdict(tmp_path)
+    assert "nothing-found" == verdict(healthy, tmp_path / "b.log.gz")
+
+
+def sparse_tar(path: Path, size: int) -> None:
+    """One member of `size` bytes, of which the archive holds 2,048."""
+    data = b"1\n0\n2048\n".ljust(512, b"\0") + HEALTHY[:2048]
+    info = tarfile.TarInfo("GNUSparseFile.0/x.log")
+    info.size = len(data)
+    info.pax_headers = {
+        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x.log", "GNU.sparse.realsize": str(size),
+    }  # fmt: skip
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO(data))
+
+
+def test_a_sparse_member_of_an_archive_is_bounded(
+    tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "RATIO_FROM", 1 << 20)
+    sparse_tar(tmp_path / "b.tar", 4 << 40)
+
+    report, _, problems = analyze.analyze([str(tmp_path)])
+
+    assert [True] == [
+        "grows to more than 500 times its size; raise the limit with --limit ratio=5000" in one for one in problems
+    ]
+    assert "nothing-found" == report.verdict
+
+
+def test_members_of_an_archive_share_one_budget(tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory of a zip names the same bytes many times, or many members repeat each other."""
+    monkeypatch.setattr(streams, "RATIO_FROM", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(40):
+            archive.writestr(f"{number}.log", HEALTHY[:3000] * 100)
+    budgets.set_limit("ratio", 20)
+
+    report, _, problems = analyze.analyze([str(tmp_path)])
+
+    assert "nothing-found" == report.verdict
+    assert any("is in an archive that grows to more than 20 times its size" in problem for problem in problems)
+    assert len(problems) < 45
+
+
+def test_members_that_overlap(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "one.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.log", HEALTHY)
+    raw = (tmp_path / "one.zip").read_bytes()
+    start, end = raw.rfind(b"PK\1\2"), raw.rfind(b"PK\5\6")
+    entries = raw[start:end] * 300
+    last = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 300, 300, len(entries), start, 0)
+    (tmp_path / "b.zip").write_bytes(raw[:start] + entries + last)
+    (tmp_path / "one.zip").unlink()
+    (tmp_path / "a.log").write_bytes(HEALTHY)
+
+    report, _, problems = analyze.analyze([str(tmp_path)])
+
+    assert len(problems) < 30
+    assert report.inputs
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("members", 3, "has more than 3 members"), ("bytes", 3 * len(HEALTHY), "is in an archive that is larger than")],
+)
+def test_a_limit_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, value: int, words: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(9):
+            archive.writestr(f"{number}.log", HEALTHY)
+
+    assert 0 == main(["analyze", str(tmp_path / "b.zip"), "--format", "json", "--limit", f"{name}={value}"])
+    said = capsys.readouterr()
+    assert words in said.err
+    assert f"raise the limit with --limit {name}={10 * value}" in said.err
+    assert "nothing-found" == json.loads(said.out)["verdict"]
+
+
+@pytest.mark.parametrize("wrong", ["bytes", "bytes=x", "bytes=0", "sheep=3", "=", "bytes=" + "9" * 30])
+def test_a_limit_that_is_none(wrong: str, healthy: Path) -> None:
+    assert 2 == main(["analyze", str(healthy), "--limit", wrong])
+
+
+def test_a_full_table_is_told_and_not_healthy(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(HEALTHY + b"".join(b"node01:101:140 [0] NCCL WARN Thing %d is odd\n" % n for n in range(50)))
+    budgets.set_limit("rows", 20)
+
+    report, facts, problems = analyze.analyze([str(path)])
+
+    assert 20 >= max(n for name, n in facts.counts().items() if name not in ("evidence", "input"))
+    assert any("is full" in problem and "--limit rows=200" in problem for problem in problems)
+    assert "healthy" != report.verdict
+
+
+def test_a_lone_surrogate_is_one_odd_character(tmp_path: Path) -> None:
+    """In JSON any half of a pair can be written; SQLite and UTF-8 do not take it."""
+    path = tmp_path / "pod.log"
+    record = r'{"log":"node01:101:140 [0] init.cc:1 NCCL WARN Call to \ud800 failed\n","stream":"stdout","time":"2024-01-01T00:00:00Z"}'
+    path.write_text(record + "\nnode01:101:140 [0] NCCL WARN Cuda failure 'out of memory'\n")
+
+    facts, _ = analyze.read_facts([str(path)])
+
+    assert any("out of memory" in row.text for row in facts.rows(Message))
+    assert all("\ud800" not in row.text for row in facts.rows(Message))
+
+
+def test_a_row_whose_number_is_too_large_for_its_column_is_left_out() -> None:
+    facts = Facts()
+    facts.add([Input("a", "text", 1 << 70, 1, 1, 1, None), Input("b", "text", 1, 1, 1, 1, None)])
+    assert ["b"] == [row.path for row in facts.rows(Input)]
+
+
+def test_sizes_beyond_64_bits_in_nccl_tests(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(TABLE.replace(b"  8    ", b"  " + b"9" * 23 + b"    ") + TABLE.splitlines(True)[-1])
+    facts, _ = analyze.read_facts([str(path)])
+    assert {8} == {row.size for row in facts.rows(BenchRow)}
