@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nccl_doctor.app.input_reader import UNREAD, InputReader, log_input
+from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, log_input
 from nccl_doctor.common import budgets
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
@@ -58,7 +58,7 @@ def _cut(facts: Facts) -> list[str]:
     """One sentence for each table that reached its budget; the report is not `healthy` then."""
     hint = budgets.reached("rows")
     notes = [f"table {name} is full; {count:,} more rows were left out; {hint}" for name, count in facts.cut.items()]
-    facts.add([Input("facts", UNREAD, 0, 0, 0, 0, note) for note in notes])
+    facts.add([Input("facts", BROKEN, 0, 0, 0, 0, note) for note in notes])
     return notes
 
 
@@ -83,7 +83,7 @@ def left_out(rules_dirs: Sequence[Path]) -> list[str]:
 def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
     """Ask the rules and order what they found."""
     chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
-    kinds = {row.kind for row in facts.rows(Input)} - {UNREAD}
+    kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
         chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(schema.NODE)]

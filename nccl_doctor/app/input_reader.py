@@ -19,7 +19,8 @@ from nccl_doctor.node.runtime.collect import collect
 from nccl_doctor.node.runtime.root import Root
 
 READABLE = ("nccl-log", "job-log", "text", "json")
-UNREAD = "unread"  # the kind of inputs that were not read, because nothing here can or because they are broken
+UNREAD = "unread"  # the kind of inputs that nothing here reads
+BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
 
@@ -98,10 +99,10 @@ class InputReader:
             self._keep_log(source, log)
 
     def _add_problem(self, problem: sources.InputProblem) -> None:
-        """Say why an input was not read; one that could hold a log counts as unread."""
+        """Say why an input was not read; one that could hold a log counts as broken."""
         self.problems.append(str(problem))
         if not isinstance(problem, sources.ForeignInput):
-            self.facts.add([Input(problem.name, UNREAD, 0, 0, 0, 0, problem.reason)])
+            self.facts.add([Input(problem.name, BROKEN, 0, 0, 0, 0, problem.reason)])
 
     def _read_stream(self, source: sources.Source, stream: Readable) -> _Log | None:
         """Add the facts of an input with a format of its own; scan a log and return it."""

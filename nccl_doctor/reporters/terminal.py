@@ -224,8 +224,8 @@ class _Screen:
             lines += self._paragraph("Next", hints, self.caps.fix)
             hints = ""
         lines += self._paragraph("Read", words.read(report), self.caps.read)
-        for one in sorted(report.inputs, key=lambda one: one.kind == words.UNREAD):
-            label = "Not read" if one.kind == words.UNREAD else ""
+        for one in sorted(report.inputs, key=lambda one: one.kind in words.UNREAD):
+            label = "Not read" if one.kind in words.UNREAD else ""
             if self.verbose and not label:
                 lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
             elif one.note:

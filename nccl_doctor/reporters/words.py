@@ -16,7 +16,7 @@ HEADLINES = {
     "nothing-found": "NOTHING FOUND",
     "inconclusive": "CANNOT TELL",
 }
-UNREAD = "unread"  # the kind of inputs that nothing here reads
+UNREAD = ("unread", "broken")  # the kinds of inputs that were not read
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
 
@@ -112,8 +112,8 @@ def read(report: Report) -> str:
     """What was read, with the share of NCCL's lines that a pattern knows."""
     nccl_lines = sum(one.nccl_lines for one in report.inputs)
     understood = sum(one.understood for one in report.inputs if one.nccl_lines)
-    kinds = list(dict.fromkeys(one.kind for one in report.inputs if one.kind != UNREAD))
-    number = sum(one.kind != UNREAD for one in report.inputs)
+    kinds = list(dict.fromkeys(one.kind for one in report.inputs if one.kind not in UNREAD))
+    number = sum(one.kind not in UNREAD for one in report.inputs)
     files = counted(number, "input") if number > 1 else ""
     parts = [files, ", ".join(kinds[:4]), f"understood {understood} of {nccl_lines} NCCL lines" if nccl_lines else ""]
     return clean(" · ".join(part for part in parts if part))
