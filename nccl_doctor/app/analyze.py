@@ -2,8 +2,11 @@
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from nccl_doctor.app import jobs
 from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, log_input
 from nccl_doctor.common import budgets
 from nccl_doctor.derive.registry import derive_all
@@ -22,22 +25,67 @@ CAPTURE = (
 )
 
 
+_ACROSS = "scaling"  # the table whose rules compare jobs
+
+
 def analyze(
     paths: Sequence[str],
     *,
     rules_dirs: Sequence[Path] = (),
     config: Config | None = None,
     progress: Callable[[int, int], None] | None = None,
+    apart: str = "one",
 ) -> tuple[Report, Facts, list[str]]:
     """Read everything that was named and diagnose it.
 
     Returns the report, its fact base, and one sentence for each input that could not be read or only in part, and for
-    each rule of the site that cannot be used.
+    each rule of the site that cannot be used. `apart` says whether they are of one
+    job: `auto` by what they show, `one`, or `each` a job of its own. Where the inputs are of several jobs, the report
+    holds one for each of them, and the fact base what compares jobs.
     Raises UsageProblem where nothing at all could be read.
     """
-    facts, problems = read_facts(paths, progress)
-    problems += left_out(rules_dirs)
-    return report_of(facts, rules_dirs=rules_dirs, config=config), facts, problems
+    reader = InputReader(paths, progress)
+    with parallel.without_garbage_collection():
+        reader.read_all()
+    problems = [*reader.problems, *left_out(rules_dirs)]
+    found = _jobs(reader, apart) if not reader.is_saved else []
+    if found:
+        ask = partial(report_of, rules_dirs=rules_dirs, config=config)
+        return _report_of_jobs(reader, found, ask), reader.facts, problems
+    if not reader.is_saved:
+        problems += _complete(reader)
+    return report_of(reader.facts, rules_dirs=rules_dirs, config=config), reader.facts, problems
+
+
+def _jobs(reader: InputReader, apart: str) -> list[jobs.JobFiles]:
+    """The jobs that the inputs are of; empty for one."""
+    if apart == "each":
+        found = jobs.each([*(name for name, *_ in reader.logs), *reader.others])
+        return found if len(found) > 1 else []
+    if apart == "one" or len(reader.logs) < 2:
+        return []
+    return jobs.group([jobs.fingerprint(log) for log in reader.logs], reader.others)
+
+
+def _report_of_jobs(reader: InputReader, found: Sequence[jobs.JobFiles], ask: Callable[..., Report]) -> Report:
+    """One report for each job; what compares them is found in the facts of all."""
+    reports = []
+    for job in found:
+        facts = reader.facts_of(job.names)
+        derive_all(facts)
+        _cut(facts)
+        reports.append(replace(ask(facts), name=job.label))
+    reader.facts.mark_covered("message", "process")
+    derive_all(reader.facts)
+    return diagnose.summarise(ask(reader.facts, needs=_ACROSS), reports)
+
+
+@parallel.without_garbage_collection()
+def _complete(reader: InputReader) -> list[str]:
+    """Add the logs, derive, and return one sentence for each table that is not whole."""
+    job_log.add(reader.facts, reader.logs)
+    derive_all(reader.facts)
+    return _cut(reader.facts)
 
 
 @parallel.without_garbage_collection()
@@ -49,9 +97,8 @@ def read_facts(paths: Sequence[str], progress: Callable[[int, int], None] | None
     reader = InputReader(paths, progress)
     reader.read_all()
     if not reader.is_saved:
-        job_log.add(reader.facts, reader.logs)
-        derive_all(reader.facts)
-    return reader.facts, [*reader.problems, *_cut(reader.facts)]
+        return reader.facts, [*reader.problems, *_complete(reader)]
+    return reader.facts, reader.problems
 
 
 def _cut(facts: Facts) -> list[str]:
@@ -80,9 +127,13 @@ def left_out(rules_dirs: Sequence[Path]) -> list[str]:
     return [f"rule left out: {problem}" for problem in loader.load_usable(tuple(rules_dirs)).problems]
 
 
-def report_of(facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None) -> Report:
-    """Ask the rules and order what they found."""
+def report_of(
+    facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None, needs: str | None = None
+) -> Report:
+    """Ask the rules, or those that need a table, and order what they found."""
     chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
+    if needs is not None:
+        chosen = [rule for rule in chosen if needs in rule.needs]
     kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""

@@ -1,6 +1,6 @@
 """From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,15 @@ class _Log(NamedTuple):
     note: str | None  # why its stream ended early
 
 
+class _Part(NamedTuple):
+    """An input that was read, for a second look at some of them."""
+
+    source: sources.Source
+    row: Input
+    formats: tuple[Format, ...]  # that of the file, or those inside a log
+    log: job_log.LogPart | None
+
+
 class InputReader:
     """Reads inputs one by one into `facts`, `logs` and `problems`."""
 
@@ -41,6 +50,7 @@ class InputReader:
         self.logs: list[job_log.LogPart] = []
         self.problems: list[str] = []
         self.is_saved = False  # the only input is a saved fact base, which `facts` now is
+        self._parts: dict[str, _Part] = {}  # what was read of each source
         self._named = {sources.one_line(path) for path in paths}
         self._trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
         self._sources: list[sources.Source] = []
@@ -61,6 +71,30 @@ class InputReader:
         self._ahead = parallel.ReadAhead(
             (source.path, source.size or 0) for source in self._sources if source.plain and source.path
         )
+
+    @property
+    def others(self) -> list[str]:
+        """The names of the inputs that are no logs: captures and trees of nodes."""
+        return [*self._trees, *(name for name, part in self._parts.items() if part.log is None)]
+
+    def facts_of(self, names: Collection[str]) -> Facts:
+        """The facts of some of the inputs, as if nothing else had been named. Consumes the counters of their logs."""
+        whole, self.facts = self.facts, Facts()
+        try:
+            for path in self._trees:
+                if path in names:
+                    _read_tree(self.facts, path)
+            for name, part in self._parts.items():
+                if name not in names:
+                    continue
+                for known in part.formats:
+                    with sources.open_stream(part.source) as stream:
+                        registry.read_file(known, stream, name, self.facts)
+                self.facts.add([part.row])
+            job_log.add(self.facts, [log for log in self.logs if log[0] in names])
+            return self.facts
+        finally:
+            self.facts = whole
 
     def read_all(self) -> None:
         """Read every input. Raises UsageProblem if nothing at all could be read."""
@@ -131,6 +165,7 @@ class InputReader:
         note = reading.note or stream.problem
         row = Input(source.name, format_.kind, stream.bytes, reading.lines, 0, reading.understood, note)
         self.facts.add([row])
+        self._parts[source.name] = _Part(source, row, (format_,), None)
         if note:
             self.problems.append(f"{source.name}: {note}")
 
@@ -147,8 +182,10 @@ class InputReader:
         if useless and (reason := sources.no_log(log.head)):
             self.problems.append(f"{source.name}: {reason}")
             return
-        self.logs.append((source.name, log.counts, log.tail))
+        part = source.name, log.counts, log.tail
+        self.logs.append(part)
         self.facts.add([row])
+        self._parts[source.name] = _Part(source, row, tuple(format_ for format_, _ in inside), part)
         if row.note and not log.note:
             self.problems.append(f"{source.name}: {row.note}")
 

@@ -18,15 +18,15 @@ Progress = Callable[[int, int], None] | None
 
 
 def run_analysis(
-    paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress
+    paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress, apart: str
 ) -> "tuple[Report, Facts, list[str]]":
-    """Returns the report, the facts, and one sentence for each input that could not be read."""
+    """Returns the report, of one job or of several, the facts, and one sentence for each input that could not be read."""
     from nccl_doctor.app import analyze
     from nccl_doctor.rules.site_config import Config
 
     with _usage_problems():
         settings = Config.read(config) if config is not None else None
-        return analyze.analyze(paths, rules_dirs=rules_dirs, config=settings, progress=progress)
+        return analyze.analyze(paths, rules_dirs=rules_dirs, config=settings, progress=progress, apart=apart)
 
 
 def run_comparison(

@@ -1,6 +1,8 @@
 """From the answers of the rules to one report: causes before symptoms, equal findings folded, a verdict."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nccl_doctor.common.timestamps import Moment, moment
@@ -63,6 +65,22 @@ def _unclaimed(answers: Sequence[Answer]) -> Iterable[Answer]:
             groups = [group for one in groups if (group := one.without(claimed)) is not None]
         if groups:
             yield answer._replace(groups=groups)
+
+
+_WORST = ("error", "warning", "inconclusive", "nothing-found", "note", "healthy")
+
+
+def summarise(across: Report, jobs: Sequence[Report]) -> Report:
+    """The report of several jobs: the worst verdict, the jobs in that order, and what was found by comparing them."""
+    ordered = sorted(jobs, key=lambda job: _WORST.index(job.verdict))
+    counts = Counter(job.verdict for job in ordered)
+    alarms = [finding.severity for finding in across.findings if finding.severity != "note"]
+    lost = ["nothing-found"] if any(one.kind == "broken" for one in across.inputs) else []
+    verdict = min([ordered[0].verdict, *alarms, *lost], key=_WORST.index)
+    basis = f"{len(jobs)} jobs: {', '.join(f'{counts[word]} {word}' for word in _WORST if word in counts)}"
+    return replace(
+        across, verdict=verdict, basis=basis, job={}, job_lines=[], coverage=[], measures=[], missing=[], jobs=ordered
+    )
 
 
 def fold_hosts(names: Iterable[str | None]) -> str:

@@ -103,4 +103,8 @@ class Report:
     coverage: list[CoverageRow] = field(default_factory=list)
     measures: list[MeasureRow] = field(default_factory=list)
     job_lines: list[str] = field(default_factory=list)  # the job in at most three lines
+    name: str = ""  # of one job among several
+    jobs: list["Report"] = field(
+        default_factory=list
+    )  # where the inputs are of several jobs: one report each, the worst first
     fitness: str = ""  # of a node: fit, drain, job, unknown; empty where no node was asked

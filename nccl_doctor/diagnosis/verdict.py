@@ -79,7 +79,7 @@ def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]
         return "nothing-found", "no fault found in the part that could be read"
     if shown.bad_end:
         return "nothing-found", f"no fault found, but {shown.bad_end}"
-    if shown.captures_only or (understood and not shown.anything):
+    if shown.captures_only or (understood and not shown.anything and not any(one.nccl_lines for one in inputs)):
         return "nothing-found", "no fault found; the input shows no running job"
     if shown.anything or understood:
         return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"

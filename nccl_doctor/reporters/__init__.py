@@ -9,6 +9,7 @@ from nccl_doctor.diagnosis.report import Report
 # format -> module
 FORMATS = {
     "terminal": "terminal",
+    "short": "short",
     "json": "json_report",
     "sarif": "sarif",
     "markdown": "markdown",

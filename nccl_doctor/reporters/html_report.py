@@ -4,7 +4,7 @@ from html import escape
 
 from nccl_doctor import __version__
 from nccl_doctor.diagnosis.report import Finding, Report
-from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
@@ -36,16 +36,32 @@ def render(report: Report, options: Options) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{_text(title)}</title>",
         f"<style>\n{STYLE}\n</style></head><body><main>",
+        *(_jobs(report) if report.jobs else _body(report)),
+        f"<footer><p>nccl-doctor {escape(__version__)}</p></footer>",
+        "</main></body></html>",
+    ]
+    return "\n".join(filter(None, parts)) + "\n"
+
+
+def _body(report: Report) -> list[str]:
+    """One job: verdict, job lines, findings, what was read."""
+    word = words.HEADLINES[report.verdict]
+    return [
         f'<h1><span class="word {report.verdict}">{word}</span>: {_text(words.headline(report))}</h1>',
         "".join(f"<p>{_text(line)}</p>" for line in words.job_lines(report)),
         _unread(report),
         *(_finding(f, number, depth) for number, (depth, f) in enumerate(words.nested(report.findings), 1)),
         _unknown(report),
         _inputs(report),
-        f"<footer><p>nccl-doctor {escape(__version__)}</p></footer>",
-        "</main></body></html>",
     ]
-    return "\n".join(filter(None, parts)) + "\n"
+
+
+def _jobs(report: Report) -> list[str]:
+    """Several jobs: a list, what was found by comparing them, then each."""
+    rows = "".join(f"<li>{_text(job.name)}: {_text(short.row(job))}</li>" for job in report.jobs)
+    across = [_finding(f, number, depth) for number, (depth, f) in enumerate(words.nested(report.findings), 1)]
+    whole = [part for job in report.jobs for part in (f"<hr><p>{_text(job.name)}</p>", *_body(job))]
+    return [f"<h1>{_text(report.basis)}</h1><ul>{rows}</ul>", *across, *whole]
 
 
 def _finding(finding: Finding, number: int, depth: int) -> str:

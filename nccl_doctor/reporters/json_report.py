@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import resources
 from typing import Any
 
@@ -19,12 +19,21 @@ def render(report: Report, options: Options) -> str:
 
 def document(report: Report) -> dict[str, Any]:
     """Returns the report as plain dictionaries and lists, without control characters."""
-    content = {"schema": SCHEMA, "tool": {"name": "nccl-doctor", "version": __version__}, **asdict(report)}
+    content = {
+        "schema": SCHEMA,
+        "tool": {"name": "nccl-doctor", "version": __version__},
+        **asdict(replace(report, jobs=[])),
+    }
     order = ["schema", "tool", "inputs", "job", "job_lines", "verdict", "basis", "unread", "unread_count", "coverage"]
     order += ["measures", "findings", "checks", "missing"]
     if report.fitness:
         order.insert(order.index("verdict"), "fitness")
-    return {key: cleaned(content[key]) for key in order}
+    shown = {key: cleaned(content[key]) for key in order}
+    if report.name:
+        shown["name"] = cleaned(report.name)
+    if report.jobs:
+        shown["jobs"] = [document(job) for job in report.jobs]
+    return shown
 
 
 def schema() -> dict[str, Any]:

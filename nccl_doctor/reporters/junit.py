@@ -9,6 +9,17 @@ from nccl_doctor.reporters.words import clean, clean_block, scope
 
 def render(report: Report, options: Options) -> str:
     """Returns one test case per rule: found is a failure unless it is a note, skipped is skipped, broken is an error."""
+    suites = [_suite(one) for one in [report, *report.jobs]]
+    keys = ("tests", "failures", "errors", "skipped")
+    totals = {key: str(sum(int(suite.get(key, "0")) for suite in suites)) for key in keys}
+    root = ElementTree.Element("testsuites", {"name": "nccl-doctor", **totals})
+    root.extend(suites)
+    ElementTree.indent(root, " ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(report: Report) -> ElementTree.Element:
+    """One job as a suite."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_rule.setdefault(finding.rule, []).append(finding)
@@ -19,14 +30,12 @@ def render(report: Report, options: Options) -> str:
         "errors": sum(case.find("error") is not None for case in cases),
         "skipped": sum(case.find("skipped") is not None for case in cases),
     }
-    attributes = {"name": "nccl-doctor", **{key: str(value) for key, value in counts.items()}}
-    root = ElementTree.Element("testsuites", attributes)
-    suite = ElementTree.SubElement(root, "testsuite", attributes)
+    attributes = {"name": clean(report.name) or "nccl-doctor", **{key: str(value) for key, value in counts.items()}}
+    suite = ElementTree.Element("testsuite", attributes)
     properties = ElementTree.SubElement(suite, "properties")
     ElementTree.SubElement(properties, "property", {"name": "verdict", "value": report.verdict})
     suite.extend(cases)
-    ElementTree.indent(root, " ")
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    return suite
 
 
 def _case(check: Check, findings: list[Finding]) -> ElementTree.Element:

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Report
-from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
@@ -16,6 +16,11 @@ _LINE_START = re.compile(r"^(\d*)([-+=.)])")
 
 def render(report: Report, options: Options) -> str:
     """Returns the report with a heading per finding; evidence in fenced blocks, symptoms and context in lists."""
+    if report.jobs:
+        whole = [f"# {escaped(job.name)}\n\n{render(job, options)}" for job in report.jobs]
+        rows = [f"- {escaped(job.name)}: {escaped(short.row(job))}" for job in report.jobs]
+        across = _listed("Across the jobs", words.nested(report.findings))
+        return "\n".join([f"# {escaped(report.basis)}", "", *rows, "", *across, *whole])
     lines = [f"## {words.HEADLINES[report.verdict]}: {escaped(words.headline(report))}", ""]
     lines += [line for text in words.job_lines(report) for line in (f"- {escaped(text)}",)]
     lines += [""] if report.job_lines else []

@@ -14,22 +14,28 @@ RANKS = {"certain": 95.0, "likely": 70.0, "possible": 40.0}
 
 
 def render(report: Report, options: Options) -> str:
-    """Returns the report as one SARIF log with one run."""
+    """Returns the report as one SARIF log: one run, or one for each of several jobs."""
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [_run(one) for one in [report, *report.jobs]],
+    }
+    return json.dumps(log, indent=1, ensure_ascii=False) + "\n"
+
+
+def _run(report: Report) -> dict[str, Any]:
     rules = list({finding.rule: finding for finding in report.findings}.values())
     index = {finding.rule: number for number, finding in enumerate(rules)}
-    run = {
+    run: dict[str, Any] = {
         "tool": {"driver": {"name": "nccl-doctor", "version": __version__, "rules": [_rule(rule) for rule in rules]}},
         "artifacts": [{"location": {"uri": _uri(one.path)}, "length": one.bytes} for one in report.inputs],
         "results": [_result(finding, index[finding.rule]) for finding in report.findings],
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(report)}],
         "properties": {"verdict": report.verdict},
     }
-    log = {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [run],
-    }
-    return json.dumps(log, indent=1, ensure_ascii=False) + "\n"
+    if report.name:
+        run["automationDetails"] = {"id": clean(report.name)}
+    return run
 
 
 def _rule(finding: Finding) -> dict[str, Any]:

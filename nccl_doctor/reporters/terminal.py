@@ -10,7 +10,7 @@ from rich.text import Span, Text
 
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Place, Report
-from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.words import clean, clean_block
 
@@ -70,7 +70,14 @@ SQUEEZE = (
 
 
 def render(report: Report, options: Options) -> str:
-    """Returns the report for `options.width` columns, cut to `options.height` lines unless `options.verbose`."""
+    """Returns the report for `options.width` columns, cut to `options.height` lines unless `options.verbose`.
+
+    Of several jobs it shows one line each, and the worst one or, with `verbose`, all in full.
+    """
+    if report.jobs:
+        shown = report.jobs if options.verbose else report.jobs[:1]
+        whole = [f"{clean(job.name)}\n{render(job, options)}" for job in shown]
+        return "\n".join([_printed(_Screen(report, options, ALL).overview(), options), *whole])
     if options.verbose:
         return _printed(_Screen(report, options, ALL).lines(), options)
     caps = Caps()
@@ -100,6 +107,24 @@ class _Screen:
         blocks = [[*self._verdict(), *self._job()], *answer, self._unread(), *self._others(), self._read()]
         gap = [Text("")] * self.caps.gaps
         return [line for block in blocks if block for line in [*block, *gap]][: -self.caps.gaps or None]
+
+    def overview(self) -> list[Text]:
+        """One line for each of several jobs, and what was found by comparing them."""
+        width = min(max(cell_len(clean(job.name)) for job in self.report.jobs), self.width // 3)
+        lines = []
+        for job in self.report.jobs:
+            name = words.shortened(clean(job.name), width)
+            verdict = words.HEADLINES[job.verdict]
+            text = f"{name}{' ' * (width - cell_len(name))}  {short.row(job)}"
+            line = Text(
+                text
+                if self.verbose
+                else set_cell_size(text, self.width - 1).rstrip() + "…" * (cell_len(text) >= self.width)
+            )
+            line.stylize(STYLES[job.verdict], line.plain.find(verdict), line.plain.find(verdict) + len(verdict))
+            lines.append(line)
+        head = Text(clean(self.report.basis), style="bold")
+        return [head, *lines, *self._list("Across", words.nested(self.report.findings), UNLIMITED)]
 
     def _verdict(self) -> list[Text]:
         word = words.HEADLINES[self.report.verdict]

@@ -30,6 +30,14 @@ SQLITE = b"SQLite format 3\0"
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE.")
 @click.option("--save", type=click.Path(path_type=Path), metavar="FILE.db", help="Save the facts as an SQLite file.")
 @limit_option()
+@click.option(
+    "--jobs",
+    "apart",
+    type=click.Choice(["auto", "one", "each"]),
+    default="auto",
+    show_default=True,
+    help="Inputs are of the jobs that they show, of one job, or each of its own. --save takes them for one.",
+)
 @rule_options()
 @display_options("Show all findings in full, not only one screen.")
 def command(
@@ -38,6 +46,7 @@ def command(
     output: Path | None,
     fail_on: str,
     save: Path | None,
+    apart: str,
     rules_dirs: tuple[str, ...],
     config: Path | None,
     verbose: bool,
@@ -55,7 +64,8 @@ def command(
     if save is not None:
         _refuse_foreign_file(save)
     with progress_bar() as progress:
-        report, facts, problems = backend.run_analysis(paths, rule_folders(rules_dirs), config, progress)
+        apart = "one" if save is not None else apart
+        report, facts, problems = backend.run_analysis(paths, rule_folders(rules_dirs), config, progress, apart)
     for problem in problems:
         complain(problem)
     if save is not None:

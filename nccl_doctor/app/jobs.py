@@ -1,0 +1,165 @@
+"""Which logs are of one job: files of several jobs in one folder must not be mixed, files of one job not torn apart.
+
+Logs are held apart only on proof. A log can prove that it is a job of its own: it shows all ranks of a communicator, it is the
+output of nccl-tests, or its name or text has the id of a scheduler. Two such logs are of different jobs where their ids differ,
+or no communicator and no process is common to both. Where two logs are, each other one is a job of its own, unless it shares an
+id, a communicator, a process or a name with another. Captures go with the only job of their folder.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from nccl_doctor.log import job_log
+from nccl_doctor.log.counts import LogCounts
+
+_ID_IN_TEXT = re.compile(
+    r"\b(?:JOB|STEP) (\d{1,12})(?:\.\w+)? ON |\bStepId=(\d{1,12})\.|\bsrun: job (\d{1,12}) (?:has been|queued)"
+)
+_ID_IN_NAME = re.compile(r"(?:^slurm-|^job-|[-_.])(\d{5,12})(?:[-_.]\d{1,5})?\.(?:out|err|log|o|e)$|\.[oe](\d{3,12})$")
+_COMM_ID = re.compile(r" commId (0x[0-9a-f]+)")
+_WORLD = re.compile(r"\brank (\d+) n[rR]anks (\d+)\b")
+_BENCHMARK = (b"# nThread ", b"# Avg bus bandwidth")  # what nccl-tests print once
+
+
+class Fingerprint(NamedTuple):
+    """What a log shows of the job that it belongs to."""
+
+    name: str
+    ids: frozenset[str]  # of the scheduler
+    comms: frozenset[str]  # communicator ids, equal on all ranks
+    processes: frozenset[tuple[str, int]]
+    whole: bool  # all ranks of the largest communicator
+    benchmark: bool
+
+    @property
+    def is_job(self) -> bool:
+        """Whether the log proves to be a job of its own."""
+        return bool(self.ids) or self.whole or self.benchmark
+
+
+class JobFiles(NamedTuple):
+    """The inputs of one job."""
+
+    label: str
+    names: tuple[str, ...]
+
+
+def fingerprint(part: job_log.LogPart) -> Fingerprint:
+    """The fingerprint of a log that was scanned and not added yet."""
+    name, counts, _ = part
+    processes = {(header.host, header.pid) for header in counts.headers if header.host and header.pid}
+    comms: set[str] = set()
+    ids: set[str] = set()
+    worlds: dict[int, set[int]] = defaultdict(set)
+    for key in counts.events:
+        comms.update(_COMM_ID.findall(key.body))
+        ids.update(one for found in _ID_IN_TEXT.findall(key.body) for one in found if one)
+        if member := _WORLD.search(key.body):
+            worlds[int(member[2])].add(int(member[1]))
+    if not ids and (found := _ID_IN_NAME.search(PurePosixPath(name).name)):
+        number = found[1] or found[2]
+        if int(number) not in {pid for _, pid in processes}:  # NCCL_DEBUG_FILE=nccl.%h.%p
+            ids = {number}
+    largest = max(worlds, default=0)
+    whole = largest > 1 and len(worlds[largest]) == largest
+    return Fingerprint(name, frozenset(ids), frozenset(comms), frozenset(processes), whole, _is_benchmark(counts))
+
+
+def _is_benchmark(counts: LogCounts) -> bool:
+    return any(mark in counts.marks for mark in _BENCHMARK)
+
+
+def group(logs: Sequence[Fingerprint], others: Iterable[str]) -> list[JobFiles]:
+    """The jobs behind these logs and the other inputs; empty where they are, or may be, of one job.
+
+    Once two logs are known to be of different jobs, a log is a job of its own unless something relates it to another.
+    """
+    proven = [log for log in logs if log.is_job]
+    if not any(_differ(one, other) for one, other in combinations(proven, 2)):
+        return []
+    files = [[log.name for log in job] for job in _joined([*proven, *(log for log in logs if not log.is_job)])]
+    captures: list[str] = []
+    for name in others:
+        owner = _owner(name, files)
+        (captures if owner is None else files[owner]).append(name)
+    labels = _labels([names[0] for names in files])
+    found = [JobFiles(label, tuple(names)) for label, names in zip(labels, files, strict=True)]
+    return [*found, JobFiles("other files", tuple(captures))] if captures else found
+
+
+def each(names: Iterable[str]) -> list[JobFiles]:
+    """Every input as a job of its own."""
+    given = list(names)
+    return [JobFiles(label, (name,)) for label, name in zip(_labels(given), given, strict=True)]
+
+
+def _joined(logs: Sequence[Fingerprint]) -> list[list[Fingerprint]]:
+    """The logs, related ones together. Of those that prove no job, names that differ in numbers only are related too."""
+    jobs: list[list[Fingerprint]] = []
+    for log in logs:
+        mine = [job for job in jobs if any(_related(log, other) for other in job)]
+        if not log.is_job and not mine:
+            mine = [job for job in jobs if not job[0].is_job and _pattern(job[0].name) == _pattern(log.name)]
+        if log.is_job or len(mine) < 2:
+            jobs = [job for job in jobs if not any(job is other for other in mine)]
+            jobs.append([*(one for job in mine for one in job), log])
+        else:  # a log of several jobs, such as that of a node, belongs to none
+            jobs.append([log])
+    order = {log.name: number for number, log in enumerate(logs)}
+    return sorted(jobs, key=lambda job: order[job[0].name])
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
+
+
+def _related(one: Fingerprint, other: Fingerprint) -> bool:
+    if one.ids & other.ids or one.comms & other.comms or _stem(one.name) == _stem(other.name):
+        return True
+    return bool(one.processes & other.processes) and not (one.is_job and other.is_job and _differ(one, other))
+
+
+def _stem(name: str) -> tuple[PurePosixPath, str]:
+    path = PurePosixPath(name)
+    return path.parent, path.name.removesuffix(path.suffix)
+
+
+def _differ(one: Fingerprint, other: Fingerprint) -> bool:
+    """Whether two logs that prove to be jobs prove to be different ones."""
+    if one.ids & other.ids or one.comms & other.comms:
+        return False
+    if one.ids and other.ids:
+        return True
+    if one.benchmark and other.benchmark:
+        return True
+    if one.whole and other.whole:
+        return bool(one.comms and other.comms) or not one.processes & other.processes
+    return False
+
+
+def _owner(name: str, files: Sequence[Sequence[str]]) -> int | None:
+    """The one job that has a file of the same stem, else of the same folder, else of a folder above or below."""
+    path = PurePosixPath(name)
+    rules: tuple[Callable[[PurePosixPath], bool], ...] = (
+        lambda other: _stem(name) == _stem(str(other)),
+        lambda other: path.parent == other.parent,
+        lambda other: path.is_relative_to(other.parent) or other.is_relative_to(path.parent),
+    )
+    for same in rules:
+        found = {number for number, names in enumerate(files) for one in names if same(PurePosixPath(one))}
+        if found:
+            return found.pop() if len(found) == 1 else None
+    return None
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """The names without the folders that all share."""
+    parts = [PurePosixPath(name).parts for name in names]
+    shared = 0
+    while parts and all(len(one) > shared + 1 and one[shared] == parts[0][shared] for one in parts):
+        shared += 1
+    return ["/".join(one[shared:]) for one in parts]

@@ -1,0 +1,132 @@
+"""Files of several jobs are reported apart; files of one job stay together."""
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import jsonschema
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.cli.main import main
+from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.reporters import FORMATS, render
+from nccl_doctor.reporters.json_report import schema
+from nccl_doctor.simulate import Spec, write_log
+
+HEADER = re.compile(r"(\S+?):(\d+):\d+ \[\d+\] ")
+
+
+def report(*paths: Path, apart: str = "auto") -> Report:
+    return analyze.analyze([str(path) for path in paths], apart=apart)[0]
+
+
+def job(folder: Path, name: str, seed: int, **changes: object) -> list[str]:
+    lines = list(write_log(Spec(nodes=2, gpus=2, steps=12, seed=seed, **changes)))  # type: ignore[arg-type]
+    (folder / name).write_text("\n".join(lines) + "\n")
+    return lines
+
+
+def names(several: Report) -> list[str]:
+    return sorted(one.name for one in several.jobs)
+
+
+def test_two_runs_in_a_folder_are_two_jobs(tmp_path: Path) -> None:
+    job(tmp_path, "a.log", 1)
+    job(tmp_path, "b.log", 2)
+    several = report(tmp_path)
+    assert ["a.log", "b.log"] == names(several)
+    alone = report(tmp_path / "a.log")
+    assert alone.job_lines == next(one.job_lines for one in several.jobs if one.name == "a.log")
+
+
+def test_the_worst_job_comes_first_and_gives_the_verdict(tmp_path: Path) -> None:
+    job(tmp_path, "a.log", 1)
+    (tmp_path / "b.log").write_bytes((FIXTURES / "demo.log").read_bytes())
+    several = report(tmp_path)
+    assert ["b.log", "a.log"] == [one.name for one in several.jobs]
+    assert "error" == several.verdict
+    assert 1 == main(["analyze", "--format", "short", str(tmp_path)])
+
+
+@pytest.mark.parametrize("named", ["nccl.{host}.{pid}.txt", "nccl.{host}.{pid}", "job-{pid}.out"])
+def test_the_files_of_the_processes_of_one_job_stay_together(named: str, tmp_path: Path) -> None:
+    files: dict[str, list[str]] = defaultdict(list)
+    for line in write_log(Spec(nodes=2, gpus=4, steps=4)):
+        if found := HEADER.match(line):
+            files[named.format(host=found[1], pid=found[2])].append(line)
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    assert len(files) == 8
+    one = report(tmp_path)
+    assert [] == one.jobs
+    assert (2, 8) == (one.job["hosts"], one.job["ranks"])
+
+
+def test_output_and_errors_of_one_scheduler_job_stay_together(tmp_path: Path) -> None:
+    for number, seed in ((41017, 1), (41018, 2)):
+        job(tmp_path, f"slurm-{number}.out", seed)
+        (tmp_path / f"slurm-{number}.err").write_text(
+            f"slurmstepd: error: *** JOB {number} ON node01 CANCELLED AT 2026-05-01T10:00:00 ***\n"
+        )
+    several = report(tmp_path)
+    assert ["slurm-41017.err", "slurm-41018.err"] == names(several)
+    assert [2, 2] == [len(one.inputs) for one in several.jobs]
+    assert all("cancelled through Slurm" == one.job["end"] for one in several.jobs)
+
+
+def test_a_job_and_its_captures_are_one_job(tmp_path: Path) -> None:
+    job(tmp_path, "job.log", 1)
+    (tmp_path / "gpu.csv").write_bytes((FIXTURES / "gpu" / "busy85.csv").read_bytes())
+    (tmp_path / "timeline.json").write_bytes((FIXTURES / "timeline" / "healthy_4r.json").read_bytes())
+    assert [] == report(tmp_path).jobs
+
+
+def test_captures_go_with_the_job_of_their_folder(tmp_path: Path) -> None:
+    for run, seed in (("run1", 1), ("run2", 2)):
+        (tmp_path / run).mkdir()
+        job(tmp_path / run, "job.log", seed)
+    (tmp_path / "run1" / "gpu.csv").write_bytes((FIXTURES / "gpu" / "busy85.csv").read_bytes())
+    (tmp_path / "topology.xml").write_bytes((FIXTURES / "topology" / "node01.xml").read_bytes())
+    several = report(tmp_path)
+    assert ["other files", "run1/job.log", "run2/job.log"] == names(several)
+    assert {"run1/job.log": 2, "run2/job.log": 1, "other files": 1} == {
+        one.name: len(one.inputs) for one in several.jobs
+    }
+
+
+def test_what_compares_jobs_is_found_across_them() -> None:
+    logs = [FIXTURES / "throughput" / f"megatron_{gpus}.log" for gpus in (8, 16, 32)]
+    apart = report(*logs, apart="each")
+    assert 3 == len(apart.jobs)
+    together = {finding.rule for finding in report(*logs, apart="one").findings}
+    assert {finding.rule for finding in apart.findings} <= together
+    assert apart.findings
+
+
+def test_one_job_on_demand(tmp_path: Path) -> None:
+    job(tmp_path, "a.log", 1)
+    job(tmp_path, "b.log", 2)
+    assert [] == report(tmp_path, apart="one").jobs
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_shows_every_job(form: str, tmp_path: Path) -> None:
+    job(tmp_path, "a.log", 1)
+    job(tmp_path, "b.log", 2)
+    several = report(tmp_path)
+    text = render(form, several)
+    assert "a.log" in text
+    assert "b.log" in text
+    if form == "short":
+        assert 2 == len(text.splitlines())
+    if form == "json":
+        jsonschema.validate(json.loads(text), schema())
+
+
+def test_a_report_of_one_job_is_one_short_line() -> None:
+    text = render("short", report(FIXTURES / "demo.log"))
+    assert 1 == text.count("\n")
+    assert text.startswith(f"{FIXTURES}/demo.log: ERROR: ")
