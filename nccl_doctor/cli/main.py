@@ -9,7 +9,7 @@ import click
 
 from nccl_doctor import __version__
 from nccl_doctor.cli.fail_open import status_of_failure, syslog
-from nccl_doctor.cli.output import complain, silence_stdout
+from nccl_doctor.cli.output import complain, open_standard_files, silence_stdout
 from nccl_doctor.common.errors import UsageProblem
 
 # Command name -> its line in the overview. Kept here so that `--help` imports no command.
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     An error in `preflight --for CALLER` lets the job run; the line also goes to syslog.
     """
     try:
+        open_standard_files()
         if sys.stdout is None:
             raise UsageProblem("standard output is closed")
         status = cli.main(list(arguments), prog_name="nccl-doctor", standalone_mode=False)

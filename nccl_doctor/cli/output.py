@@ -9,6 +9,15 @@ import click
 from nccl_doctor.common.errors import UsageProblem
 
 
+def open_standard_files() -> None:
+    """Open those of the descriptors 0, 1 and 2 that the caller closed, so that no pipe or file gets their numbers."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  (for the life of the process)
+
+
 def emit(text: str) -> None:
     """Write text to stdout in its encoding; characters that it lacks become `?`. A closed pipe is not an error."""
     encoding = sys.stdout.encoding or "utf-8"

@@ -125,6 +125,42 @@ def test_whatever_goes_wrong_a_broken_node_is_not_drained_for_it(broken: Path, s
 
 
 @pytest.mark.parametrize(
+    "shell",
+    [
+        pytest.param('"$@" <&-', id="stdin-closed"),
+        pytest.param('"$@" <&- 2>&-', id="stdin-and-stderr-closed"),
+        pytest.param('cd "$(mktemp -d)" && rmdir "$PWD" && "$@"', id="folder-gone"),
+        pytest.param('LC_ALL=tlh_XX LANG=C PYTHONCOERCECLOCALE=0 PYTHONUTF8=0 "$@"', id="unknown-locale"),
+        pytest.param('LC_ALL=POSIX "$@"', id="locale-of-ascii"),
+        pytest.param('ulimit -f 0; "$@"', id="no-file-may-grow"),
+        pytest.param('ulimit -n 24; "$@"', id="two-dozen-files"),
+        pytest.param('ulimit -c 0; ulimit -s 256; ulimit -v 400000; "$@"', id="little-memory"),
+    ],
+)
+def test_odd_surroundings_change_no_verdict(broken: Path, shell: str) -> None:
+    done = call("--for", "lsf", "--root", str(broken), shell=shell)
+    assert (DRAIN, "") == (done.returncode, done.stderr)
+    assert done.stdout.startswith("nccl-doctor: drain: ")
+
+
+@pytest.mark.parametrize("umask", ["0", "777"])
+def test_the_umask_of_the_caller_opens_and_closes_nothing(broken: Path, tmp_path: Path, umask: str) -> None:
+    options = [
+        "--for",
+        "lsf",
+        "--root",
+        str(broken),
+        "--state",
+        str(tmp_path / "state"),
+        "--learn",
+        str(tmp_path / "learned"),
+    ]
+    assert DRAIN == call(*options, shell=f'umask {umask}; "$@"').returncode
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.rglob("*")}
+    assert {"state": "0o700", "node.json": "0o600", "learned": "0o644"}.items() <= modes.items()
+
+
+@pytest.mark.parametrize(
     "options",
     [("-I", "-S"), ("-I", "-c", "import no_such_module"), ("/no/such/file",), ("-c", "raise SystemExit('90')")],
 )

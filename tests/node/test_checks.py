@@ -45,6 +45,34 @@ def test_a_process_is_read_whatever_its_name(text: str, expected: stuck_processe
     assert expected == stuck_processes.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("stack", "driver"),
+    [
+        ("[<0>] rwsem_down_write_slowpath+0x2a/0x40\n[<0>] os_acquire_rwlock_write+0x35/0x50 [nvidia]\n", "nvidia"),
+        ("[<0>] wait_func+0x1a/0x60 [mlx5_core]\n[<0>] uverbs_ioctl+0x9/0x10 [ib_uverbs]", "mlx5_core"),
+        ("[<0>] kernel_clone+0x1af/0x3e0\n[<0>] __do_sys_vfork+0x43/0x70", None),
+        ("[<0>] request_wait_answer+0x12/0x20 [fuse]", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_stack_names_the_driver(stack: str | None, driver: str | None) -> None:
+    assert driver == stuck_processes.driver_of(stack)
+
+
+@pytest.mark.parametrize("fault", ["nvidia-tool-stuck", "task-stuck-in-kernel"])
+def test_the_name_of_a_tool_in_state_d_does_not_drain(fault: str, tmp_path: Path) -> None:
+    """Every user can call a program nvidia-smi and let it wait for a child of vfork."""
+    tree = node.build("dgx-h100", fault)
+    tree.write(tmp_path / "genuine")
+    assert "drain" == preflight.preflight(Root(tmp_path / "genuine"))[0].fitness
+    tree.extra["processes"] = {"rows": [[4321, "nvidia-smi", "D", 913.0, 1, None]]}
+    tree.put("/proc/4321/wchan", "kernel_clone")
+    tree.put("/proc/4321/stack", "[<0>] kernel_clone+0x1af/0x3e0\n[<0>] __do_sys_vfork+0x43/0x70")
+    tree.write(tmp_path / "forged")
+    assert "fit" == preflight.preflight(Root(tmp_path / "forged"))[0].fitness
+
+
 def test_only_tools_that_wait_and_zombies_matter() -> None:
     assert stuck_processes.matters(stuck_processes.Process(1, "nvidia-smi", "D", 1, 1))
     assert not stuck_processes.matters(stuck_processes.Process(1, "nvidia-smi", "S", 1, 1))

@@ -1,6 +1,7 @@
 """`nccl-doctor preflight`: is this node fit for the job."""
 
 import gc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def command(**options: Any) -> int:
     a verdict ends with 90 or 91: whatever else goes wrong ends with 0 and one line in syslog, so that the job runs.
     """
     gc.set_threshold(50_000)  # of a short life, collecting garbage was a tenth
+    os.umask(0o022)  # that of the caller may leave files that nobody, or everybody, can write
     from nccl_doctor.cli import preflight_run
 
     return preflight_run.run(preflight_run.Request(**options))

@@ -18,6 +18,7 @@ from nccl_doctor.log import line_patterns
 from nccl_doctor.node.host import clock
 from nccl_doctor.node.host.kernel_forms import KINDS, has_device, has_form, split_name
 from nccl_doctor.node.host.kernel_records import KERNEL, Record, parse
+from nccl_doctor.node.host.stuck_processes import driver_of
 from nccl_doctor.node.runtime.root import Root
 
 TABLES = (KernelLog, Message, StuckTask, Xid)
@@ -190,7 +191,7 @@ def _stuck(root: Root, rows: Iterable[Any]) -> Iterator[StuckTask]:
         if isinstance(row, Message) and row.kind == "task-blocked":
             fields = json.loads(row.fields)
             pid, name = int(fields["blocked"]), str(fields["process"])
-            latest[pid, name] = StuckTask(None, pid, name, int(fields["seconds"]), None, None, row.stamp, row.ref)
+            latest[pid, name] = StuckTask(None, pid, name, int(fields["seconds"]), None, None, None, row.stamp, row.ref)
     for (pid, name), task in latest.items():
         stat = root.text(f"/proc/{pid}/stat")
         state = re.match(r"\d+ \((.*)\) (\S)", stat or "", re.DOTALL)
@@ -200,4 +201,5 @@ def _stuck(root: Root, rows: Iterable[Any]) -> Iterator[StuckTask]:
         elif root.live and stat is None:
             still = 0
         function = (root.value(f"/proc/{pid}/wchan") or "0") if still else "0"
-        yield task._replace(still=still, function=function if function != "0" else None)
+        driver = driver_of(root.text(f"/proc/{pid}/stack")) if still else None
+        yield task._replace(still=still, function=function if function != "0" else None, driver=driver)

@@ -1,4 +1,11 @@
-"""Processes of the NVIDIA driver's tools that hang in the kernel, and processes that nobody waited for."""
+"""Processes of the NVIDIA driver's tools that hang in the kernel, and processes that nobody waited for.
+
+Name and state prove nothing: every user can give a program the name `nvidia-smi` and let it wait in state D (vfork, a FUSE mount).
+The stack does, because its frames name the driver:
+
+    [<0>] os_acquire_rwlock_write+0x35/0x50 [nvidia]
+    [<0>] nvidia_ioctl+0x71/0x880 [nvidia]
+"""
 
 import os
 import re
@@ -14,6 +21,7 @@ from nccl_doctor.node.runtime.root import Root
 MOST = 200  # rows
 _SECONDS = 0.25  # for going through /proc
 _PAUSE = 0.2
+_DRIVER = re.compile(r"\[((?:nvidia|mlx|ib_|rdma|irdma|bnxt|efa|amdgpu|amdkfd|gdrdrv)\w*)\]$", re.MULTILINE)
 _TOOLS = re.compile(r"nvidia|nv-|nvsm|dcgm|mlnx|mst|ibv?_|fi_")
 
 
@@ -45,6 +53,12 @@ def matters(found: Process) -> bool:
     return found.state == "Z" or (found.state == "D" and _TOOLS.match(found.name) is not None)
 
 
+def driver_of(stack: str | None) -> str | None:
+    """The driver of GPUs or network cards whose code is on a stack, the innermost one; None where there is none."""
+    found = _DRIVER.search(stack or "")
+    return found[1] if found else None
+
+
 def _ask() -> dict[str, Any]:
     """Nothing is kept of processes that do not matter."""
     ticks = os.sysconf("SC_CLK_TCK")
@@ -64,7 +78,15 @@ def _ask() -> dict[str, Any]:
                 )
     if any(state == "D" for _, _, state, _, _ in rows):
         time.sleep(_PAUSE)
-    return {"rows": [row for row in rows if row[2] != "D" or _still(row[0])]}
+    return {"rows": [[*row, _driver(row[0])] for row in rows if row[2] != "D" or _still(row[0])]}
+
+
+def _driver(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/stack", "rb") as file:
+            return driver_of(file.read(1 << 16).decode("utf-8", "replace"))
+    except OSError:
+        return None
 
 
 def _still(pid: int) -> bool:
@@ -81,8 +103,9 @@ def collect(root: Root) -> Iterator[HostProcess]:
     kept = root.asked("processes", _ask) or {}
     rows = kept.get("rows")
     for row in rows if isinstance(rows, list) else ():
-        if not isinstance(row, list) or list(map(type, row)) != [int, str, str, float, int]:
+        if not isinstance(row, list) or list(map(type, row[:5])) != [int, str, str, float, int] or len(row) != 6:
             continue
-        pid, name, state, age, threads = row
+        pid, name, state, age, threads, driver = row
+        driver = driver if isinstance(driver, str) else None
         seen = Seen(f"/proc/{pid}/stat", f"{pid} ({name}) {state}, {threads} threads, {age:.0f} s old")
-        yield HostProcess(None, pid, name, state, age, threads, seen)
+        yield HostProcess(None, pid, name, state, age, threads, driver, seen)

@@ -191,6 +191,9 @@ def _oom(tree: Tree, machine: Machine) -> None:
 def _stuck(tree: Tree, machine: Machine) -> None:
     print_line(tree, HOUR, "INFO: task nvidia-smi:4321 blocked for more than 120 seconds.")
     tree.put("/proc/4321/stat", "4321 (nvidia-smi) D 1 4321 4321 0 -1 4194560 0 0 0 0")
+    tree.put(
+        "/proc/4321/stack", "[<0>] os_acquire_rwlock_write+0x35/0x50 [nvidia]\n[<0>] nvidia_ioctl+0x71/0x880 [nvidia]"
+    )
 
 
 @fault("cpu-lockup")

@@ -27,7 +27,7 @@ def parts(tree: Tree, machine: Machine) -> None:
         tree.put(f"/sys/class/nvme/nvme{number}/model", "Invented NVMe 3.84TB")
     tree.put("/proc/net/tcp", f"{_HEAD}\n{listening(22, 0)}")
     say(tree, "folders", **{"uid": 1000, "/home/alice": "ok"})
-    say(tree, "processes", rows=[[812, "sh", "Z", 3.5, 1]])
+    say(tree, "processes", rows=[[812, "sh", "Z", 3.5, 1, None]])
     tree.command("nft list ruleset", _OPEN)
     for path, known in tree.extra.get("libraries", {}).items():
         if known.get("nccl") and known.get("elf"):
@@ -60,12 +60,12 @@ def _home(tree: Tree, machine: Machine) -> None:
 
 @fault("nvidia-tool-stuck")
 def _stuck(tree: Tree, machine: Machine) -> None:
-    say(tree, "processes", rows=[[4321, "nvidia-smi", "D", 913.0, 1]])
+    say(tree, "processes", rows=[[4321, "nvidia-smi", "D", 913.0, 1, "nvidia"]])
 
 
 @fault("zombies-left")
 def _zombie(tree: Tree, machine: Machine) -> None:
-    say(tree, "processes", rows=[[4321, "python", "Z", 913.0, 4]])
+    say(tree, "processes", rows=[[4321, "python", "Z", 913.0, 4, None]])
 
 
 @fault("firewall-refuses-others")
