@@ -1,8 +1,11 @@
 """The live screen. Feeds run in threads and post records, handlers add them to the state, a timer draws what changed."""
 
+import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar, Protocol
 
 from textual.app import App, ComposeResult
@@ -47,11 +50,12 @@ class Record(Message):
 
 
 class RulesFinished(Message):
-    """A rule run ended; `cpu_seconds` is its CPU time."""
+    """A rule run ended; `cpu_seconds` is its CPU time, `problem` why it failed."""
 
-    def __init__(self, cpu_seconds: float) -> None:
+    def __init__(self, cpu_seconds: float, problem: str = "") -> None:
         super().__init__()
         self.cpu_seconds = cpu_seconds
+        self.problem = problem
 
 
 class Watch(App[None]):
@@ -74,7 +78,7 @@ class Watch(App[None]):
         Binding("t,f5", "tree", "tree"),
         Binding("u", "own", "own"),
         Binding("s", "stacks", "stacks"),
-        Binding("k,f9", "kill", "signal"),
+        Binding("K,f9", "kill", "signal"),
         Binding("r", "ras", "RAS"),
         Binding("space", "pause", "pause"),
         Binding("plus,equals_sign", "interval(-1)", "faster"),
@@ -82,6 +86,7 @@ class Watch(App[None]):
         *(Binding(key, f"seek('{key}')", "seek") for key in STEPS),
         Binding("q,f10", "quit", "leave"),
         Binding("ctrl+c", "quit", "leave", priority=True),
+        Binding("ctrl+z", "suspend_process", "suspend", priority=True),
     ]
 
     def __init__(
@@ -110,6 +115,7 @@ class Watch(App[None]):
         self._cost = Cost(self._source.pids)
         self._dirty = True
         self._rules_running = False
+        self.rules_problem = ""
         self._rules_due = time.monotonic() + RULES_FIRST
         self._message = ("", 0.0)
         self.tables = Tables(lambda: self.state, lambda: self.diagnosis.episodes, self.now)
@@ -130,6 +136,9 @@ class Watch(App[None]):
         for name in self._expected:
             self.state.expect(name, self._clock())
         self._source.start()
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal is restored before the process ends
+            with suppress(RuntimeError, ValueError):  # not in the main thread
+                asyncio.get_running_loop().add_signal_handler(number, self.exit, None, 128 + number)
         self._timer = self.set_interval(self.interval, self._tick)
         self.query_one(Grid).focus()
         self.draw()
@@ -150,6 +159,7 @@ class Watch(App[None]):
 
     def on_rules_finished(self, message: RulesFinished) -> None:
         self._rules_running = False
+        self.rules_problem = message.problem
         self._rules_due = time.monotonic() + max(RULES_EVERY, RULES_PAUSE * message.cpu_seconds)
         self._dirty = True
 
@@ -162,10 +172,12 @@ class Watch(App[None]):
 
         def work() -> None:
             started = time.thread_time()
+            problem = ""
             try:
                 diagnosis.run_rules(spins, now)
-            finally:
-                self.post_message(RulesFinished(time.thread_time() - started))
+            except Exception as error:  # a node can send anything; the screen must say that it does not judge any more
+                problem = f"{type(error).__name__}: {error}"
+            self.post_message(RulesFinished(time.thread_time() - started, problem))
 
         self.run_worker(work, thread=True, group="rules", exit_on_error=False)
 
@@ -233,10 +245,16 @@ class Watch(App[None]):
         width, height = self.size
         free = max(height - 6, 0)  # lines below the three bars at the top, the title and the bars at the bottom
         alerts = overview.alert_lines(
-            self.state, self.diagnosis.episodes, self.look, self.now(), width, min(max(free // 4, 2), 8)
+            self.state,
+            self.diagnosis.episodes,
+            self.look,
+            self.now(),
+            width,
+            min(max(free // 4, 2), 8),
+            self.rules_problem,
         )
         hosts = [
-            overview.host_line(node, self.look, width)
+            overview.host_line(node, self.look, width, self.now())
             for node in panes.bad_first(self.state, self.now())[: min(max(free // 8, 1), 8)] if node.host.now
         ]  # fmt: skip
         gpus = sum(len(node.gpus) for node in self.state.nodes.values())

@@ -19,7 +19,7 @@ def render_text(state: State, findings: list[Finding], now: float, width: int, a
         rows.append(f"{node.name}: {description}" if badness else node.name)
         rows += _table(GPUS, [(node, gpu) for gpu in node.gpus.values()], look, width)
         rows += _table(PORTS, [(node, port) for port in node.ports.values()], look, width)
-        rows += [_plain(host_line(node, look, width)), ""]
+        rows += [_plain(host_line(node, look, width, now)), ""]
     rows += [f"{f.severity.upper()} {f.rule} {f.name}: {f.message}" for f in findings if f.severity != "note"]
     return "\n".join(look.clean(row) for row in rows).rstrip() + "\n"
 

@@ -117,6 +117,12 @@ class Node:
         silence = now - last if last is not None else 0.0
         return silence if silence > STALE + self.interval else None
 
+    def age(self, kind: str, now: float) -> float | None:
+        """Returns how old the values of a kind are, in seconds; None while they are fresh."""
+        if self.gone is not None and (last := self.last_received.get(kind)) is not None:
+            return max(now - last, 0.0)
+        return self.silent(kind, now)
+
     def add_record(self, kind: str, record: dict[str, Any], received_at: float | None) -> None:
         """Add one record; `received_at` is when it arrived, None in a replay."""
         at = record_time(record)

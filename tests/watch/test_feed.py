@@ -241,12 +241,16 @@ def test_metrics_over_http() -> None:
     running = subprocess.Popen([*WATCH, "--demo", "--export", f"prometheus:{port}"], stderr=subprocess.PIPE, text=True)
     try:
         assert running.stderr is not None
-        assert f"metrics on port {port}" in running.stderr.readline()
+        assert f"metrics on http://127.0.0.1:{port}/metrics" in running.stderr.readline()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             page = answer.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=DEADLINE) as answer:
+            assert b"href=/metrics" in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=DEADLINE)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/secret", timeout=DEADLINE)
+        with socket.socket() as other, pytest.raises(ConnectionRefusedError):
+            other.connect(("127.0.0.2", port))
         taken = subprocess.run(
             [*WATCH, "--demo", "--export", f"prometheus:{port}"],
             capture_output=True,

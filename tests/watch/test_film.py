@@ -3,16 +3,14 @@
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
+from helpers.film import Film
 from helpers.nvml import STUB, NvmlStub
 from helpers.screens import shows, text
-from helpers.waiting import until
 
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.feed import NodeFeeds
@@ -21,43 +19,6 @@ filmed = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here; 
 
 
 TABS = "2 GPUs  3 network"
-
-
-class Film:
-    """A terminal that can be read."""
-
-    def __init__(self, columns: int, rows: int, command: str) -> None:
-        self._socket = f"film-{uuid4().hex[:12]}"
-        self._run("new-session", "-d", "-x", str(columns), "-y", str(rows), command)
-
-    def _run(self, *words: str) -> str:
-        return subprocess.run(
-            ["tmux", "-L", self._socket, "-f", "/dev/null", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-
-    def frame(self) -> str:
-        return self._run("capture-pane", "-p")
-
-    def keys(self, *names: str) -> None:
-        self._run("send-keys", *names)
-
-    def wait(self, *words: str) -> str:
-        """The first picture that holds all these words."""
-        frame = ""
-
-        def shown() -> bool:
-            nonlocal frame
-            frame = self.frame()
-            return all(word in frame for word in words)
-
-        until(shown, lambda: f"{words} not in\n{frame}")
-        return frame
-
-    def close(self) -> None:
-        self._run("kill-session")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nccl_doctor.watch.sources import IdleSource
 from nccl_doctor.watch.view.screens import SignalDialog
 
 
-@pytest.mark.parametrize("key", ["s", "k"])
+@pytest.mark.parametrize("key", ["s", "K"])
 def test_a_demo_leaves_processes_alone(key: str) -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("4", key)
@@ -44,19 +44,23 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 @pytest.mark.parametrize(("key", "number"), [("t", signal.SIGTERM), ("i", signal.SIGINT), ("k", signal.SIGKILL)])
 def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        await pilot.press("k")
+        await pilot.press("K")
         await pilot.pause()
         assert "select a process first" in screen(app)[-1]
-        await pilot.press("4", "k")
+        await pilot.press("4", "K")
         await pilot.pause()
         assert isinstance(app.screen, SignalDialog)
         assert "python train.py" in text(app)
         await pilot.press("enter")
         await pilot.pause()
         assert process.poll() is None
-        await pilot.press("k")
+        await pilot.press("K")
         await shows(pilot, app, lambda: isinstance(app.screen, SignalDialog))
+        await pilot.press("y")  # nothing is chosen yet
         await pilot.press(key)
+        await shows(pilot, app, lambda: f"Send {signal.Signals(number).name}?" in text(app))
+        assert process.poll() is None
+        await pilot.press("y")
         await shows(pilot, app, lambda: f"sent to {process.pid}" in screen(app)[-1])
         await shows(pilot, app, lambda: process.poll() is not None)
         assert -number == process.returncode
@@ -67,11 +71,11 @@ def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
 
 def test_no_signal_to_a_process_that_took_the_number_of_another() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        await pilot.press("4", "k")
+        await pilot.press("4", "K")
         await pilot.pause()
         process.kill()
         process.wait()
-        await pilot.press("t")
+        await pilot.press("t", "y")
         await pilot.pause()
         assert f"process {process.pid} has ended" in screen(app)[-1]
 
@@ -81,7 +85,7 @@ def test_no_signal_to_a_process_that_took_the_number_of_another() -> None:
 
 def test_no_signal_to_another_node() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        await pilot.press("4", "k")
+        await pilot.press("4", "K")
         await pilot.pause()
         assert "on this node only" in screen(app)[-1]
 
@@ -135,20 +139,18 @@ def test_replay_seeks(tmp_path: Path) -> None:
 
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("right")
-        assert replay.start_time + 5 == replay.time
+        await shows(pilot, app, lambda: replay.start_time + 5 == replay.time)
         await pilot.press("full_stop", "left")
         await pilot.pause()
-        assert replay.start_time + 30 == replay.time
-        assert START + 31 == app.state.now
-        assert "0:00:30 of 0:01:39" in screen(app)[0]
+        await shows(pilot, app, lambda: replay.start_time + 30 == replay.time)
+        await shows(pilot, app, lambda: START + 31 == app.state.now and "0:00:30 of 0:01:39" in screen(app)[0])
         await pilot.press("comma")
-        assert replay.start_time == replay.time
+        await shows(pilot, app, lambda: replay.start_time == replay.time)
         await pilot.press("end")
         await pilot.pause()
-        assert replay.ended
-        assert "gpu-thermal-throttle" in text(app)
+        await shows(pilot, app, lambda: replay.ended and "gpu-thermal-throttle" in text(app))
         await pilot.press("home")
-        assert replay.start_time == replay.time
+        await shows(pilot, app, lambda: replay.start_time == replay.time)
         await pilot.press("s")
         await pilot.pause()
         assert "replay" in screen(app)[-1]

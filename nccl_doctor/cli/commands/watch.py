@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nccl_doctor.watch.state import State
 
 FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
-HTTP_PORT = "9879"
 DEMO_SECONDS = 200  # of the demo that --once shows
 
 
@@ -31,7 +30,11 @@ DEMO_SECONDS = 200  # of the demo that --once shows
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="With --once."
 )
-@click.option("--export", metavar="prometheus[:PORT]|FILE.prom", help="Serve or write metrics instead of a screen.")
+@click.option(
+    "--export",
+    metavar="prometheus[:[HOST:]PORT]|FILE.prom",
+    help="Serve metrics (on 127.0.0.1 unless HOST is given) or write them, instead of a screen.",
+)
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
 @click.option("--readonly", is_flag=True, help="Disable signals and stacks.")
@@ -184,17 +187,17 @@ def _export(target: str, state: "State", diagnose: Any, interval: float) -> None
     from nccl_doctor.watch import exporter, snapshot
 
     findings: list[Finding] = []
-    name, _, port = target.partition(":")
+    name, _, where = target.partition(":")
     server = None
     if name == "prometheus":
         try:
-            address = ("", int(port or HTTP_PORT))
+            address = exporter.parse_address(where)
             server = exporter.serve(address, lambda: snapshot.render_metrics(state, findings, time.time()))
         except (OSError, ValueError, OverflowError) as error:
             raise UsageProblem(
-                f"cannot listen on port {port or HTTP_PORT}: {getattr(error, 'strerror', None) or error}"
+                f"cannot listen on {where or exporter.PORT}: {getattr(error, 'strerror', None) or error}"
             ) from None
-        complain(f"metrics on port {port or HTTP_PORT}, path /metrics; press Ctrl-C to stop")
+        complain(f"metrics on http://{address[0]}:{address[1]}/metrics; press Ctrl-C to stop")
     elif not target.endswith(".prom"):
         raise UsageProblem("--export takes prometheus, prometheus:PORT or a file that ends in .prom")
     try:

@@ -11,7 +11,7 @@ from nccl_doctor.watch.view.panes import clock
 ClickAreas = list[tuple[int, int, str]]  # first column, column after the last, action
 KEYS = (  # key, label, action, priority (lowest first) where the screen is narrow
     ("?", "help", "help", 0), ("q", "leave", "quit", 1), ("/", "filter", "filter", 3), ("o", "sort", "sort", 4),
-    ("s", "stacks", "stacks", 2), ("k", "signal", "kill", 5), ("r", "RAS", "ras", 6), ("Spc", "pause", "pause", 7),
+    ("s", "stacks", "stacks", 2), ("K", "signal", "kill", 5), ("r", "RAS", "ras", 6), ("Spc", "pause", "pause", 7),
     ("+/-", "interval", "interval(1)", 9), ("t", "tree", "tree", 8), ("u", "own", "own", 8),
 )  # fmt: skip
 SEEK = (("left/right", "5 s", "seek('right')", 2), (",/.", "30 s", "seek('full_stop')", 3))
@@ -68,7 +68,7 @@ def key_line(readonly: bool, replay: bool, message: str, look: Look, width: int)
     if message:
         return ((look.fit(message, width), "bold"),), []
     keys = [*KEYS[:2], *(SEEK if replay else ()), *KEYS[2:]]
-    keys = [key for key in keys if not (readonly and key[0] in ("s", "k", "r"))]
+    keys = [key for key in keys if not (readonly and key[0] in ("s", "K", "r"))]
     fitting = []
     free = width
     for key in sorted(keys, key=lambda key: key[3]):

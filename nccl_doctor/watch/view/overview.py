@@ -11,8 +11,8 @@ RATES = 11  # columns for the rates of a port
 ERRORS = 11  # columns for the errors or the state of a port
 
 
-def host_line(node: Node, look: Look, width: int) -> Line:
-    """Returns CPU, memory, /dev/shm and disk use of a node as one line."""
+def host_line(node: Node, look: Look, width: int, clock: float | None = None) -> Line:
+    """Returns CPU, memory, /dev/shm and disk use of a node as one line, dim where the values are out of date at `clock`."""
     now = node.host.now
     cpu, used, total = number(now.get("cpu")), number(now.get("memory_used")), number(now.get("memory_total"))
     shm, shm_total = number(now.get("shm_used")), number(now.get("shm_total"))
@@ -29,6 +29,9 @@ def host_line(node: Node, look: Look, width: int) -> Line:
     disk = [node.host.last(name) for name in ("disk_read", "disk_write")]
     if disk[0] is not None and disk[1] is not None:
         parts.append(f"disk {disk[0]:.0f}+{disk[1]:.0f} MiB/s")
+    age = None if clock is None else node.age("host", clock)
+    if age is not None:
+        return ((look.fit("  ".join([*parts, f"{panes.short_time(age)} old"]), width), DIM),)
     full = max(_share(used, total), _share(shm, shm_total))
     return ((look.fit("  ".join(parts), width), BAD if full >= 0.97 else FAIR if full >= 0.9 else ""),)
 
@@ -83,9 +86,13 @@ def _gigabits(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def alert_lines(state: State, episodes: Iterable[Episode], look: Look, now: float, width: int, most: int) -> list[Line]:
-    """Returns nodes that do not answer and current findings, the worst first."""
+def alert_lines(
+    state: State, episodes: Iterable[Episode], look: Look, now: float, width: int, most: int, rules_problem: str = ""
+) -> list[Line]:
+    """Returns a failure of the rules, nodes that do not answer, and current findings, the worst first."""
     lines: list[Span] = []
+    if rules_problem:
+        lines.append((f"the rules failed, so findings are out of date: {rules_problem}", BAD))
     for node in panes.worst_first(state, now):
         badness, description = panes.node_state(node, now)
         if badness:

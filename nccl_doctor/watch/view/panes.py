@@ -262,6 +262,13 @@ def _total(node: Node, way: str) -> float:
     return sum(port.last(way) or 0.0 for port in node.ports.values())
 
 
+def short_time(seconds: float) -> str:
+    """Returns `42s`, `17m` or `5h`."""
+    return (
+        f"{seconds:.0f}s" if seconds < 100 else f"{seconds / 60:.0f}m" if seconds < 6000 else f"{seconds / 3600:.0f}h"
+    )
+
+
 def node_state(node: Node, now: float) -> tuple[int, str]:
     """Returns how bad the state of a node is (0 to 3) and a description: `(3, "gone: Connection refused")`."""
     if node.gone is not None:
@@ -279,21 +286,24 @@ def node_state(node: Node, now: float) -> tuple[int, str]:
 
 
 def node_columns(now: float) -> tuple[Column, ...]:
-    """Returns the columns of the table of nodes."""
+    """Returns the columns of the table of nodes; values that are out of date are left out."""
+
+    def fresh(kind: str, value: Callable[[Node], float | None]) -> Callable[[Node], float | None]:
+        return lambda node: value(node) if node.age(kind, now) is None else None
 
     def percent(name: str, value: Callable[[Node], float | None], rank: int) -> Column:
         return Column(name, name, 5, lambda n, _: cell(_percent(value(n)), right=True), lambda n: value(n) or 0, rank)
 
     def lowest(node: Node, look: Look) -> Cell:
-        value = _lowest(node)
+        value = low(node)
         return cell(_percent(value), BAD if value is not None and value < 25 else "", True)
 
     def state(node: Node, look: Look) -> Cell:
         badness, description = node_state(node, now)
         return cell(description, ("", FAIR, BAD, BAD)[badness])
 
-    def traffic(node: Node) -> float:
-        return _total(node, "rx") + _total(node, "tx")
+    low, power, hottest = fresh("gpu", _lowest), fresh("gpu", lambda n: _sum(n, "power")), fresh("gpu", _highest)
+    traffic = fresh("port", lambda n: _total(n, "rx") + _total(n, "tx"))
 
     def new_errors(node: Node) -> int:
         return sum(sum(port.errors.values()) for port in node.ports.values())
@@ -301,14 +311,15 @@ def node_columns(now: float) -> tuple[Column, ...]:
     return (
         Column("node", "node", 10, lambda n, _: cell(n.name), lambda n: n.name, 0, 24),
         Column("gpus", "GPUs", 4, lambda n, _: cell(len(n.gpus), right=True), lambda n: len(n.gpus)),
-        percent("util", lambda n: _mean(n, "util"), 0),
-        Column("lowest", "low", 5, lowest, lambda n: _lowest(n) or 0),
-        Column("power", "watt", 5, lambda n, _: cell(_whole(_sum(n, "power")), right=True), lambda n: _sum(n, "power") or 0, 4),
-        Column("temp", "hottest", 7, lambda n, _: cell(_degrees(_highest(n)), _grade(_highest(n), 80, 87), True),
-               lambda n: _highest(n) or 0, 3),
-        Column("net", "net Gb/s", 8, lambda n, _: cell(f"{traffic(n):.1f}", right=True), traffic, 2),
+        percent("util", fresh("gpu", lambda n: _mean(n, "util")), 0),
+        Column("lowest", "low", 5, lowest, lambda n: low(n) or 0),
+        Column("power", "watt", 5, lambda n, _: cell(_whole(power(n)), right=True), lambda n: power(n) or 0, 4),
+        Column("temp", "hottest", 7, lambda n, _: cell(_degrees(hottest(n)), _grade(hottest(n), 80, 87), True),
+               lambda n: hottest(n) or 0, 3),
+        Column("net", "net Gb/s", 8, lambda n, _: cell(None if (rate := traffic(n)) is None else f"{rate:.1f}", right=True),
+               lambda n: traffic(n) or 0, 2),
         Column("errors", "errors", 6, lambda n, _: cell(new_errors(n) or "", BAD, True), new_errors, 5),
-        percent("CPU", lambda n: n.host.last("cpu"), 6),
+        percent("CPU", fresh("host", lambda n: n.host.last("cpu")), 6),
         Column("state", "state", 28, state, lambda n: node_state(n, now), 1, 100),
     )  # fmt: skip
 

@@ -18,14 +18,14 @@ from nccl_doctor.watch.view.widgets import Lines, Pager
 HELP = """\
 1-6, Tab   select a tab: overview, GPUs, network, processes, findings,
            nodes
-arrows     move. Enter opens the history of a GPU, a finding with its
+arrows     move, also j and k. Enter opens the history of a GPU, a finding with its
            fix, the stacks of a process, the GPUs of a node
 /          show only rows that contain a text; empty shows all
 o  O       sort by the next column; reverse the order
 t          sort processes by node and job, or not
 u          show your own processes only, or all
 s          stacks of all ranks on this node, or of the selected process
-k          send a signal to the selected process; asks first
+K          send a signal to the selected process; asks twice
 r          ask NCCL's RAS which ranks do not answer (port 28028)
 Space      pause
 +  -       redraw more or less often
@@ -120,11 +120,12 @@ class Chart(Page):
 
 
 class SignalDialog(ModalScreen[signal.Signals | None]):
-    """Asks which signal to send; returns None if cancelled."""
+    """Asks which signal to send, then whether to send it; returns None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"answer({int(number)})", number.name) for key, number, _ in SIGNALS),
-        Binding("n,escape,enter,q", "answer(0)", "no"),
+        *(Binding(key, f"choose({int(number)})", number.name) for key, number, _ in SIGNALS),
+        Binding("y", "confirm", "yes"),
+        Binding("n,escape,enter,q", "cancel", "no"),
     ]
     DEFAULT_CSS = """
     SignalDialog { align: center middle; }
@@ -135,14 +136,24 @@ class SignalDialog(ModalScreen[signal.Signals | None]):
     def __init__(self, look: Look, question: str) -> None:
         super().__init__()
         self._look, self._question = look, question
+        self._chosen: signal.Signals | None = None
 
     def compose(self) -> ComposeResult:
         choices = "\n".join(f"  {key}  {number.name[3:]:5} {words}" for key, number, words in SIGNALS)
         with Box(self._look, "send a signal"):
             yield Pager(self._look, f"{self._question}\n{choices}\n  n  cancel (also Esc, Enter)", id="ask")
 
-    def action_answer(self, number: int) -> None:
-        self.dismiss(signal.Signals(number) if number else None)
+    def action_choose(self, number: int) -> None:
+        self._chosen = signal.Signals(number)
+        question = f"{self._question}\n\n  Send {self._chosen.name}?  y  yes   n  no (also Esc, Enter)"
+        self.query_one("#ask", Pager).show(question)
+
+    def action_confirm(self) -> None:
+        if self._chosen is not None:
+            self.dismiss(self._chosen)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
 
 
 class Filter(ModalScreen[str | None]):

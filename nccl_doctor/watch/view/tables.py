@@ -9,7 +9,7 @@ import psutil
 from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.state import Device, Node, State
 from nccl_doctor.watch.view import panes
-from nccl_doctor.watch.view.cells import Cell, Column, Line, Look, choose, row_line, title_line
+from nccl_doctor.watch.view.cells import DIM, Cell, Column, Line, Look, choose, row_line, title_line
 
 
 class Drawing(NamedTuple):
@@ -29,6 +29,8 @@ class Table:
     rows: Callable[[], list[Any]]
     key: Callable[[Any], Hashable]
     empty: str
+    age: Callable[[Any], float | None] = lambda _: None  # seconds of a row that is out of date
+    dated: str = ""  # key of the column that shows the age in place of its value
     sort: str | None = None  # key of a column; None keeps the order of `rows`
     reverse: bool = False
     shown: list[Any] = field(default_factory=list)  # the rows of the last drawing
@@ -44,7 +46,7 @@ class Table:
         columns = [column for column in self.columns() if column.key != "node" or with_node]
         rows = self._sorted(self.rows(), columns)
         fitted = choose(columns, width, rows, look)
-        drawn = [[column.cell(row, look) for column, _ in fitted] for row in rows]
+        drawn = [self._cells(row, [column for column, _ in fitted], look) for row in rows]
         if filter_text:
             kept = [n for n, cells in enumerate(drawn) if _contains(cells, filter_text)]
             rows, drawn = [rows[n] for n in kept], [drawn[n] for n in kept]
@@ -53,6 +55,17 @@ class Table:
         empty = f"no row contains {filter_text}; press / to change the filter" if filter_text else self.empty
         lines = [row_line(cells, fitted, look) for cells in drawn]
         return Drawing(title_line(fitted, look, rights), lines, [self.key(row) for row in rows], empty)
+
+    def _cells(self, row: Any, columns: Sequence[Column], look: Look) -> list[Cell]:
+        """The cells of a row; one that is out of date is dim and shows its age."""
+        cells = [column.cell(row, look) for column in columns]
+        age = self.age(row)
+        if age is None:
+            return cells
+        return [
+            Cell(f"-{panes.short_time(age)}" if column.key == self.dated else one.plain, DIM, one.right)
+            for column, one in zip(columns, cells, strict=True)
+        ]
 
     def _sorted(self, rows: list[Any], columns: Sequence[Column]) -> list[Any]:
         column = next((column for column in columns if column.key == self.sort), None)
@@ -72,12 +85,17 @@ class Tables:
         self.own_only = False  # processes of this user only
         self.grouped = False  # processes sorted by node and job
         gpus = "no GPU was found"
+
+        def age(kind: str) -> Callable[[Any], float | None]:
+            return lambda row: row[0].age(kind, now())
+
         self.by_tab = {
-            "overview": Table(lambda: panes.GPUS, self._gpus, _device_key, gpus),
-            "GPUs": Table(lambda: panes.GPUS, self._gpus, _device_key, gpus),
-            "network": Table(lambda: panes.PORTS, self._ports, _device_key, "no network port was found"),
+            "overview": Table(lambda: panes.GPUS, self._gpus, _device_key, gpus, age("gpu"), "util"),
+            "GPUs": Table(lambda: panes.GPUS, self._gpus, _device_key, gpus, age("gpu"), "util"),
+            "network": Table(lambda: panes.PORTS, self._ports, _device_key, "no network port was found", age("port"), "state"),
             "processes": Table(lambda: panes.PROCESSES, self._processes, lambda row: (row[0].name, row[1].get("pid")),
-                               "no rank of a job was found (a process with RANK or the like in its environment)"),
+                               "no rank of a job was found (a process with RANK or the like in its environment)",
+                               age("process"), "state"),
             "findings": Table(lambda: panes.FINDINGS, lambda: panes.episodes(episodes()), id, "no finding so far"),
             "nodes": Table(lambda: panes.node_columns(now()), lambda: panes.worst_first(state(), now()),
                            lambda node: node.name, "no node has answered"),

@@ -73,7 +73,7 @@ class Grid(Widget, can_focus=True):
 
     DEFAULT_CSS = "Grid { height: 1fr; width: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", show=False), Binding("down", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False), Binding("down,j", "move(1)", show=False),
         Binding("pageup", "page(-1)", show=False), Binding("pagedown", "page(1)", show=False),
         Binding("enter", "choose", show=False),
     ]  # fmt: skip

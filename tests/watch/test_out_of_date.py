@@ -1,0 +1,91 @@
+"""What the screen shows of nodes that are silent, of rules that fail, and what it leaves behind when it is ended."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.film import Film
+from helpers.screens import demo, play, screen, shows, text
+from textual.pilot import Pilot
+
+from nccl_doctor.watch.app import Watch
+from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
+from nccl_doctor.watch.view.cells import DIM, Look
+from nccl_doctor.watch.view.panes import node_columns, short_time
+
+
+def late(seconds: float) -> Watch:
+    """The invented job, of which gpu-b has sent nothing for so long."""
+    app = demo(30)
+    node = app.state.nodes["gpu-b"]
+    node.last_received = {kind: at - seconds for kind, at in node.last_received.items()}
+    return app
+
+
+def test_rows_of_a_silent_node_are_dim_and_show_their_age() -> None:
+    app = late(42)
+    rows = app.tables.draw("GPUs", Look(), 160, "").rows
+    fresh, old = rows[:8], rows[8:]
+    assert {DIM} == {style for line in old for text, style in line if text.strip()}
+    assert all("-42s" in "".join(text for text, _ in line) for line in old)
+    assert not any("-42s" in "".join(text for text, _ in line) for line in fresh)
+
+
+def test_a_node_that_is_gone_is_dim_at_once() -> None:
+    app = demo(30)
+    app.add_record({"kind": "gone", "hostname": "gpu-b", "error": "Connection refused"})
+    old = app.tables.draw("GPUs", Look(), 160, "").rows[8:]
+    assert {DIM} == {style for line in old for text, style in line if text.strip()}
+
+
+def test_sums_of_a_silent_node_are_unknown() -> None:
+    app = late(42)
+    node, now = app.state.nodes["gpu-b"], app.now()
+    values = {column.title: column.cell(node, Look()).plain for column in node_columns(now)}
+    assert ["-"] * 6 == [values[title] for title in ("util", "low", "watt", "hottest", "net Gb/s", "CPU")]
+    assert "no answer for 42 s" in values["state"]
+
+
+def test_ages_are_short() -> None:
+    assert ["0s", "99s", "2m", "100m", "2h"] == [short_time(value) for value in (0.2, 99.4, 100, 5999, 7200)]
+
+
+def test_rules_that_fail_are_said_and_not_taken_for_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("no such column")
+
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        monkeypatch.setattr(LiveDiagnosis, "run_rules", broken)
+        app._rules_due = 0.0
+        app._run_rules()
+        await shows(pilot, app, lambda: "the rules failed, so findings are out of date: KeyError" in text(app))
+        monkeypatch.undo()
+        app._rules_due = 0.0
+        app._run_rules()
+        await shows(pilot, app, lambda: "the rules failed" not in text(app))
+        assert screen(app)
+
+    play(demo(3), steps, (120, 35))
+
+
+@pytest.fixture
+def shell() -> Iterator[Film]:
+    film = Film(100, 30, "sh")
+    yield film
+    film.close()
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here; install the package tmux")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_clean(tmp_path: Path, shell: Film, number: signal.Signals) -> None:
+    pid = tmp_path / "pid"
+    shell.keys(f"sh -c 'echo $$ > {pid}; exec {sys.executable} -m nccl_doctor watch --demo'", "Enter")
+    shell.wait("gpu-b")
+    os.kill(int(pid.read_text()), number)
+    shell.wait("$ ")
+    shell.keys("stty -a | tr ' ' '\\n' | grep -c '^icanon'; echo cle''an", "Enter")
+    assert "gpu-b" not in shell.wait("1\nclean")
