@@ -10,8 +10,11 @@ from nccl_doctor.facts.tables import Library, VersionMix
 # A version that is the beginning of another one of the same component comes from a torn line. A host with two versions of a
 # component has processes of two programs, which says nothing about other hosts.
 _ONE_A_HOST = """
-SELECT name, host, min(version), min(ref) FROM library l
-WHERE host IS NOT NULL AND NOT EXISTS (SELECT 1 FROM library o WHERE o.name = l.name AND o.version LIKE l.version || '_%')
+WITH version AS MATERIALIZED (SELECT DISTINCT name, version FROM library)
+SELECT name, host, min(version), min(ref) FROM library
+WHERE host IS NOT NULL AND name || ' ' || version NOT IN (
+  SELECT torn.name || ' ' || torn.version FROM version torn JOIN version whole
+  ON whole.name = torn.name AND whole.version LIKE torn.version || '_%' WHERE torn.version IS NOT NULL)
 GROUP BY name, host HAVING count(DISTINCT version) = 1
 """
 

@@ -4,8 +4,12 @@ Steps of SQLite's virtual machine are the same on every machine, so that two siz
 """
 
 import re
+import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
+from types import FrameType
 from typing import Any
 
 from nccl_doctor.facts.store import Facts, by_name, table_name
@@ -28,20 +32,42 @@ _LINES = 1_000_000  # of a copy
 
 def steps(facts: Facts, query: str, params: dict[str, Any] | None = None) -> int:
     """How many steps a query takes, rounded to `TICK`."""
-    facts.query("SELECT 1")
-    ticks = [0]
-
-    def count() -> int:
-        ticks[0] += 1
-        return 0
-
-    facts._db.set_progress_handler(count, TICK)
-    try:
+    with counted(facts) as ticks:
         for _ in facts._db.execute(query, params or {}):
             pass
+    return len(ticks) * TICK
+
+
+@contextmanager
+def counted(facts: Facts) -> Iterator[list[None]]:
+    """A list that grows by one entry for each `TICK` steps of all queries."""
+    facts.query("SELECT 1")
+    ticks: list[None] = []
+    facts._db.set_progress_handler(lambda: ticks.append(None), TICK)
+    try:
+        yield ticks
     finally:
         facts._db.set_progress_handler(None, 0)
-    return ticks[0] * TICK
+
+
+@contextmanager
+def traced_lines(part_of_path: str) -> Iterator[Counter[str]]:
+    """How many lines Python runs in files with this in their path, under the key `lines`."""
+    lines: Counter[str] = Counter()
+
+    def in_function(frame: FrameType, event: str, _argument: Any) -> Any:
+        lines[event] += 1
+        return in_function
+
+    def on_call(frame: FrameType, _event: str, _argument: Any) -> Any:
+        return in_function if part_of_path in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)
 
 
 def add_copies(

@@ -1,16 +1,18 @@
 """Every rule and derivation is linear in hosts and ranks: SQLite's steps are counted at two sizes; no clock decides."""
 
 import functools
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from nccl_doctor.app import analyze, rule_examples
+from nccl_doctor.derive import registry
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules import loader
 from nccl_doctor.rules.schema import GROUPS, Example, Rule
 from nccl_doctor.simulate import Spec, write_log
-from tests.helpers.scaling import add_copies, steps
+from tests.helpers.scaling import TICK, add_copies, counted, steps, traced_lines
 
 SMALL = 16  # copies of the facts of an example; four times as many are compared with it
 RATIO = 4.5
@@ -63,3 +65,29 @@ def test_four_times_the_ranks_take_four_times_the_steps(fault: str | None) -> No
         text for rule in loader.load_rules() for text in problems(rule, job(6, fault), job(24, fault), "the ranks")
     ]
     assert [] == found
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_derivations_take_four_times_as_long_for_four_times_the_ranks(
+    fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = costs(6, fault, monkeypatch), costs(24, fault, monkeypatch)
+    found = {name: (cost, large[name]) for name, cost in small.items() if large[name] > RATIO * cost + CONSTANT}
+    assert {} == found
+
+
+def costs(nodes: int, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Steps of SQLite and lines of Python that each derivation takes for a job."""
+    taken: Counter[str] = Counter()
+    run = registry._run
+
+    def counting(step: registry.Step, facts: Facts, given: set[str]) -> None:
+        with counted(facts) as ticks, traced_lines("/derive/") as lines:
+            run(step, facts, given)
+        taken[f"steps of {step.function}"] = TICK * len(ticks)
+        taken[f"lines of {step.function}"] = lines["line"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "_run", counting)
+        job.__wrapped__(nodes, fault)
+    return taken
