@@ -5,8 +5,9 @@
 `channels` is the start of a job of 1,024 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
 128 ranks stand between each other as they do in real logs, and the number of communicators is what fills the size.
 `many-ranks` is the same of 8,192 ranks: eight times as many processes and edges, an eighth of the communicators for each.
-`training` is rank-labelled training output without an NCCL line. `mixed` is training output with a warning of NCCL among
-2,000 lines, `stamped` is `many-ranks` behind the time stamps of `kubectl logs --timestamps`,
+`calls` are the collectives of 512 ranks. `training` is rank-labelled training output without an NCCL line.
+`mixed` is training output with a warning of NCCL among 2,000 lines,
+`stamped` is `many-ranks` behind the time stamps of `kubectl logs --timestamps`,
 `folder` is `many-ranks` with a file for each of the 1,024 hosts, as NCCL_DEBUG_FILE writes them.
 """
 
@@ -149,6 +150,27 @@ def mixed() -> Iterator[str]:
             )
 
 
+def calls() -> Iterator[str]:
+    """Yields collectives of 512 ranks endlessly (NCCL_DEBUG_SUBSYS=COLL), each with its own opCount and buffers."""
+    chance, op = random.Random(1), 0
+    kinds = (
+        ("AllReduce", 1048576),
+        ("AllGather", 4096),
+        ("ReduceScatter", 25557032),
+        ("Broadcast", 8),
+        ("Send", 65536),
+    )
+    while True:
+        function, count = kinds[op % len(kinds)]
+        yield "".join(
+            f"node{rank // LOCAL:05d}:{40_000 + rank % LOCAL}:{40_900 + rank % LOCAL} [{rank % LOCAL}] NCCL INFO {function}: opCount {op:x}"
+            f" sendbuff 0x7f{chance.getrandbits(40):010x} recvbuff 0x7f{chance.getrandbits(40):010x} count {count} datatype 7 op 0 root 0"
+            f" comm 0x55{rank:06x}0 [nranks=512] stream 0x55aa{rank:06x}\n"
+            for rank in range(512)
+        )
+        op += 1
+
+
 def write_folder(path: Path, size: int) -> None:
     """Writes the lines of `many_ranks`, one file per host."""
     path.mkdir()
@@ -171,6 +193,7 @@ LOGS = {
     "training": training,
     "mixed": mixed,
     "stamped": stamped,
+    "calls": calls,
     "folder": many_ranks,
 }
 

@@ -9,13 +9,14 @@ from nccl_doctor.inputs import prefixes
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.channel_counts import ChannelCounts, ChannelMasks
-from nccl_doctor.log.counts import EventKey, LogCounts
+from nccl_doctor.log.counts import CollectiveCalls, EventKey, LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern
 from nccl_doctor.log.multiline import NextLines
 from nccl_doctor.log.nccl_header import NcclHeader
 
 LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
 HEADLESS = "headless"  # reader of patterns for lines of NCCL whose header was cut off or has another tag
+COLLECTIVE = "collective"  # reader of patterns of collective calls
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
@@ -125,7 +126,7 @@ class Classifier:
             self._add_unknown(writer, level, body, text, repeat, number)
             return
         counts.understood += 1
-        if pattern.reader == "collective":
+        if pattern.reader == COLLECTIVE:
             self._add_collective(writer, pattern, text, number)
         else:
             key = EventKey(writer.header, pattern.order, level, text)
@@ -188,14 +189,24 @@ class Classifier:
         return True
 
     def _add_collective(self, writer: Writer, pattern: Pattern, text: str, number: int) -> None:
-        """Count a collective without the parts that differ from call to call: opCount and buffers."""
         match = pattern.compiled.match(text)
-        if match is None:
-            return
+        if match is not None:
+            self._calls(writer, pattern, match, text, number).add(number, int(match["first_op"], 16), writer.left, text)
+
+    def calls(self, writer: Writer, text: str, number: int) -> CollectiveCalls | None:
+        """Where collective calls like this one are counted; None where it is another kind of line."""
+        pattern = self.grammar.nccl(text, "INFO")
+        match = pattern.compiled.match(text) if pattern is not None and pattern.reader == COLLECTIVE else None
+        if pattern is None or match is None or not text.isprintable() or "&" in text or text != text.strip():
+            return None
+        return self._calls(writer, pattern, match, text, number)
+
+    def _calls(self, writer: Writer, pattern: Pattern, match: re.Match[str], text: str, number: int) -> CollectiveCalls:
+        """Where collectives are counted without the parts that differ from call to call: opCount and buffers."""
         sizes = text[text.find("count ", match.end("first_op")) :]
         shape = f"{match['function']}: opCount 0 sendbuff 0 recvbuff 0 {sizes}"
         key = EventKey(writer.header, pattern.order, "INFO", shape)
-        self.counts.count_collective(key, int(match["first_op"], 16), number, writer.stamp, writer.left, text)
+        return self.counts.collective_calls(key, int(match["first_op"], 16), number, writer.stamp, writer.left, text)
 
     def _continued(
         self, pattern: Pattern | None, body: str, level: str, after: NextLines, label: prefixes.Label

@@ -46,6 +46,19 @@ class CollectiveCalls(Event):
         self.high = high
         self.text = text  # the whole message of the first of them
 
+    def add(self, line: int, op: int, left: str, text: str) -> None:
+        """Count one call, which may lie before those that were counted together."""
+        if line < self.first:
+            self.first, self.left, self.text = line, left, text
+        self.extend(1, line, op, op)
+
+    def extend(self, n: int, last: int, low: int, high: int) -> None:
+        """Count more calls, none of them before the first."""
+        self.n += n
+        self.last = max(self.last, last)
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+
 
 class LineSpan:
     """The NCCL lines of one writer: how many, the first and the last."""
@@ -128,16 +141,14 @@ class LogCounts:
         started = key.body.removesuffix(_COMPLETE) + _START
         self.events.pop(EventKey(key.header, key.pattern, key.level, started), None)
 
-    def count_collective(self, key: EventKey, op: int, line: int, stamp: float | None, left: str, text: str) -> None:
-        """Count a collective that was enqueued on a line."""
-        event = self.events.get(key) or self._flood(key)
-        if type(event) is CollectiveCalls:
-            event.n += 1
-            event.last = line
-            event.low = min(event.low, op)
-            event.high = max(event.high, op)
-        else:
-            self.events[key] = CollectiveCalls(1, line, line, stamp, left, op, op, text)
+    def collective_calls(
+        self, key: EventKey, op: int, line: int, stamp: float | None, left: str, text: str
+    ) -> CollectiveCalls:
+        """Where collectives of one kind are counted; a new entry counts none yet."""
+        calls = self.events.get(key) or self._flood(key)
+        if not isinstance(calls, CollectiveCalls):
+            calls = self.events[key] = CollectiveCalls(0, line, line, stamp, left, op, op, text)
+        return calls
 
     def _flood(self, key: EventKey) -> Event | None:
         """The event that counts for further texts of a pattern, once MAX_TEXTS different ones are kept; else None."""
@@ -161,6 +172,13 @@ class LogCounts:
                 span.extend(n, min(edge.first for edge in edges), max(edge.last for edge in edges), None)
                 self.nccl_lines += n
                 self.understood += n
+
+    def sort_calls(self) -> None:
+        """Put collective calls behind all other events, by their first lines; else the order would depend on how lines were counted."""
+        calls = {key: event for key, event in self.events.items() if type(event) is CollectiveCalls}
+        if calls:
+            others = {key: event for key, event in self.events.items() if key not in calls}
+            self.events = others | dict(sorted(calls.items(), key=lambda call: call[1].first))
 
     def packed(self) -> "PackedCounts":
         """All counts in columns, which pickle many times as fast as the objects."""

@@ -55,6 +55,8 @@ def add(facts: Facts, parts: list[LogPart]) -> None:
 
 
 def _add(facts: Facts, parts: list[LogPart]) -> None:
+    for _, counts, _ in parts:
+        counts.sort_calls()
     lives = [_lives(counts) for _, counts, _ in parts]
     ranks = RankMap(
         [member for (_, counts, _), lived in zip(parts, lives, strict=True) for member in _members(counts, lived)],
@@ -178,7 +180,7 @@ class _LogRows:
 
 
 def _merge(calls: dict[tuple[Any, ...], tables.Collective], row: tables.Collective) -> None:
-    """CollectiveCalls of one process and kind are one row, whatever prefix their lines had."""
+    """CollectiveCalls of one process and kind are one row, whatever stood in front of their lines."""
     same = row[: row._fields.index("first_op")]
     old = calls.get(same)
     calls[same] = row if old is None else old._replace(

@@ -12,6 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from nccl_doctor.log import collective_calls
+
 E = TypeVar("E")
 Numbers = npt.NDArray[np.int64]  # offsets in a block, or numbers of lines
 Keys = npt.NDArray[np.uint64]
@@ -47,6 +49,8 @@ class LineGroups(NamedTuple):
     n: Numbers
     first: Numbers
     last: Numbers
+    low: Numbers  # the least and the greatest opCount, 0 where there is none
+    high: Numbers
 
 
 class KnownGroups(NamedTuple):
@@ -67,8 +71,8 @@ class BlockLines:
         self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
         self.groups = self._grouped(*self._keys())
 
-    def _keys(self) -> tuple[Keys, npt.NDArray[np.uint8]]:
-        """Keys and channels of plain lines: those of one writer, with one mark, and short."""
+    def _keys(self) -> tuple[Keys, npt.NDArray[np.uint8], Numbers | None]:
+        """Keys, channels and operation counts of plain lines: those of one writer, with one mark, and short or a call."""
         block, stop = self._block, self._is_stop
         here = np.flatnonzero(stop[:-2] & ~stop[1:-1] & stop[2:])
         start, at, end = self._marks[here] + 1, self._marks[here + 1], self._marks[here + 2]
@@ -85,24 +89,47 @@ class BlockLines:
         is_edge: Flags = (words[at + _TOKEN] == _CHANNEL) & (colon == _COLON) & (channel < _CHANNELS)
         channel[~is_edge] = _CHANNELS
         text = at + _TOKEN + np.where(is_edge, edge, 0)
-        plain = (words[at] == _NCCL) & (words[at + 2] == _INFO) & (end - text >= _WORD) & (end - text <= _SHORT)
+        plain = (words[at] == _NCCL) & (words[at + 2] == _INFO) & (end - text >= _WORD)
+        long = np.flatnonzero(plain & (end - text > _SHORT))
+        calls = collective_calls.find(block, words, at[long] + _TOKEN, end[long]) if len(long) else None
+        of_calls = [part[long[calls.which]] for part in (here, start, at, end)] if calls is not None else []
+        plain[long] = False
         if not plain.all():
             here, start, at, end, text = here[plain], start[plain], at[plain], end[plain], text[plain]
             is_edge, channel = is_edge[plain], channel[plain]
-        self._numbers: Numbers = np.cumsum(stop, dtype=np.int64)[here]
-        self._parts = start, at, text, end
+        number_of: Numbers = np.cumsum(stop, dtype=np.int64)
+        left = _timeless(block) if self.dated else words
         key = (((at - start) << 8 | (end - text)) << 1 | is_edge).view(_U) * _MIX
-        return _mix(_mix(key, _timeless(block) if self.dated else words, start, at), words, text, end), channel
+        key = _mix(_mix(key, left, start, at), words, text, end)
+        self._numbers, self._parts = number_of[here], [start, at, text, end]
+        if calls is None:
+            return key, channel, None
+        # A call is known by its writer, its function and what follows its buffers.
+        here, start, at, end = of_calls
+        of_call = (((at - start) << 16 | (end - calls.sizes)) << 16 | (calls.function_end - at)).view(_U) * _MIX
+        of_call = _mix(_mix(of_call, left, start, at), words, at + _TOKEN, calls.function_end)
+        of_call = _mix(of_call, words, calls.sizes, end)
+        numbers = np.append(self._numbers, number_of[here])
+        order = np.argsort(numbers)
+        self._numbers = numbers[order]
+        added = (start, at, at + _TOKEN, end)
+        self._parts = [np.append(old, new)[order] for old, new in zip(self._parts, added, strict=True)]
+        channel = np.append(channel, np.full(len(here), _CHANNELS, np.uint8))
+        return np.append(key, of_call)[order], channel[order], np.append(np.zeros(len(key), np.int64), calls.op)[order]
 
-    def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8]) -> LineGroups:
+    def _grouped(self, key: Keys, channel: npt.NDArray[np.uint8], op: Numbers | None) -> LineGroups:
         self._order = order = np.argsort(key)
         key, numbers = key[order], self._numbers[order]
         place = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
         if not len(place):
-            return LineGroups(key, key, order, order, order)
+            return LineGroups(key, key, *[order] * 5)
         mask = np.bitwise_or.reduceat(_bit_of[channel[order]], place)
         first, last = np.minimum.reduceat(numbers, place), np.maximum.reduceat(numbers, place)
-        return LineGroups(key[place], mask, np.diff(place, append=len(key)), first, last)
+        low = high = np.zeros(len(place), np.int64)
+        if op is not None:
+            op = op[order]
+            low, high = np.minimum.reduceat(op, place), np.maximum.reduceat(op, place)
+        return LineGroups(key[place], mask, np.diff(place, append=len(key)), first, last, low, high)
 
     def openings(self, groups: Numbers) -> Iterator[tuple[int, str, str | None, str]]:
         """The first lines of groups: number, the text before `NCCL INFO`, channel, text.
@@ -151,7 +178,7 @@ class GroupCounts(Generic[E]):
         self._keys: Keys = np.empty(0, _U)  # ascending
         self._places: Numbers = np.empty(0, np.int64)  # of the keys among the entries
         self._mask: Keys = np.empty(0, _U)
-        self._n, self._first, self._last = (np.empty(0, np.int64) for _ in range(3))
+        self._n, self._first, self._last, self._low, self._high = (np.empty(0, np.int64) for _ in range(5))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -179,6 +206,8 @@ class GroupCounts(Generic[E]):
         self._n[place] += groups.n[known]
         self._first[place] = np.minimum(self._first[place], groups.first[known] + offset)
         self._last[place] = groups.last[known] + offset
+        self._low[place] = np.minimum(self._low[place], groups.low[known])
+        self._high[place] = np.maximum(self._high[place], groups.high[known])
         return KnownGroups(known, place)
 
     def closings(self, lines: BlockLines, counted: KnownGroups) -> Iterator[tuple[E, int, str]]:
@@ -203,12 +232,15 @@ class GroupCounts(Generic[E]):
         self._places = np.insert(self._places, at, places[order])
         self._mask = np.append(self._mask, np.zeros(len(key), _U))
         self._n = np.append(self._n, np.zeros(len(key), np.int64))
-        self._first = np.append(self._first, np.full(len(key), np.iinfo(np.int64).max))
+        largest = np.full(len(key), np.iinfo(np.int64).max)
+        self._first, self._low = np.append(self._first, largest), np.append(self._low, largest)
+        self._high = np.append(self._high, np.zeros(len(key), np.int64))
         self._last = np.append(self._last, np.zeros(len(key), np.int64))
 
-    def taken(self) -> Iterator[tuple[E, int, int, int, int]]:
-        """Remove all entries; returns each with its mask, its number of lines, and the numbers of the first and the last."""
-        columns = (column.tolist() for column in (self._mask, self._n, self._first, self._last))
+    def taken(self) -> Iterator[tuple[E, int, int, int, int, int, int]]:
+        """Remove all entries; returns each with its mask, its number of lines, the numbers of the first and the last, low and high."""
+        counted = (self._mask, self._n, self._first, self._last, self._low, self._high)
+        columns = (column.tolist() for column in counted)
         rows = zip(self._entries, *columns, strict=True)
         self._clear()
         return rows

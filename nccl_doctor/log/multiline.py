@@ -18,7 +18,7 @@ _NOBODY = NOTHING[:4]
 _PASSED = 1_000  # characters of other writers between the lines of one
 _NARROWEST, _WIDEST = 60, 250  # columns of a terminal
 _TORN = 3  # kinds of NCCL lines cut at one width that make a log a wrapped one
-_VALUE = re.compile(r"\d+|0x[0-9a-f]+")
+_VALUE = re.compile(r"0x[0-9a-f]+|\d+")
 _SAMPLE = 1 << 16  # bytes that tell
 
 
@@ -136,9 +136,16 @@ def wrap_width(block: bytes) -> int:
         return 0
     starts = _starts(rows, columns)
     cut = [(row, next_) for row, next_ in pairwise(rows) if len(row) == columns and next_.strip()]
-    torn = {_VALUE.sub("#", row) for row, next_ in cut if _start(next_) not in starts and nccl_header.split_record(row)}
-    whole = sum(_start(next_) in starts for _, next_ in cut)
+    torn = {
+        _VALUE.sub("#", row) for row, next_ in cut if not _is_whole(next_, starts) and nccl_header.split_record(row)
+    }
+    whole = sum(_is_whole(next_, starts) for _, next_ in cut)
     return columns if len(torn) >= _TORN and 4 * whole <= len(cut) else 0
+
+
+def _is_whole(row: str, starts: set[str]) -> bool:
+    """Whether a line begins a record or as lines do that continue none; one width may also be that of equal sentences."""
+    return _start(row) in starts or nccl_header.split_record(row) is not None
 
 
 def unwrapped(block: bytes, columns: int) -> bytes:

@@ -15,7 +15,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.channel_counts import ChannelCounts
 from nccl_doctor.log.classifier import LONG, Classifier
-from nccl_doctor.log.counts import LineSpan, LogCounts
+from nccl_doctor.log.counts import CollectiveCalls, LineSpan, LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern, grammar
 from nccl_doctor.log.multiline import NextLines
 
@@ -28,6 +28,7 @@ LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
+OP_COUNT = ": opCount "  # in the messages of collective calls
 MAX_GROUPS = 1 << 20  # different lines that are counted together
 LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
 _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
@@ -38,7 +39,7 @@ class CountTarget(NamedTuple):
     """Where equal lines are counted."""
 
     span: LineSpan  # of their writer
-    entry: ChannelCounts | LineSpan
+    entry: ChannelCounts | CollectiveCalls | LineSpan
     timed: bool  # the lines begin with a time stamp
 
 
@@ -170,7 +171,8 @@ class Scanner:
     def _target(self, number: int, left: str, channel: str | None, text: str) -> CountTarget | None:
         """Where lines equal to this one are counted; None where each has to be read."""
         classifier = self._classifier
-        if channel is None and f"INFO {text}" not in classifier.skipped:
+        is_call = channel is None and OP_COUNT in text
+        if channel is None and not is_call and f"INFO {text}" not in classifier.skipped:
             return None
         writer = classifier.writers.get(left)
         if writer is None:
@@ -180,7 +182,11 @@ class Scanner:
         if writer.stamp is not None and not self._timeless:
             return None
         span = self.counts.spans[writer.header]
-        entry = span if channel is None else classifier.channel_counts(writer, number, channel, text)
+        entry: ChannelCounts | CollectiveCalls | LineSpan | None = span
+        if is_call:
+            entry = classifier.calls(writer, text, number)
+        elif channel is not None:
+            entry = classifier.channel_counts(writer, number, channel, text)
         return None if entry is None else CountTarget(span, entry, writer.stamp is not None)
 
     def _note_times(self, closings: Iterable[tuple[CountTarget, int, str]], offset: int) -> None:
@@ -192,13 +198,15 @@ class Scanner:
 
     def _add_groups(self) -> None:
         """Add the counts of equal lines to their targets."""
-        for (_, entry, _), mask, n, first, last in self._groups.taken() if self._groups else ():
-            if isinstance(entry, LineSpan):
-                entry.extend(n, first, last, None)
-                self.counts.nccl_lines += n
-                self.counts.understood += n
-            else:
+        for (span, entry, _), mask, n, first, last, low, high in self._groups.taken() if self._groups else ():
+            if isinstance(entry, ChannelCounts):
                 entry.extend(mask, n, last)
+                continue
+            if isinstance(entry, CollectiveCalls):
+                entry.extend(n, last, low, high)
+            span.extend(n, first, last, None)
+            self.counts.nccl_lines += n
+            self.counts.understood += n
 
     def _single_lines(self, apart: bytes, numbers: Sequence[int], stops: Iterable[int], block: bytes, end: int) -> None:
         """Read lines of `block[:end]` one by one: their text, their numbers, where they stop.

@@ -183,7 +183,7 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     left = head.decode().removesuffix("NCCL INFO ")
     assert (11, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
     assert [(14, left, None, "Connected all rings"), (24, left, None, "Connected all rings")] == asked[1:]
-    assert [("05/0", 1 | 1 << 5 | 1 << 63, 6, 11, 23)] == list(tally.taken())
+    assert [("05/0", 1 | 1 << 5 | 1 << 63, 6, 11, 23, 0, 0)] == list(tally.taken())
     assert not len(tally)
 
 
