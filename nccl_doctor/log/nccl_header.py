@@ -23,7 +23,9 @@ _HIDDEN = re.compile(
     r"(?P<host>[^\s:]+):(?:[Xx*#]+|<\w+>)(?::(?:[Xx*#]+|<\w+>|\d+))? \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$"
 )
 _DIAG = re.compile(r"(?P<host>\S+?):(?P<pid>\d+)(?::(?P<tid>\d+))?$")
-_PLACE = re.compile(r"[()/*,]|::|^nccl(?:[A-Z]|_(?:net|ofi)_)\w*$")  # a function or a path in the place of a host
+_PLACE = re.compile(
+    r"[()/*,]|::|^nccl(?:[A-Z]|_(?:net|ofi)_)\w*$|^[a-z]+(?:_[a-z0-9]+)+$"
+)  # a function or a path in the place of a host
 _BARE = re.compile(r"(?:^|\s)\[(?P<dev>-?\d+)\](?: (?P<where>\S.*))?$")
 _FORK = re.compile(r"\[(?P<host>[^\]\s]+)\]\[(?P<pid>\d+):(?P<tid>\d+)\]\[(?P<dev>-?\d+)\](?:\[(?P<where>[^\]]+)\])?$")
 _WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))?$")
