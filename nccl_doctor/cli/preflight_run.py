@@ -195,6 +195,8 @@ def _answer_scheduler(
         _put("" if chosen.says_all else chosen.say(report), request.output)
         request.warn(f"observe: would {report.fitness}: {prologue.reason(report)}")
         return 0
+    if status in (DRAIN, JOB):
+        syslog(f"{report.fitness}: {prologue.reason(report)}")  # LSF drops what is printed, others keep it with the job
     _put(chosen.say(report), request.output)
     if request.resume and chosen.caller in drain.SLURM and not holds.observe and clean >= holds.clean_checks:
         drain.resume(holds, request.warn)

@@ -61,8 +61,10 @@ def call(*arguments: str, shell: str = '"$@"') -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("caller", [name for name in SCHEDULERS if not name.startswith("slurm")])
-def test_a_verdict_about_the_node_drains_it(broken: Path, caller: str) -> None:
+def test_a_verdict_about_the_node_drains_it(broken: Path, caller: str, log: socket.socket) -> None:
     assert DRAIN == main(["preflight", "--state", "-", "--for", caller, "--root", str(broken)])
+    (line,) = received(log)
+    assert "]: drain: nccl-doctor:" in line
 
 
 def test_the_status_is_of_nothing_else() -> None:

@@ -4,6 +4,7 @@ The templates are messages of Linux about programs: a program chooses its name (
 and control groups, and the version that it claims to the NVIDIA driver.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -44,8 +45,24 @@ TEMPLATES: dict[str, Callable[[str, str], str]] = {
     "file system": lambda name, path: f"EXT4-fs error (device nvme0n1p2): ext4_find_entry:1455: inode #2: comm {name}: {path}",
     "client of the driver": lambda name, path: f"NVRM: API mismatch: the client has the version {path[:63]}, but",
     "client of the GPU": lambda name, path: f"NVRM: Xid (PCI:0000:48:00): 31, pid=4321, name={name}, Ch 00000008, intr 0",
+    "signal frame": lambda name, path: f"{name}[4321] bad frame in rt_sigreturn frame:7ffd ip:7f12 sp:7f11 orax:f in {path}[7f12]",
+    "split lock": lambda name, path: f"x86/split lock detection: #AC: {name}/4321 took a split_lock trap at address: 0x401a2b",
+    "end of device": lambda name, path: f"{name}: attempt to access beyond end of device\nloop0: rw=2049, sector=9, nr_sectors = 8",
+    "packet socket": lambda name, path: f"{name} uses obsolete (PF_INET,SOCK_PACKET)",
+    "deprecated call": lambda name, path: f"{name} (4321): Using mlock ulimits for SHM_HUGETLB is deprecated",
+    "compatibility": lambda name, path: f"process `{name}' is using obsolete setsockopt SO_BSDCOMPAT",
+    "interface": lambda name, path: f"IPv6: ADDRCONF(NETDEV_CHANGE): {interface(name)}: link becomes ready",
+    "interface renamed": lambda name, path: f"{interface(name)}: renamed from {interface(path[:15])}",
+    "interface listens": lambda name, path: f"device {interface(name)} entered promiscuous mode",
+    "bridge": lambda name, path: f"{interface(name)}: port 1({interface(path[:15])}) entered disabled state",
+    "audit of addresses": lambda name, path: f"audit: type=1400 audit(1.1:3): apparmor=\"DENIED\" profile=\"{path}\" comm=\"{name}\"",
     "audit": lambda name, path: f'audit: type=1701 audit(1.1:2): auid=0 uid=1000 pid=4321 comm="{name}" exe="/{path}" sig=11',
 }  # fmt: skip
+
+
+def interface(name: str) -> str:
+    """A name that a user can give to an interface in a network namespace of his own (dev_valid_name of net/core/dev.c)."""
+    return re.sub(r"[\s/:%]", "_", name)[:15] or "_"
 
 
 def genuine() -> list[str]:
