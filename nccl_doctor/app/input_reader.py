@@ -9,7 +9,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format, Reading
-from nccl_doctor.inputs import sources
+from nccl_doctor.inputs import exports, sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
@@ -51,6 +51,7 @@ class InputReader:
         self.problems: list[str] = []
         self.is_saved = False  # the only input is a saved fact base, which `facts` now is
         self._parts: dict[str, _Part] = {}  # what was read of each source
+        self._exports: dict[str, tuple[str, exports.Exported]] = {}  # kind and lines of exported logs
         self._named = {sources.one_line(path) for path in paths}
         self._trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
         self._sources: list[sources.Source] = []
@@ -87,9 +88,11 @@ class InputReader:
             for name, part in self._parts.items():
                 if name not in names:
                     continue
+                if name in self._exports:
+                    self.facts.number_lines(name, self._exports[name][1].source_line)
                 for known in part.formats:
                     with sources.open_stream(part.source) as stream:
-                        registry.read_file(known, stream, name, self.facts)
+                        self._read_inside(known, name, stream)
                 self.facts.add([part.row])
             job_log.add(self.facts, [log for log in self.logs if log[0] in names])
             return self.facts
@@ -151,14 +154,30 @@ class InputReader:
             return None
         if kind not in READABLE:
             raise sources.ForeignInput(source.name, _why_foreign(kind))
-        if source.plain and source.path is not None:
+        export = exports.recognise(head)
+        if export is None and source.plain and source.path is not None:
             self._progress.begin(source)
             return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)
         rejoined = RejoinedStream(head, stream)
-        log = _Log(head, *parallel.scan(rejoined), rejoined.problem)
+        lines = rejoined if export is None else self._exported(source, rejoined, export)
+        log = _Log(head, *parallel.scan(lines), rejoined.problem)
         if log.note:
             self.problems.append(log.note)
         return log
+
+    def _exported(self, source: sources.Source, stream: Readable, kind: str) -> Readable:
+        """The lines inside an exported log; evidence of it names the lines of the file."""
+        lines = exports.Exported(stream, kind)
+        self.facts.number_lines(source.name, lines.source_line)
+        self._exports[source.name] = kind, lines
+        return lines
+
+    def _read_inside(self, format_: Format, name: str, stream: Readable) -> Reading:
+        """Add the facts that a format holds in a file, or inside a log."""
+        lines: Readable = RejoinedStream(b"", stream)
+        if name in self._exports:
+            lines = exports.Exported(lines, self._exports[name][0])
+        return registry.read_file(format_, lines, name, self.facts)
 
     def _read_format(self, format_: Format, source: sources.Source, stream: "RejoinedStream") -> None:
         reading = registry.read_file(format_, stream, source.name, self.facts)
@@ -174,9 +193,7 @@ class InputReader:
         inside = []
         for format_ in registry.within(log.counts.marks):
             with sources.open_stream(source) as again:
-                inside.append(
-                    (format_, registry.read_file(format_, RejoinedStream(b"", again), source.name, self.facts))
-                )
+                inside.append((format_, self._read_inside(format_, source.name, again)))
         row = log_input(source.name, log.counts, inside, log.note)
         useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):

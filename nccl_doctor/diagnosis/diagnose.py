@@ -138,7 +138,7 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
             references=list(rule.references), evidence=[Place(p.file, p.line, p.text) for p in _spread(places)],
             count=group.count, action=first.action,
         )  # fmt: skip
-        line = min((p.line for p in places), default=0)
+        line = min(map(facts.read_line, places), default=0)
         lasting = rule.group in _LASTING or any(table.startswith("gpu_") for table in rule.needs)
         yield Found(rule, finding, line, *(span(when.values()) if not lasting else (None, None)), frozenset(numbers))
 

@@ -132,6 +132,10 @@ class Facts:
     def __init__(self, path: Path | None = None) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
+        self._source_lines: dict[
+            str, Callable[[int], int]
+        ] = {}  # file -> from the line that was read to that of the file
+        self._read_lines: dict[int, int] = {}  # of evidence of such files: which of the lines that were read it is
         self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
         self._pending: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
         self._numbers = 0
@@ -198,10 +202,22 @@ class Facts:
         number = lines.get(line)
         if number is None:
             number = lines[line] = self._numbers = self._numbers + 1
-            self._pending.append((number, file, line, text[:2000]))
+            at = line
+            if file in self._source_lines:
+                at = self._source_lines[file](line)
+                self._read_lines[number] = line
+            self._pending.append((number, file, at, text[:2000]))
             if len(self._pending) >= BATCH:
                 self._flush()
         return number
+
+    def number_lines(self, file: str, source_line: Callable[[int], int]) -> None:
+        """Have evidence of a file name the line that `source_line` gives for the one that was read."""
+        self._source_lines[file] = source_line
+
+    def read_line(self, place: Evidence) -> int:
+        """Which of the lines of its file a place is, in the order in which they were written by the job."""
+        return self._read_lines.get(place.id, place.line)
 
     def text_evidence(self, file: str, text: str, line: int = 1) -> int:
         """As `evidence`, for what has no lines, such as an environment: each text of it gets a line of its own."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from nccl_doctor.common import budgets
-from nccl_doctor.inputs import conversions
+from nccl_doctor.inputs import conversions, exports
 from nccl_doctor.inputs.archives import members
 from nccl_doctor.inputs.detect import ARCHIVES, no_log, sniff
 from nccl_doctor.inputs.streams import (
@@ -207,7 +207,7 @@ def _file(
             passed.append((name, kind))
         return
     hollow = found.st_size > SPARSE_FROM and found.st_blocks * 512 < found.st_size // 2
-    plain = not packed and not encoding(first) and found.st_size > 0 and not hollow
+    plain = not packed and not encoding(first) and found.st_size > 0 and not hollow and exports.recognise(head) is None
     yield Source(name, path, found.st_size, plain, partial(open_regular, path))
 
 

@@ -1,0 +1,210 @@
+"""One record of an exported log turned into the lines that the job wrote.
+
+A record is an object of JSON or a row of a CSV table: structlog, loguru and python-json-logger, Fluent Bit, Loki, Cloud Logging,
+CloudWatch, Elasticsearch, the journal, `kubectl get events`. Time, pod and rank come in front of each line as launchers print them.
+"""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from nccl_doctor.common.timestamps import iso_seconds
+
+MESSAGE = (
+    "log", "message", "@message", "_raw", "msg", "MESSAGE", "textPayload", "text", "line", "event", "body", "content",
+)  # fmt: skip
+_INSIDE = ("jsonPayload", "_source", "attributes", "record", "data", "fields")  # objects that may hold the message
+_TIMES = (
+    "@timestamp", "timestamp", "time", "ts", "_time", "asctime", "datetime", "date", "__REALTIME_TIMESTAMP",
+    "lastTimestamp", "eventTime", "receiveTimestamp", "ingestionTime",
+)  # fmt: skip
+_PODS = (
+    "pod", "pod_name", "podName", "kubernetes.pod_name", "kubernetes.pod.name", "k8s.pod.name", "resource.labels.pod_name",
+    "labels.pod", "labels.pod_name", "stream.pod",
+)  # fmt: skip
+_HOSTS = ("_HOSTNAME", "hostname", "host", "host.name", "host.hostname", "labels.hostname", "labels.host", "nodename")
+_RANKS = ("rank", "global_rank", "extra.rank", "RANK")
+_STACKS = (
+    "exception", "exc_info", "exc_text", "traceback", "stack_trace", "stacktrace", "stack", "error", "err", "py_callstack",
+    "extraInfo", "extra_info",
+)  # fmt: skip
+_SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
+_ISO = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
+_KIBANA = re.compile(r"([A-Z][a-z]{2} \d{1,2}, \d{4}) @ (\d\d:\d\d:\d\d)(\.\d{1,9})?")
+_DATED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d")
+_DEEPEST = 3  # records inside a message
+_UNITS = (1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0)  # the least of a time in ns, us, ms and s, and its unit
+
+
+class Record(NamedTuple):
+    """What one record says."""
+
+    stamp: float | None
+    lines: list[str]
+
+
+def read(row: dict[str, Any], depth: int = 0) -> Record | None:
+    """The lines of a record; None for an object that is no record of a log."""
+    row = _of_pod_event(row)
+    message, stacks = _message(row), _stacks(row)
+    if message is None or (not message.strip() and not stacks):
+        return None
+    when = _time(row)
+    stamp = iso_seconds(when.replace(",", ".")) if when else None
+    if message.startswith("{") and depth < _DEEPEST and (inner := _object(message)) is not None:
+        deeper = read({**_outer(row), **inner}, depth + 1)
+        if deeper is not None:
+            return Record(stamp if deeper.stamp is None else deeper.stamp, deeper.lines)
+    lines = message.replace("\r\n", "\n").rstrip("\n").split("\n")
+    lines += [line for stack in stacks if stack.strip() not in message for line in stack.strip("\n").split("\n")]
+    lines[0] += _series(row, lines[0])
+    before = _before(row, when, lines[0])
+    return Record(stamp, [before + line for line in lines])
+
+
+def is_record(row: object) -> bool:
+    """Whether an object of JSON is a record of a log."""
+    return isinstance(row, dict) and read(row) is not None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _outer(row: dict[str, Any]) -> dict[str, Any]:
+    """What a record says about the message inside it."""
+    return {key: value for key, value in row.items() if key not in MESSAGE}
+
+
+def _of_pod_event(row: dict[str, Any]) -> dict[str, Any]:
+    """An event of Kubernetes with the words that `kubectl get events` prints before its message."""
+    what = row.get("involvedObject") or row.get("regarding")
+    if not isinstance(what, dict) or not isinstance(row.get("reason"), str):
+        return row
+    note = row.get("message") or row.get("note") or ""
+    thing = f"{str(what.get('kind', '')).lower()}/{what.get('name', '')}"
+    return {
+        "message": f"{row.get('type', 'Normal')}   {row['reason']}   {thing}   {note}",
+        "time": row.get("lastTimestamp") or row.get("eventTime"),
+    }
+
+
+def _at(row: dict[str, Any], name: str) -> Any:
+    """The value of a key; `a.b` is also the key `b` of the object `a`."""
+    if name in row:
+        return row[name]
+    for part in name.split("."):
+        row = row.get(part) if isinstance(row, dict) else None  # type: ignore[assignment]
+    return row
+
+
+def _message(row: dict[str, Any]) -> str | None:
+    for name in MESSAGE:
+        value = row.get(name)
+        if isinstance(value, str):
+            return value
+        if name == "MESSAGE" and isinstance(value, list) and all(type(code) is int for code in value):
+            return bytes(code & 255 for code in value).decode("utf-8", "replace")
+        if name == "message" and isinstance(value, dict) and isinstance(value.get("message"), str):
+            return str(value["message"])
+    for name in _INSIDE:
+        inner = row.get(name)
+        if isinstance(inner, dict) and (text := next((inner[key] for key in MESSAGE if _is_text(inner, key)), None)):
+            return str(text)
+    return None
+
+
+def _is_text(row: dict[str, Any], key: str) -> bool:
+    return isinstance(row.get(key), str)
+
+
+def _stacks(row: dict[str, Any]) -> list[str]:
+    """Tracebacks beside the message."""
+    found: list[str] = []
+    places = [row, *(row[name] for name in ("message", *_INSIDE) if isinstance(row.get(name), dict))]
+    for place in places:
+        for name in _STACKS:
+            value = place.get(name)
+            if isinstance(value, str) and ("\n" in value or "Traceback" in value):
+                found.append(value)
+            elif isinstance(value, dict):
+                found += [text for key in _STACKS if isinstance(text := value.get(key), str) and "\n" in text]
+            elif isinstance(value, list) and (text := _frames(value)):
+                found.append(text)
+    return found
+
+
+def _frames(stacks: list[Any]) -> str:
+    """The traceback of structlog's `dict_tracebacks` as Python prints it."""
+    lines: list[str] = []
+    for stack in stacks:
+        if not isinstance(stack, dict) or "exc_type" not in stack:
+            continue
+        lines.append("Traceback (most recent call last):")
+        for frame in stack.get("frames") or ():
+            if isinstance(frame, dict):
+                lines.append(f'  File "{frame.get("filename")}", line {frame.get("lineno")}, in {frame.get("name")}')
+        lines.append(f"{stack['exc_type']}: {stack.get('exc_value', '')}")
+    return "\n".join(lines)
+
+
+def _series(row: dict[str, Any], text: str) -> str:
+    """The numbers of a training step, which structlog keeps beside the event."""
+    if "NCCL" in text or _SERIES.isdisjoint(row):
+        return ""
+    numbers = (item for item in row.items() if type(item[1]) in (int, float) and item[0] not in _TIMES)
+    return "".join(f" {name}={value}" for name, value in numbers)
+
+
+def _before(row: dict[str, Any], when: str | None, first: str) -> str:
+    """The prefixes that say when, where and which rank."""
+    before = f"{when} " if when and not _DATED.match(first) else ""
+    pod = _first_name(row, _PODS)
+    host = None if pod else _first_name(row, _HOSTS)
+    if pod:
+        before += f"[pod/{pod}/log] "
+    elif host and "_HOSTNAME" in row and when:
+        writer, pid = row.get("SYSLOG_IDENTIFIER") or row.get("_COMM") or "log", row.get("_PID")
+        return f"{before}{host} {writer}{f'[{pid}]' if pid and writer != 'kernel' else ''}: "
+    elif host:
+        before += f"{host}: "
+    for name in _RANKS:
+        rank = _at(row, name)
+        if type(rank) is int or (isinstance(rank, str) and rank.isdecimal()):
+            return f"{before}[rank{int(rank)}]: " if 0 <= int(rank) < 10_000_000 else before
+    return before
+
+
+def _first_name(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    values = (_at(row, name) for name in names)
+    return next((value for value in values if isinstance(value, str) and _NAME.fullmatch(value)), None)
+
+
+def _time(row: dict[str, Any]) -> str | None:
+    """The time of a record as ISO text."""
+    return next((text for name in _TIMES if (text := _iso(row.get(name))) is not None), None)
+
+
+def _iso(value: Any) -> str | None:
+    if isinstance(value, str):
+        if found := _ISO.match(value):
+            return found[0]
+        if found := _KIBANA.match(value):
+            try:
+                return f"{datetime.strptime(found[1], '%b %d, %Y'):%Y-%m-%d}T{found[2]}{found[3] or ''}Z"
+            except ValueError:
+                return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        number = float(value)
+        unit = next((unit for least, unit in _UNITS if number >= least), None)
+        return None if unit is None else datetime.fromtimestamp(number / unit, UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,137 @@
+"""Exported logs: which files are taken for one, what lines come out of their records, and where these lines were."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.inputs import exports
+
+STACK = 'Traceback (most recent call last):\n  File "train.py", line 7, in main\nRuntimeError: no space'
+HOSTILE = (
+    b"{" * 100_000,
+    b'{"message": "a"' * 2_000,
+    b'[{"message": ' + b"[" * 100_000,
+    b'{"message": "a", "time": 1e400}\n',
+    b'{"message": "a", "time": "9999-99-99T99:99:99"}\n{"message": "b", "rank": -1}\n',
+    b'message,timestamp\n"a,1\n',
+    b"message,timestamp\n" + b'"' * 300_001,
+    b"__CURSOR=1\nMESSAGE\n\xff\xff\xff\xff\xff\xff\xff\xff",
+    b'{"values": [["1700000000000000000", 7], [], 3]}',
+)
+
+
+def lines(data: bytes | str) -> list[tuple[int, str]]:
+    """(number in the file, text) of the lines inside an export."""
+    data = data.encode() if isinstance(data, str) else data
+    kind = exports.recognise(data)
+    assert kind is not None
+    stream = exports.Exported(io.BytesIO(data), kind)
+    texts = stream.read(1 << 30).decode().splitlines()
+    return [(stream.source_line(number), text) for number, text in enumerate(texts, 1)]
+
+
+def texts(data: bytes | str) -> list[str]:
+    return [text for _, text in lines(data)]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "node01:101:140 [0] NCCL INFO Using network IB\n",
+        '{"log":"node01:101:140 [0] NCCL INFO Using network IB\\n","stream":"stdout","time":"2026-05-07T12:00:00Z"}\n',
+        '{"train_batch_size": 8, "fp16": {"enabled": true}}\n',
+        '{"loss": 0.5, "step": 3}\n{"loss": 0.4, "step": 4}\n',
+        "name, gpu, message of the day\nnode01\n",
+        "timestamp, index, utilization.gpu [%]\n2026/05/07 12:00:00.000, 0, 98 %\n",
+        "Epoch 1, loss 0.5, message passing layers 3\nEpoch 2, loss 0.4, message passing layers 3\n",
+    ],
+)
+def test_other_files_are_no_exports(head: str) -> None:
+    assert exports.recognise(head.encode()) is None
+
+
+def test_a_record_of_several_lines_keeps_the_numbers_of_the_file() -> None:
+    rows = [{"event": "start"}, {"event": "failed", "exception": STACK}, {"event": "end"}]
+    expected = [(1, "start"), (2, "failed"), *((2, line) for line in STACK.split("\n")), (3, "end")]
+    assert expected == lines("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_document_keeps_the_numbers_of_the_file() -> None:
+    assert [(3, "one"), (6, "two")] == lines(json.dumps([{"message": "one"}, {"message": "two"}], indent=1))
+
+
+def test_a_cell_of_several_lines_keeps_the_number_of_its_row() -> None:
+    assert [(2, "one"), (2, "more"), (4, "two")] == lines('level,message\ninfo,"one\nmore"\ninfo,two\n')
+
+
+def test_the_newest_first_is_turned_round() -> None:
+    text = "@timestamp,@message\n2026-05-07 12:00:02.000,two\n2026-05-07 12:00:01.000,one\n"
+    assert [(3, "2026-05-07 12:00:01.000 one"), (2, "2026-05-07 12:00:02.000 two")] == lines(text)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"message": "a", "ts": 1778155200.5}, "2026-05-07T12:00:00.500000Z a"),
+        ({"message": "a", "timestamp": 1778155200000}, "2026-05-07T12:00:00Z a"),
+        ({"message": "a", "time": "soon", "rank": 3}, "[rank3]: a"),
+        ({"log": "a\n", "kubernetes": {"pod_name": "job-0"}}, "[pod/job-0/log] a"),
+        ({"message": "a", "hostname": "node01"}, "node01: a"),
+        ({"event": "step done", "step": 7, "loss": 0.5}, "step done step=7 loss=0.5"),
+        ({"jsonPayload": {"message": "a"}, "severity": "ERROR"}, "a"),
+        ({"log": '{"msg": "a"}'}, "a"),
+        (
+            {
+                "MESSAGE": "NVRM: x",
+                "_HOSTNAME": "node01",
+                "SYSLOG_IDENTIFIER": "kernel",
+                "time": "2026-05-07T12:00:00Z",
+            },
+            "2026-05-07T12:00:00Z node01 kernel: NVRM: x",
+        ),
+        (
+            {
+                "involvedObject": {"kind": "Pod", "name": "job-0"},
+                "reason": "FailedScheduling",
+                "type": "Warning",
+                "message": "0/3 nodes are available",
+            },
+            "Warning   FailedScheduling   pod/job-0   0/3 nodes are available",
+        ),
+    ],
+)
+def test_a_record_says_when_where_and_which_rank(row: dict[str, object], expected: str) -> None:
+    assert [expected] == texts(json.dumps(row) + "\n")
+
+
+def test_the_stack_of_structlog_is_written_as_python_does() -> None:
+    frames = [{"filename": "train.py", "lineno": 7, "name": "main"}]
+    row = {"event": "failed", "exception": [{"exc_type": "RuntimeError", "exc_value": "no space", "frames": frames}]}
+    assert ["failed", *STACK.split("\n")] == texts(json.dumps(row) + "\n")
+
+
+def test_a_document_that_was_cut_off_gives_what_is_whole() -> None:
+    assert ["one"] == texts('[{"message": "one"}, {"message": "tw')
+
+
+def test_text_between_records_stays() -> None:
+    assert ["one", "plain {text}", "two"] == texts('{"message": "one"}\nplain {text}\n{"message": "two"}\n')
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_records_end_in_text(data: bytes) -> None:
+    kind = exports.recognise(data[: 1 << 16])
+    for known in (kind, "lines", "document", "journal", "table"):
+        stream = exports.Exported(io.BytesIO(data), known or "lines")
+        assert len(stream.read(1 << 30)) <= 2 * len(data) + 100
+
+
+@given(st.binary(max_size=200), st.sampled_from(["lines", "document", "journal", "table"]))
+def test_any_bytes_are_read_to_their_end(data: bytes, kind: str) -> None:
+    stream = exports.Exported(io.BytesIO(data), kind)
+    while stream.read(64):
+        pass
+    assert b"" == stream.read(64)
