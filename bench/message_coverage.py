@@ -1,11 +1,15 @@
 """Counts the warnings and errors in a source tree that the message catalogue knows.
 
     bench/message_coverage.py TREE [--macro WARN] [--prefix TEXT] [--line] [--list]
+    bench/message_coverage.py TREE --help-texts [--list]
 
 A format is a string literal at the start of a call of one of the macros (after the flags of INFO); neighbouring literals are
 joined, and a macro's parameter between them stands for any text. It counts as known where the catalogue finds it with example
 values in its gaps. Formats without fixed words (`"%s"`) are counted apart. INFO formats are looked at where they hold a word
-such as `failed`.
+such as `failed`. A literal that ends with a colon or a blank is followed by a value, as in C++ streams.
+
+With `--help-texts` it reads the `help-*.txt` files of Open MPI, PRRTE and PMIx: a text counts as known where the catalogue finds
+one of its lines.
 """
 
 import argparse
@@ -56,15 +60,46 @@ def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]
             if comma < 0 or not re.fullmatch(r"[\s\w|()]*", source[at:comma]):
                 continue
             at = comma + 1
+        while argument := re.compile(r"\s*[A-Za-z_][\w>.()|-]*\s*,").match(source, at):  # a subsystem, a stream
+            at = argument.end()
         parts = list(_literals(source, at))
         if any(kind == "text" for kind, _ in parts):
             text = "".join(value if kind == "text" else "\0" for kind, value in parts)
             text = re.sub(r"%(?=\0)", "", text)
             fixed = _SPEC.sub(" ", text.replace("\0", " "))
+            example = _SPEC.sub(_example, text.replace("\0", "7"))
             yield Format(
                 str(file.relative_to(root)), source.count("\n", 0, call.start()) + 1, call["macro"],
-                _SPEC.sub(_example, text.replace("\0", "7")).strip(), fixed,
+                (example + "7" if example.endswith((" ", ":")) else example).strip(), fixed,
             )  # fmt: skip
+
+
+def help_texts(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """The topics of a help file with their lines, example values in the gaps; `[topic]` begins each, # a comment."""
+    topic, lines = "", list[str]()
+    for line in [*file.read_text("utf-8", "replace").splitlines(), "[end]"]:
+        if match := re.fullmatch(r"\[([^\]]+)\]\s*", line):
+            if topic and len(re.findall(r"[a-z]", "".join(lines))) > 20:
+                yield topic, lines
+            topic, lines = match[1], []
+        elif not line.startswith("#"):
+            lines.append(re.sub(r"\s+", " ", _SPEC.sub(_example, line)).strip())
+
+
+def count_help_texts(trees: list[Path], listed: bool) -> None:
+    """Prints how many topics of all help files are known; texts of `--help` are left out where they say so."""
+    known, unknown = 0, list[str]()
+    for root in trees:
+        for file in sorted(root.rglob("help-*.txt")):
+            for topic, lines in help_texts(file):
+                if topic in ("usage", "version") or any(catalogue().find(line, LINE) for line in lines if line):
+                    known += topic not in ("usage", "version")
+                else:
+                    unknown.append(f"  {file.relative_to(root)} [{topic}] {next(filter(None, lines))!r}")
+    every = known + len(unknown)
+    print(f"help texts: {known} of {every} known ({known / max(every, 1):.1%})")
+    if listed:
+        print("\n".join(unknown))
 
 
 def _literals(source: str, at: int) -> Iterator[tuple[str, str]]:
@@ -93,7 +128,11 @@ def main() -> int:
     )
     parser.add_argument("--prefix", default="", help="what the macros put before every text, such as 'NET/OFI '")
     parser.add_argument("--list", action="store_true", help="list the formats that are not known")
+    parser.add_argument("--help-texts", action="store_true", help="read help-*.txt instead of sources")
     options = parser.parse_args()
+    if options.help_texts:
+        count_help_texts(options.tree, options.list)
+        return 0
     macros = tuple(options.macro or MACROS)
     seen: dict[tuple[bool, str], Format] = {}
     for root in options.tree:

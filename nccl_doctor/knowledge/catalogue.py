@@ -11,7 +11,7 @@ Messages are found by the rarest word of their fixed text, so that a look-up cos
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -28,8 +28,10 @@ ROLES = ("origin", "echo")
 _GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
 _TYPES = {"d": r"[-+]?\d+", "x": r"(?:0x)?[0-9a-fA-F]+|\(nil\)", None: ".*?"}
 _TAG = r"\s*(?:(?:[A-Z][A-Za-z]*(?:/[\w-]+)+|[A-Z]{3,}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # a part of NCCL that names itself
+_BLANKS = re.compile(r"[ \t]{2,}")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _SHORTEST = 6  # characters of fixed text without blanks
+_SHORT_LITERAL, _SHARED = 5, 20  # characters of a text by which so many templates are found together
 _LITERAL = 8  # characters of the fixed text by which the lines of a program are found
 
 
@@ -77,12 +79,12 @@ class KnownMessage:
     @cached_property
     def templates(self) -> list[re.Pattern[str]]:
         """The compiled templates."""
-        return [compile_template(template, self.where) for template in self.match]
+        return [compile_template(squeezed(template), self.where) for template in self.match]
 
     @cached_property
     def parts(self) -> list[list[str]]:
         """The fixed texts of each template, which a matching text contains."""
-        return [[part.strip() for part in fixed_parts(template) if part.strip()] for template in self.match]
+        return [_parts(squeezed(template)) for template in self.match]
 
     @cached_property
     def weights(self) -> list[int]:
@@ -103,6 +105,15 @@ class Hit(NamedTuple):
 
     message: KnownMessage
     fields: dict[str, str]
+
+
+def squeezed(text: str) -> str:
+    """The text with one blank for each run of blanks: programs and wrapping loggers differ in them."""
+    return _BLANKS.sub(" ", text)
+
+
+def _parts(template: str) -> list[str]:
+    return [part.strip() for part in fixed_parts(template) if part.strip()]
 
 
 def fixed_parts(template: str) -> list[str]:
@@ -133,22 +144,28 @@ def words_of(template: str) -> list[str]:
     ]
 
 
+def rarest_words(messages: Sequence[KnownMessage]) -> list[list[str]]:
+    """For each message the word by which each of its templates is found: the one that the fewest templates hold."""
+    words = [[words_of(template) for template in message.match] for message in messages]
+    counts = Counter(word for templates in words for template in templates for word in set(template))
+    return [
+        [min(template, key=lambda word: (counts[word], -len(word))) for template in templates] for templates in words
+    ]
+
+
 class Catalogue:
     """Finds messages in texts."""
 
-    def __init__(self, messages: Iterable[KnownMessage]) -> None:
+    def __init__(self, messages: Iterable[KnownMessage], words: Sequence[Sequence[str]] | None = None) -> None:
+        """`words` are the `rarest_words` of the messages, where somebody kept them."""
         self.messages = tuple(messages)
-        counts = Counter(
-            word for message in self.messages for template in message.match for word in set(words_of(template))
-        )
         self._by_word: dict[str, list[tuple[KnownMessage, int]]] = {}
         self._info_leads: set[str] = set()
-        for message in self.messages:
-            for number, template in enumerate(message.match):
-                word = min(words_of(template), key=lambda word: (counts[word], -len(word)))
+        for message, found_by in zip(self.messages, words or rarest_words(self.messages), strict=True):
+            for number, word in enumerate(found_by):
                 self._by_word.setdefault(word, []).append((message, number))
-                if message.where == RECORD and message.level == "INFO":
-                    self._info_leads.add(template[:4])
+            if message.where == RECORD and message.level == "INFO":
+                self._info_leads.update(template[:4] for template in message.match)
         self.by_key = {message.key: message for message in self.messages}
         self.find = lru_cache(20_000)(self._find)
 
@@ -161,7 +178,7 @@ class Catalogue:
 
     def _find(self, text: str, where: str = "") -> Hit | None:
         """The most specific message that the text of a record or line is; without `where`, of either."""
-        text = text[:LONGEST]
+        text = squeezed(text[:LONGEST])
         best: Hit | None = None
         weight = 0
         for word in set(_WORD.findall(text)) & self._by_word.keys():
@@ -178,12 +195,10 @@ class Catalogue:
     def literals(self, known: Iterable[str]) -> list[str]:
         """Fixed texts that find every message of a line which holds none of the `known` ones."""
         known = tuple(known)
-        needed: set[str] = set()
-        for message in self.messages:
-            if message.where == LINE:
-                for parts in message.parts:
-                    if not any(literal in part for part in parts for literal in known):
-                        needed.add(max(parts, key=len))
+        lines = [_parts(one) for message in self.messages if message.where == LINE for one in message.match]
+        left = [parts for parts in lines if not any(literal in part for part in parts for literal in known)]
+        counts = Counter(part for parts in left for part in set(parts) if len(part) >= _SHORT_LITERAL)
+        needed = {max(parts, key=lambda part: (counts[part] >= _SHARED, len(part))) for parts in left}
         return sorted(needed)
 
 
@@ -191,8 +206,14 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """All messages. Raises CatalogueProblem on a broken file."""
     files = sorted(FOLDER.rglob("*.toml"))
-    entries = remembered("messages", [*files, Path(__file__)], lambda: [asdict(message) for message in read(files)])
-    return Catalogue(KnownMessage(**entry) for entry in entries)
+    kept = remembered("messages", [*files, Path(__file__)], lambda: _parsed(files))
+    return Catalogue((KnownMessage(**entry) for entry in kept["messages"]), kept["words"])
+
+
+def _parsed(files: Iterable[Path]) -> dict[str, Any]:
+    """What the files say, in a form that can be kept."""
+    messages = list(read(files))
+    return {"messages": [asdict(message) for message in messages], "words": rarest_words(messages)}
 
 
 @cache
