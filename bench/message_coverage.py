@@ -28,7 +28,8 @@ FAILURE = re.compile(
     re.I,
 )
 _TOKEN = re.compile(
-    r'\s*(?:(?P<text>"(?:\\.|[^"\\])*")|(?P<name>[A-Za-z_#]\w*)|(?P<comment>//[^\n]*\n|/\*.*?\*/)|(?P<line>\\\n))', re.S
+    r'\s*(?:(?P<text>[fr]?"(?:\\.|[^"\\])*")|(?P<name>[A-Za-z_#]\w*)|(?P<comment>//[^\n]*\n|/\*.*?\*/)|(?P<line>\\\n))',
+    re.S,
 )
 _SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%])")
 _PRI = re.compile(r"PRI[diuxX]\d*")
@@ -107,7 +108,10 @@ def _literals(source: str, at: int) -> Iterator[tuple[str, str]]:
     while match := _TOKEN.match(source, at):
         at = match.end()
         if match["text"] is not None:
-            yield "text", re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), match["text"][1:-1])
+            text = match["text"].lstrip("fr")[1:-1]
+            if match["text"].startswith("f"):  # Python
+                text = re.sub(r"\{[^{}]*\}", "7", text)
+            yield "text", re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), text)
         elif match["name"] is not None:
             yield "gap", match["name"]
 
