@@ -9,7 +9,7 @@ values in its gaps. Formats without fixed words (`"%s"`) are counted apart. INFO
 such as `failed`. A literal that ends with a colon or a blank is followed by a value, as in C++ streams.
 
 With `--help-texts` it reads the `help-*.txt` files of Open MPI, PRRTE and PMIx: a text counts as known where the catalogue finds
-one of its lines.
+one of its lines. Files with the text of `--help` are left out.
 """
 
 import argparse
@@ -28,8 +28,14 @@ FAILURE = re.compile(
     re.I,
 )
 _TOKEN = re.compile(
-    r'\s*(?:(?P<text>[fr]?"(?:\\.|[^"\\])*")|(?P<name>[A-Za-z_#]\w*)|(?P<comment>//[^\n]*\n|/\*.*?\*/)|(?P<line>\\\n))',
+    r'\s*(?:(?P<text>[fr]?"(?:\\.|[^"\\])*")|(?P<joint><<|\+)|(?P<name>[A-Za-z_#][\w.:>-]*(?:\([^()"]*\))*)'
+    r"|(?P<comment>//[^\n]*\n|/\*.*?\*/)|(?P<line>\\\n))",
     re.S,
+)
+# What `--help` of a command prints, which is no message.
+_USAGE = re.compile(
+    r"help-(?:p(?:run|terun|rte|rted|term|rte-info|rterun|alloc|ctrl|attrs|query|ps|event|lookup|mixcc|mix_info)|opal[-_]\w+|placement"
+    r"|mapby|rankby|bindto|json|orte-(?:info|server|top|ps|clean)|mpirun|schizo-(?:rtos|display))\.txt"
 )
 _SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%])")
 _PRI = re.compile(r"PRI[diuxX]\d*")
@@ -88,10 +94,10 @@ def help_texts(file: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def count_help_texts(trees: list[Path], listed: bool) -> None:
-    """Prints how many topics of all help files are known; texts of `--help` are left out where they say so."""
+    """Prints how many topics of all help files are known."""
     known, unknown = 0, list[str]()
     for root in trees:
-        for file in sorted(root.rglob("help-*.txt")):
+        for file in sorted(path for path in root.rglob("help-*.txt") if not _USAGE.fullmatch(path.name)):
             for topic, lines in help_texts(file):
                 if topic in ("usage", "version") or any(catalogue().find(line, LINE) for line in lines if line):
                     known += topic not in ("usage", "version")
