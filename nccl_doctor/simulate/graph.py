@@ -10,7 +10,7 @@ class Ring:
 
     def __init__(self, cluster: Cluster, channel: int) -> None:
         gpus = cluster.spec.gpus
-        head = (2 * channel) % gpus
+        head = (2 * channel + 2 * channel // gpus) % gpus  # every GPU is the head of a ring once before one is twice
         self.channel = channel
         self.locals = [(head - step) % gpus for step in range(gpus)]
         self.place = {local: position for position, local in enumerate(self.locals)}
