@@ -166,7 +166,6 @@ class Catalogue:
                 self._by_word.setdefault(word, []).append((message, number))
             if message.where == RECORD and message.level == "INFO":
                 self._info_leads.update(template[:4] for template in message.match)
-        self.by_key = {message.key: message for message in self.messages}
         self.find = lru_cache(20_000)(self._find)
 
     def find_info(self, text: str) -> Hit | None:
@@ -202,10 +201,15 @@ class Catalogue:
         return sorted(needed)
 
 
+def catalogue_files() -> list[Path]:
+    """The files of the catalogue."""
+    return sorted(FOLDER.rglob("*.toml"))
+
+
 @cache
 def catalogue() -> Catalogue:
     """All messages. Raises CatalogueProblem on a broken file."""
-    files = sorted(FOLDER.rglob("*.toml"))
+    files = catalogue_files()
     kept = remembered("messages", [*files, Path(__file__)], lambda: _parsed(files))
     return Catalogue((KnownMessage(**entry) for entry in kept["messages"]), kept["words"])
 

@@ -7,7 +7,7 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,13 +155,15 @@ def read_patterns(file: Path) -> list[Pattern]:
 def load() -> tuple[Pattern, ...]:
     """All patterns in the order in which they are asked. Raises PatternProblem on a broken file or a name used twice."""
     files = sorted(FOLDER.glob("*.toml"), key=lambda path: (path.stem == UNKNOWN, path.stem == LAST, path.stem))
-    entries = remembered(
-        "patterns", [*files, Path(__file__), Path(pattern_openings.__file__)], lambda: list(_entries(files))
+    sources = [
+        *files,
+        *messages.catalogue_files(),
+        *map(Path, (__file__, pattern_openings.__file__, messages.__file__)),
+    ]
+    entries = remembered("patterns", sources, lambda: list(_entries(files)))
+    return tuple(
+        Pattern(**{**entry, "openings": tuple(entry["openings"])}, order=order) for order, entry in enumerate(entries)
     )
-    patterns = [Pattern(**{**entry, "openings": tuple(entry["openings"])}) for entry in entries]
-    ends = next((at for at, pattern in enumerate(patterns) if pattern.file == UNKNOWN), len(patterns))
-    patterns.insert(ends, _catalogued(patterns[ends:]))
-    return tuple(replace(pattern, order=order) for order, pattern in enumerate(patterns))
 
 
 def _catalogued(unknown: Sequence[Pattern]) -> Pattern:
@@ -175,7 +177,10 @@ def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """What the files say, checked, in a form that can be kept."""
     names: set[str] = set()
     for file in files:
-        for pattern in read_patterns(file):
+        patterns = read_patterns(file)
+        if file.stem == UNKNOWN:
+            patterns = [_catalogued(patterns), *patterns]
+        for pattern in patterns:
             if pattern.name in names:
                 raise PatternProblem(f"{file.name}: pattern {pattern.name} exists twice")
             names.add(pattern.name)
