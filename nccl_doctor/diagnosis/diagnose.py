@@ -55,14 +55,18 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
 
 
 def _unclaimed(answers: Sequence[Answer]) -> Iterable[Answer]:
-    """The answers that found something; of rules that want it, without rows that another rule's finding shows too."""
+    """The answers that found something; of rules that want it, without rows that other rules account for.
+
+    These are rows of which another rule shows the evidence, and echoes where another rule found an error.
+    """
     found = [answer for answer in answers if answer.outcome == "found"]
     special = [answer for answer in found if not (answer.rule.unclaimed or answer.rule.fallback)]
     claimed = {ref for answer in special for row in answer.rows for ref in row.refs}
+    explained = any(row.severity == "error" for answer in special for row in answer.rows)
     for answer in found:
         groups = answer.groups
         if answer.rule.unclaimed:
-            groups = [group for one in groups if (group := one.without(claimed)) is not None]
+            groups = [group for one in groups if (group := one.without(claimed, echoes=not explained)) is not None]
         if groups:
             yield answer._replace(groups=groups)
 

@@ -51,9 +51,16 @@ class Group:
         if addresses or isinstance(gpu, int):
             self.gpus.add((host, addresses, gpu if isinstance(gpu, int) else None))
 
-    def without(self, refs: set[int]) -> "Group | None":
-        """The group without the kept rows of which all evidence is among `refs`; None where that leaves none."""
-        left = [row for row in self.rows if not refs.issuperset(row.refs)]
+    def without(self, refs: set[int], *, echoes: bool) -> "Group | None":
+        """The group without the kept rows of which all evidence is among `refs`; None where that leaves none.
+
+        Without `echoes`, rows that their query calls symptoms go as well.
+        """
+        left = [
+            row
+            for row in self.rows
+            if not refs.issuperset(row.refs) and (echoes or row.values.get("role") != "symptom")
+        ]
         if len(left) == len(self.rows):
             return self
         group = Group([], mixed=self.mixed)
