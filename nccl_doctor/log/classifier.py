@@ -116,6 +116,8 @@ class Classifier:
             counts.understood += 1
             return
         pattern, text = self._pattern(body, level)
+        if level == "INFO" and (pattern is None or pattern.reader == SKIP) and catalogue().find_info(text) is not None:
+            pattern = self.grammar.catalogued
         if pattern is not None and pattern.reader == SKIP and level not in nccl_header.SHOWN:
             self._remember_skipped(rest)
             counts.understood += 1
@@ -152,12 +154,11 @@ class Classifier:
         counts = self.counts
         if text and len(counts.unknown) < _UNKNOWN:
             counts.unknown[body] = counts.unknown.get(body, 0) + 1
-        known = bool(text) and level == "INFO" and catalogue().find_info(text) is not None
-        if text and level not in nccl_header.SHOWN and not known:
+        if text and level not in nccl_header.SHOWN:
             return
         counts.understood += 1
         if text:
-            key = EventKey(writer.header, self.grammar.catalogued if known else -1, level, text[:500])
+            key = EventKey(writer.header, -1, level, text[:500])
             counts.count(key, repeat, number, writer.stamp, writer.left)
 
     def channel_counts(self, writer: Writer, number: int, channel: str, edge: str) -> ChannelCounts | None:

@@ -204,7 +204,7 @@ class Grammar:
         self.text = [p for p in every if p.where == "text"]
         self.nccl_too = [p for p in self.text if p.nccl_too]
         self._nccl = [p for p in every if p.where == "nccl"]
-        self.catalogued = next((p.order for p in every if p.reader == CATALOGUE), -1)  # its number
+        self.catalogued = next((p for p in every if p.reader == CATALOGUE), None)
         self.rare = {p.has for p in self._nccl if len(p.has) >= _RARE}
         self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
         self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}

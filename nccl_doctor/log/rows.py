@@ -10,7 +10,7 @@ from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import by_name, column_types
 from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.line_patterns import CATALOGUE, Pattern
+from nccl_doctor.log.line_patterns import Pattern
 
 _EDGE = re.compile(
     r"(?P<src>\d{1,9})(?:\[[0-9a-f]+\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
@@ -257,8 +257,7 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
             given = _convert(fields.get(name), type_)
             values.append(given if given is not None else shared.get(name))
         yield table(*values)
-    if pattern is None or pattern.where == "text" or context.level in nccl_header.SHOWN or pattern.reader == CATALOGUE:
-        yield from _known_message(context)
+    yield from _known_message(context)
     if pattern is None or context.level in nccl_header.SHOWN or (pattern.table == "message" and not pattern.reader):
         given_rank = _convert(fields.get("rank"), int)
         yield tables.Message(
@@ -270,7 +269,10 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
 
 def _known_message(context: Context) -> Iterator[tables.KnownMessage]:
     """The row of a line that the catalogue knows."""
-    hit = catalogue().find(context.text, RECORD if context.level else LINE)
+    if context.level == "INFO":
+        hit = catalogue().find_info(context.text)
+    else:
+        hit = catalogue().find(context.text, RECORD if context.level else LINE)
     if hit is not None:
         known = hit.message
         yield tables.KnownMessage(
