@@ -82,3 +82,17 @@ class RecorderMismatch(NamedTuple):
     frame: str | None  # line of the program
     ref: int
     refs: str  # a place in the dumps of both sides
+
+
+class LoneWork(NamedTuple):
+    """Work that one rank does while others wait for it: a progress bar that had not ended when a wait began to fail; derived."""
+
+    host: str | None
+    rank: int | None
+    label: str  # as the bar prints it
+    percent: int  # the furthest that the log shows
+    elapsed: int  # seconds that the bar had run by then
+    limit_: int | None  # seconds after which the others gave up; None where the log does not say
+    sign: str  # what shows that others waited: timeout, barrier
+    ref: int
+    refs: str  # the evidence, comma-separated
