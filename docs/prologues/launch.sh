@@ -25,10 +25,13 @@ go_on() {
 read -r mark </proc/sys/kernel/random/uuid || go_on 'no /proc'
 export SHIV_ROOT="$CACHE"
 unset SHIV_ENTRY_POINT SHIV_INTERPRETER SHIV_CONSOLE_SCRIPT SHIV_MODULE SHIV_PREPEND_PYTHONPATH SHIV_EXTEND_PYTHONPATH
-ours() { # whether nobody but root can change what the pyz unpacked
-    case $PROGRAM in *.pyz) ;; *) return 0 ;; esac
-    foreign=$(/usr/bin/find "$CACHE" ! -type l \( ! -user 0 -o -perm /022 \) -print -quit 2>&1)
-    [ -z "$foreign" ] || echo "not only root can change the cache: $foreign"
+ours() { # whether nobody but root can change what the pyz unpacked, or a virtual environment down to the folders of packages
+    case $PROGRAM in
+    *.pyz) where=$CACHE deep=99 ;;
+    *) where=${PYTHON%/bin/*} deep=4 && [ -e "$where/pyvenv.cfg" ] || return 0 ;;
+    esac
+    foreign=$(/usr/bin/find "$where" -maxdepth $deep ! -type l \( ! -user 0 -o -perm /022 \) -print -quit 2>&1)
+    [ -z "$foreign" ] || echo "not only root can change the program: $foreign"
     [ -z "$foreign" ]
 }
 answer=$(

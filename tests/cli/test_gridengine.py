@@ -1,5 +1,7 @@
 """A real Grid Engine whose prolog is ours, run as root with the variables of the job."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,31 @@ def test_a_user_cannot_run_anything_as_root_through_the_prolog(gridengine: Clust
     program(gridengine.folder / "prolog", '"${NCCL_DOCTOR:-true}"')
     gridengine.submit("/bin/true", variables=variables)
     assert proof.exists()
+
+
+PRELOADED = """
+#include <fcntl.h>
+#include <unistd.h>
+__attribute__((constructor)) static void run(void) { if (geteuid() == 0) close(creat("%s", 0644)); }
+"""
+
+
+def test_a_library_of_the_user_is_not_loaded_into_the_prolog(gridengine: Cluster) -> None:
+    """No script could stop it: the loader runs before the shell. Grid Engine must leave LD_PRELOAD out for root."""
+    use(gridengine, ours(gridengine.folder, f"--root {gridengine.folder}/well"))
+    proof, source = gridengine.folder / "preloaded", gridengine.folder / "out" / "evil.c"
+    library = source.with_suffix(".so")
+    source.write_text(PRELOADED % proof)
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    subprocess.run(["/bin/true"], env={"LD_PRELOAD": str(library)}, check=True)
+    assert proof.exists()  # where nothing leaves it out
+    proof.unlink()
+    done = gridengine.submit("/bin/true", variables={"LD_PRELOAD": str(library), "LD_AUDIT": str(library)})
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert not proof.exists()
 
 
 @pytest.mark.parametrize("python", ["/no/such/python3", "exit 1", "kill -KILL $$", "exit 100", "exit 99"])

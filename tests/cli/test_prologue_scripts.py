@@ -196,6 +196,31 @@ def test_nothing_of_the_job_is_run_by_root(tmp_path: Path, script: str, shell: s
     assert "nothing is drained" not in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="what root runs")
+@pytest.mark.parametrize(
+    "what", [".", "bin/python3", "lib/python3.11/site-packages", "lib/python3.11/site-packages/click"]
+)
+@pytest.mark.parametrize("weak", ["group", "owner"])
+def test_an_environment_that_others_can_change_is_not_run(tmp_path: Path, what: str, weak: str) -> None:
+    venv = tmp_path / "venv"
+    (venv / "lib" / "python3.11" / "site-packages" / "click").mkdir(parents=True)
+    (venv / "bin").mkdir()
+    (venv / "pyvenv.cfg").touch()
+    script = (
+        install(tmp_path, program(venv / "bin" / "python3", f"/usr/bin/touch {tmp_path}/ran; exit 90"))
+        / "lsf-preexec.sh"
+    )
+    assert 1 == call(script).returncode
+    (tmp_path / "ran").unlink()
+    if weak == "owner":
+        os.chown(venv / what, 12345, 0)
+    else:
+        (venv / what).chmod(0o775)
+    done = call(script)
+    assert (0, False) == (done.returncode, (tmp_path / "ran").exists())
+    assert "not only root can change the program: " in done.stderr
+
+
 @pytest.mark.parametrize("rank", ["0", "1", ""])
 def test_a_task_prolog_speaks_once_a_node(tmp_path: Path, rank: str) -> None:
     python = program(tmp_path / "python3", "echo 'print nccl-doctor: job: x'; exit 0")

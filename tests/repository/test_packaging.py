@@ -141,7 +141,7 @@ def _launched(file: Path, cache: Path, folder: Path) -> None:
     module.chmod(0o666)
     status, said = ends()
     assert 0 == status
-    assert f"not only root can change the cache: {module}; nothing is drained" in said
+    assert f"not only root can change the program: {module}; nothing is drained" in said
     shutil.rmtree(cache)
     status, said = ends()
     assert 0 == status
