@@ -10,6 +10,8 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
+from nccl_doctor.common.printable import printable
+
 DRAIN = 90
 JOB = 91  # the node is fine, this job cannot work on it as launched
 LOG = "/dev/log"
@@ -31,7 +33,7 @@ def status_of_failure(arguments: Sequence[str]) -> int | None:
 
 def syslog(text: str) -> None:
     """One line to the system's log; never waits, and a system without a log is not an error."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))[:1000]
+    line = printable(" ".join(text.split()))[:1000]
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
         stream.setblocking(False)
         stream.sendto(f"<{_WARNING}>nccl-doctor[{os.getpid()}]: {line}".encode(), LOG)

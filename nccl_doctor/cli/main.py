@@ -1,5 +1,6 @@
 """The `nccl-doctor` program: loads a command when it is called and maps every outcome to an exit status."""
 
+import errno
 import importlib
 import os
 import sys
@@ -27,6 +28,7 @@ COMMANDS = {
     "simulate": "Write the log of an invented job, with a fault of your choice.",
 }
 HIDDEN = ("sample",)  # started by other commands, on this node and on others
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more
 OK, FOUND, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -83,13 +85,23 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         silence_stdout()
         return OK
+    except OSError as error:
+        if error.errno not in _NO_SPACE or error.filename is not None:
+            return _internal(arguments, error)
+        silence_stdout()
+        return _failed(arguments, f"cannot write to standard output: {error.strerror}", USAGE)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:
-        if os.environ.get("NCCL_DOCTOR_DEBUG") and status_of_failure(arguments) is None:
-            raise
-        text = f"{type(error).__name__}: {error}"
-        return _failed(arguments, f"internal error: {text} (set NCCL_DOCTOR_DEBUG=1 to see the traceback)", FAILED)
+        return _internal(arguments, error)
+
+
+def _internal(arguments: Sequence[str], error: Exception) -> int:
+    """The status of a bug of ours, or of the machine under us."""
+    if os.environ.get("NCCL_DOCTOR_DEBUG") and status_of_failure(arguments) is None:
+        raise error
+    text = f"{type(error).__name__}: {error}"
+    return _failed(arguments, f"internal error: {text} (set NCCL_DOCTOR_DEBUG=1 to see the traceback)", FAILED)
 
 
 def _failed(arguments: Sequence[str], text: str, status: int) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.printable import printable
 
 
 def open_standard_files() -> None:
@@ -25,13 +26,16 @@ def emit(text: str) -> None:
 
 
 def emit_bytes(data: bytes) -> None:
-    """Write bytes to stdout unchanged. A closed pipe is not an error."""
+    """Write bytes to stdout unchanged. A closed pipe is not an error; a full disk raises UsageProblem."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         silence_stdout()
+    except OSError as error:
+        silence_stdout()
+        raise UsageProblem(f"cannot write to standard output: {error.strerror}") from None
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -44,7 +48,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 def complain(text: str) -> None:
     """Write one line to stderr; line breaks become blanks, control characters `?`."""
-    line = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    line = printable(" ".join(text.split()))
     try:
         click.echo(f"nccl-doctor: {line}", err=True)
     except (OSError, ValueError):  # a stderr that is closed or full changes no exit status

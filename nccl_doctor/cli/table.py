@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import math
+import re
 import shutil
 from collections.abc import Sequence
 from textwrap import wrap
@@ -11,6 +13,8 @@ from typing import Any
 from nccl_doctor.reporters.words import clean
 
 FORMATS = ("table", "csv", "json")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?[0-9.]{1,40}")
 _MIN_WRAPPED = 24  # columns of the terminal below which the last column is cut and not wrapped
 _MIN_WIDTH = 8  # columns of the terminal below which a column is left out
 
@@ -20,7 +24,8 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "t
 
     A table is as wide as the terminal, else $COLUMNS, else 80; its last line names the columns that were cut or left out.
     """
-    safe = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    columns = [clean(name) for name in columns]
+    safe = [[_shown(cell) for cell in row] for row in rows]
     if form == "json":
         records = [dict(zip(columns, row, strict=True)) for row in safe]
         return json.dumps(records, indent=1, ensure_ascii=False, default=str) + "\n"
@@ -28,10 +33,22 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "t
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(safe)
+        writer.writerows([map(_unevaluated, row) for row in safe])
         return out.getvalue()
     cells = [["" if cell is None else str(cell) for cell in row] for row in safe]
     return _render_table(columns, cells, safe, width or shutil.get_terminal_size((80, 24)).columns)
+
+
+def _shown(cell: Any) -> Any:
+    """A cell that every format can hold; infinite numbers are unknown."""
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return None
+    return clean(cell) if isinstance(cell, str) else cell
+
+
+def _unevaluated(cell: Any) -> Any:
+    """A text that a spreadsheet would take for a formula, behind an apostrophe."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def _render_table(columns: Sequence[str], cells: list[list[str]], values: list[list[Any]], width: int) -> str:

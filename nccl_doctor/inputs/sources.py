@@ -181,7 +181,7 @@ def _file(
     path = Path(text)
     try:
         with open_regular(path) as raw:
-            first = raw.read(8)
+            first = raw.read(8) or b""  # a device of the kernel may have nothing to say yet
             raw.seek(0)
             with Stream(name, raw) as stream:
                 head = stream.read(HEAD)

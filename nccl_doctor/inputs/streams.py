@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
 from nccl_doctor.common import budgets
+from nccl_doctor.common.printable import printable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -392,4 +393,4 @@ def why(error: Exception) -> str:
 
 def one_line(text: str) -> str:
     """Text that is safe to show: printable, in one line, encodable."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
+    return printable(text)

@@ -28,11 +28,11 @@ CUDA = re.compile(
     re.IGNORECASE,
 )
 NVLINK = re.compile(
-    r"(?P<unit>[A-Z][A-Z0-9_]+)(?:/(?P<part>[A-Z0-9_]+))? (?:Link )?(?P<fatal>Fatal|Non-?fatal) XC(?P<domain>\d) i(?P<injected>\d+)"
-    r" Link (?P<link>-?\d+) \((?P<information>0x[0-9a-fA-F]{1,8})(?: (?P<status>0x[0-9a-fA-F]{1,8}))?"
+    r"(?P<unit>[A-Z][A-Z0-9_]{1,40})(?:/(?P<part>[A-Z0-9_]{1,40}))? (?:Link )?(?P<fatal>Fatal|Non-?fatal) XC(?P<domain>\d)"
+    r" i(?P<injected>\d{1,20}) Link (?P<link>-?\d{1,20}) \((?P<information>0x[0-9a-fA-F]{1,8})(?: (?P<status>0x[0-9a-fA-F]{1,8}))?"
 )
 EXIT = re.compile(
-    r"\bexit(?:ed with)?[ _]?(?:code|status)?\s*[:=]?\s*(?P<code>-?\d{1,3})\b|\brc\s*[:=]\s*(?P<rc>-?\d{1,3})\b",
+    r"\bexit(?:ed with)?[ _]?(?:code|status)?\s{0,40}[:=]?\s{0,40}(?P<code>-?\d{1,3})\b|\brc\s{0,40}[:=]\s{0,40}(?P<rc>-?\d{1,3})\b",
     re.IGNORECASE,
 )
 SIGNAL = re.compile(

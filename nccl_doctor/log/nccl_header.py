@@ -18,18 +18,25 @@ _GLUED = re.compile(
     rf"(?:{_TAG} ?)?[^\s:]{{1,253}}:\d{{1,10}}:\d{{1,10}} \[-?\d{{1,10}}\] (?:[\w/.\-]{{1,200}}:\d{{1,6}} (?:\(\w{{1,100}}\) )?)?$"
 )
 _GLUED_LEVELS = ("INFO ", "WARN ", "ATTN ", "TRACE ")
-_HEAD = re.compile(r"(?P<host>\S*?):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$")
-_HIDDEN = re.compile(
-    r"(?P<host>[^\s:]+):(?:[Xx*#]+|<\w+>)(?::(?:[Xx*#]+|<\w+>|\d+))? \[(?P<dev>-?\d+)\](?: (?P<where>.*))?$"
+_HEAD = re.compile(
+    r"(?P<host>\S{0,253}?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,10})\](?: (?P<where>.{0,1000}))?$"
 )
-_DIAG = re.compile(r"(?P<host>\S+?):(?P<pid>\d+)(?::(?P<tid>\d+))?$")
+_HIDDEN = re.compile(
+    r"(?P<host>[^\s:]{1,253}):(?:[Xx*#]{1,20}|<\w{1,20}>)(?::(?:[Xx*#]{1,20}|<\w{1,20}>|\d{1,10}))?"
+    r" \[(?P<dev>-?\d{1,10})\](?: (?P<where>.{0,1000}))?$"
+)
+_DIAG = re.compile(r"(?P<host>\S{1,200}?):(?P<pid>\d{1,10})(?::(?P<tid>\d{1,10}))?$")
 _PLACE = re.compile(
-    r"[()/*,]|::|^nccl(?:[A-Z]|_(?:net|ofi)_)\w*$|^[a-z]+(?:_[a-z0-9]+)+$"
+    r"[()/*,]|::|^nccl(?:[A-Z]|_(?:net|ofi)_)\w{0,100}$|^[a-z]{1,40}(?:_[a-z0-9]{1,40})+$"
 )  # a function or a path in the place of a host
 _BARE = re.compile(r"(?:^|\s)\[(?P<dev>-?\d+)\](?: (?P<where>\S.*))?$")
-_FORK = re.compile(r"\[(?P<host>[^\]\s]+)\]\[(?P<pid>\d+):(?P<tid>\d+)\]\[(?P<dev>-?\d+)\](?:\[(?P<where>[^\]]+)\])?$")
+_FORK = re.compile(
+    r"\[(?P<host>[^\]\s]{1,200})\]\[(?P<pid>\d{1,20}):(?P<tid>\d{1,20})\]\[(?P<dev>-?\d{1,20})\](?:\[(?P<where>[^\]]{1,200})\])?$"
+)
 _WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))?$")
-_FILE = re.compile(r"(?P<where>[\w./+-]*\w\.(?:cc|c|cpp|cxx|cu|cuh|h|hip|hpp|py):\d*(?: \([^()]+\))?)$")
+_FILE = re.compile(
+    r"(?P<where>[\w./+-]{0,200}\w\.(?:cc|c|cpp|cxx|cu|cuh|h|hip|hpp|py):\d{0,20}(?: \([^()]{1,200}\))?)$"
+)
 _MID = re.compile(_TAG)
 _LONGEST = 1_000  # characters in which the head ends
 _NEAR = 300  # characters before `NCCL` that tell whether a record begins there

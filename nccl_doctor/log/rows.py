@@ -17,7 +17,7 @@ _EDGE = re.compile(
     r"(?: comm 0x[0-9a-f]+.*)?$"
 )
 _NET = re.compile(
-    r"NET/(?P<network>.+?)/(?P<device>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w+)?"
+    r"NET/(?P<network>[^/]{1,100})/(?P<device>\d{1,9})(?:\((?P<proxy>\d{1,9})\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w{1,40})?"
     r"(?=$|\s|[^/\w(])"
 )
 # The rank in the job; PyTorch's own `Rank n` behind it counts inside a process group.
@@ -26,9 +26,9 @@ _P2P = re.compile(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUM
 _SHM = re.compile(r"SHM/(?P<method>direct|CE)|direct shared memory")
 # `[0]eth0:10.1.0.4<0>`; pasted logs lose the port (`<0>` is taken for a tag) or show `<ip>` for the address.
 _INTERFACE = re.compile(
-    r"(?:\[(?P<position>\d+)\])?(?P<name>[^\s:\[\]<>{}]{1,60}?)"
-    r"(?::(?P<address>[^\s<>]+)(?=<\d+>)"
-    r"|:(?P<bare>[0-9a-fXx]+[.:*][0-9a-fXx.:*]*(?:%[\w.-]+)?)(?=[\s,;]|$)"
+    r"(?:\[(?P<position>\d{1,9})\])?(?P<name>[^\s:\[\]<>{}]{1,60}?)"
+    r"(?::(?P<address>[^\s<>]{1,100})(?=<\d{1,9}>)"
+    r"|:(?P<bare>[0-9a-fXx]{1,40}[.:*][0-9a-fXx.:*]{0,60}(?:%[\w.-]{1,40})?)(?=[\s,;]|$)"
     r"|[.:]<[A-Za-z][\w .-]{0,40}>)"
 )
 _DEVICE = re.compile(r"\[(?P<position>\d+)\](?:=\{)?\s*(?P<name>[\w.+-]+):(?P<port>\d+)(?::\d+)*/(?P<link>IB|RoCE|OPA)")

@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Any
 
 from nccl_doctor.common.levels import SEVERITIES
+from nccl_doctor.common.printable import is_printable
 from nccl_doctor.diagnosis.report import Finding, Report
 
 HEADLINES = {
@@ -22,7 +23,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 
 def clean(text: str) -> str:
     """Returns one line without terminal escapes, control or bidirectional characters: logs cannot be trusted."""
-    if text.isprintable():
+    if is_printable(text):
         return text
     return "".join(map(_printable, _ESCAPES.sub("", text)))
 
@@ -33,7 +34,7 @@ def clean_block(text: str) -> str:
 
 
 def _printable(character: str) -> str:
-    if character.isprintable():
+    if is_printable(character):
         return character
     category = unicodedata.category(character)
     if category == "Zs" or character in "\t\n\r\x0b\x0c\x85\u2028\u2029":

@@ -8,6 +8,8 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.common.printable import printable
+
 _NOUNS = (
     "bridges|bytes|cards|channels|checks|collectives|CPUs|cycles|devices|domains|drives|errors|files|GPUs|hosts|interfaces|"
     "iterations|lines|links|members|minutes|negotiations|nodes|NVLinks|NVSwitches|operations|others|pages|pairs|paths|pauses|"
@@ -83,4 +85,4 @@ def _plain(value: Any) -> str:
         return "?"
     if isinstance(value, float):
         return f"{value:g}"
-    return "".join(c if c.isprintable() else " " for c in str(value))[:400]
+    return printable(str(value), " ")[:400]

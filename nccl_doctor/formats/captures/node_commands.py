@@ -37,7 +37,7 @@ _MODULES = {
     "ib_umad", "rdma_ucm", "efa", "bnxt_re", "irdma", "nouveau", "amdgpu",
 }  # fmt: skip
 _PROVIDER = re.compile(r"provider:\s*([\w;-]{1,40})\s*$")
-_FIELD = re.compile(r"\s+(domain|protocol):\s*(\S{1,60})")
+_FIELD = re.compile(r"\s{1,40}(domain|protocol):\s{0,40}(\S{1,60})")
 _FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,300})")
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000

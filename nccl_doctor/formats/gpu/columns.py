@@ -59,7 +59,7 @@ _COUNTERS = (
     (re.compile(r"remapped_rows\.failure$"), "remap-failed"),
     (re.compile(r"remapped_rows\.uncorrectable$"), "remapped-rows"),
 )
-_UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
+_UNIT = re.compile(r"\s{0,40}\[[^\]]{0,200}\]\s{0,40}$")
 
 
 @lru_cache(64)  # JSON repeats the names in every record

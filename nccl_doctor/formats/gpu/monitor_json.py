@@ -219,7 +219,7 @@ def _text(value: Any) -> str | None:
 
 
 def _number(text: str) -> float | None:
-    match = re.match(r"\s*(-?\d+(?:\.\d+)?)\s*(?:%|MiB|W|MHz|C)?\s*$", text)
+    match = re.match(r"\s{0,40}(-?\d{1,40}(?:\.\d{1,40})?)\s{0,40}(?:%|MiB|W|MHz|C)?\s*$", text)
     if match is not None:
         return float(match[1])
     return float(int(text, 16)) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) else None

@@ -16,7 +16,7 @@ from nccl_doctor.inputs.streams import Readable
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
 _GPUS = 64
-_LINE = re.compile(r"( *)([A-Za-z][^:]{0,60}?) *(?:: (.*))?$")
+_LINE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}(?:: (.{0,400}))?$")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
 _XML_GPU = re.compile(r"\s*<gpu id=\"")
 _PLACES = {  # place in the text, with small letters and underscores -> place in the XML

@@ -147,7 +147,7 @@ class Parser:
                 continue
             start = int(behind[where[at]])
             match = _ARGS.match(text, start, start + 200)
-            width = re.search(r"\d+$", match[1].decode()) if match else None
+            width = re.search(r"\d{1,9}$", match[1].decode()) if match else None
             if match and (width is None or width[0] in _WIDTH):
                 elements = 1
                 for part in match[2].split(b","):

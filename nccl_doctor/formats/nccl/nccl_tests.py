@@ -19,9 +19,9 @@ _REDOP = rb"(?:sum|prod|max|min|avg|mulsum|none)"
 _HEAD = re.compile(
     rb"(?:^|[\s|:>\]])(\d+)[ |]+(\d+)[ |]+(" + _TYPE + rb")(?:[ |]+(" + _REDOP + rb"))?(?:[ |]+(-?\d+))?"
 )
-_NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_TIMES = rb"[ |]*(" + _NUMBER + rb")[ |]+(\d+\.\d+)[ |]+(\d+\.\d+)"
-_BLOCK = re.compile(_TIMES + rb"[ |]+(N/A|nan|inf|\d+\.\d+(?:e[+-]?\d+)?|\de[+-]\d+|\d+)")
+_NUMBER = rb"\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,9})?"
+_TIMES = rb"[ |]{0,80}(" + _NUMBER + rb")[ |]{1,80}(\d{1,40}\.\d{1,40})[ |]{1,80}(\d{1,40}\.\d{1,40})"
+_BLOCK = re.compile(_TIMES + rb"[ |]{1,80}(N/A|nan|inf|\d{1,40}\.\d{1,40}(?:e[+-]?\d{1,9})?|\de[+-]\d{1,9}|\d{1,40})")
 _BARE = re.compile(_TIMES + rb"()(?![\w.:])")
 _DEVICE = re.compile(
     rb"Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[(?:0x)?([\da-fA-F:.]+)\]\s+([^\r\n|]+)"

@@ -94,7 +94,7 @@ def _nccl(value: Any) -> str | None:
 def _operation(args: Any, top: dict[str, Any]) -> str | None:
     words = args if isinstance(args, list) else [args, top.get("test"), top.get("name")]
     for word in words:
-        match = re.search(r"(\w+)_perf\b", word) if isinstance(word, str) else None
+        match = re.search(r"(\w{1,60})_perf\b", word) if isinstance(word, str) else None
         if match:
             return match[1]
     return None

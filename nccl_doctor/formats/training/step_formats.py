@@ -31,7 +31,7 @@ class Tool(NamedTuple):
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
-_tf_cnn = re.compile(rb"(\d+)\s+images/sec: " + _NUMBER).search
+_tf_cnn = re.compile(rb"(\d{1,20})\s{1,40}images/sec: " + _NUMBER).search
 _horovod = re.compile(rb"Iter #(\d+): " + _NUMBER + rb" \w+/sec per").search
 _fairseq_json = re.compile(
     rb'"wps": "?' + _NUMBER + rb'"?, "ups": "?' + _NUMBER + rb'"?,.{0,400}?"num_updates": "?(\d+)'

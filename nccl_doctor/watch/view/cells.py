@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from nccl_doctor.common.printable import printable
+
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-=+*%#"
 GOOD, FAIR, BAD, DIM = "green", "yellow", "red", "dim"
@@ -88,8 +90,7 @@ class Look:
 
     def clean(self, text: str) -> str:
         """Replaces control characters, which a process or a node could otherwise send to the terminal."""
-        if not text.isprintable():
-            text = "".join(c if c.isprintable() else "?" for c in text)
+        text = printable(text)
         return text.encode("ascii", "replace").decode() if self.ascii and not text.isascii() else text
 
 

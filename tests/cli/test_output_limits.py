@@ -1,0 +1,98 @@
+"""Outputs that take no more, and what foreign text becomes in them."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+from helpers.waiting import until
+
+from nccl_doctor.cli import table
+from nccl_doctor.cli.main import main
+from nccl_doctor.common.printable import is_printable, printable
+
+DEMO = FIXTURES / "demo.log"
+NCCL_DOCTOR = [sys.executable, "-m", "nccl_doctor"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["analyze", str(DEMO)], ["sql", str(DEMO), "SELECT 1"], ["rules", "list"], ["--help"], ["analyze", "--help"]],
+    ids=lambda arguments: " ".join(arguments[:1]),
+)
+def test_a_full_disk_behind_standard_output_is_no_bug_of_ours(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*NCCL_DOCTOR, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (2, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
+    assert "standard output: No space left on device" in done.stderr
+
+
+def test_a_full_disk_behind_standard_error_changes_no_status() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*NCCL_DOCTOR, "analyze", "/no/such"], stdout=subprocess.PIPE, stderr=full, check=False)
+
+    assert 2 == done.returncode
+
+
+@pytest.mark.parametrize("name", ["", "-o", "--save"])
+def test_an_empty_name_is_a_wrong_option(name: str) -> None:
+    assert 2 == main(["analyze", *([str(DEMO), name, ""] if name else [""])])
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="only root reads it")
+def test_a_device_that_has_nothing_to_say_is_no_bug_of_ours() -> None:
+    assert 2 == main(["analyze", "/proc/kmsg"])
+
+
+def test_an_infinite_number_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["sql", str(DEMO), "SELECT 9e999 AS x, -9e999 AS y", "--format", "json"])
+
+    def refuse(word: str) -> float:
+        raise AssertionError(word)
+
+    assert [{"x": None, "y": None}] == json.loads(capsys.readouterr().out, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("form", table.FORMATS)
+def test_no_escape_of_a_column_name_reaches_the_terminal(form: str) -> None:
+    assert "\x1b" not in table.render(["a\x1b[31mb"], [["c\x1b]0;title\x07"]], form)
+
+
+def test_no_cell_is_a_formula_in_a_spreadsheet() -> None:
+    cells = ["=cmd|'/c calc'!A1", "+1+1", "-1+1", "@SUM(A1)", "-1.5", "text", 7, None]
+    [_, row] = csv.reader(io.StringIO(table.render([str(n) for n in range(8)], [cells], "csv")))
+    assert ["'=cmd|'/c calc'!A1", "'+1+1", "'-1+1", "'@SUM(A1)", "-1.5", "text", "7", ""] == row
+
+
+def test_letters_that_look_like_nothing_are_not_shown() -> None:
+    assert "a?b?" == printable("a\u3164b\uffa0")
+    assert not is_printable("\u2800")
+    assert is_printable("node01 größe 한")
+
+
+@pytest.mark.parametrize("query", [
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n WHERE ('x' || i) REGEXP '^(y|z)'",
+    "SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!' REGEXP '^(a|a|aa)+$'",
+], ids=["steps", "one expression"])  # fmt: skip
+def test_an_interrupt_inside_of_a_query_is_one(query: str, tmp_path: Path) -> None:
+    script = (
+        "import sys; from nccl_doctor.facts import sql_functions as f; from nccl_doctor.cli.main import main\n"
+        "old = f._pattern\n"
+        "def told(text):\n    open(sys.argv[1], 'w').close(); return old(text)\n"
+        "f._pattern = told\n"
+        "sys.exit(main(['sql', *sys.argv[2:]]))"
+    )
+    mark = tmp_path / "started"
+    command = [sys.executable, "-c", script, str(mark), str(DEMO), query]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        until(lambda: mark.exists() or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert 130 == process.returncode, said.decode()

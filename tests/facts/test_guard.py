@@ -1,0 +1,55 @@
+"""Foreign queries can only read, and neither their time nor their memory is without end."""
+
+import threading
+
+import pytest
+
+from nccl_doctor.facts import guard
+from nccl_doctor.facts.guard import QueryProblem
+from nccl_doctor.facts.store import Facts
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM input",
+        "PRAGMA query_only = OFF",
+        "ATTACH 'x' AS y",
+        "VACUUM",
+        "SELECT load_extension('x')",
+        "CREATE TABLE t (x)",
+    ],
+)
+def test_a_query_can_only_read(query: str) -> None:
+    with pytest.raises(QueryProblem):
+        Facts().sql(query)
+
+
+def test_an_expression_that_does_not_return_ends_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "STUCK_SECONDS", 0.2)
+    with pytest.raises(QueryProblem, match=r"a function took more than 0\.2 s of processor time"):
+        Facts().sql(f"SELECT '{'a' * 60}!' REGEXP '^(a|a|aa)+$'")
+    assert [(1,)] == Facts().sql("SELECT 'aab' REGEXP '^a+b$'")[1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT printf('%.*c', 1000000000, 'x')",
+        "SELECT length(zeroblob(1000000000))",
+        "SELECT replace(printf('%.*c', 10000000, 'x'), 'x', 'yyyyyyyy')",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 400) SELECT printf('%.*c', 10000000 + i, 'x') FROM n",
+    ],
+)
+def test_no_value_and_no_answer_takes_the_memory(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LARGEST", 50 << 20)
+    with pytest.raises(QueryProblem):
+        Facts().sql(query)
+
+
+def test_other_threads_may_ask() -> None:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(Facts().sql("SELECT 1")[1]))
+    thread.start()
+    thread.join()
+    assert [[(1,)]] == found
