@@ -41,6 +41,30 @@ def test_a_part_that_proves_nothing_is_never_healthy_and_never_an_alarm(cut: int
         assert part.verdict != "healthy"
 
 
+HEALTHY = tuple(
+    "\n".join(write_log(spec))
+    for spec in (
+        Spec(nodes=2, gpus=2, steps=12),
+        Spec(nodes=1, gpus=2, steps=12, seed=3),
+        Spec(nodes=2, gpus=2, steps=12, network="socket", seed=4),
+        Spec(nodes=2, gpus=1, steps=12, nccl="2.27.3", seed=5),
+    )
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(HEALTHY), st.floats(0, 1))
+def test_a_log_cut_at_any_byte_is_healthy_only_by_what_it_shows(text: str, share: float) -> None:
+    part = text[: int(share * len(text))]
+    cut = report(part)
+    assert [] == alarms(cut)
+    if cut.verdict == "healthy":
+        shown = {row.aspect for row in cut.coverage if row.seen == "seen"}
+        assert len({"start-up", "progress", "end"} & shown) >= 2
+    if part.count("Init COMPLETE") < text.count("Init COMPLETE") and "after training is done" not in part:
+        assert cut.verdict != "healthy"
+
+
 def test_steps_alone_do_not_prove_that_all_ranks_came_up() -> None:
     part = report(*STEPS)
     assert "nothing-found" == part.verdict
