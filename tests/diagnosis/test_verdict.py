@@ -47,7 +47,7 @@ HEALTHY = tuple(
         Spec(nodes=2, gpus=2, steps=12),
         Spec(nodes=1, gpus=2, steps=12, seed=3),
         Spec(nodes=2, gpus=2, steps=12, network="socket", seed=4),
-        Spec(nodes=2, gpus=1, steps=12, nccl="2.27.3", seed=5),
+        Spec(nodes=2, gpus=1, steps=12, prefix="srun", seed=5),
     )
 )
 
