@@ -39,6 +39,20 @@ def test_an_info_line_is_a_row_where_the_catalogue_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "NET/IB : GPU Direct RDMA Enabled for GPU 0 / HCA 0 (distance 4 <= 4), read 0 mode Default",
+        "NET/IB : GPU Direct RDMA (DMABUF) enabled for HCA 0 'mlx5_0'",
+        "NET/Plugin: Loaded net plugin AWS Libfabric (v8)",
+        "RAS client listening socket at ::1<28028>",
+        "Using non-device net plugin version 0",
+    ],
+)
+def test_an_info_line_without_a_failure_is_no_row(text: str) -> None:
+    assert [] == known(f"node01:100:150 [0] NCCL INFO {text}\n")
+
+
+@pytest.mark.parametrize(
     ("line", "name", "severity"),
     [
         ("misc/socket.cc:9 NCCL WARN ncclSocketReady: unexpected socket state 4", "program-state-unexpected", "error"),
