@@ -35,6 +35,8 @@ _TAG = (
 _TAGGED = r"\[[\w,.:@-]{1,200}\]<std(?:out|err)>:|\[(?:rank|default)\d{1,7}\]:"
 _MARK = rf"{_TAGGED}|{_DATE}"
 _STRONG = rf"(?:{HEAD}|{_MARK})"
+_SOMEBODY = rf"(?:{HEAD}|{_TAGGED})"  # what says who wrote the line
+_LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE|SUCCESS)"
 
 
 _written_at = re.compile(rf"{HEAD}|{_TAGGED}").match
@@ -372,5 +374,48 @@ RULES: tuple[Rule, ...] = (
         rf"[^\s:]{{1,300}}\.(?:log|out|err|txt)[:-](?:\d{{1,9}}[:-])?(?={_STRONG})",
         "job.log:12:node01:101:140 [0] NCCL INFO Using network IB",
         accept=_unindented,
+    ),
+    # What loggers of frameworks write, in front of what says who wrote the line; else their words belong to the message.
+    _rule(
+        "logger-brackets",
+        "[",
+        rf"\[[^\[\]<>]{{1,100}}\](?: ?\[[^\[\]<>]{{1,100}}\]){{0,4}}[:,]?(?: {_DATE})?(?: -| >>|:)? (?={_SOMEBODY})",
+        "[2026-05-07 12:00:00,123] [INFO] [launch.py:133:main] node01:101:140 [0] NCCL INFO Using network IB",
+        "[INFO|trainer.py:123] 2026-05-07 12:00:00,123 >> [rank3]: Traceback (most recent call last):",
+        "[2026-05-07 12:00:00 TP3] [rank3]: Traceback (most recent call last):",
+        "[TensorRT-LLM][INFO] [rank3]: Traceback (most recent call last):",
+    ),
+    _rule(
+        "logger",
+        "a ",
+        rf"{_LEVEL} {{1,10}}(?:[\w.:,/ \[\]|=-]{{0,100}}?[\]:|>-] {{1,4}})?(?={_SOMEBODY})",
+        "INFO 05-07 12:00:00 [parallel_state.py:903] [rank3]: Traceback (most recent call last):",
+        "INFO     | mod.sub:func:12 - node01:101:140 [0] NCCL INFO Using network IB",
+        "ERROR [rank3]: Traceback (most recent call last):",
+    ),
+    _rule(
+        "glog",
+        "a ",
+        rf"[DIWEF]\d{{4}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})? {{1,8}}\d{{1,10}} [\w./-]{{1,100}}:\d{{1,9}}\] (?={_SOMEBODY})",
+        "I0507 12:00:00.123456  4242 worker.cc:12] [rank3]: Traceback (most recent call last):",
+    ),
+    _rule(
+        "python-logger",
+        "a:",
+        rf"{_LEVEL}:[\w.]{{1,80}}: ?(?={_SOMEBODY})",
+        "INFO:root:node01:101:140 [0] NCCL INFO Using network IB",
+        "ERROR:train.main:[rank3]: Traceback (most recent call last):",
+    ),
+    _rule(
+        "java-logger",
+        "0",
+        rf"\d\d/\d\d/\d\d \d\d:\d\d:\d\d {_LEVEL} [\w.$]{{1,100}}: (?={_SOMEBODY})",
+        "26/05/07 12:00:00 INFO Worker: [rank3]: Traceback (most recent call last):",
+    ),
+    _rule(
+        "actions",
+        "a\t",
+        rf"[^\t]{{1,100}}\t[^\t]{{1,100}}\t(?={_DATE} )",
+        "train\tRun tests\t2026-05-07T12:00:00.1234567Z [rank3]: Traceback (most recent call last):",
     ),
 )
