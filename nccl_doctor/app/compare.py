@@ -80,7 +80,10 @@ def compare(before: Run, after: Run, tolerance: float = TOLERANCE) -> Comparison
     gone = [finding for finding in gone if finding.rule not in untold]
     verdict = _verdict(changes, appeared, gone, same)
     a, b = (Side(run.paths, run.report.verdict, run.report.job) for run in (before, after))
-    return Comparison(verdict, a, b, changes, appeared, gone, unasked, same, only_before, only_after)
+    return Comparison(
+        verdict=verdict, before=a, after=b, changes=changes, appeared=appeared, gone=gone, unasked=unasked,
+        same=same, only_before=only_before, only_after=only_after,
+    )  # fmt: skip
 
 
 def _verdict(changes: list[Change], appeared: list[Finding], gone: list[Finding], same: list[str]) -> str:
@@ -149,9 +152,10 @@ class _Answers:
         effect = "other" if not trait.better else "better" if more == trait.better else "worse"
         what, unit = key
         return Change(
-            trait.topic, what, _digits(a.value), _digits(b.value), effect, "warning" if effect == "worse" else "note",
-            unit, b.value / a.value if a.value else None,
-            [place for run, figure in zip(self._runs, (a, b), strict=True) for place in _places(run, figure.ref)],
+            topic=trait.topic, what=what, before=_digits(a.value), after=_digits(b.value), effect=effect,
+            severity="warning" if effect == "worse" else "note", unit=unit,
+            ratio=b.value / a.value if a.value else None,
+            evidence=[place for run, figure in zip(self._runs, (a, b), strict=True) for place in _places(run, figure.ref)],
         )  # fmt: skip
 
     def _in_words(self, trait: compare_queries.Words, what: str) -> Change | None:

@@ -113,9 +113,10 @@ def _remembered(rule: Rule, old: Mapping[str, Any]) -> Finding:
     """The finding of an earlier check, remembered until a reset."""
     when = _clock(old.get("at"))
     return Finding(
-        rule.id, rule.name, rule.title, rule.severity, rule.role, rule.confidence,
-        f"{str(old.get('message') or rule.title)[:400]} (seen at {when}; the node was not booted and the GPU not reset since)",
-        rule.why, f"{rule.fix} Cured in another way: `nccl-doctor preflight --forget {rule.name}`.",
+        rule=rule.id, name=rule.name, title=rule.title, severity=rule.severity, role=rule.role,
+        confidence=rule.confidence,
+        message=f"{str(old.get('message') or rule.title)[:400]} (seen at {when}; the node was not booted and the GPU not reset since)",
+        why=rule.why, fix=f"{rule.fix} Cured in another way: `nccl-doctor preflight --forget {rule.name}`.",
         references=list(rule.references), action="drain",
         evidence=[Place("remembered", 1, text) for text in _texts(old.get("evidence"))[:3]],
     )  # fmt: skip
@@ -249,7 +250,10 @@ def _spare(finding: Finding, why: str) -> None:
     finding.message += f" (does not drain: {why})"
 
 
-_UNKNOWN = Rule("", "", "", "", "", "", "", [], "", "", "", "")
+_UNKNOWN = Rule(
+    id="", name="", title="", severity="", role="", confidence="", since="", needs=[], query="", message="", why="",
+    fix="",
+)  # fmt: skip
 
 
 def _rule(rules: Mapping[str, Rule], finding: Finding) -> Rule:

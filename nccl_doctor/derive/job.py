@@ -59,18 +59,11 @@ def job(facts: Facts) -> list[Job]:
         multi = 1
     return [
         Job(
-            nodes,
-            multi,
-            ranks,
-            processes or None,
-            lowest,
-            version_number(lowest),
-            int(bool(nccl_lines)),
-            info,
-            up,
-            lines or 0,
+            hosts=nodes, multi_node=multi, ranks=ranks, processes=processes or None, nccl=lowest,
+            nccl_number=version_number(lowest), has_nccl=int(bool(nccl_lines)), has_info=info, initialised=up,
+            lines=lines or 0,
         )
-    ]
+    ]  # fmt: skip
 
 
 def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:

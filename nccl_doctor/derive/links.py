@@ -42,7 +42,10 @@ def links(facts: Facts) -> Iterator[Link]:
             group[2].add(device)
     for (src, dst, transport, method, network, gdr), (count, channels, devices, ref) in groups.items():
         same = None if src is None or dst is None else int(src == dst)
-        yield Link(src, dst, same, transport, method, network, gdr, count, channels, len(devices) or None, ref)
+        yield Link(
+            src_host=src, dst_host=dst, same_host=same, transport=transport, method=method, network=network,
+            gdr=gdr, connections=count, channels=channels, devices=len(devices) or None, ref=ref,
+        )  # fmt: skip
 
 
 def _members(communicators: list[Communicator]) -> dict[tuple[object, ...], dict[int, str]]:

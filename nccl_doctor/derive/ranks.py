@@ -24,8 +24,9 @@ def ranks(facts: Facts) -> Iterator[Rank]:
         done = 1 if c.phase in ("complete", "plain") else 0
         if old is None:
             found[c.rank] = Rank(
-                c.rank, c.host, c.pid, c.bus_id, c.cuda_dev, c.nvml_dev, done, last.get((c.host, c.rank)), c.ref
-            )
+                rank=c.rank, host=c.host, pid=c.pid, bus_id=c.bus_id, cuda_dev=c.cuda_dev, nvml_dev=c.nvml_dev,
+                initialised=done, last_line=last.get((c.host, c.rank)), ref=c.ref,
+            )  # fmt: skip
         elif c.nranks == world:
             found[c.rank] = old._replace(
                 initialised=max(old.initialised or 0, done), bus_id=old.bus_id or c.bus_id, pid=old.pid or c.pid,
@@ -38,5 +39,8 @@ def ranks(facts: Facts) -> Iterator[Rank]:
     )
     for rank, host, pid, ref, line in labels:
         if rank not in found:
-            found[rank] = Rank(rank, host, pid, None, None, None, None, line, ref)
+            found[rank] = Rank(
+                rank=rank, host=host, pid=pid, bus_id=None, cuda_dev=None, nvml_dev=None, initialised=None,
+                last_line=line, ref=ref,
+            )  # fmt: skip
     yield from (found[rank] for rank in sorted(found))

@@ -113,11 +113,13 @@ def exact(name: str) -> Setting | None:
     if entry is None:
         return None
     return Setting(
-        entry["name"], entry["family"], entry["kind"], entry["since"], entry["until"],
-        tuple((since, value) for since, value in entry["default"]), entry["does"], entry["danger"],
-        entry.get("deprecated"), entry.get("replaced_by"), tuple(entry.get("values", ())),
-        (entry["range"][0], entry["range"][1]) if "range" in entry else None, entry.get("note", ""), entry["documented"],
-        tuple(
+        name=entry["name"], family=entry["family"], kind=entry["kind"], since=entry["since"], until=entry["until"],
+        default=tuple((since, value) for since, value in entry["default"]), does=entry["does"],
+        danger=entry["danger"], deprecated=entry.get("deprecated"), replaced_by=entry.get("replaced_by"),
+        values=tuple(entry.get("values", ())),
+        range=(entry["range"][0], entry["range"][1]) if "range" in entry else None, note=entry.get("note", ""),
+        documented=entry["documented"],
+        checks=tuple(
             Check(check["verdict"], tuple(check["when"]), check["why"], check.get("since"), check.get("until"))
             for check in entry.get("checks", ())
         ),

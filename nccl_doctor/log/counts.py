@@ -185,9 +185,10 @@ class LogCounts:
         events = [(*key, e.n, e.first, e.last, e.stamp, e.left) for key, e in self.events.items()]
         calls = {at: (e.low, e.high, e.text) for at, e in enumerate(self.events.values()) if type(e) is CollectiveCalls}
         return PackedCounts(
-            [(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.headers, self.spans, strict=True)],
-            list(zip(*events, strict=True)), calls,
-            channel_counts.pack(self.channels), self.lines, self.bytes, self.nccl_lines, self.understood, self.unknown, self.marks,
+            headers=[(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.headers, self.spans, strict=True)],
+            events=list(zip(*events, strict=True)), calls=calls, channels=channel_counts.pack(self.channels),
+            lines=self.lines, size=self.bytes, nccl_lines=self.nccl_lines, understood=self.understood,
+            unknown=self.unknown, marks=self.marks,
         )  # fmt: skip
 
     def merge(self, other: "PackedCounts") -> None:

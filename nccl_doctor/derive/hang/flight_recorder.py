@@ -72,8 +72,9 @@ def _compare(
         file = files[min(files)]
         ref = facts.evidence(file, 0, f"a group of {len(everyone)} ranks; dumps of {len(files)}")
         yield RecorderMismatch(
-            "", None, 0, "absent", _list(absent), absent[0] if len(absent) == 1 else None,
-            f"{len(files)} of {len(everyone)} ranks left a dump", None, len(waiting), None, ref, str(ref),
+            pg="", description=None, seq=0, kind="absent", ranks=_list(absent),
+            rank=absent[0] if len(absent) == 1 else None, what=f"{len(files)} of {len(everyone)} ranks left a dump",
+            op=None, waiting=len(waiting), frame=None, ref=ref, refs=str(ref),
         )  # fmt: skip
 
 
@@ -194,8 +195,9 @@ def _row(
     call = entries[min(entries)][0]
     pending = sum(not calls[0].finished for calls in entries.values())
     return RecorderMismatch(
-        group.pg, group.description, seq, kind, _list(ranks), ranks[0] if len(ranks) == 1 else None, words, call.op, pending,
-        call.frame, refs[0], ",".join(map(str, refs)),
+        pg=group.pg, description=group.description, seq=seq, kind=kind, ranks=_list(ranks),
+        rank=ranks[0] if len(ranks) == 1 else None, what=words, op=call.op, waiting=pending, frame=call.frame,
+        ref=refs[0], refs=",".join(map(str, refs)),
     )  # fmt: skip
 
 
@@ -232,7 +234,8 @@ def _unanswered(
         ref = _evidence(facts, call)
         words = f"{call.op} of rank {call.rank}, to which rank {rank} has no {answer} that waits"
         yield RecorderMismatch(
-            pg, None, call.seq, "p2p", str(rank), rank, words, call.op, 1, call.frame, ref, str(ref)
+            pg=pg, description=None, seq=call.seq, kind="p2p", ranks=str(rank), rank=rank, what=words, op=call.op,
+            waiting=1, frame=call.frame, ref=ref, refs=str(ref),
         )  # fmt: skip
 
 

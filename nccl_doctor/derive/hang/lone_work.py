@@ -63,5 +63,6 @@ def _beside(bars: list[_Bar], waits: list[tuple[str, int | None, int]]) -> Itera
             continue
         sign, limit, ref = min(fitting, key=lambda wait: (wait[1] is None, wait[2]))
         yield LoneWork(
-            bar.host, bar.rank, bar.label, bar.percent, bar.elapsed, limit, sign, bar.ref, f"{bar.ref},{ref}"
-        )
+            host=bar.host, rank=bar.rank, label=bar.label, percent=bar.percent, elapsed=bar.elapsed, limit_=limit,
+            sign=sign, ref=bar.ref, refs=f"{bar.ref},{ref}",
+        )  # fmt: skip

@@ -113,19 +113,10 @@ def _watchdog(facts: Facts) -> Iterator[Hang]:
     for (pg, seq, op), ranks in calls.items():
         for rank, host, ref in ranks:
             yield Hang(
-                "watchdog",
-                pg or "",
-                rank,
-                host,
-                "waiting",
-                f"{op} (SeqNum {seq})",
-                seq,
-                seq,
-                len(ranks),
-                1,
-                ref,
-                str(ref),
-            )
+                source="watchdog", scope=pg or "", rank=rank, host=host, state="waiting",
+                what=f"{op} (SeqNum {seq})", own=seq, others=seq, waiting=len(ranks), certain=1, ref=ref,
+                refs=str(ref),
+            )  # fmt: skip
     absent = list(_absent(facts, calls))
     yield from absent
     if not absent:
@@ -152,7 +143,8 @@ def _absent(
     refs = _refs([min(waiting.values()), max(waiting.values())])
     for rank in sorted(set(range(world)) - spoke - set(waiting)):
         yield Hang(
-            "watchdog", "", rank, None, "missing", f"{op} (SeqNum {seq})", None, seq, len(waiting), 0, min(waiting.values()), refs
+            source="watchdog", scope="", rank=rank, host=None, state="missing", what=f"{op} (SeqNum {seq})",
+            own=None, others=seq, waiting=len(waiting), certain=0, ref=min(waiting.values()), refs=refs,
         )  # fmt: skip
 
 
@@ -172,7 +164,10 @@ def _counted(facts: Facts) -> Iterator[Hang]:
             if enqueued <= completed:
                 what = f"work {enqueued + 1} of process group {pg}"
                 refs = _refs([ref, min(others), max(others)])
-                yield Hang("watchdog", pg, rank, host, "behind", what, enqueued, most, waiting, 1, ref, refs)
+                yield Hang(
+                    source="watchdog", scope=pg, rank=rank, host=host, state="behind", what=what, own=enqueued,
+                    others=most, waiting=waiting, certain=1, ref=ref, refs=refs,
+                )  # fmt: skip
 
 
 def _horovod(stalls: list[HorovodStall]) -> Iterator[Hang]:
@@ -190,24 +185,15 @@ def _horovod(stalls: list[HorovodStall]) -> Iterator[Hang]:
         told = max(stall.told for stall in mine)
         refs = _refs(stall.ref for stall in mine)
         yield Hang(
-            "horovod", "stall report", rank, None, "missing", what, None, None, len(ready), told, mine[0].ref, refs
-        )
+            source="horovod", scope="stall report", rank=rank, host=None, state="missing", what=what, own=None,
+            others=None, waiting=len(ready), certain=told, ref=mine[0].ref, refs=refs,
+        )  # fmt: skip
     for rank, stall in ready.items():
         what = f"tensor {stall.tensor[:80]}"
         yield Hang(
-            "horovod",
-            "stall report",
-            rank,
-            None,
-            "waiting",
-            what,
-            None,
-            None,
-            len(ready),
-            stall.told,
-            stall.ref,
-            str(stall.ref),
-        )
+            source="horovod", scope="stall report", rank=rank, host=None, state="waiting", what=what, own=None,
+            others=None, waiting=len(ready), certain=stall.told, ref=stall.ref, refs=str(stall.ref),
+        )  # fmt: skip
 
 
 def _ras(ranks: list[RasRank]) -> Iterator[Hang]:
@@ -216,7 +202,8 @@ def _ras(ranks: list[RasRank]) -> Iterator[Hang]:
         if row.state in states:
             what = f"{row.op or 'operation'} number {row.majority}" if row.majority is not None else "the RAS report"
             yield Hang(
-                "ras", row.comm, row.rank, row.host, states[row.state], what, row.calls, row.majority, None, 1, row.ref, str(row.ref)
+                source="ras", scope=row.comm, rank=row.rank, host=row.host, state=states[row.state], what=what,
+                own=row.calls, others=row.majority, waiting=None, certain=1, ref=row.ref, refs=str(row.ref),
             )  # fmt: skip
 
 
@@ -229,7 +216,10 @@ def _ras_text(facts: Facts) -> Iterator[Hang]:
     for rank, node, operation, ref in facts.query(_RAS_RANKS):
         state = "behind" if operation < most else "ahead"
         refs = _refs([ref, shown])
-        yield Hang("ras", "", rank, node, state, f"operation {most}", operation, most, groups[0][0], 1, ref, refs)
+        yield Hang(
+            source="ras", scope="", rank=rank, host=node, state=state, what=f"operation {most}", own=operation,
+            others=most, waiting=groups[0][0], certain=1, ref=ref, refs=refs,
+        )  # fmt: skip
 
 
 def _stacks(ranks: list[RankDoing]) -> Iterator[Hang]:
@@ -240,7 +230,10 @@ def _stacks(ranks: list[RankDoing]) -> Iterator[Hang]:
             continue
         what = "a collective" if waits else f"a collective: it is at {row.leaf or row.doing}"
         state = "waiting" if waits else "missing"
-        yield Hang("stacks", "", row.rank, row.host, state, what, None, None, row.waiting, 1, row.ref, str(row.ref))
+        yield Hang(
+            source="stacks", scope="", rank=row.rank, host=row.host, state=state, what=what, own=None, others=None,
+            waiting=row.waiting, certain=1, ref=row.ref, refs=str(row.ref),
+        )  # fmt: skip
 
 
 def _recorder(mismatches: list[RecorderMismatch]) -> Iterator[Hang]:
@@ -251,8 +244,9 @@ def _recorder(mismatches: list[RecorderMismatch]) -> Iterator[Hang]:
         for rank in _numbers(row.ranks):
             what = f"{row.op} (number {row.seq})" if row.op else row.what
             yield Hang(
-                "flight-recorder", row.description or row.pg, rank, None, state, what, None, row.seq, row.waiting,
-                int(row.kind == "missing"), row.ref, row.refs,
+                source="flight-recorder", scope=row.description or row.pg, rank=rank, host=None, state=state,
+                what=what, own=None, others=row.seq, waiting=row.waiting, certain=int(row.kind == "missing"),
+                ref=row.ref, refs=row.refs,
             )  # fmt: skip
 
 
@@ -277,26 +271,17 @@ def _opcount(census: list[OpCensus]) -> Iterator[Hang]:
         for row in there:
             what = f"{row.function} (opCount {row.most:x})"
             yield Hang(
-                "opcount",
-                comm,
-                row.rank,
-                row.host,
-                "waiting",
-                what,
-                row.last_op,
-                row.most,
-                len(there),
-                1,
-                row.ref,
-                str(row.ref),
-            )
+                source="opcount", scope=comm, rank=row.rank, host=row.host, state="waiting", what=what,
+                own=row.last_op, others=row.most, waiting=len(there), certain=1, ref=row.ref, refs=str(row.ref),
+            )  # fmt: skip
         for row in late:
             what = f"{row.function} (opCount {row.most:x})"
             state = "missing" if row.last_op is None else "behind"
             refs = _refs([row.ref, there[0].ref])
             yield Hang(
-                "opcount", comm, row.rank, row.host, state, what, row.last_op, row.most, len(there), 1, row.ref, refs
-            )
+                source="opcount", scope=comm, rank=row.rank, host=row.host, state=state, what=what, own=row.last_op,
+                others=row.most, waiting=len(there), certain=1, ref=row.ref, refs=refs,
+            )  # fmt: skip
 
 
 def _steps(progress: list[Progress]) -> Iterator[Hang]:
@@ -322,5 +307,6 @@ def _steps(progress: list[Progress]) -> Iterator[Hang]:
             state = "behind" if step < usual else "waiting" if step == usual else "ahead"
             what = f'"{template[:60].strip()}" with step {usual}'
             yield Hang(
-                "progress", template[:80], rank, row.host, state, what, step, usual, count, 1, row.ref, str(row.ref)
-            )
+                source="progress", scope=template[:80], rank=rank, host=row.host, state=state, what=what, own=step,
+                others=usual, waiting=count, certain=1, ref=row.ref, refs=str(row.ref),
+            )  # fmt: skip

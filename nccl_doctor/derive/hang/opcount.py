@@ -80,17 +80,19 @@ def _group(
     for key, mine in ranks.items():
         known = members.get(key)
         yield OpCensus(
-            group, mine[0].nranks or (known.nranks if known else None), known.comm_rank if known else None, mine[0].rank,
-            key[0], key[1], sum(call.n for call in mine), min(call.first_op for call in mine),
-            max(call.last_op for call in mine), most, function, int(key not in sane),
-            max(mine, key=lambda call: call.last_op).ref,
+            comm=group, nranks=mine[0].nranks or (known.nranks if known else None),
+            comm_rank=known.comm_rank if known else None, rank=mine[0].rank, host=key[0], pid=key[1],
+            calls=sum(call.n for call in mine), first_op=min(call.first_op for call in mine),
+            last_op=max(call.last_op for call in mine), most=most, function=function, garbage=int(key not in sane),
+            ref=max(mine, key=lambda call: call.last_op).ref,
         )  # fmt: skip
     if len(sane) < 2:
         return
     for (host, pid, _), known in silent:
         yield OpCensus(
-            group, known.nranks, known.comm_rank, known.rank, host, pid, 0, None, None, most, function, 0, known.ref
-        )
+            comm=group, nranks=known.nranks, comm_rank=known.comm_rank, rank=known.rank, host=host, pid=pid,
+            calls=0, first_op=None, last_op=None, most=most, function=function, garbage=0, ref=known.ref,
+        )  # fmt: skip
 
 
 def _garbage(mine: list[Collective]) -> bool:

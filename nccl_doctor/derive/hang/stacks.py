@@ -25,6 +25,7 @@ def what_ranks_do(facts: Facts) -> Iterator[RankDoing]:
         ]  # fmt: skip
         others = waiting - (top.doing in WAITING)
         yield RankDoing(
-            top.host, top.rank, top.pid, top.doing, top.frame, top.leaf, len(tops), counts[top.doing], others,
-            workers[0] if workers else None, top.ref,
+            host=top.host, rank=top.rank, pid=top.pid, doing=top.doing, frame=top.frame, leaf=top.leaf,
+            ranks=len(tops), same=counts[top.doing], waiting=others, worker=workers[0] if workers else None,
+            ref=top.ref,
         )  # fmt: skip

@@ -29,7 +29,10 @@ def gpu_peers(facts: Facts) -> Iterator[GpuPeer]:
             if median <= 0:
                 continue
             score = (value - median) / max(1.4826 * mad, _FLOOR * median)
-            yield GpuPeer(use.host, use.gpu, metric, value, median, mad, score, value / median, len(rows) - 1, use.ref)
+            yield GpuPeer(
+                host=use.host, gpu=use.gpu, metric=metric, value=value, median=median, mad=mad, score=score,
+                ratio=value / median, peers=len(rows) - 1, ref=use.ref,
+            )  # fmt: skip
 
 
 def _taking_part(use: GpuUse) -> bool:

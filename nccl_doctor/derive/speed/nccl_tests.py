@@ -60,8 +60,9 @@ def _limits(runs: list[BenchRun], rows: dict[int, list[BenchRow]], ports: _Ports
         small = [row.time_us for row in rows[run.run] if 0 < row.size <= SMALL and row.time_us > 0]
         limit, basis, why, known = _allowed(run, ports)
         yield BenchLimit(
-            run.run, median(reached) if reached else None, large[0] if large else None,
-            median(small) if len(small) >= 3 else None, limit, basis, why, known, run.ref,
+            run=run.run, plateau=median(reached) if reached else None, plateau_size=large[0] if large else None,
+            floor_us=median(small) if len(small) >= 3 else None, limit_=limit, basis=basis, why=why, known=known,
+            ref=run.ref,
         )  # fmt: skip
 
 

@@ -89,8 +89,9 @@ def _table(name: str, by_gpus: dict[int, _Run]) -> Iterator[Scaling]:
     for count, ideal, speedup in zip(counts, ideals, speedups, strict=True):
         item = by_gpus[count]
         yield Scaling(
-            name, item.run.run, count, item.run.gpus_source or "", item.rate, item.rate / count, speedup, ideal,
-            speedup / ideal, "work" if differs else "rate", serial, _model(item.run), item.ref,
+            series=name, run=item.run.run, gpus=count, gpus_source=item.run.gpus_source or "", rate=item.rate,
+            per_gpu=item.rate / count, speedup=speedup, ideal=ideal, efficiency=speedup / ideal,
+            basis="work" if differs else "rate", serial=serial, model=_model(item.run), ref=item.ref,
         )  # fmt: skip
 
 

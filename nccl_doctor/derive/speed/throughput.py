@@ -119,9 +119,9 @@ def _data_share(steps: list[Step]) -> float | None:
 def _regime(run: ThroughputRun, steps: list[Step], position: int) -> Regime:
     seconds = [step.seconds for step in steps if step.seconds]
     return Regime(
-        run.run, position, steps[0].step, steps[-1].last_step, sum(step.n for step in steps),
-        median(step.rate or 0.0 for step in steps), median(seconds) if seconds else None, 1.0,
-        steps[0].ref,
+        run=run.run, position=position, first_step=steps[0].step, last_step=steps[-1].last_step,
+        points=sum(step.n for step in steps), rate=median(step.rate or 0.0 for step in steps),
+        seconds=median(seconds) if seconds else None, ratio=1.0, ref=steps[0].ref,
     )  # fmt: skip
 
 

@@ -50,5 +50,6 @@ def trace_arrivals(facts: Facts) -> Iterator[TraceArrival]:
     for rank, count in sorted(shared.items()):
         host, span, ref, _ = first[rank]
         yield TraceArrival(
-            rank, host, count, shortest[rank], median(took[rank]), waited[rank], caused[rank], span, ref
+            rank=rank, host=host, calls=count, shortest=shortest[rank], took_ms=median(took[rank]),
+            waited_s=waited[rank], caused_s=caused[rank], span_s=span, ref=ref,
         )  # fmt: skip

@@ -185,8 +185,10 @@ def _pod(
         words = " ".join(str(part) for key in ("command", "args", "image") for part in _parts(container.get(key)))
         horovod |= int(bool(re.search(r"horovod|mpirun|mpiexec", words)))
     return KubePod(
-        file, kind, name if isinstance(name, str) else None, role, max(0, _whole(replicas) or 0), gpus, rdma, shared,
-        int(bool(pod.get("hostNetwork"))), lock, _whole(slots), horovod, facts.evidence(file, *place),
+        file=file, kind=kind, name=name if isinstance(name, str) else None, role=role,
+        replicas=max(0, _whole(replicas) or 0), gpus=gpus, rdma=rdma, shared_memory=shared,
+        host_network=int(bool(pod.get("hostNetwork"))), lock_memory=lock, slots=_whole(slots), horovod=horovod,
+        ref=facts.evidence(file, *place),
     )  # fmt: skip
 
 

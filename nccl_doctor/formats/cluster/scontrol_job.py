@@ -79,13 +79,17 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Message | ProcessEnd]:
         words = {"what": "JOB", "job": get("JobId"), "node": host, "state": state, "reason": get("Reason")}
         ref = facts.evidence(file, job.number, text)
         shown = json.dumps(words, ensure_ascii=False)
-        yield Message(_ANNOUNCED[state], None, host, None, None, None, text, shown, 1, job.number, stamp, ref)
+        yield Message(
+            kind=_ANNOUNCED[state], level=None, host=host, rank=None, pid=None, source=None, text=text,
+            fields=shown, n=1, last_line=job.number, stamp=stamp, ref=ref,
+        )  # fmt: skip
     elif state == "FAILED" and (match := re.fullmatch(r"(\d{1,3}):(\d{1,2})", get("ExitCode", ""))):
         ref = facts.evidence(file, job.number, f"{text} ExitCode={match[0]}")
         status, number = int(match[1]), int(match[2])
         yield ProcessEnd(
-            host, None, None, None, status or -number, _signal_name(number), "scontrol", None, 1, stamp, ref
-        )
+            host=host, rank=None, local_rank=None, pid=None, exitcode=status or -number,
+            signal=_signal_name(number), reporter="scontrol", first=None, n=1, stamp=stamp, ref=ref,
+        )  # fmt: skip
 
 
 def _signal_name(number: int) -> str | None:

@@ -162,18 +162,11 @@ class Tables:
             facts.mark_covered("gpu_process")
         facts.add(
             GpuProcess(
-                host,
-                gpu if isinstance(gpu, int) else None,
-                None if isinstance(gpu, int) else gpu,
-                pid,
-                kind,
-                name,
-                memory,
-                n,
-                facts.evidence(self._file, *place),
+                host=host, gpu=gpu if isinstance(gpu, int) else None, uuid=None if isinstance(gpu, int) else gpu,
+                pid=pid, kind=kind, name=name, memory=memory, n=n, ref=facts.evidence(self._file, *place),
             )
             for (host, gpu, pid), (kind, name, memory, n, place) in self._processes.items()
-        )
+        )  # fmt: skip
 
 
 def _number(cell: str) -> float:

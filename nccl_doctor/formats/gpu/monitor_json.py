@@ -143,8 +143,9 @@ class _Reader:
                 memory = process.get("gpu_memory_usage")
                 memory = float(memory) if isinstance(memory, (int, float)) else None
                 row = GpuProcess(
-                    host, index, gpu.uuid, process["pid"], None, _text(process.get("command")), memory, 1, ref
-                )
+                    host=host, gpu=index, uuid=gpu.uuid, pid=process["pid"], kind=None,
+                    name=_text(process.get("command")), memory=memory, n=1, ref=ref,
+                )  # fmt: skip
                 old = self._processes.get((host, index, row.pid))
                 self._processes[host, index, row.pid] = row if old is None else old._replace(n=old.n + 1)
         return True

@@ -250,18 +250,23 @@ class Samples:
             bound = LOW_POWER * (limit or seen or 0)
             spin = float(high[: int(np.ceil(bound / WATT))].sum() / high.sum()) if high.sum() and bound else None
             yield GpuUse(
-                gpu.host, gpu.number, gpu.uuid, gpu.model, source, file, samples,
-                known_or_none(totals.first), None if np.isnan(totals.first) else round(totals.last - totals.first, 3),
-                share(util[BUSY:], count), share(util[:IDLE], count),
-                float((util * np.arange(101)).sum() / count) if count else None, median(util),
-                int(totals.dips[slot]) if count else None, share(util[DIP[0] : DIP[1] + 1], count),
-                share(util[SPINNING:], count), spin,
-                _first(median(totals.hist["power_busy"][slot], WATT), median(totals.hist["power"][slot], WATT)), limit,
-                _first(median(totals.hist["clock_busy"][slot], MHZ), median(totals.hist["clock"][slot], MHZ)),
-                known_or_none(totals.highest["clock_max"][slot]), known_or_none(totals.highest["temperature"][slot]),
-                known_or_none(totals.highest["memory"][slot]), known_or_none(totals.highest["memory_total"][slot]),
-                float(totals.sm[slot, 0] / totals.sm[slot, 1]) if totals.sm[slot, 1] else None,
-                whole_or_none(totals.width_min[slot]), whole_or_none(totals.highest["width_max"][slot]), ref,
+                host=gpu.host, gpu=gpu.number, uuid=gpu.uuid, model=gpu.model, source=source, file=file,
+                samples=samples, first=known_or_none(totals.first),
+                seconds=None if np.isnan(totals.first) else round(totals.last - totals.first, 3),
+                busy_share=share(util[BUSY:], count), idle_share=share(util[:IDLE], count),
+                util_mean=float((util * np.arange(101)).sum() / count) if count else None, util_median=median(util),
+                dips=int(totals.dips[slot]) if count else None, dip_share=share(util[DIP[0] : DIP[1] + 1], count),
+                high_share=share(util[SPINNING:], count), spin_share=spin,
+                power_median=_first(median(totals.hist["power_busy"][slot], WATT), median(totals.hist["power"][slot], WATT)),
+                power_limit=limit,
+                clock_median=_first(median(totals.hist["clock_busy"][slot], MHZ), median(totals.hist["clock"][slot], MHZ)),
+                clock_max=known_or_none(totals.highest["clock_max"][slot]),
+                temperature_max=known_or_none(totals.highest["temperature"][slot]),
+                memory_max=known_or_none(totals.highest["memory"][slot]),
+                memory_total=known_or_none(totals.highest["memory_total"][slot]),
+                sm_active=float(totals.sm[slot, 0] / totals.sm[slot, 1]) if totals.sm[slot, 1] else None,
+                width_min=whole_or_none(totals.width_min[slot]),
+                width_max=whole_or_none(totals.highest["width_max"][slot]), ref=ref,
             )  # fmt: skip
 
     def _samples(self, refs: dict[int, int], file: str) -> Iterator[GpuSample]:
@@ -272,8 +277,9 @@ class Samples:
                 if n:
                     gpu = self.gpus[slot]
                     yield GpuSample(
-                        gpu.host, gpu.number, file, start, self._width, int(n), util / util_n if util_n else None,
-                        busy / util_n if util_n else None, power / n if power else None, memory or None, ref,
+                        host=gpu.host, gpu=gpu.number, file=file, start=start, seconds=self._width, samples=int(n),
+                        util_mean=util / util_n if util_n else None, busy_share=busy / util_n if util_n else None,
+                        power_mean=power / n if power else None, memory_max=memory or None, ref=ref,
                     )  # fmt: skip
 
     def _throttles(self, totals: Totals, facts: Facts, file: str) -> Iterator[GpuThrottle]:

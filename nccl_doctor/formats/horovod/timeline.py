@@ -174,8 +174,10 @@ class _Segment:
             f'{{"ph": "B", "name": "{text}", "ts": {begin}, "pid": {pid}}}: {self._tensor(pid)}, {took / 1000:.1f} ms'
         )
         return TimelineActivity(
-            self.file, self.index, text, _kind(text), activity.n, activity.total / 1000, activity.busy / 1000,
-            (activity.sample.quantile() or 0.0) / 1000, took / 1000, facts.evidence(self.file, number, shown),
+            file=self.file, segment=self.index, activity=text, kind=_kind(text), n=activity.n,
+            total_ms=activity.total / 1000, busy_ms=activity.busy / 1000,
+            median_ms=(activity.sample.quantile() or 0.0) / 1000, max_ms=took / 1000,
+            ref=facts.evidence(self.file, number, shown),
         )  # fmt: skip
 
     def _ranks(self, facts: Facts) -> Iterator[TimelineRank]:

@@ -78,11 +78,13 @@ class Bench:
         ]
         checked = [wrong for _, _, (one, _, _) in printed if (wrong := _wrong(one[3])) is not None]
         yield BenchRun(
-            run, file, self.operation or self._operation(), len(self.devices) or None,
-            len({host for host, *_ in self.devices.values()}) or None, models.pop() if len(models) == 1 else None,
-            int(any(times > 1 for times in used.values())), self.version, self.nccl, len(printed), self.average,
-            self.out_of_bounds, self.verdict, sum(checked) if checked else None, int(self.finished), self.graph,
-            facts.evidence(file, number, _text(line)),
+            run=run, file=file, operation=self.operation or self._operation(), ranks=len(self.devices) or None,
+            hosts=len({host for host, *_ in self.devices.values()}) or None,
+            gpu=models.pop() if len(models) == 1 else None,
+            shared_gpu=int(any(times > 1 for times in used.values())), version=self.version, nccl=self.nccl,
+            rows=len(printed), avg_busbw=self.average, out_of_bounds=self.out_of_bounds, verdict=self.verdict,
+            wrong=sum(checked) if checked else None, finished=int(self.finished), graph_bw=self.graph,
+            ref=facts.evidence(file, number, _text(line)),
         )  # fmt: skip
         for row, place, (one, number, line) in printed:
             yield BenchRow(

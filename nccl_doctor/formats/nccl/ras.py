@@ -127,8 +127,9 @@ def _rank(
 ) -> RasRank:
     host = rank.get("host")
     return RasRank(
-        comm, _whole(rank.get("rank")) or 0, host if isinstance(host, str) else None, _whole(rank.get("pid")),
-        _whole(rank.get("cuda_dev")), state, op, calls, usual, ref,
+        comm=comm, rank=_whole(rank.get("rank")) or 0, host=host if isinstance(host, str) else None,
+        pid=_whole(rank.get("pid")), gpu=_whole(rank.get("cuda_dev")), state=state, op=op, calls=calls,
+        majority=usual, ref=ref,
     )  # fmt: skip
 
 

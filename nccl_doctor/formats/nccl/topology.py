@@ -75,9 +75,12 @@ class _Reader:
         first = self._nodes[0]
         rows.append(
             TopoFile(
-                self._name, next((c.attributes["host_hash"] for c in cpus if "host_hash" in c.attributes), None), len(cpus),
-                len(gpus), len(nets), len(switches), sum(map(_emulated, devices)),
-                next((c.attributes["arch"] for c in cpus if "arch" in c.attributes), None), self._ref(first),
+                file=self._name,
+                host_hash=next((c.attributes["host_hash"] for c in cpus if "host_hash" in c.attributes), None),
+                cpus=len(cpus), gpus=len(gpus), nets=len(nets), switches=len(switches),
+                emulated=sum(map(_emulated, devices)),
+                arch=next((c.attributes["arch"] for c in cpus if "arch" in c.attributes), None),
+                ref=self._ref(first),
             )
         )  # fmt: skip
         self._facts.add(rows)
@@ -133,27 +136,30 @@ class _Reader:
         pci = self._pci(node) or node
         links = self._children(node, "nvlink")
         return TopoGpu(
-            self._name, _whole(node.attributes.get("dev")), _whole(node.attributes.get("rank")), pci.attributes.get("busid"),
-            _whole(node.attributes.get("sm")), _whole(node.attributes.get("gdr")), self._cpu(node),
-            _speed(pci.attributes.get("link_speed")), _whole(pci.attributes.get("link_width")),
-            sum(_whole(link.attributes.get("count")) or 0 for link in links), self._nearest(node, nets), self._ref(pci),
+            file=self._name, gpu=_whole(node.attributes.get("dev")), rank=_whole(node.attributes.get("rank")),
+            bus=pci.attributes.get("busid"), sm=_whole(node.attributes.get("sm")),
+            gdr=_whole(node.attributes.get("gdr")), cpu=self._cpu(node),
+            speed=_speed(pci.attributes.get("link_speed")), width=_whole(pci.attributes.get("link_width")),
+            nvlinks=sum(_whole(link.attributes.get("count")) or 0 for link in links),
+            nearest=self._nearest(node, nets), ref=self._ref(pci),
         )  # fmt: skip
 
     def _net(self, node: _Node, gpus: list[_Node]) -> TopoNet:
         pci = self._pci(node) or node
         return TopoNet(
-            self._name, node.attributes.get("name"), _whole(node.attributes.get("dev")), pci.attributes.get("busid"),
-            self._cpu(node), _whole(node.attributes.get("speed")), _whole(node.attributes.get("gdr")),
-            _speed(pci.attributes.get("link_speed")), _whole(pci.attributes.get("link_width")),
-            self._nearest(node, gpus), self._ref(node),
+            file=self._name, name=node.attributes.get("name"), dev=_whole(node.attributes.get("dev")),
+            bus=pci.attributes.get("busid"), cpu=self._cpu(node), rate=_whole(node.attributes.get("speed")),
+            gdr=_whole(node.attributes.get("gdr")), speed=_speed(pci.attributes.get("link_speed")),
+            width=_whole(pci.attributes.get("link_width")), nearest=self._nearest(node, gpus), ref=self._ref(node),
         )  # fmt: skip
 
     def _graph(self, node: _Node) -> TopoGraph:
         given = node.attributes
         return TopoGraph(
-            self._name, _whole(given.get("id")) or 0, _whole(given.get("pattern")), _whole(given.get("nchannels")) or 0,
-            _number(given.get("speedintra")), _number(given.get("speedinter")), given.get("typeintra"),
-            given.get("typeinter"), self._ref(node),
+            file=self._name, graph=_whole(given.get("id")) or 0, pattern=_whole(given.get("pattern")),
+            channels=_whole(given.get("nchannels")) or 0, speed_intra=_number(given.get("speedintra")),
+            speed_inter=_number(given.get("speedinter")), type_intra=given.get("typeintra"),
+            type_inter=given.get("typeinter"), ref=self._ref(node),
         )  # fmt: skip
 
     def _ref(self, node: _Node) -> int:

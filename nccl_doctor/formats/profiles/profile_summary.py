@@ -125,8 +125,9 @@ def _count(tables: _Tables, file: str, number: int, line: str, row: _Row) -> Non
     sums.total += row.total
     sums.longest = max(sums.longest, (row.total, number, line.strip()))
     fact = ProfileSum(
-        file, tables.tool, row.report, kind, row.label, row.calls, row.total, row.share, row.longest, number
-    )
+        file=file, tool=tables.tool, report=row.report, kind=kind, name=row.label, n=row.calls, total_ms=row.total,
+        share=row.share, max_ms=row.longest, ref=number,
+    )  # fmt: skip
     kept = tables.kept.setdefault((row.report, kind), [])
     kept.append((row.total, fact, line.strip()))
     if len(kept) > 2 * _MOST:

@@ -165,9 +165,12 @@ def rows(facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks
             ref = facts.evidence(file, thread.line if thread.line > 1 else dump.line + number, text)
             rank = ranks.get(dump.pid, ranks.get(dump.parent or -1))
             made.append(
-                Stack(host, rank, dump.pid, dump.parent, thread.name, int(thread is main), int(thread.active),
-                      int(thread.gil), kind, str(frame) if frame else None, str(inner) if inner else None,
-                      len(thread.frames), ref)
+                Stack(
+                    host=host, rank=rank, pid=dump.pid, parent=dump.parent, thread=thread.name,
+                    main=int(thread is main), active=int(thread.active), gil=int(thread.gil), doing=kind,
+                    frame=str(frame) if frame else None, leaf=str(inner) if inner else None,
+                    frames=len(thread.frames), ref=ref,
+                )
             )  # fmt: skip
     facts.add(made)
     facts.mark_covered("stack")

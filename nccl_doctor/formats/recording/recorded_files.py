@@ -114,7 +114,10 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
     ])  # fmt: skip
     facts.mark_covered("recorded_run")
     if code and signal not in [one["signal"] for one in sent]:  # else the recorder passed on what ended it
-        facts.add([ProcessEnd(host, None, None, None, code, signal, "record", None, 1, _number(run.get("ended")), ref)])
+        facts.add([ProcessEnd(
+            host=host, rank=None, local_rank=None, pid=None, exitcode=code, signal=signal, reporter="record",
+            first=None, n=1, stamp=_number(run.get("ended")), ref=ref,
+        )])  # fmt: skip
     environment = run.get("environment")
     if isinstance(environment, dict):
         facts.add(_settings(host, environment, facts, name))
@@ -194,9 +197,10 @@ class _Ports:
             ref = facts.evidence(self._file, use["line"], f"{port} {use['state'] or ''}")
             first, last = use.get("first"), use["time"]
             facts.add([PortUse(
-                host, port, use["kind"], use["speed"], use["n"], first,
-                last - first if first is not None and last is not None else None,
-                rx[0] / rx[2] if rx[2] else None, tx[0] / tx[2] if tx[2] else None, rx[1], tx[1], use["downs"], use["state"], ref,
+                host=host, port=port, kind=use["kind"], speed=use["speed"], samples=use["n"], first=first,
+                seconds=last - first if first is not None and last is not None else None,
+                rx_mean=rx[0] / rx[2] if rx[2] else None, tx_mean=tx[0] / tx[2] if tx[2] else None, rx_max=rx[1],
+                tx_max=tx[1], downs=use["downs"], last_state=use["state"], ref=ref,
             )])  # fmt: skip
         for (host, port, kind, name), (_, growth, time, number) in self._errors.items():
             if growth:
@@ -237,9 +241,12 @@ class _Hosts:
             ref = facts.evidence(self._file, use["line"], text)
             first, last = use["first"], use["time"]
             facts.add([HostUse(
-                host, use["n"], first, last - first if first is not None and last is not None else None,
-                int(use["cpus"]) if use["cpus"] else None, use["cpu"] / use["n"], use["high"] / use["n"],
-                use.get("memory_used"), use["memory_total"], use.get("swap_used"), use.get("shm_used"), use["shm_total"], ref,
+                host=host, samples=use["n"], first=first,
+                seconds=last - first if first is not None and last is not None else None,
+                cpus=int(use["cpus"]) if use["cpus"] else None, cpu_mean=use["cpu"] / use["n"],
+                cpu_high_share=use["high"] / use["n"], memory_max=use.get("memory_used"),
+                memory_total=use["memory_total"], swap_max=use.get("swap_used"), shm_max=use.get("shm_used"),
+                shm_total=use["shm_total"], ref=ref,
             )])  # fmt: skip
 
 
@@ -266,7 +273,10 @@ class _Ranks:
     def write(self, facts: Facts) -> None:
         facts.mark_covered("rank_use")
         facts.add(
-            RankUse(host, rank, pid, use["job"], use["n"], use["first"], use["time"], use["cpu"] / use["n"], use["memory"],
-                    use["cpus"], use["blocked"], facts.evidence(self._file, use["line"], f"rank {rank}, process {pid}"))
+            RankUse(
+                host=host, rank=rank, pid=pid, job=use["job"], samples=use["n"], first=use["first"],
+                last=use["time"], cpu_mean=use["cpu"] / use["n"], memory_max=use["memory"], cpus=use["cpus"],
+                blocked=use["blocked"], ref=facts.evidence(self._file, use["line"], f"rank {rank}, process {pid}"),
+            )
             for (host, rank, pid), use in self._uses.items()
         )  # fmt: skip

@@ -199,7 +199,10 @@ def _groups(file: str, rank: int | None, dump: dict[str, Any], ref: int) -> Iter
             _int(counts.get(f"last_{k}_collective")) for k in ("enqueued", "started", "completed")
         )
         listed, said_of = ",".join(ranks) or None, _text(said.get("desc"))
-        yield RecorderGroup(file, rank, _plain(pg), said_of, listed, enqueued, started, done, ref)
+        yield RecorderGroup(
+            file=file, rank=rank, pg=_plain(pg), description=said_of, ranks=listed, enqueued=enqueued,
+            started=started, completed=done, ref=ref,
+        )  # fmt: skip
 
 
 def _calls(file: str, rank: int | None, dump: dict[str, Any], entries: list[Any]) -> Iterator[RecorderCall]:
@@ -221,9 +224,10 @@ def _calls(file: str, rank: int | None, dump: dict[str, Any], entries: list[Any]
         finished = state == "completed" or bool(entry.get("retired")) or (not p2p and seq <= (done.get(pg) or -1))
         created = _int(entry.get("time_created_ns"))
         yield RecorderCall(
-            file, rank, pg, seq, p2p, op.split(":", 1)[-1], _shape(entry.get("input_sizes")), _shape(entry.get("output_sizes")),
-            _shape(entry.get("input_dtypes")), state, int(finished),
-            created / 1e9 if created else None, number, _frame(entry.get("frames")),
+            file=file, rank=rank, pg=pg, seq=seq, p2p=p2p, op=op.split(":", 1)[-1],
+            sizes=_shape(entry.get("input_sizes")), out_sizes=_shape(entry.get("output_sizes")),
+            dtypes=_shape(entry.get("input_dtypes")), state=state, finished=int(finished),
+            created=created / 1e9 if created else None, entry=number, frame=_frame(entry.get("frames")),
         )  # fmt: skip
 
 

@@ -289,13 +289,19 @@ def _calls(
         text = f"{op} at {(worst.at - origin) / 1000:.1f} ms after the first collective, {worst.took / 1000:.2f} ms"
         refs[op] = facts.evidence(file, worst.number, text)
         middle = float(np.median(took))
-        yield TraceOp(file, host, rank, op, place, len(took), sum(took), middle, min(took), max(took), refs[op])
+        yield TraceOp(
+            file=file, host=host, rank=rank, op=op, place=place, n=len(took), total_ms=sum(took), median_ms=middle,
+            min_ms=min(took), max_ms=max(took), ref=refs[op],
+        )  # fmt: skip
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for call in calls[:CALLS]:
         counts[call.pg, call.op] += 1
         seq = call.seq if call.seq is not None else counts[call.pg, call.op]
         at, took_ms = (call.at - origin) / 1000, call.took / 1000
-        yield TraceCall(file, rank, call.pg, call.op, seq, call.elements, at, took_ms, refs[call.op])
+        yield TraceCall(
+            file=file, rank=rank, pg=call.pg, op=call.op, seq=seq, elements=call.elements, at_ms=at,
+            took_ms=took_ms, ref=refs[call.op],
+        )  # fmt: skip
 
 
 def _whole(value: Any, default: int | None) -> int | None:

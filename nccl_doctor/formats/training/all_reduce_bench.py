@@ -52,6 +52,7 @@ class AllReduceBench:
         ref = facts.evidence(file, number, prefixes.clean(line[:600].decode("utf-8", "replace")))
         milliseconds = [1000 * seconds for seconds in self._seconds]
         yield CommOp(
-            None, None, "all_reduce", self._size, len(self._busbw), statistics.median(milliseconds), max(milliseconds),
-            statistics.median(self._busbw), ref,
+            host=None, rank=None, op="all_reduce", size=self._size, n=len(self._busbw),
+            milliseconds=statistics.median(milliseconds), slowest=max(milliseconds),
+            busbw=statistics.median(self._busbw), ref=ref,
         )  # fmt: skip

@@ -59,4 +59,7 @@ class CommOps:
             busbw = statistics.median(times.busbw) if times.busbw else None
             ref = facts.evidence(file, number, text)
             host = prefixes.split(text)[0].host
-            yield CommOp(host, rank, op, size, times.n, statistics.median(times.times), times.slowest, busbw, ref)
+            yield CommOp(
+                host=host, rank=rank, op=op, size=size, n=times.n, milliseconds=statistics.median(times.times),
+                slowest=times.slowest, busbw=busbw, ref=ref,
+            )  # fmt: skip

@@ -104,14 +104,6 @@ class Losses:
         number, line = self._place
         ref = facts.evidence(file, number, prefixes.clean(line[:600].decode("utf-8", "replace")))
         return LossScale(
-            run,
-            self.first,
-            self.last,
-            self.lowest,
-            self.halvings,
-            self.longest,
-            self.skipped,
-            self.nan,
-            self.last_step,
-            ref,
-        )
+            run=run, first=self.first, last=self.last, lowest=self.lowest, halvings=self.halvings,
+            longest_fall=self.longest, skipped=self.skipped, nan=self.nan, last_step=self.last_step, ref=ref,
+        )  # fmt: skip

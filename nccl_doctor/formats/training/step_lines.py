@@ -343,10 +343,12 @@ def _run_rows(facts: Facts, file: str, run: int, series: Series, settings: Setti
     if unit == "steps/s":
         steps = [s._replace(rate=1 / s.seconds) if s.seconds else s for s in steps]
     yield ThroughputRun(
-        run, file, series.host, series.rank, series.tool.name, unit, "job" if unit == "steps/s" else series.scope(gpus),
-        series.points, series.first_step, series.last_step, gpus, source, batch, settings.layers, settings.hidden,
-        settings.sequence, settings.vocabulary, settings.pipeline, settings.microbatches(batch), settings.synthetic,
-        series.total, steps[0].ref,
+        run=run, file=file, host=series.host, rank=series.rank, tool=series.tool.name, unit=unit,
+        scope="job" if unit == "steps/s" else series.scope(gpus), points=series.points,
+        first_step=series.first_step, last_step=series.last_step, gpus=gpus, gpus_source=source, batch=batch,
+        layers=settings.layers, hidden=settings.hidden, sequence=settings.sequence, vocabulary=settings.vocabulary,
+        pipeline=settings.pipeline, microbatches=settings.microbatches(batch), synthetic=settings.synthetic,
+        total=series.total, ref=steps[0].ref,
     )  # fmt: skip
     yield from steps
     row = series.losses.row(facts, file, run)
@@ -368,16 +370,7 @@ def _steps(facts: Facts, file: str, run: int, series: Series, batch: int | None)
         ref = facts.evidence(file, one.number, text)
         stamp = one.when if one.when is not None else stamp_of(text)
         yield Step(
-            run,
-            one.step,
-            one.last_step,
-            one.n,
-            seconds,
-            rate,
-            one.slowest,
-            one.slowest_step,
-            one.data,
-            one.number,
-            stamp,
-            ref,
-        )
+            run=run, step=one.step, last_step=one.last_step, n=one.n, seconds=seconds, rate=rate,
+            slowest=one.slowest, slowest_step=one.slowest_step, data=one.data, line=one.number, stamp=stamp,
+            ref=ref,
+        )  # fmt: skip

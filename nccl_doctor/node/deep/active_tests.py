@@ -58,8 +58,8 @@ def _row(tool: str, result: parsers.Result, unit: str | None, command: str) -> A
     shown = f"{result.test} {result.device or ''}: {result.outcome}"
     shown += f" {result.value:g} {unit}" if result.value is not None else ""
     return ActiveTest(
-        None, tool, result.test, result.device, result.outcome, result.value, unit, result.text or None,
-        Seen(command, f"{shown} {result.text}".strip()),
+        host=None, tool=tool, test=result.test, device=result.device, outcome=result.outcome, value=result.value,
+        unit=unit, text=result.text or None, ref=Seen(command, f"{shown} {result.text}".strip()),
     )  # fmt: skip
 
 

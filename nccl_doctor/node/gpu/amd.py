@@ -50,10 +50,12 @@ def collect(root: Root) -> Iterator[Any]:
         replays = root.number(f"{base}/pcie_replay_count")
         hive = root.value(f"{base}/xgmi_hive_info/xgmi_hive_id")
         row = AmdGpu(
-            None, device.pci, device.device, root.value(f"{base}/product_name"), os.path.basename(driver) if driver else None,
-            root.value(f"{base}/unique_id"), hive if hive != "0" else None, root.number(f"{base}/gpu_busy_percent"),
-            total / 2**20 if total is not None else None, used / 2**20 if used is not None else None,
-            errors.uncorrected, errors.corrected, errors.blocks, links.get(device.pci), Seen(base, ""),
+            host=None, pci=device.pci, device=device.device, model=root.value(f"{base}/product_name"),
+            driver=os.path.basename(driver) if driver else None, unique_id=root.value(f"{base}/unique_id"),
+            hive=hive if hive != "0" else None, util=root.number(f"{base}/gpu_busy_percent"),
+            memory_total=total / 2**20 if total is not None else None,
+            memory_used=used / 2**20 if used is not None else None, uncorrected=errors.uncorrected,
+            corrected=errors.corrected, blocks=errors.blocks, links=links.get(device.pci), ref=Seen(base, ""),
         )  # fmt: skip
         shown = " ".join(
             f"{name}={value}" for name, value in row._asdict().items() if value is not None and name != "ref"

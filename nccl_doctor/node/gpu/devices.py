@@ -105,9 +105,10 @@ def _driver(data: dict[str, Any], source: str, gpus: int) -> NodeDriver:
     driver, seconds = _string(parsed.get("driver")), _number(data.get("seconds"))
     text = f"driver {driver or '?'}, {gpus} GPUs, {seconds if seconds is not None else '?'} s"
     return NodeDriver(
-        None, source, driver, None, _string(parsed.get("nvml")), _integer(parsed.get("cuda")), gpus,
-        _integer(parsed.get("confidential")), _integer(parsed.get("ready")), _integer(data.get("fabric_manager")), None,
-        _integer(data.get("whole")), seconds, Seen(source, text),
+        host=None, source=source, driver=driver, open_module=None, nvml=_string(parsed.get("nvml")),
+        cuda=_integer(parsed.get("cuda")), gpus=gpus, confidential=_integer(parsed.get("confidential")),
+        ready=_integer(parsed.get("ready")), fabric_manager=_integer(data.get("fabric_manager")), nouveau=None,
+        whole=_integer(data.get("whole")), seconds=seconds, ref=Seen(source, text),
     )  # fmt: skip
 
 
@@ -160,8 +161,9 @@ def _holders(root: Root, gpu: dict[str, Any], granted: int | None) -> Iterator[G
         memory = used / 2**20 if used is not None else None
         text = f"GPU {gpu['gpu']}: {name or 'process'} {pid} of {user or '?'}, {f'{memory:.0f} MiB' if memory is not None else '? MiB'}"
         yield GpuHolder(
-            None, gpu["gpu"], pid, kind, name, user, theirs, own, int(bool(status)), memory, granted,
-            Seen(f"/proc/{pid}/status", text, _line(gpu["gpu"])),
+            host=None, gpu=gpu["gpu"], pid=pid, kind=kind, name=name, user=user, job=theirs, own=own,
+            alive=int(bool(status)), memory=memory, granted=granted,
+            ref=Seen(f"/proc/{pid}/status", text, _line(gpu["gpu"])),
         )  # fmt: skip
 
 

@@ -199,18 +199,22 @@ class Nvml:
             power = self.get("nvmlDeviceGetPowerUsage", handle)
             limit = self.get("nvmlDeviceGetEnforcedPowerLimit", handle)
             return GpuNow(
-                gpu, moment, util and int(util.gpu), util and int(util.memory),
-                memory[1] if memory else None, memory[0] if memory else None,
-                power / 1000 if power is not None else None, limit / 1000 if limit is not None else None,
-                self.temperature(handle),
-                self.get("nvmlDeviceGetClockInfo", handle, 1), self.get("nvmlDeviceGetClockInfo", handle, 2),
-                self.reasons(handle), rates[0], rates[1], rates[2], rates[3], tuple(self.tasks(handle)), None,
+                gpu=gpu, moment=moment, util=util and int(util.gpu), util_memory=util and int(util.memory),
+                memory_used=memory[1] if memory else None, memory_total=memory[0] if memory else None,
+                power=power / 1000 if power is not None else None,
+                power_limit=limit / 1000 if limit is not None else None, temperature=self.temperature(handle),
+                clock_sm=self.get("nvmlDeviceGetClockInfo", handle, 1),
+                clock_memory=self.get("nvmlDeviceGetClockInfo", handle, 2), reasons=self.reasons(handle),
+                pcie_tx=rates[0], pcie_rx=rates[1], nvlink_tx=rates[2], nvlink_rx=rates[3],
+                tasks=tuple(self.tasks(handle)), error=None,
             )  # fmt: skip
         except NvmlFailure as failure:
             self._handles.pop(gpu, None)
             error = CODES.get(failure.code, "unknown")
             return GpuNow(
-                gpu, moment, None, None, None, None, None, None, None, None, None, None, None, None, None, None, (), error
+                gpu=gpu, moment=moment, util=None, util_memory=None, memory_used=None, memory_total=None,
+                power=None, power_limit=None, temperature=None, clock_sm=None, clock_memory=None, reasons=None,
+                pcie_tx=None, pcie_rx=None, nvlink_tx=None, nvlink_rx=None, tasks=(), error=error,
             )  # fmt: skip
 
     def _rates(self, gpu: int, handle: Any, moment: float, pcie: bool) -> list[float | None]:

@@ -93,11 +93,12 @@ def _row(root: Root, device: Device, way: list[str]) -> PciDevice:
         shown = "configuration space reads ff ff ff ff"
     firmware = about.get("GPU Firmware")
     return PciDevice(
-        None, device.pci, device.kind, device.vendor, device.device,
-        os.path.basename(driver) if driver else None, way[-1] if way else None, "/".join(way) or None,
-        numa, width, width_max, speed, speed_max, answers, acs,
-        {"Yes": 1, "No": 0}.get(about.get("GPU Excluded", "")), integer(about.get("Device Minor")),
-        firmware if firmware != "N/A" else None, Seen(base, shown),
+        host=None, pci=device.pci, kind=device.kind, vendor=device.vendor, device=device.device,
+        driver=os.path.basename(driver) if driver else None, parent=way[-1] if way else None,
+        path="/".join(way) or None, numa=numa, width=width, width_max=width_max, speed=speed, speed_max=speed_max,
+        answers=answers, acs=acs, excluded={"Yes": 1, "No": 0}.get(about.get("GPU Excluded", "")),
+        minor=integer(about.get("Device Minor")), firmware=firmware if firmware != "N/A" else None,
+        ref=Seen(base, shown),
     )  # fmt: skip
 
 
@@ -191,13 +192,15 @@ def _files(root: Root) -> Iterator[GpuFile]:
         status = root.stat(path)
         if status is None:
             yield GpuFile(
-                None, path, minor, 0, None, None, None, major, helper, Seen(path, f"{path}: no such file")
+                host=None, path=path, minor=minor, present=0, character=None, error=None, major=None,
+                major_expected=major, helper=helper, ref=Seen(path, f"{path}: no such file"),
             )  # fmt: skip
             continue
         error = root.opens(path) or None
         text = f"{path}: {stat.filemode(status.mode)}, device {status.device >> 8}:{status.device & 255}, {error or 'opens'}"
         yield GpuFile(
-            None, path, minor, 1, int(stat.S_ISCHR(status.mode)), error, status.device >> 8, major, helper, Seen(path, text)
+            host=None, path=path, minor=minor, present=1, character=int(stat.S_ISCHR(status.mode)), error=error,
+            major=status.device >> 8, major_expected=major, helper=helper, ref=Seen(path, text),
         )  # fmt: skip
 
 
@@ -225,8 +228,9 @@ def _driver(root: Root, gpus: int) -> NodeDriver:
     if nouveau:
         seen = Seen("/proc/modules", nouveau[0])
     return NodeDriver(
-        None, "pci", version, int("Open Kernel Module" in text) if text else None, None, None, gpus, None, None, None,
-        int(nouveau is not None), None, None, seen,
+        host=None, source="pci", driver=version, open_module=int("Open Kernel Module" in text) if text else None,
+        nvml=None, cuda=None, gpus=gpus, confidential=None, ready=None, fabric_manager=None,
+        nouveau=int(nouveau is not None), whole=None, seconds=None, ref=seen,
     )  # fmt: skip
 
 

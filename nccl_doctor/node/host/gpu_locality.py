@@ -37,8 +37,9 @@ def collect(root: Root) -> Iterator[GpuPlace]:
         cpus = root.value(f"{PCI}/{pci}/local_cpulist")
         seen = Seen(f"{PCI}/{pci}", f"numa_node={node} local_cpulist={cpus}")
         yield GpuPlace(
-            None, pci, position, node, cpus, granted.get(pci), near.get(node) if node is not None else None,
-            root.value(f"{PCI}/{pci}/iommu_group/type"), seen,
+            host=None, pci=pci, position=position, numa=node, cpus=cpus, granted=granted.get(pci),
+            distance=near.get(node) if node is not None else None,
+            iommu=root.value(f"{PCI}/{pci}/iommu_group/type"), ref=seen,
         )  # fmt: skip
 
 

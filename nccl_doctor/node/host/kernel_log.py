@@ -168,15 +168,17 @@ def _key(pattern: line_patterns.Pattern, fields: dict[str, Any]) -> tuple[Any, .
 
 def _xid(fields: dict[str, Any], n: int, record: Record, seen: Seen) -> Xid:
     return Xid(
-        None, fields["kind"], fields.get("pci"), int(fields["code"]), _int(fields.get("pid")), fields.get("process"),
-        fields.get("text") or "", fields.get("fatal"), _int(fields.get("previous")), n, record.stamp, seen,
+        host=None, kind=fields["kind"], pci=fields.get("pci"), code=int(fields["code"]),
+        pid=_int(fields.get("pid")), process=fields.get("process"), text=fields.get("text") or "",
+        fatal=fields.get("fatal"), previous=_int(fields.get("previous")), n=n, stamp=record.stamp, ref=seen,
     )  # fmt: skip
 
 
 def _message(kind: str, fields: dict[str, Any], n: int, record: Record, seen: Seen) -> Message:
     named = json.dumps({name: value for name, value in fields.items() if value is not None})
     return Message(
-        kind, None, None, None, None, "kernel", record.text[:500], named, n, record.number, record.stamp, seen
+        kind=kind, level=None, host=None, rank=None, pid=None, source="kernel", text=record.text[:500],
+        fields=named, n=n, last_line=record.number, stamp=record.stamp, ref=seen,
     )  # fmt: skip
 
 
@@ -191,7 +193,10 @@ def _stuck(root: Root, rows: Iterable[Any]) -> Iterator[StuckTask]:
         if isinstance(row, Message) and row.kind == "task-blocked":
             fields = json.loads(row.fields)
             pid, name = int(fields["blocked"]), str(fields["process"])
-            latest[pid, name] = StuckTask(None, pid, name, int(fields["seconds"]), None, None, None, row.stamp, row.ref)
+            latest[pid, name] = StuckTask(
+                host=None, pid=pid, name=name, seconds=int(fields["seconds"]), still=None, function=None,
+                driver=None, stamp=row.stamp, ref=row.ref,
+            )  # fmt: skip
     for (pid, name), task in latest.items():
         stat = root.text(f"/proc/{pid}/stat")
         state = re.match(r"\d+ \((.*)\) (\S)", stat or "", re.DOTALL)

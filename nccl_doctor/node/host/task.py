@@ -107,9 +107,10 @@ def collect(root: Root) -> Iterator[HostTask]:
     allowed = properties.get("Cpus_allowed_list")
     seen = Seen("/proc/self/status", f"CapEff: {properties.get('CapEff', '?')} Cpus_allowed_list: {allowed or '?'}")
     yield HostTask(
-        None, _uid(properties), _may_lock(root, properties), len(cpu_set(allowed)) or None, allowed, properties.get("Mems_allowed_list"),
-        context(variables), _count(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES")),
-        _given(variables), kept.get("locked"), seen,
+        host=None, uid=_uid(properties), ipc_lock=_may_lock(root, properties), cpus=len(cpu_set(allowed)) or None,
+        cpu_list=allowed, memory_nodes=properties.get("Mems_allowed_list"), context=context(variables),
+        nodes=_count(variables.get("SLURM_JOB_NUM_NODES") or variables.get("SLURM_NNODES")), gpus=_given(variables),
+        locked=kept.get("locked"), ref=seen,
     )  # fmt: skip
 
 

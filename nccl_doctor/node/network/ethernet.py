@@ -61,8 +61,9 @@ def _link(root: Root, name: str, known: dict[str, list[str]]) -> NetLink | None:
     text = f"{name}: {kind} state={state} carrier={carrier} speed={speed} mtu={mtu} {own}".rstrip()
     devices = root.names(f"{folder}/device/infiniband")
     return NetLink(
-        None, name, kind, state, carrier, speed, mtu, card.get("DRIVER"), master, devices[0] if devices else None,
-        card.get("PCI_SLOT_NAME"), own, Seen(folder, text),
+        host=None, name=name, kind=kind, state=state, carrier=carrier, speed=speed, mtu=mtu,
+        driver=card.get("DRIVER"), master=master, device=devices[0] if devices else None,
+        pci=card.get("PCI_SLOT_NAME"), addresses=own, ref=Seen(folder, text),
     )  # fmt: skip
 
 

@@ -47,10 +47,12 @@ def collect(root: Root) -> Iterator[Any]:
     installed = root.text(INSTALLED) or ""
     module = root.value("/sys/module/efa/version") or ("?" if root.exists("/sys/module/efa") else None)
     row = EfaNode(
-        None, root.value("/sys/class/dmi/id/product_name"), cards, len(devices), module, int(root.exists("/sys/module/ib_uverbs")),
-        installer(installed), package(installed, "libfabric"), info.status, len(info.domains) if info.status is not None else None,
-        info.text, root.number(f"{_PAGES}/nr_hugepages"), root.number(f"{_PAGES}/free_hugepages"),
-        int(root.exists("/sys/module/gdrdrv")), Seen("/sys/bus/pci/devices", ""),
+        host=None, product=root.value("/sys/class/dmi/id/product_name"), cards=cards, devices=len(devices),
+        module=module, uverbs=int(root.exists("/sys/module/ib_uverbs")), installer=installer(installed),
+        libfabric=package(installed, "libfabric"), status=info.status,
+        domains=len(info.domains) if info.status is not None else None, text=info.text,
+        hugepages=root.number(f"{_PAGES}/nr_hugepages"), hugepages_free=root.number(f"{_PAGES}/free_hugepages"),
+        gdrcopy=int(root.exists("/sys/module/gdrdrv")), ref=Seen("/sys/bus/pci/devices", ""),
     )  # fmt: skip
     parsed = f"EFA on the PCI bus: {cards}, devices: {row.devices}, module: {module}, installer: {row.installer}"
     if info.status is not None:

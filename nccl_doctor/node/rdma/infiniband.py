@@ -83,11 +83,13 @@ def _draft(root: Root, name: str, verbs: dict[str | None, str], gpus: Sequence[P
     if uverbs:
         words.append(f"{uverbs}: {error or 'opens'}{f', mode {mode}' if mode else ''}")
     row = RdmaDevice(
-        None, name, kind, driver, 0, rows["fw_ver"], rows["hca_type"], rows["board_id"], pci, place.numa if place else None,
-        int(root.exists(f"{folder}/device/physfn")), " ".join(interfaces),
-        root.number(f"/sys/class/net/{interfaces[0]}/mtu") if interfaces else None, uverbs, error, mode, gpu, path,
-        near if path else None, (root.text(f"{folder}/device/p2p") or "").strip() if kind == "efa" else None,
-        Seen(folder, " ".join(words)),
+        host=None, device=name, kind=kind, driver=driver, rail=0, firmware=rows["fw_ver"], model=rows["hca_type"],
+        board=rows["board_id"], pci=pci, numa=place.numa if place else None,
+        virtual=int(root.exists(f"{folder}/device/physfn")), interfaces=" ".join(interfaces),
+        mtu=root.number(f"/sys/class/net/{interfaces[0]}/mtu") if interfaces else None, uverbs=uverbs, error=error,
+        mode=mode, gpu=gpu, gpu_path=path, gpus_near=near if path else None,
+        p2p=(root.text(f"{folder}/device/p2p") or "").strip() if kind == "efa" else None,
+        ref=Seen(folder, " ".join(words)),
     )  # fmt: skip
     return _Draft(row, max(rates, default=0.0), Seen(folder, ""))
 
@@ -173,8 +175,9 @@ def stack(root: Root, drivers: set[str], devices: int, cards: int, gpus: int) ->
         )
     )
     return RdmaStack(
-        None, devices, cards, uverbs, driver, there("rdma_ucm"), peermem, int(registered) if registered is not None else None,
-        opened, dmabuf, gpus, Seen("/proc/modules", f"{loaded_text}; kernel {release or '?'}"),
+        host=None, devices=devices, cards=cards, uverbs=uverbs, driver=driver, cm=there("rdma_ucm"),
+        peermem=peermem, registered=int(registered) if registered is not None else None, open_module=opened,
+        dmabuf=dmabuf, gpus=gpus, ref=Seen("/proc/modules", f"{loaded_text}; kernel {release or '?'}"),
     )  # fmt: skip
 
 

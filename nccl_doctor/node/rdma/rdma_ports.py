@@ -70,8 +70,10 @@ def collect(root: Root, device: str, port: int, kind: str) -> Iterator[IbPort | 
         lid, sm_lid, keys = root.number(f"{folder}/lid"), root.number(f"{folder}/sm_lid"), _partitions(root, folder)
         text += f" lid={lid} sm_lid={sm_lid}"
     yield IbPort(
-        None, BASE, device, port, state(rows["state"]), physical(rows["phys_state"]), speed.gbps, layer(root, device, port),
-        speed.lanes, speed.speed, lid, sm_lid, keys, None, Seen(folder, text),
+        host=None, file=BASE, hca=device, port=port, state=state(rows["state"]),
+        physical=physical(rows["phys_state"]), rate=speed.gbps, link_layer=layer(root, device, port),
+        lanes=speed.lanes, speed=speed.speed, lid=lid, sm_lid=sm_lid, partitions=keys, mtu=None,
+        ref=Seen(folder, text),
     )  # fmt: skip
     if kind == "roce":
         yield from _gids(root, device, port, folder)
@@ -106,7 +108,8 @@ def _gids(root: Root, device: str, port: int, folder: str) -> Iterator[RdmaGid]:
         scope = "ipv4" if address else "link-local" if gid.is_link_local else "global"
         text = f"GID {number} {address or gid} {kind or '(type not readable)'} {interface or ''}".rstrip()
         yield RdmaGid(
-            None, device, port, number, str(gid), address, scope, kind, interface, Seen(f"{folder}/gids/{number}", text),
+            host=None, device=device, port=port, number=number, gid=str(gid), address=address, scope=scope,
+            kind=kind, interface=interface, ref=Seen(f"{folder}/gids/{number}", text),
         )  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def collect(root: Root, device: str, interfaces: Sequence[str]) -> Iterator[Roce
             f", traffic class {traffic_class or 'not set'}"
         )
         yield RoceQos(
-            None, device, interface, notified, reacting, trust, traffic_class, marks,
-            Seen(f"{settings}/ecn", f"{interface}: {marks}"),
+            host=None, device=device, interface=interface, notified=notified, reacting=reacting, trust=trust,
+            traffic_class=traffic_class, marks=marks, ref=Seen(f"{settings}/ecn", f"{interface}: {marks}"),
         )  # fmt: skip
 
 

@@ -70,8 +70,9 @@ def launches(root: Root, environment: Mapping[str, str]) -> Iterator[Launch]:
         names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS")
         parsed = " ".join(f"{name}={environment[name]}" for name in names if name in environment)
         row = Launch(
-            None, "environment", world, local, rank, nodes, gpus(root), _whole(get("SLURM_NTASKS")), get("MASTER_ADDR"),
-            _whole(get("MASTER_PORT")), None, None, None, Seen("environment", parsed),
+            host=None, source="environment", world=world, local=local, rank=rank, nodes=nodes, gpus=gpus(root),
+            tasks=_whole(get("SLURM_NTASKS")), master=get("MASTER_ADDR"), port=_whole(get("MASTER_PORT")),
+            address=None, loopback=None, answer=None, ref=Seen("environment", parsed),
         )  # fmt: skip
         first = None if rank is None and get("SLURM_NODEID") is None else rank == 0 or get("SLURM_NODEID") == "0"
         yield _answered(root, row, first, "TORCHELASTIC_RUN_ID" in environment)
@@ -93,9 +94,10 @@ def _of_torchrun(root: Root, environment: Mapping[str, str], options: dict[str, 
     rank = _whole(options.get("node_rank"))
     parsed = "torchrun " + " ".join(f"--{name}={value}" for name, value in options.items())
     row = Launch(
-        None, "torchrun", local * nodes if local else None, local, rank, max(nodes, granted or 0), devices,
-        _whole(environment.get("SLURM_NTASKS")), master, _whole(port) or _whole(options.get("master_port")),
-        None, None, None, Seen("torchrun", parsed),
+        host=None, source="torchrun", world=local * nodes if local else None, local=local, rank=rank,
+        nodes=max(nodes, granted or 0), gpus=devices, tasks=_whole(environment.get("SLURM_NTASKS")), master=master,
+        port=_whole(port) or _whole(options.get("master_port")), address=None, loopback=None, answer=None,
+        ref=Seen("torchrun", parsed),
     )  # fmt: skip
     node = environment.get("SLURM_NODEID")
     first = rank == 0 if rank is not None else node == "0" if node is not None else None

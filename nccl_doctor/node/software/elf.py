@@ -89,7 +89,10 @@ def _read(file: BinaryIO) -> Library:
         needed, rpath, runpath = _dynamic(file, size)
     nccl, cuda, calls = _search(file, size, sections)
     plugins = _interfaces(file, size) if "libnccl" in os.path.basename(file.name) else []
-    return Library(size, True, needed, rpath, runpath, nccl, cuda, calls, plugins)
+    return Library(
+        size=size, elf=True, needed=needed, rpath=rpath, runpath=runpath, nccl=nccl, cuda=cuda, calls_nccl=calls,
+        interfaces=plugins,
+    )  # fmt: skip
 
 
 def _interfaces(file: BinaryIO, size: int) -> list[int]:

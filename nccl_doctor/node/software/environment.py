@@ -79,7 +79,9 @@ def targets(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:
         value = settings.get(name, "")
         if value.startswith("/"):
             parsed = value if root.exists(value) else ""
-            yield SettingTarget(None, name, value, value, "file", 1, parsed, "", 0)
+            yield SettingTarget(
+                host=None, name=name, value=value, part=value, kind="file", exact=1, found=parsed, have="", ref=0,
+            )  # fmt: skip
     yield from _gpus(root, settings)
     yield from _switches(root, settings, devices)
 
@@ -95,7 +97,10 @@ def _nccl_list(name: str, value: str, have: list[str], kind: str) -> Iterator[Se
         if not wanted:
             continue
         rows = [one for one in have if (one == wanted if exact else one.startswith(wanted))]
-        yield SettingTarget(None, name, value, part, kind, int(exact), " ".join(rows), " ".join(have), 0)
+        yield SettingTarget(
+            host=None, name=name, value=value, part=part, kind=kind, exact=int(exact), found=" ".join(rows),
+            have=" ".join(have), ref=0,
+        )  # fmt: skip
 
 
 def _exact_list(name: str, value: str, interfaces: list[str], devices: list[str]) -> Iterator[SettingTarget]:
@@ -105,7 +110,8 @@ def _exact_list(name: str, value: str, interfaces: list[str], devices: list[str]
             continue
         have = interfaces + devices if name == "UCX_NET_DEVICES" else interfaces
         yield SettingTarget(
-            None, name, value, part, "interface", 1, plain if plain in have else "", " ".join(have), 0
+            host=None, name=name, value=value, part=part, kind="interface", exact=1,
+            found=plain if plain in have else "", have=" ".join(have), ref=0,
         )  # fmt: skip
 
 
@@ -130,7 +136,10 @@ def _gpus(root: Root, settings: Mapping[str, str]) -> Iterator[SettingTarget]:
         plain = part.strip()
         uuid = plain.startswith(("GPU-", "MIG-"))
         parsed = plain if uuid or (plain.isdecimal() and count is not None and int(plain) < count) else ""
-        yield SettingTarget(None, "CUDA_VISIBLE_DEVICES", value, plain, "gpu", 1, parsed, have, 0)
+        yield SettingTarget(
+            host=None, name="CUDA_VISIBLE_DEVICES", value=value, part=plain, kind="gpu", exact=1, found=parsed,
+            have=have, ref=0,
+        )  # fmt: skip
 
 
 def _switches(root: Root, settings: Mapping[str, str], devices: list[str]) -> Iterator[SettingTarget]:
@@ -149,19 +158,29 @@ def _switches(root: Root, settings: Mapping[str, str], devices: list[str]) -> It
     have = " ".join(devices)
     off = settings.get("NCCL_IB_DISABLE", "").strip()
     if off.isdecimal() and int(off) != 0 and not efa:
-        yield SettingTarget(None, "NCCL_IB_DISABLE", off, off, kind, 1, " ".join(fast), have, 0)
+        yield SettingTarget(
+            host=None, name="NCCL_IB_DISABLE", value=off, part=off, kind=kind, exact=1, found=" ".join(fast),
+            have=have, ref=0,
+        )  # fmt: skip
     net = settings.get("NCCL_NET", "")
     if net.lower() == "socket":
-        yield SettingTarget(None, "NCCL_NET", net, net, kind, 1, " ".join(fast), have, 0)
+        yield SettingTarget(
+            host=None, name="NCCL_NET", value=net, part=net, kind=kind, exact=1, found=" ".join(fast), have=have,
+            ref=0,
+        )  # fmt: skip
     plugin = settings.get("NCCL_NET_PLUGIN", "")
     if plugin.lower() == "none" and efa:
-        yield SettingTarget(None, "NCCL_NET_PLUGIN", plugin, plugin, "switch", 1, " ".join(efa), have, 0)
+        yield SettingTarget(
+            host=None, name="NCCL_NET_PLUGIN", value=plugin, part=plugin, kind="switch", exact=1,
+            found=" ".join(efa), have=have, ref=0,
+        )  # fmt: skip
     provider = settings.get("FI_PROVIDER")
     if provider and efa:
         chosen = [one for one in re.split(r"[;,]", provider) if one.strip() == "efa"]
         ours = bool(chosen) != provider.startswith("^")
         yield SettingTarget(
-            None, "FI_PROVIDER", provider, provider, "provider", 1, "efa" if ours else "", " ".join(efa), 0
+            host=None, name="FI_PROVIDER", value=provider, part=provider, kind="provider", exact=1,
+            found="efa" if ours else "", have=" ".join(efa), ref=0,
         )  # fmt: skip
 
 

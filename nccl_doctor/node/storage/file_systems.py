@@ -41,8 +41,9 @@ def _mount(entry: mounts.Entry, kind: str) -> Mount:
     )
     options = ",".join(sorted(entry.options | entry.above))
     return Mount(
-        None, entry.path, entry.fstype, entry.source, kind, int("ro" in entry.options | entry.above),
-        int(mounts.turned(entry)), options[:500], seen,
+        host=None, path=entry.path, fstype=entry.fstype, source=entry.source, kind=kind,
+        read_only=int("ro" in entry.options | entry.above), turned=int(mounts.turned(entry)), options=options[:500],
+        ref=seen,
     )  # fmt: skip
 
 
@@ -90,9 +91,9 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
                 seconds = float(parsed.get("seconds") or 0.0)
                 seen = Seen(f"{operation} {path}", f"{operation} {path}: {parsed['outcome']} after {seconds:.3f} s")
                 yield MountProbe(
-                    None, path, operation, parsed["outcome"], seconds, parsed.get("size"), parsed.get("free"),
-                    parsed.get("files"), parsed.get("files_free"), int(path in wanted), kept.get("uid"),
-                    seen,
+                    host=None, path=path, operation=operation, outcome=parsed["outcome"], seconds=seconds,
+                    size=parsed.get("size"), free=parsed.get("free"), files=parsed.get("files"),
+                    files_free=parsed.get("files_free"), wanted=int(path in wanted), uid=kept.get("uid"), ref=seen,
                 )  # fmt: skip
 
 
