@@ -8,6 +8,17 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nccl_doctor.inputs.prefix_checks import (
+    HEAD,
+    TAGGED,
+    is_address,
+    is_host,
+    is_known,
+    is_numbered,
+    is_service,
+    is_task,
+)
+
 
 class Rule(NamedTuple):
     """One prefix. Groups of the expression: rank, weak (a task number that torchrun labels overrule), local, host, pid,
@@ -20,7 +31,6 @@ class Rule(NamedTuple):
     accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None  # match, spaces before it, known hosts
 
 
-HEAD = r"[^\s\[\]<>()|]{1,300}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )"
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _ASCTIME = rf"(?P<asctime>(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})"
@@ -32,69 +42,10 @@ _TAG = (
     rf"|[\w./@-]{{1,60}}\[\d{{1,10}}\]: (?={HEAD}))"
 )
 # Anything that cannot be ordinary text, for prefixes that would be too weak on their own.
-_TAGGED = r"\[[\w,.:@-]{1,200}\]<std(?:out|err)>:|\[(?:rank|default)\d{1,7}\]:"
-_MARK = rf"{_TAGGED}|{_DATE}"
+_MARK = rf"{TAGGED}|{_DATE}"
 _STRONG = rf"(?:{HEAD}|{_MARK})"
-_SOMEBODY = rf"(?:{HEAD}|{_TAGGED})"  # what says who wrote the line
+_SOMEBODY = rf"(?:{HEAD}|{TAGGED})"  # what says who wrote the line
 _LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE|SUCCESS)"
-
-
-_written_at = re.compile(rf"{HEAD}|{_TAGGED}").match
-
-# Words with a number behind them that are not hosts: devices, counters, formats, hardware models, file names.
-_NOT_A_HOST = re.compile(
-    r"(?i:gpu(?:\d|[1-9]\d)|(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
-    r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
-    r"veth|lo|tun|wlan|hsi|hsn|efa|rdmap|roce|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
-    r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
-    r"output|dim|shape|axis|part|section|table|figure|option|method|channel|ring|tree|port|qp|slot|bank|bus|error|"
-    r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
-    r"value|arr|col|row|tmp|ret|err|rc)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
-    r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
-    r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"
-    r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
-)
-_HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
-_NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
-
-
-def _is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    """`word: ` is a host if it is known to be one, or has letters and digits and is not a device, counter or file."""
-    word = found["host"]
-    if indent:
-        return False
-    if word in hosts or _written_at(found.string, found.end()):
-        return True
-    if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
-        return False
-    return not _NUMBER_NEXT.match(found.string, found.end())
-
-
-def _is_address(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    return not indent
-
-
-def _is_known(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    return not indent and found["host"] in hosts
-
-
-def _is_service(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    """`word | ` is a compose service or container; tables have such lines too, so the word must look like a host."""
-    word = found["host"]
-    return not indent and (word in hosts or not _NOT_A_HOST.fullmatch(word))
-
-
-def _is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    """srun pads to the width of the largest task number; `0: [a, b]` is Horovod's list of what a rank waits for."""
-    start = found.end()
-    if indent + len(found["weak"]) > 5:
-        return False
-    return not (found.string.startswith("[", start) and found.string.find("]", start) == len(found.string) - 1)
-
-
-def _is_numbered(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    """`cat -n` writes the number right-aligned in six columns."""
-    return indent + found.end() - found.start() - 1 == 6 or (not indent and found.end() - found.start() > 7)
 
 
 def _rule(
@@ -240,21 +191,21 @@ RULES: tuple[Rule, ...] = (
         "2024-05-07 12:00:00,123 - INFO - step 10",
         "2024-05-07T12:00:00.884Z: [1,12]<stdout>:node01:101:140 [0] NCCL INFO Using network IB",
     ),
-    _rule("known-host-digits", "0", r"(?P<host>[^\s:]{1,253}): ", accept=_is_known),
+    _rule("known-host-digits", "0", r"(?P<host>[^\s:]{1,253}): ", accept=is_known),
     _rule(
         "srun",
         "0",
         r"(?P<weak>\d{1,6}):(?: (?!\S{1,40}: <[A-Z])|$)",  # not `2: eth0: <BROADCAST,…>` of ip
         " 3: node01:101:140 [0] NCCL INFO Using network IB",
         "127: Traceback (most recent call last):",
-        accept=_is_task,
+        accept=is_task,
     ),
     _rule(
         "ip",
         "0",
         r"(?P<host>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): ",
         "10.1.0.4: node01:101:140 [0] NCCL INFO Using network IB",
-        accept=_is_address,
+        accept=is_address,
     ),
     _rule(
         "time-of-day",
@@ -275,7 +226,7 @@ RULES: tuple[Rule, ...] = (
         "0",
         r"\d{1,9}\t",
         "   123\tTraceback (most recent call last):",
-        accept=_is_numbered,
+        accept=is_numbered,
     ),
     _rule(
         "syslog",
@@ -300,7 +251,7 @@ RULES: tuple[Rule, ...] = (
         "a ",
         r"(?P<host>[A-Za-z][\w.-]{0,100}\d[\w.-]{0,100}) {1,40}\|(?: |$)",
         "worker-0  | node01:101:140 [0] NCCL INFO Using network Socket",
-        accept=_is_service,
+        accept=is_service,
     ),
     _rule(
         "label-with-host",
@@ -366,7 +317,7 @@ RULES: tuple[Rule, ...] = (
         r"(?P<host>[^\s:]{1,253}): ",
         "node01: Traceback (most recent call last):",
         "ip-10-1-0-4: [2024-05-07 12:00:00,123] [INFO] starting",
-        accept=_is_host,
+        accept=is_host,
     ),
     _rule(
         "grep",

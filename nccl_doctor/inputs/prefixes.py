@@ -11,7 +11,8 @@ from html import unescape
 from typing import NamedTuple
 
 from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
-from nccl_doctor.inputs.prefix_rules import HEAD, RULES, Rule
+from nccl_doctor.inputs.prefix_checks import HEAD
+from nccl_doctor.inputs.prefix_rules import RULES, Rule
 
 
 class Label(NamedTuple):

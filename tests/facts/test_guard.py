@@ -1,6 +1,7 @@
 """Foreign queries can only read, and neither their time nor their memory is without end."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_an_expression_that_does_not_return_ends_the_query(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT printf('%.*c', 1000000000, 'x')",
+        "SELECT printf('%.*c', 100000000, 'x')",
         "SELECT length(zeroblob(1000000000))",
         "SELECT replace(printf('%.*c', 10000000, 'x'), 'x', 'yyyyyyyy')",
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 400) SELECT printf('%.*c', 10000000 + i, 'x') FROM n",
@@ -43,8 +44,11 @@ def test_an_expression_that_does_not_return_ends_the_query(monkeypatch: pytest.M
 )
 def test_no_value_and_no_answer_takes_the_memory(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "LARGEST", 50 << 20)
-    with pytest.raises(QueryProblem):
-        Facts().sql(query)
+    sizes = []
+    with suppress(QueryProblem):  # or NULL, as printf of some releases of SQLite gives
+        sizes = [len(value or "") for row in Facts().sql(query)[1] for value in row if not isinstance(value, int)]
+    assert sum(sizes) <= 50 << 20
+    assert max(sizes, default=0) <= guard.LONGEST
 
 
 def test_other_threads_may_ask() -> None:

@@ -13,9 +13,7 @@ class RecordedRun(NamedTuple):
     signal: str | None  # SIGKILL, …
     started: float | None  # seconds since the epoch
     ended: float | None
-    running: (
-        int | None
-    )  # 1 where this recorder still runs on this machine, 0 where it does not; None on another machine
+    running: int | None  # 1 where this recorder still runs here, 0 where not; None on another machine
     sent: str | None  # signals that the recorder was sent and passed on to the job: SIGTERM
     sent_by: int | None  # process id of the first sender; 0 for the kernel or another PID namespace
     sent_after: float | None  # seconds from the start to the first of them

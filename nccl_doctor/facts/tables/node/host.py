@@ -211,9 +211,7 @@ class StuckTask(NamedTuple):
     seconds: int  # how long it was blocked, as last printed
     still: int | None  # 1 where it is blocked at this moment, 0 where it is gone or runs
     function: str | None  # kernel function in which it waits (/proc/PID/wchan, root only)
-    driver: (
-        str | None
-    )  # driver in whose code it waits (/proc/PID/stack, root only): nvidia, mlx5_core; None: not known or none
+    driver: str | None  # in whose code it waits (/proc/PID/stack): nvidia, mlx5_core; None: not known or none
     stamp: float | None
     ref: Ref
 
@@ -227,9 +225,7 @@ class HostProcess(NamedTuple):
     state: str  # D uninterruptible, Z zombie
     age: float  # seconds since it was started
     threads: int  # a zombie with more than one has a thread that does not end
-    driver: (
-        str | None
-    )  # driver in whose code it waits (/proc/PID/stack, root only): nvidia, mlx5_core; None: not known or none
+    driver: str | None  # in whose code it waits (/proc/PID/stack): nvidia, mlx5_core; None: not known or none
     ref: Ref
 
 

@@ -1,0 +1,66 @@
+"""Checks of prefixes that an expression alone cannot make: is a word in front of a line a host, a service, a task number.
+
+Each gets the match, the number of blanks before it, and the names that are known to be hosts.
+"""
+
+import re
+
+HEAD = r"[^\s\[\]<>()|]{1,300}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )"
+# what launchers and PyTorch print to say who wrote a line
+TAGGED = r"\[[\w,.:@-]{1,200}\]<std(?:out|err)>:|\[(?:rank|default)\d{1,7}\]:"
+_written_at = re.compile(rf"{HEAD}|{TAGGED}").match
+
+# Words with a number behind them that are not hosts: devices, counters, formats, hardware models, file names.
+_NOT_A_HOST = re.compile(
+    r"(?i:gpu(?:\d|[1-9]\d)|(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
+    r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
+    r"veth|lo|tun|wlan|hsi|hsn|efa|rdmap|roce|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
+    r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
+    r"output|dim|shape|axis|part|section|table|figure|option|method|channel|ring|tree|port|qp|slot|bank|bus|error|"
+    r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
+    r"value|arr|col|row|tmp|ret|err|rc)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
+    r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
+    r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"
+    r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
+)
+_HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
+_NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
+
+
+def is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """`word: ` is a host if it is known to be one, or has letters and digits and is not a device, counter or file."""
+    word = found["host"]
+    if indent:
+        return False
+    if word in hosts or _written_at(found.string, found.end()):
+        return True
+    if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
+        return False
+    return not _NUMBER_NEXT.match(found.string, found.end())
+
+
+def is_address(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    return not indent
+
+
+def is_known(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    return not indent and found["host"] in hosts
+
+
+def is_service(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """`word | ` is a compose service or container; tables have such lines too, so the word must look like a host."""
+    word = found["host"]
+    return not indent and (word in hosts or not _NOT_A_HOST.fullmatch(word))
+
+
+def is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """srun pads to the width of the largest task number; `0: [a, b]` is Horovod's list of what a rank waits for."""
+    start = found.end()
+    if indent + len(found["weak"]) > 5:
+        return False
+    return not (found.string.startswith("[", start) and found.string.find("]", start) == len(found.string) - 1)
+
+
+def is_numbered(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
+    """`cat -n` writes the number right-aligned in six columns."""
+    return indent + found.end() - found.start() - 1 == 6 or (not indent and found.end() - found.start() > 7)
