@@ -90,38 +90,41 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
         return Reading(content.count(b"\n"), 0, "is not a whole JSON document")
     if not isinstance(run, dict):
         return Reading(content.count(b"\n"), 0, "holds no run")
-    host, status, signal = _word(run.get("host")), run.get("status"), _word(run.get("signal"))
     command = run.get("command")
     words = " ".join(map(str, command)) if isinstance(command, list) else None
-    text = f"exit status {status}" if words is None else f"ran: {words}"
-    ref = facts.evidence(name, 1, f"{text}{f', {signal}' if signal else ''}")
-    code = status if isinstance(status, int) else None
-    started = _number(run.get("started"))
+    text = f"exit status {run.get('status')}" if words is None else f"ran: {words}"
+    signal = _word(run.get("signal"))
+    row = _row(run, name, words, facts.evidence(name, 1, f"{text}{f', {signal}' if signal else ''}"))
+    facts.add([row])
+    facts.mark_covered("recorded_run")
+    if row.status and not (row.sent and signal and signal in row.sent):  # else the recorder passed on what ended it
+        facts.add([ProcessEnd(
+            host=row.host, rank=None, local_rank=None, pid=None, exitcode=row.status, signal=signal, reporter="record",
+            first=None, n=1, stamp=row.ended, ref=row.ref,
+        )])  # fmt: skip
+    environment = run.get("environment")
+    if isinstance(environment, dict):
+        facts.add(_settings(row.host, environment, facts, name))
+    return Reading(content.count(b"\n"), 1, None)
+
+
+def _row(run: dict[str, Any], name: str, words: str | None, ref: int) -> RecordedRun:
+    """The row of a start (with a command) or an end."""
+    status, started = run.get("status"), _number(run.get("started"))
     sent = [one for one in _listed(run.get("signals")) if isinstance(one, dict) and _word(one.get("signal"))]
     sent_at = _number(sent[0].get("time")) if sent else None
     lacking = run.get("lacking")
     lost = [one for one in (lacking.values() if isinstance(lacking, dict) else ()) if isinstance(one, dict)]
-    facts.add([
-        RecordedRun(
-            host=host, file=name, command=words, status=code, signal=signal, started=started,
-            ended=_number(run.get("ended")), running=_running(run) if words is not None else None,
-            sent=", ".join(dict.fromkeys(one["signal"] for one in sent)) or None,
-            sent_by=_whole(sent[0].get("pid")) if sent else None,
-            sent_after=sent_at - started if sent_at is not None and started is not None else None,
-            lost=sum(_whole(one.get("dropped")) or 0 for one in lost) or None,
-            lost_why=next((why for one in lost if (why := _word(one.get("why")))), None), ref=ref,
-        )
-    ])  # fmt: skip
-    facts.mark_covered("recorded_run")
-    if code and signal not in [one["signal"] for one in sent]:  # else the recorder passed on what ended it
-        facts.add([ProcessEnd(
-            host=host, rank=None, local_rank=None, pid=None, exitcode=code, signal=signal, reporter="record",
-            first=None, n=1, stamp=_number(run.get("ended")), ref=ref,
-        )])  # fmt: skip
-    environment = run.get("environment")
-    if isinstance(environment, dict):
-        facts.add(_settings(host, environment, facts, name))
-    return Reading(content.count(b"\n"), 1, None)
+    return RecordedRun(
+        host=_word(run.get("host")), file=name, command=words, status=status if isinstance(status, int) else None,
+        signal=_word(run.get("signal")), started=started, ended=_number(run.get("ended")),
+        running=_running(run) if words is not None else None,
+        sent=", ".join(dict.fromkeys(one["signal"] for one in sent)) or None,
+        sent_by=_whole(sent[0].get("pid")) if sent else None,
+        sent_after=sent_at - started if sent_at is not None and started is not None else None,
+        lost=sum(_whole(one.get("dropped")) or 0 for one in lost) or None,
+        lost_why=next((why for one in lost if (why := _word(one.get("why")))), None), ref=ref,
+    )  # fmt: skip
 
 
 def _running(run: dict[str, Any]) -> int | None:
