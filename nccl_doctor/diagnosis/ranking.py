@@ -51,7 +51,8 @@ def _strength(found: Found) -> tuple[int, ...]:
 
 
 def _class(found: Found) -> tuple[int, ...]:
-    return *_strength(found), found.rule.order
+    """What a finding is sorted by first; one that only repeats a program's message follows those of special rules."""
+    return *_strength(found), int(found.rule.unclaimed), found.rule.order
 
 
 def order(items: Sequence[Found]) -> list[Finding]:

@@ -37,7 +37,14 @@ class NodeFeeds:
         self._here = os.uname().nodename
 
     def _local(self) -> list[str]:
-        return [sys.executable, "-m", "nccl_doctor", "sample", "--while-parent", f"--interval={self._interval:g}"]
+        return [
+            sys.executable,
+            "-m",
+            "nccl_doctor",
+            "sample",
+            f"--while-parent={os.getpid()}",
+            f"--interval={self._interval:g}",
+        ]
 
     def _command(self, node: str, via: str) -> list[str]:
         program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]

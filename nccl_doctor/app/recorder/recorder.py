@@ -198,7 +198,7 @@ class Recorder:
         """Start the sampler, a child process that exits when this process exits."""
         self._sampler = subprocess.Popen(
             [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(self.run), "--interval", str(self._interval),
-             "--while-parent"],
+             "--while-parent", str(os.getpid())],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),
         )  # fmt: skip

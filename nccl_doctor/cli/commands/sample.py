@@ -17,8 +17,8 @@ import click
     "--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write files there, not stdout."
 )
 @click.option("--only", metavar="KINDS", help="Comma-separated: gpu, port, host, process.")
-@click.option("--while-parent", is_flag=True, help="Exit when the parent process exits.")
-def command(interval: float, into: Path | None, only: str | None, while_parent: bool) -> None:
+@click.option("--while-parent", type=int, metavar="PID", help="Exit when the parent, this process, exits.")
+def command(interval: float, into: Path | None, only: str | None, while_parent: int | None) -> None:
     """Sample this node until stopped; write one JSON object a line."""
     from nccl_doctor.app.sample import FEEDS, Files, Sampler
 
@@ -39,10 +39,9 @@ def command(interval: float, into: Path | None, only: str | None, while_parent: 
 
     put = Files(into).put if into is not None else write_line
     sampler = Sampler(put, interval, {kind: feed for kind, feed in FEEDS.items() if kind in kinds})
-    parent = os.getppid()
     sampler.start()
     while not stopped.wait(0.5):
-        if while_parent and os.getppid() != parent:
+        if while_parent is not None and os.getppid() != while_parent:  # it may have ended before we began
             break
     sampler.stop()
     os._exit(0)  # do not wait for a thread that blocks in a driver

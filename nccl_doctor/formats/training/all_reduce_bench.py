@@ -9,7 +9,9 @@ from nccl_doctor.facts.tables import CommOp
 from nccl_doctor.inputs import prefixes
 
 LITERALS = (b" data size: ", b" duration: ", b" busbw: ")
-_LINE = re.compile(rb"(?:(data size): ([\d.]+) GB| (duration): ([\d.]+) sec| (busbw): ([\d.]+) +Gbps)\s*$")
+_LINE = re.compile(
+    rb"(?:(data size): ([\d.]+) GB| (duration): ([\d.]+) sec| (busbw): ([\d.]+) +Gbps)(?:\x1b\[[\d;]{0,20}m|\s){0,20}$"
+)
 _KEEP = 2_000  # numbers kept of each kind
 
 

@@ -215,3 +215,8 @@ def test_without_a_rank_it_says_what_it_waits_for(tmp_path: Path) -> None:
     )
     assert 0 == done.returncode
     assert "no rank of a job runs on this node yet" in done.stderr or "press Ctrl-C to stop" in done.stderr
+
+
+def test_a_sampler_whose_recorder_ended_before_it_began_ends(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(tmp_path), "--while-parent", "1"]
+    assert 0 == subprocess.run(command, check=False).returncode

@@ -38,7 +38,7 @@ def kube(data: bytes) -> tuple[Facts, Reading]:
         ("topo_nv18.txt", set()),
         ("topo_gpu2_lost.txt", {("gpu-pair-without-nvlink", "warning")}),
         ("nvlink_up.txt", set()),
-        ("nvlink_gpu5_down.txt", {("nvlink-links-inactive", "warning")}),
+        ("nvlink_gpu5_down.txt", {("nvlink-down", "error"), ("nvlink-links-inactive", "warning")}),
         ("ibstat_up.txt", set()),
         ("ibstat_bad.txt", {("ib-port-not-active", "warning"), ("ib-port-slow", "warning")}),
         ("pdsh_ibstat.txt", {("ib-port-not-active", "warning")}),
