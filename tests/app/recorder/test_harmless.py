@@ -34,14 +34,9 @@ def only_run(folder: Path) -> Path:
 
 
 def copier_of(recorder: int) -> int:
-    """The copying process: the child of the recorder that runs the recorder's own program in a session of its own."""
-    command = psutil.Process(recorder).cmdline()
-    (found,) = [
-        child.pid
-        for child in psutil.Process(recorder).children()
-        if child.cmdline() == command and os.getsid(child.pid) == child.pid
-    ]
-    return found
+    """The copying process: the first child of the recorder that has a session of its own; the sampler comes later."""
+    children = psutil.Process(recorder).children()
+    return min(child.pid for child in children if os.getsid(child.pid) == child.pid)
 
 
 def small_files() -> None:
