@@ -56,7 +56,7 @@ def faulty(fault: str, nodes: int) -> Iterator[Spec]:
 def test_a_fault_is_found_first(fault: str, nodes: int) -> None:
     specs = list(faulty(fault, nodes))
     assert 4 == len({spec.prefix for spec in specs})
-    for spec in specs:
+    for spec in specs[: 1 if nodes == max(SIZES) else None]:  # a job of the largest size takes as long as all others
         report = told(spec)
         assert fault == first(report), spec
         assert [] == [check for check in report.checks if check.outcome == "broken"], spec
