@@ -177,7 +177,7 @@ def test_two_sources_give_one_finding_with_the_others_under_it() -> None:
     report = report_of(*map(init, range(4)), *calls({0: 12, 1: 12, 2: 11, 3: 12}), *waiting)
     root = report.findings[0]
     assert ("hang-ranks", "2") == (root.name, root.ranks)
-    assert "3 ranks only wait" in root.message
+    assert "3 ranks wait" in root.message
     assert [root] == [finding for finding in report.findings if not finding.explained_by and finding.severity != "note"]
     assert {"missing-rank-in-collective", "opcount-behind", "unknown-collective-timeout"} <= set(names(report))
 
@@ -196,7 +196,7 @@ def test_what_nothing_is_known_of_is_said() -> None:
     )
     root = next(finding for finding in report.findings if finding.name == "hang-ranks")
     assert "2" == root.ranks
-    assert root.message.endswith("5 ranks only wait, of 2 nothing is known")
+    assert root.message.endswith("5 ranks wait, of 2 nothing is known")
 
 
 def test_a_ras_report_in_words_says_who_is_behind() -> None:
