@@ -68,6 +68,26 @@ VIEWS = (
         """,
     ),
     View(
+        "rdma_expected",
+        "One row: what the log shows that makes InfiniBand or RoCE expected on these nodes.",
+        {
+            "interface": "evidence of an interface of IP over InfiniBand", "device": "evidence of an RDMA device",
+            "setting": "evidence of an NCCL_IB setting that asks for it", "plugin": "evidence of a plug-in for it",
+            "wanted": "the strongest of them in words",
+        },
+        r"""
+        SELECT *, CASE WHEN interface THEN 'an InfiniBand interface is there' WHEN device THEN 'other processes see RDMA devices'
+          WHEN setting THEN 'an NCCL_IB setting asks for it' WHEN plugin THEN 'the image carries an RDMA plug-in'
+          ELSE 'it matters only where the nodes have such cards' END
+        FROM (SELECT
+          (SELECT min(ref) FROM interface WHERE name GLOB 'ib[0-9]*' OR name GLOB 'ibp*' OR name GLOB 'ibs*') AS interface,
+          (SELECT min(ref) FROM net_device WHERE name NOT LIKE '%\_an%' ESCAPE '\') AS device,
+          (SELECT min(ref) FROM env WHERE (name LIKE 'NCCL\_IB\_%' ESCAPE '\' AND name <> 'NCCL_IB_DISABLE')
+             OR (name = 'NCCL_IB_DISABLE' AND CAST(value AS INTEGER) = 0)) AS setting,
+          (SELECT min(ref) FROM plugin WHERE name LIKE '%IBext%' OR name LIKE '%RDMA%' OR name LIKE '%SHARP%') AS plugin)
+        """,
+    ),
+    View(
         "rdma_failure",
         "A peer that RDMA could not reach: completion status 12, or ibv_modify_qp that timed out or found no route.",
         {
