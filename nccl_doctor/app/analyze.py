@@ -15,6 +15,8 @@ from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
+from nccl_doctor.inputs import exports
+from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.rules import engine, loader, schema
 from nccl_doctor.rules.site_config import Config
@@ -113,9 +115,17 @@ def read_text(text: str, name: str = "log") -> Facts:
     """The fact base of a log given as text, as the examples of rules do it."""
     facts = Facts()
     data = text.encode("utf-8", "surrogateescape")
-    partial, tail = parallel.scan(io.BytesIO(data))
+    kind = exports.recognise(data[: parallel.HEAD])
+
+    def opened() -> Readable:
+        return io.BytesIO(data) if kind is None else exports.Exported(io.BytesIO(data), kind)
+
+    lines = opened()
+    if isinstance(lines, exports.Exported):
+        facts.number_lines(name, lines.source_line)
+    partial, tail = parallel.scan(lines)
     within = registry.within(partial.marks)
-    inside = [(known, registry.read_file(known, io.BytesIO(data), name, facts)) for known in within]
+    inside = [(known, registry.read_file(known, opened(), name, facts)) for known in within]
     facts.add([log_input(name, partial, inside, None)])
     job_log.add(facts, [(name, partial, tail)])
     derive_all(facts)

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nccl_doctor.inputs import export_records, prefixes
+from nccl_doctor.inputs import export_records, partials, prefixes, wrapping
 from nccl_doctor.inputs.export_records import MESSAGE, Record
 from nccl_doctor.inputs.streams import Readable
 
@@ -76,6 +76,8 @@ def recognise(head: bytes) -> str | None:
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(_JOURNAL):
         return "journal"
+    if (parts := partials.recognise(head)) is not None:
+        return parts
     if _DOCKER.match(head):  # whose records are opened where they are read, also by several processes
         return None
     if head.startswith((b"{", b"[")) and _HOLDS.search(head) and not _is_line(head):
@@ -85,7 +87,9 @@ def recognise(head: bytes) -> str | None:
         found = sum(_unpacked(row) is not None for row in rows)
         if found and found * _SHARE >= len(rows):
             return "lines"
-    return "table" if _dialect(head) is not None else None
+    if _dialect(head) is not None:
+        return "table"
+    return "wrapped" if wrapping.recognise(head) is not None else None
 
 
 def _is_line(head: bytes) -> bool:
@@ -333,4 +337,7 @@ def _column(name: str) -> str:
     return "timestamp" if _TIME_COLUMN.fullmatch(low) and "stamp" in low else low
 
 
-_READERS = {"lines": _of_lines, "document": _of_document, "journal": _of_journal, "table": _of_table}
+_READERS = {
+    "lines": _of_lines, "document": _of_document, "journal": _of_journal, "table": _of_table, "wrapped": wrapping.rows,
+    "cri-parts": partials.cri_rows, "docker-parts": partials.docker_rows, "fork": partials.fork_rows,
+}  # fmt: skip

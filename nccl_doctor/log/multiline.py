@@ -1,9 +1,7 @@
-"""Records of several lines: tracebacks and tables, lines that two writers tore, and pastes wrapped at a terminal's width."""
+"""Records of several lines: tracebacks and tables, and lines that two writers tore."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from nccl_doctor.inputs import prefixes
@@ -16,10 +14,6 @@ Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local ra
 
 _NOBODY = NOTHING[:4]
 _PASSED = 1_000  # characters of other writers between the lines of one
-_NARROWEST, _WIDEST = 60, 250  # columns of a terminal
-_TORN = 3  # kinds of NCCL lines cut at one width that make a log a wrapped one
-_VALUE = re.compile(r"0x[0-9a-f]+|\d+")
-_SAMPLE = 1 << 16  # bytes that tell
 
 
 class FollowingLine(NamedTuple):
@@ -124,62 +118,3 @@ def _torn(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined
             if match is not None and match.start() < len(text):
                 return Joined(whole, row.distance)
     return None
-
-
-def wrap_width(block: bytes) -> int:
-    """The width in characters at which the start of a log is wrapped; 0 where it is not."""
-    if nccl_header.TOKEN.encode() not in block[:_SAMPLE]:
-        return 0
-    rows = [row.rstrip("\r") for row in block[:_SAMPLE].decode("utf-8", "replace").split("\n")[:-1]]
-    columns = max(map(len, rows), default=0)
-    if not _NARROWEST <= columns <= _WIDEST:
-        return 0
-    starts = _starts(rows, columns)
-    cut = [(row, next_) for row, next_ in pairwise(rows) if len(row) == columns and next_.strip()]
-    torn = {
-        _VALUE.sub("#", row) for row, next_ in cut if not _is_whole(next_, starts) and nccl_header.split_record(row)
-    }
-    whole = sum(_is_whole(next_, starts) for _, next_ in cut)
-    return columns if len(torn) >= _TORN and 4 * whole <= len(cut) else 0
-
-
-def _is_whole(row: str, starts: set[str]) -> bool:
-    """Whether a line begins a record or as lines do that continue none; one width may also be that of equal sentences."""
-    return _start(row) in starts or nccl_header.split_record(row) is not None
-
-
-def unwrapped(block: bytes, columns: int) -> bytes:
-    """The wrapped lines joined, each followed by empty lines, so that line numbers stay."""
-    rows = [row.rstrip("\r") for row in block.decode("utf-8", "replace").split("\n")]
-    starts = _starts(rows, columns)
-    lines: list[str] = []
-    behind, going_on = 0, False
-    for row in rows:
-        if going_on and _start(row) not in starts:
-            lines[-1] += row
-            behind += 1
-        else:
-            lines += [""] * behind
-            lines.append(row)
-            behind = 0
-        going_on = len(row) == columns
-    return "\n".join([*lines, *[""] * behind]).encode()
-
-
-def cut_between(block: bytes, cut: int, columns: int) -> int:
-    """The last offset up to `cut` at which no wrapped line continues."""
-    while cut:
-        start = block.rfind(b"\n", 0, cut - 1) + 1
-        if len(block[start : cut - 1].decode("utf-8", "replace").rstrip("\r")) != columns:
-            break
-        cut = start
-    return cut
-
-
-def _start(row: str) -> str:
-    return row.partition(":")[0]
-
-
-def _starts(rows: list[str], columns: int) -> set[str]:
-    """The text up to the first colon of each line that does not continue a wrapped one."""
-    return {_start(row) for above, row in zip(["", *rows], rows, strict=False) if len(above) != columns and ":" in row}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.log import multiline, nccl_header
+from nccl_doctor.log import nccl_header
 from nccl_doctor.log.channel_counts import ChannelCounts
 from nccl_doctor.log.classifier import LONG, Classifier
 from nccl_doctor.log.counts import CollectiveCalls, LineSpan, LogCounts
@@ -58,7 +58,6 @@ class Scanner:
         self._dense_bytes = 0  # read line by line
         self._groups: GroupCounts[CountTarget] | None = None
         self._timeless = False  # whether times were left out when the lines of this block were counted
-        self._width: int | None = None  # at which the lines are wrapped, 0 where they are not
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self._classifier.grammar.text:
             for literal in pattern.literals:
@@ -85,8 +84,6 @@ class Scanner:
                 left -= len(data)
             self.counts.bytes += len(data)
             block = rest + data
-            if self._width is None:
-                self._width = multiline.wrap_width(block)
             if not data:
                 following = stream.read(AHEAD) if limit is not None else b""
                 self._block(block + following, len(block))
@@ -99,8 +96,6 @@ class Scanner:
     def _cut(self, block: bytes) -> int:
         """The end of the last line that can be read now; 0 where more of the stream is needed."""
         cut = block.rfind(b"\n", 0, max(len(block) - AHEAD, 0)) + 1
-        if self._width:
-            cut = multiline.cut_between(block, cut, self._width)
         if not cut and len(block) > LONGEST:
             return len(block)
         return cut
@@ -109,9 +104,6 @@ class Scanner:
         """Read `block[:end]`; the bytes behind it serve records that continue there."""
         if not end:
             return
-        if self._width:
-            whole = multiline.unwrapped(block[:end], self._width)
-            block, end = whole + block[end:], len(whole)
         first = self.counts.lines
         dense = self._was_dense and _is_dense(block, end)
         if not dense:

@@ -85,29 +85,6 @@ def test_lines_wrapped_at_the_width_of_a_terminal_are_put_together(columns: int)
     assert 2 == part.nccl_lines == part.understood
 
 
-def test_a_paste_of_80_columns_is_read_with_its_line_numbers() -> None:
-    devices = " ".join(f"[{n}]mlx5_{n}:1/RoCE" for n in range(8))
-    lines = [life(rank, 4) for rank in range(4)]
-    lines += [
-        f"node01:{100 + rank}:{150 + rank} [{rank}] NCCL INFO NET/IB : Using {devices} [RO]; OOB eth0:10.1.0.4<0>"
-        for rank in range(4)
-    ]
-    lines.append(f"node01:100:150 [0] NCCL INFO NCCL_TOPO_FILE set by environment to /opt/topologies/{'v' * 40}.xml")
-    lines.append(
-        "[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered, which torch reports late"
-    )
-    rows = [line[start : start + 80] for line in lines for start in range(0, len(line), 80)]
-    for end in ("\n", "\r\n"):
-        part = read(end.join([*rows, ""]).encode())
-        assert (len(rows), 9, 9) == (part.lines, part.nccl_lines, part.understood)
-        facts = analyze.read_text(end.join([*rows, ""]))
-        assert [(32,)] == facts.query("SELECT count(*) FROM net_device")
-        assert ["node01"] == hosts(facts)
-        first = [number + 1 for number, row in enumerate(rows) if row.startswith("node01:101:151 [1] NCCL INFO NET")]
-        ref = "SELECT DISTINCT e.line FROM net_device d JOIN evidence e ON e.id = d.ref WHERE d.pid = 101"
-        assert [(number,) for number in first] == facts.query(ref)
-
-
 def test_lines_of_one_length_are_not_joined() -> None:
     lines = [
         f"node01:10{rank}:15{rank} [{rank}] NCCL INFO Connected all rings, use ring PXN 0 GDR {n}"
