@@ -1,0 +1,1 @@
+"""Derivations about how a job starts: who came, and values that cannot be."""

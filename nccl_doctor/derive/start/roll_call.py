@@ -1,0 +1,161 @@
+"""Who of the announced processes came to a meeting, and who took the place of another.
+
+Ranks that say who they are prove nothing alone: a log may be that of one rank. Stores, barriers and launchers that gave up do.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Communicator, Message, RollCall
+
+_LARGEST = 200_000  # a larger size is no number of ranks
+_SHOWN = 8  # pieces of evidence
+_START = re.compile(r"Init|PjRT_Client_Connect|WaitForAllTasks|Wait_for_all|Register")
+
+_SAID = """
+SELECT CAST(coalesce(field(fields, 'member'), field(fields, 'process')) AS INTEGER),
+       CAST(coalesce(field(fields, 'size'), field(fields, 'total')) AS INTEGER), n, ref
+FROM message WHERE kind = 'rank-announced'
+"""
+_CLIENTS = """
+SELECT CAST(field(fields, 'joined') AS INTEGER), CAST(field(fields, 'expected') AS INTEGER),
+       CAST(field(fields, 'seconds') AS INTEGER), ref
+FROM message WHERE kind = 'tcpstore-clients-joined'
+"""
+_BARRIERS = """
+SELECT CAST(field(fields, 'rank') AS INTEGER), CAST(field(fields, 'joined') AS INTEGER),
+       CAST(field(fields, 'expected') AS INTEGER), text LIKE '%imed out%', ref
+FROM message WHERE kind = 'store-barrier-timeout'
+"""
+_NAMED = """
+SELECT kind, field(fields, 'key'),
+       CAST(coalesce(field(fields, 'size'), field(fields, 'expected'), field(fields, 'nranks')) AS INTEGER),
+       CAST(coalesce(field(fields, 'joined'), field(fields, 'arrived')) AS INTEGER),
+       coalesce(field(fields, 'absent'), field(fields, 'ranks')),
+       field(fields, 'seconds'), CAST(field(fields, 'ms') AS INTEGER) / 1000, field(fields, 'of_rank'), field(fields, 'barrier'),
+       field(fields, 'tasks'), ref
+FROM message WHERE kind IN ('agent-barrier-timeout', 'torch-monitored-barrier', 'jax-barrier-timeout', 'xla-rendezvous',
+                            'bootstrap-rank-twice')
+"""
+_COMMUNICATORS = """
+SELECT rank, nranks, min(ref), max(phase IN ('complete', 'plain')) FROM communicator
+WHERE rank IS NOT NULL AND nranks = (SELECT max(nranks) FROM communicator) AND comm_rank IS rank GROUP BY rank, nranks
+"""
+
+
+@derivation(fills=[RollCall], reads=[Communicator], needs=[Message])
+def roll_call(facts: Facts) -> Iterator[RollCall]:
+    """One row for each meeting of which a source says or shows who came."""
+    yield from _announced(facts)
+    for joined, expected, seconds, ref in facts.query(_CLIENTS):
+        yield _row("store", ref, size=expected, came=joined, seconds=seconds, certain=joined < expected)
+    yield from _store_barriers(facts)
+    yield from _named(facts)
+    yield from _nccl(facts)
+
+
+def _row(
+    source: str, ref: int, *, unit: str = "process", phase: str = "start", scope: str | None = None, size: int | None = None,
+    came: int | None = None, absent: str | None = None, doubled: str | None = None, seconds: int | None = None,
+    certain: bool = False, refs: Iterable[int] = (),
+) -> RollCall:  # fmt: skip
+    shown = ",".join(str(one) for one in list(dict.fromkeys(refs))[:_SHOWN]) or str(ref)
+    return RollCall(
+        source=source, unit=unit, phase=phase, scope=scope, size=size, came=came, absent=absent or None,
+        doubled=doubled or None, seconds=seconds, certain=int(certain), ref=ref, refs=shown,
+    )  # fmt: skip
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`2 5 6 7` -> `2,5-7`."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _without(size: int, came: Iterable[int]) -> str:
+    return ranges(set(range(size)) - set(came)) if 0 < size <= _LARGEST else ""
+
+
+def _announced(facts: Facts) -> Iterator[RollCall]:
+    """Ranks that say `rank r of n`. One that says it again while others are silent is two processes, or one that was restarted."""
+    by_size: dict[int, Counter[int]] = defaultdict(Counter)
+    refs: dict[int, list[int]] = defaultdict(list)
+    for rank, size, n, ref in facts.query(_SAID):
+        if rank is not None and size and rank < size <= _LARGEST:
+            by_size[size][rank] += n
+            refs[size].append(ref)
+    for size, times in by_size.items():
+        twice = [rank for rank, n in times.items() if n > 1] if sum(times.values()) <= size else []
+        absent = None if max(times.values()) > 1 else _without(size, times)
+        yield _row(
+            "announced",
+            refs[size][0],
+            size=size,
+            came=len(times),
+            absent=absent,
+            doubled=ranges(twice),
+            refs=refs[size],
+        )
+
+
+def _store_barriers(facts: Facts) -> Iterator[RollCall]:
+    """PyTorch's barrier at the store: each rank that came says how many had; where all of them say it, the others are known."""
+    groups: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+    for rank, joined, expected, gave_up, ref in facts.query(_BARRIERS):
+        if expected and joined is not None:
+            groups[expected].append((rank, joined, gave_up, ref))
+    for expected, rows in groups.items():
+        came = max(joined for _, joined, _, _ in rows)
+        ranks = {rank for rank, _, _, _ in rows}
+        gave_up = any(over for _, _, over, _ in rows)
+        known = len(ranks) == came < expected
+        yield _row(
+            "store-barrier", rows[0][3], size=expected, came=came, absent=_without(expected, ranks) if known else None,
+            certain=bool(gave_up and came < expected), refs=[ref for _, _, _, ref in rows],
+        )  # fmt: skip
+
+
+def _named(facts: Facts) -> Iterator[RollCall]:
+    """Messages that count or name who did not come, or came twice."""
+    for kind, key, size, joined, absent, seconds, waited, of_rank, barrier, tasks, ref in facts.query(_NAMED):
+        listed = [int(number) for number in re.findall(r"\d+", absent or "")]
+        if kind == "agent-barrier-timeout":
+            came = size - len(listed) if size and listed else None
+            yield _row(
+                "agents", ref, unit="agent", scope=key, size=size, came=came, absent=ranges(listed),
+                seconds=int(float(seconds)) if seconds else None, certain=True,
+            )  # fmt: skip
+        elif kind == "torch-monitored-barrier":
+            yield _row(
+                "monitored-barrier", ref, phase="run", absent=ranges(listed), seconds=waited, certain=True,
+            )  # fmt: skip
+        elif kind == "jax-barrier-timeout":
+            missing = [int(number) for number in re.findall(r"/task:(\d+)", tasks or "")]
+            phase = "start" if _START.search(barrier or "") else "run"
+            yield _row(
+                "jax", ref, phase=phase, scope=barrier, size=size, came=joined, absent=ranges(missing), certain=True
+            )
+        elif kind == "xla-rendezvous":
+            yield _row("xla", ref, unit="thread", phase="run", size=size, came=joined, certain=True)
+        else:
+            yield _row("nccl-bootstrap", ref, size=size, doubled=of_rank, certain=True)
+
+
+def _nccl(facts: Facts) -> Iterator[RollCall]:
+    """Ranks of the largest communicator that none of the lines is about, where it did not come up."""
+    rows = facts.query(_COMMUNICATORS)
+    if not rows or any(done for *_, done in rows):
+        return
+    size = rows[0][1] or 0
+    absent = _without(size, (rank for rank, *_ in rows))
+    if absent:
+        refs = [ref for _, _, ref, _ in rows]
+        yield _row("nccl-init", min(refs), size=size, came=len(rows), absent=absent, refs=sorted(refs))

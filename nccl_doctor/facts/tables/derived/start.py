@@ -1,0 +1,35 @@
+"""How a job starts: who came to a meeting, and values that cannot be; derived."""
+
+from typing import NamedTuple
+
+
+class RollCall(NamedTuple):
+    """Who came of those that were announced for a meeting, as one source says or shows it; derived."""
+
+    # announced (lines in which ranks say who they are), store, store-barrier, agents, jax, nccl-init, nccl-bootstrap, xla,
+    # monitored-barrier
+    source: str
+    unit: str  # what is counted: process, agent, thread
+    phase: str  # start, or run for a meeting later on
+    scope: str | None  # name of the barrier or key
+    size: int | None  # how many were announced
+    came: int | None  # how many different ones came
+    absent: str | None  # the numbers of the others, `2,5-7`; None where it does not follow who they are
+    doubled: str | None  # numbers that two or more took
+    seconds: int | None  # how long the others waited
+    certain: int  # 1 where the source itself says that some did not come, or that one came twice
+    ref: int
+    refs: str  # the evidence, comma-separated
+
+
+class ImpossibleValue(NamedTuple):
+    """A value that a program printed or was given and that nothing of its kind can have; derived."""
+
+    host: str | None
+    rank: int | None
+    subject: str  # address, name, port, rank, size, gpu, links
+    value: str  # as printed
+    why: str  # as a clause
+    limit_: int | None  # the largest value that is possible, where it is a number
+    certain: int  # 0 where the value is only improbable
+    ref: int

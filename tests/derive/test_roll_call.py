@@ -1,0 +1,93 @@
+"""Who came to a meeting: whatever ranks say, those that came and those that are absent are all, and no rank is both."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.derive.start.roll_call import ranges
+from tests.helpers.examples import examples
+
+
+def _numbers(text: str | None) -> set[int]:
+    parts = [part.split("-") for part in (text or "").split(",") if part]
+    return {number for low, *high in parts for number in range(int(low), int(high[0] if high else low) + 1)}
+
+
+def _rows(log: str) -> list[tuple[object, ...]]:
+    return analyze.read_text(log).query(
+        "SELECT source, size, came, absent, doubled, certain FROM roll_call ORDER BY source"
+    )
+
+
+@given(st.sets(st.integers(0, 3_000)))
+def test_ranges_hold_every_number_once(numbers: set[int]) -> None:
+    assert numbers == _numbers(ranges(numbers))
+
+
+@examples(25)
+@given(st.integers(2, 64), st.data())
+def test_who_came_and_who_is_absent_are_all(size: int, data: st.DataObject) -> None:
+    came = data.draw(st.sets(st.integers(0, size - 1), min_size=1))
+    log = "".join(
+        f"Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/{size}\n" for rank in sorted(came)
+    )
+    ((source, announced, count, absent, doubled, certain),) = _rows(log)
+    assert ("announced", size, len(came), None, 0) == (source, announced, count, doubled, certain)
+    assert set(range(size)) - came == _numbers(absent)
+
+
+@examples(15)
+@given(st.integers(2, 16), st.data())
+def test_a_rank_that_two_took_is_doubled_only_where_others_are_silent(size: int, data: st.DataObject) -> None:
+    ranks = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=size + 3))
+    twice = {rank for rank in ranks if ranks.count(rank) > 1}
+    assume(twice)
+    ((_, _, count, absent, doubled, _),) = _rows("".join(f"Process {rank}, total {size}.\n" for rank in ranks))
+    assert (len(set(ranks)), None) == (count, absent)
+    assert (twice if len(ranks) <= size else set()) == _numbers(doubled)
+
+
+@examples(15)
+@given(st.integers(2, 16), st.data())
+def test_a_barrier_names_the_absent_where_all_that_came_speak(size: int, data: st.DataObject) -> None:
+    came = data.draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=size - 1))
+    speak = data.draw(st.sets(st.sampled_from(sorted(came)), min_size=1))
+    log = "".join(
+        f"RuntimeError: Timed out initializing process group in store based barrier on rank: {rank}, for key:"
+        f" store_based_barrier_key:1 (world_size={size}, worker_count={len(came)}, timeout=0:30:00)\n"
+        for rank in speak
+    )
+    ((source, announced, count, absent, _, certain),) = _rows(log)
+    assert ("store-barrier", size, len(came), 1) == (source, announced, count, certain)
+    assert (set(range(size)) - came if speak == came else set()) == _numbers(absent)
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (
+            "DistStoreError: Timed out waiting on barrier on rank 0, for key prefix: torchelastic/role_info"
+            " (world_size=4, missing_ranks=[1, 3], timeout=300)",
+            ("agents", 4, 2, "1,3", None, 1),
+        ),
+        ("[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 30000 ms", ("monitored-barrier", None, None, "1-2", None, 1)),
+        (
+            "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:\n"
+            "/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:5\n",
+            ("jax", None, None, "3,5", None, 1),
+        ),
+        (
+            "node01:101:150 [0] bootstrap.cc:205 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in",
+            ("nccl-bootstrap", 8, None, None, "3", 1),
+        ),
+    ],
+)  # fmt: skip
+def test_messages_that_name_ranks(log: str, expected: tuple[object, ...]) -> None:
+    assert [expected] == _rows(log)
+
+
+def test_a_communicator_that_came_up_has_nobody_absent() -> None:
+    line = "node01:101:140 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 3b000 commId 0xa1 - Init "
+    assert [("nccl-init", 4, 1, "1-3", None, 0)] == _rows(f"{line}START\n")
+    assert [] == _rows(f"{line}START\n{line}COMPLETE\n")
