@@ -1,12 +1,15 @@
 """Counts the warnings and errors in a source tree that the message catalogue knows.
 
     bench/message_coverage.py TREE [--macro WARN] [--prefix TEXT] [--line] [--list]
+    bench/message_coverage.py TREE --cpp [--list]
     bench/message_coverage.py TREE --help-texts [--list]
 
 A format is a string literal at the start of a call of one of the macros (after the flags of INFO); neighbouring literals are
 joined, and a macro's parameter between them stands for any text. It counts as known where the catalogue finds it with example
 values in its gaps. Formats without fixed words (`"%s"`) are counted apart. INFO formats are looked at where they hold a word
 such as `failed`. A literal that ends with a colon or a blank is followed by a value, as in C++ streams.
+
+With `--cpp` the arguments of a call are joined, as in TORCH_CHECK(condition, "text ", value); conditions are left out.
 
 With `--help-texts` it reads the `help-*.txt` files of Open MPI, PRRTE and PMIx: a text counts as known where the catalogue finds
 one of its lines. Files with the text of `--help` are left out.
@@ -19,10 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cpp_formats import MACROS as CPP_MACROS
+from cpp_formats import cpp_texts
+
 from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 
 MACROS = ("WARN", "ATTN", "INFO", "ERROR", "NCCL_OFI_WARN")
 SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp", ".cuh", ".inl", ".py"}
+_WORD, _FEWEST_WORDS = re.compile(r"[A-Za-z]{3,}"), 2  # a joined text with fewer is part of another one, such as a rank
 FAILURE = re.compile(
     r"fail|error|unable|cannot|can't|could not|not supported|unsupported|invalid|time(?:d )?out|mismatch|missing|not found",
     re.I,
@@ -79,6 +86,16 @@ def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]
                 str(file.relative_to(root)), source.count("\n", 0, call.start()) + 1, call["macro"],
                 (example + "7" if example.endswith((" ", ":")) else example).strip(), fixed,
             )  # fmt: skip
+
+
+def joined_formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]:
+    """The formats of the calls of these macros in a C++ file, their arguments joined."""
+    source = file.read_text("utf-8", "replace")
+    for at, macro, text in cpp_texts(source, macros):
+        if len(_WORD.findall(text)) < _FEWEST_WORDS:
+            continue
+        line = source.count("\n", 0, at) + 1
+        yield Format(str(file.relative_to(root)), line, macro, text.replace("\0", "7").strip(), text.replace("\0", " "))
 
 
 def help_texts(file: Path) -> Iterator[tuple[str, list[str]]]:
@@ -138,22 +155,26 @@ def main() -> int:
     )
     parser.add_argument("--prefix", default="", help="what the macros put before every text, such as 'NET/OFI '")
     parser.add_argument("--list", action="store_true", help="list the formats that are not known")
+    parser.add_argument("--cpp", action="store_true", help="join the arguments of the macros of C++ programs")
     parser.add_argument("--help-texts", action="store_true", help="read help-*.txt instead of sources")
     options = parser.parse_args()
     if options.help_texts:
         count_help_texts(options.tree, options.list)
         return 0
-    macros = tuple(options.macro or MACROS)
+    macros = tuple(options.macro or (CPP_MACROS if options.cpp else MACROS))
+    read = joined_formats if options.cpp else formats
     seen: dict[tuple[bool, str], Format] = {}
     for root in options.tree:
         for file in sorted(path for path in root.rglob("*") if path.suffix in SOURCES and path.is_file()):
-            for found in formats(file, root, macros):
+            for found in read(file, root, macros):
                 if found.macro != "INFO" or FAILURE.search(found.fixed):
                     seen.setdefault((found.macro == "INFO", found.text), found)
     for info, name in ((False, "warnings and errors"), (True, "INFO with words of failure")):
         every = [found for (is_info, _), found in seen.items() if is_info == info]
-        worded = [found for found in every if len(re.findall(r"[A-Za-z]{3,}", found.fixed)) > 0]
-        unknown = [found for found in worded if not _known(options.prefix + found.text, info, options.line)]
+        worded = [found for found in every if len(_WORD.findall(found.fixed)) > 0]
+        unknown = [
+            found for found in worded if not _known(options.prefix + found.text, info, options.line or options.cpp)
+        ]
         if worded:
             share = 1 - len(unknown) / len(worded)
             print(
@@ -166,8 +187,8 @@ def main() -> int:
 
 
 def _known(text: str, info: bool, line: bool) -> bool:
-    if line:
-        return catalogue().find(text, LINE) is not None
+    if line:  # a text of several lines is several lines of a log
+        return any(catalogue().find(part, LINE) is not None for part in text.split("\n") if part.strip())
     hit = catalogue().find_info(text) if info else catalogue().find(text, RECORD)
     return hit is not None
 
