@@ -1,7 +1,7 @@
 """When a line was written, as its own text says, in any of the forms that jobs and kernels print.
 
 Clocks are not converted: `local` is the wall time of the node that wrote the line, `utc` one that says so. Two moments can be
-compared only on the same clock. Seconds since boot are not a wall time and are ignored.
+compared only on the same clock, or where both lines name their zone. Seconds since boot are not a wall time and are ignored.
 """
 
 import re
@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>[\d ]{1,9}))?"
-_ISO = re.compile(
-    rf"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T_ ]{_CLOCK}(?P<zone>Z|\+00:?00|[ ]?UTC\b)?"
-)
+_ZONE = r"(?P<zone>Z|[+-](?:0\d|1[0-4]):?(?:00|15|30|45)\b|[ ]?UTC\b)?"
+_ISO = re.compile(rf"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T_ ]{_CLOCK}{_ZONE}")
 _ASCTIME = re.compile(
     rf"\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<year>(?:19|20)\d\d)\b)?"
 )
@@ -54,10 +53,20 @@ class Moment(NamedTuple):
 
     seconds: float
     clock: str  # local or utc
+    zone: int | None = None  # seconds by which that clock is ahead of UTC; None where the line does not say
 
     def words(self) -> str:
         """`10:02:11`."""
         return datetime.fromtimestamp(self.seconds, UTC).strftime("%H:%M:%S")
+
+    def until(self, later: "Moment") -> float | None:
+        """Seconds from this moment to another one, negative where that is earlier; None where the clocks may differ.
+
+        Two clocks without a zone count as one: the nodes of a site agree on it. A clock without a zone and one of UTC do not.
+        """
+        if self.zone is not None and later.zone is not None:
+            return (later.seconds - later.zone) - (self.seconds - self.zone)
+        return later.seconds - self.seconds if self.clock == later.clock else None
 
 
 def year_of(text: str) -> int | None:
@@ -85,6 +94,14 @@ def moment(text: str, year: int | None = None) -> Moment | None:
         )
     except ValueError:
         return None
-    return Moment(
-        when.timestamp() + (float(f"0.{fraction}") if fraction else 0.0), "utc" if groups.get("zone") else "local"
-    )
+    zone = _zone(groups.get("zone"))
+    seconds = when.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    return Moment(seconds, "utc" if zone == 0 else "local", zone)
+
+
+def _zone(text: str | None) -> int | None:
+    """Seconds ahead of UTC of `Z`, ` UTC`, `+02:00` or `-0700`; None where there is no zone."""
+    if text is None or text[0] not in "+-":
+        return None if text is None else 0
+    seconds = 3600 * int(text[1:3]) + 60 * int(text[-2:])
+    return -seconds if text[0] == "-" else seconds

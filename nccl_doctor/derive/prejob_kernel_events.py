@@ -69,8 +69,11 @@ def _before_the_job(facts: Facts, kernel: list[tuple[str, str | None, int, str, 
         return
     for kind, host, n, text, ref in kernel:
         when = moment(text, year)
-        apart = 0.0 if when is None or when.clock == first.clock else _ZONES
-        if when is not None and first.seconds - when.seconds > limit + apart:
+        if when is None:
+            continue
+        known = when.until(first)
+        before = first.seconds - when.seconds - _ZONES if known is None else known
+        if before > limit:
             yield Earlier(kind, host, text, round((first.seconds - when.seconds) / 3600, 1), n, ref)
 
 
@@ -100,4 +103,4 @@ def _first(facts: Facts, queries: tuple[str, ...], year: int | None) -> Moment |
     for query in queries:
         texts = facts.query(f"SELECT text FROM evidence WHERE id IN ({query} ORDER BY ref LIMIT 200)")
         found += [when for (text,) in texts if (when := moment(text, year)) is not None]
-    return min(found, default=None)
+    return min(found, key=lambda when: when.seconds, default=None)

@@ -10,6 +10,7 @@ from nccl_doctor.derive.host_names import bus_id
 from nccl_doctor.derive.prejob_kernel_events import job_year
 from nccl_doctor.diagnosis.capture import capture_of
 from nccl_doctor.diagnosis.job_summary import job, lines
+from nccl_doctor.diagnosis.lags import Lags
 from nccl_doctor.diagnosis.ranking import Found, order, span
 from nccl_doctor.diagnosis.report import Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
 from nccl_doctor.diagnosis.verdict import decide
@@ -29,7 +30,8 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     """The report of a fact base."""
     year = job_year(facts)
     inputs = facts.rows(Input)
-    found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year)]
+    lags = Lags(facts)
+    found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year, lags)]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs)
     measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
@@ -117,14 +119,15 @@ def fold_ranks(numbers: Iterable[int | None]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
+def _fold(answer: Answer, facts: Facts, year: int | None, lags: Lags) -> Iterable[Found]:
     """One finding for each group of rows."""
     rule = answer.rule
     for group in answer.groups:
         first = group.first
         hosts = fold_hosts(group.hosts)
         numbers = group.ranks
-        places = facts.evidence_rows([ref for row in group.rows for ref in row.refs][: 50 * EVIDENCE])
+        refs = [ref for row in group.rows for ref in row.refs]
+        places = facts.evidence_rows(refs[: 50 * EVIDENCE])
         when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
@@ -132,6 +135,7 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
         if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(group, facts)):
             message += f" (rank {fold_ranks(numbers)})"
         message = _with(message, _cut(group))
+        message = _with(message, lags.clause(refs))
         if first.severity != "note" and first.role != "context":
             first_of = _first_of(group, when)
             message = _with(message, f"first {first_of}" if first_of else "")
@@ -144,7 +148,8 @@ def _fold(answer: Answer, facts: Facts, year: int | None) -> Iterable[Found]:
         )  # fmt: skip
         line = min(map(facts.read_line, places), default=0)
         lasting = rule.group in _LASTING or any(table.startswith("gpu_") for table in rule.needs)
-        yield Found(rule, finding, line, *(span(when.values()) if not lasting else (None, None)), frozenset(numbers))
+        times = span(when.values()) if not lasting else (None, None)
+        yield Found(rule, finding, line, *times, frozenset(numbers), frozenset(refs), lags.symptoms(refs))
 
 
 def _with(message: str, more: str) -> str:
@@ -171,10 +176,10 @@ def _first_of(group: Group, when: dict[int, Moment | None]) -> str:
         known = [moment for ref in row.refs if (moment := when.get(ref)) is not None]
         if known:
             who = row.values.get("host"), _rank(row.values.get("rank"))
-            seen[who] = min([*known, seen[who]] if who in seen else known)
+            seen[who] = min([*known, seen[who]] if who in seen else known, key=lambda when: when.seconds)
     if len(seen) < 2 or (None, None) in seen or len({moment.clock for moment in seen.values()}) > 1:
         return ""
-    (host, rank), first = min(seen.items(), key=lambda item: item[1])
+    (host, rank), first = min(seen.items(), key=lambda item: item[1].seconds)
     if sum(moment.seconds <= first.seconds for moment in seen.values()) > 1:
         return ""
     named = " on ".join([*([f"rank {rank}"] if rank is not None else []), *([str(host)] if host else [])])

@@ -29,6 +29,8 @@ class Found(NamedTuple):
     first: Moment | None  # the earliest and the latest moment of its evidence
     last: Moment | None
     ranks: frozenset[int] = frozenset()
+    refs: frozenset[int] = frozenset()  # its evidence
+    leads: frozenset[int] = frozenset()  # evidence of symptoms that it came before, by the clocks of their files
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -36,7 +38,7 @@ def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None
     known = [moment for moment in moments if moment is not None]
     local = [moment for moment in known if moment.clock == "local"]
     same = local if 2 * len(local) >= len(known) else [moment for moment in known if moment.clock == "utc"]
-    return (min(same), max(same)) if same else (None, None)
+    return (min(same, key=_seconds), max(same, key=_seconds)) if same else (None, None)
 
 
 def _strength(found: Found) -> tuple[int, ...]:
@@ -105,7 +107,7 @@ def _parents(ranked: Sequence[Found], accounts: _Accounts) -> dict[int, Found]:
         parents = [
             parent
             for position, parent in enumerate(ranked)
-            if accounts(parent.rule.id, child.rule.id)
+            if (accounts(parent.rule.id, child.rule.id) or _leads_to(parent, child))
             and (position < index or not accounts(child.rule.id, parent.rule.id))
             and _strength(parent) <= _strength(child)
             and _accounts_for(parent, child)
@@ -119,6 +121,11 @@ def _parents(ranked: Sequence[Found], accounts: _Accounts) -> dict[int, Found]:
                 parent.finding.explains.append(child.rule.id)
         under[id(child.finding)] = parents[0]
     return under
+
+
+def _leads_to(parent: Found, child: Found) -> bool:
+    """Whether the evidence of a cause came shortly before the symptom that another finding shows."""
+    return parent is not child and child.finding.role != "context" and not parent.leads.isdisjoint(child.refs)
 
 
 def _stands_under(item: Found, other: Found, under: dict[int, Found]) -> bool:
@@ -152,9 +159,15 @@ def _accounts_for(parent: Found, child: Found) -> bool:
         return False
     if child.rule.name in _OF_ONE_RANK and parent.ranks and child.ranks and not parent.ranks & child.ranks:
         return False
-    if parent.first is None or child.last is None or parent.first.clock != child.last.clock:
+    if parent.first is None or child.last is None:
         return True
-    if parent.first.seconds > child.last.seconds + _SLACK:
+    apart = parent.first.until(child.last)
+    if apart is not None and apart < -_SLACK:
         return False
-    late = child.first is not None and parent.last is not None and child.first.seconds - parent.last.seconds > _REACH
+    lag = parent.last.until(child.first) if child.first is not None and parent.last is not None else None
+    late = lag is not None and lag > _REACH
     return not (late and "xid" in parent.rule.needs and child.finding.severity == "error")
+
+
+def _seconds(moment: Moment) -> float:
+    return moment.seconds

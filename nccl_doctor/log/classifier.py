@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_doctor.common.timestamps import iso_seconds
+from nccl_doctor.common.timestamps import iso_seconds, moment
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
@@ -22,6 +22,8 @@ _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
 LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
 _DIGITS = re.compile(r"(\d{20})\d{80,}")
+_KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
+_LEAP_YEAR = 2000  # for dates without a year
 _UNKNOWN = 2_000  # different unknown texts kept
 _EDGE = re.compile(r"\d{1,9}(?:\[[0-9a-f]+\])? -> \d{1,9}(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
 _DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
@@ -283,8 +285,16 @@ class Classifier:
             pattern, match = whole
             source, left, body = match["source"], left + body[: match.start("text")], match["text"].rstrip()
         header = NcclHeader(label.host, label.pid, None, None, source, label._replace(stamp=None, repeat=1), True)
-        key = EventKey(self.counts.header_id(header), pattern.order, "", body)
+        hour = _hour(left, label.stamp) if pattern.file in _KERNEL_FILES else None
+        key = EventKey(self.counts.header_id(header), pattern.order, "", body, hour)
         self.counts.count(key, label.repeat, number, label.stamp, left)
+
+
+def _hour(left: str, stamp: float | None) -> int | None:
+    """The hour in which a line was written, in any count; None where it names no date."""
+    when = moment(left, _LEAP_YEAR) if stamp is None else None
+    seconds = stamp if when is None else when.seconds
+    return None if seconds is None else int(seconds // 3600)
 
 
 def _bounded(text: str) -> str:

@@ -18,6 +18,7 @@ class EventKey(NamedTuple):
     pattern: int  # order of the pattern; -1 for a WARN line that no pattern knows
     level: str
     body: str  # what the pattern matched: the message, or the text without launcher prefix
+    hour: int | None = None  # of a line of the kernel: an error of this hour is not that of another job last week
 
 
 class Event:
@@ -139,7 +140,7 @@ class LogCounts:
     def _forget_start(self, key: EventKey) -> None:
         """Drop the START of a communicator when its COMPLETE repeats the same fields: that halves the events."""
         started = key.body.removesuffix(_COMPLETE) + _START
-        self.events.pop(EventKey(key.header, key.pattern, key.level, started), None)
+        self.events.pop(key._replace(body=started), None)
 
     def collective_calls(
         self, key: EventKey, op: int, line: int, stamp: float | None, left: str, text: str
@@ -200,8 +201,8 @@ class LogCounts:
             ids.append(number)
             self.spans[number].extend(n, first + offset, last + offset, stamp)
         for at, row in enumerate(zip(*other.events, strict=True)):
-            header_id, pattern, level, body, n, first, last, stamp, left = row
-            key = EventKey(ids[header_id], pattern, level, body)
+            header_id, pattern, level, body, hour, n, first, last, stamp, left = row
+            key = EventKey(ids[header_id], pattern, level, body, hour)
             if body.endswith(_COMPLETE):
                 self._forget_start(key)
             event = self.events.get(key)

@@ -11,10 +11,10 @@ from typing import Any
 from nccl_doctor.common.printable import printable
 
 _NOUNS = (
-    "bridges|bytes|cards|channels|checks|collectives|CPUs|cycles|devices|domains|drives|errors|files|GPUs|hosts|interfaces|"
-    "iterations|lines|links|members|minutes|negotiations|nodes|NVLinks|NVSwitches|operations|others|pages|pairs|paths|pauses|"
-    "peers|pods|processes|processors|rails|ranks|reports|rows|samples|seconds|sizes|steps|switches|tasks|tensors|threads|times|"
-    "traces|transfers|values|workers"
+    "allreduces|bridges|bytes|cards|cases|channels|checks|collectives|cores|CPUs|cycles|devices|domains|drives|errors|files|"
+    "findings|gaps|GPUs|groups|hosts|interfaces|iterations|jobs|kernels|lanes|lines|links|members|minutes|negotiations|nodes|"
+    "NVLinks|NVSwitches|operations|others|pages|pairs|paths|pauses|peers|pods|ports|processes|processors|rails|ranks|replays|"
+    "reports|rows|samples|seconds|sizes|slots|steps|switches|tasks|tensors|threads|times|traces|transfers|values|workers"
 )
 _VERBS = {
     "are": "is",
@@ -25,10 +25,20 @@ _VERBS = {
     "show": "shows",
     "say": "says",
     "idle": "idles",
+    "use": "uses",
+    "call": "calls",
+    "report": "reports",
+    "need": "needs",
+    "run": "runs",
+    "fail": "fails",
+    "stop": "stops",
+    "do": "does",
 }
+# Words before a noun: adjectives of any case. A verb or a preposition there means that the noun is not what is counted.
+_ADJECTIVES = r"(?:(?!(?:is|was|are|were|has|had|have|of|on|in|to|for|from|with|and|or|by|at)\b)[A-Za-z][\w-]* ){0,2}?"
 _PLACEHOLDER = re.compile(
-    r"(\brank )?\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}"
-    rf"(?P<counted> (?:[a-z]+ )?(?:{_NOUNS})\b(?: (?:{'|'.join(_VERBS)})\b)?)?"
+    r"(\b[Rr]ank )?\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}"
+    rf"(?P<counted> {_ADJECTIVES}(?:{_NOUNS})\b(?P<of> of [A-Za-z]+)?(?P<verb> (?:{'|'.join(_VERBS)})\b)?)?"
 )
 
 
@@ -55,20 +65,24 @@ def template_problems(text: str) -> Iterator[str]:
 
 
 def _filled(match: re.Match[str], values: dict[str, Any]) -> str:
-    before, name, spec, counted = match.groups()
+    before, name, spec, counted = match[1], match[2], match[3], match["counted"] or ""
     if name not in values:
         return match[0]
     if before and values[name] is None:
-        return "a rank" + (counted or "")
+        return ("A rank" if before[0] == "R" else "a rank") + counted
     number = _format(values[name], spec)
-    return (before or "") + number + (_singular(counted) if counted and number == "1" else counted or "")
+    return (
+        (before or "")
+        + number
+        + (_singular(counted, match["of"] or "", match["verb"] or "") if number == "1" else counted)
+    )
 
 
-def _singular(phrase: str) -> str:
-    """` other GPUs are` -> ` other GPU is`."""
-    *adjectives, noun, verb = phrase.split(" ") if phrase.rpartition(" ")[2] in _VERBS else [*phrase.split(" "), ""]
-    stem = noun[:-2] if noun.endswith(("sses", "ches")) else noun[:-1]
-    return " ".join([*adjectives, stem, *([_VERBS[verb]] if verb else [])])
+def _singular(phrase: str, of: str, verb: str) -> str:
+    """` other pairs of ranks are` -> ` other pair of ranks is`; ` of ranks` and ` are` are the last parts of the phrase."""
+    noun = phrase.removesuffix(of + verb)
+    noun = noun[:-2] if noun.endswith(("sses", "ches")) else noun[:-1]
+    return noun + of + (f" {_VERBS[verb[1:]]}" if verb else "")
 
 
 def _format(value: Any, spec: str | None) -> str:

@@ -16,7 +16,7 @@ from nccl_doctor.simulate.faults import (  # noqa: F401  (importing a module reg
 )
 from nccl_doctor.simulate.faults.registry import FAULTS, Fault, Needs, fit
 from nccl_doctor.simulate.prefixes import PREFIXES
-from nccl_doctor.simulate.scenario import write_log
+from nccl_doctor.simulate.scenario import write_files, write_log
 from nccl_doctor.simulate.spec import FRAMEWORKS, NETWORKS, VERSIONS, Spec
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "Needs",
     "Spec",
     "fit",
+    "write_files",
     "write_log",
 ]

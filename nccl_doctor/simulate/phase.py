@@ -44,6 +44,7 @@ def merge_sources(phase: Phase, start: float, rng: Random, interleave: bool) -> 
         yield when, source, text
 
 
+KERNEL_STAMP = "\x00k"  # what lines of the kernel begin with
 _CODE = re.compile("\x00([a-z])")
 _FORMATS = {
     "t": "%Y-%m-%d %H:%M:%S",

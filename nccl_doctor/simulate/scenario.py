@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from nccl_doctor.simulate import communicator, connect, startup, training
-from nccl_doctor.simulate.cluster import Cluster, Rank
+from nccl_doctor.simulate.cluster import Cluster, Host, Rank
 from nccl_doctor.simulate.faults.registry import FAULTS, Break
 from nccl_doctor.simulate.graph import Ring, Trees, channels
-from nccl_doctor.simulate.phase import Phase, fill_times, merge_sources
+from nccl_doctor.simulate.phase import KERNEL_STAMP, Phase, fill_times, merge_sources
 from nccl_doctor.simulate.prefixes import PREFIXES, Place, decorate
 from nccl_doctor.simulate.spec import Spec
 
@@ -78,6 +78,22 @@ def write_log(spec: Spec) -> Iterator[str]:
 
     Raises ValueError for an impossible spec, such as a fault between nodes in a job on one node.
     """
+    return (line for _, line in _told(spec))
+
+
+def write_files(spec: Spec) -> dict[str, list[str]]:
+    """The log of the job and, for each host whose kernel printed something, its log: file name -> lines.
+
+    Raises ValueError as `write_log` does.
+    """
+    files: dict[str, list[str]] = {"job.log": []}
+    for kernel_of, line in _told(spec):
+        files.setdefault(f"kernel-{kernel_of}.log" if kernel_of else "job.log", []).append(line)
+    return files
+
+
+def _told(spec: Spec) -> Iterator[tuple[str | None, str]]:
+    """(host whose kernel printed it or None, line) of all lines of a job."""
     spec.check()
     if spec.prefix not in PREFIXES:
         raise ValueError(f"unknown prefix {spec.prefix!r}; known: {', '.join(PREFIXES)}")
@@ -95,7 +111,7 @@ def write_log(spec: Spec) -> Iterator[str]:
     return _lines(cluster, stop)
 
 
-def _lines(cluster: Cluster, stop: Break | None) -> Iterator[str]:
+def _lines(cluster: Cluster, stop: Break | None) -> Iterator[tuple[str | None, str]]:
     spec = cluster.spec
     now = float(cluster.epoch)
     all_stamped = spec.prefix == "nccl-time"
@@ -103,6 +119,7 @@ def _lines(cluster: Cluster, stop: Break | None) -> Iterator[str]:
     for phase in _tell(cluster, stop):
         for when, source, text in merge_sources(phase, now, cluster.rng, spec.interleave):
             place = Place(source, when, ranks)
+            kernel_of = source.name if isinstance(source, Host) and text.startswith(KERNEL_STAMP) else None
             for line in fill_times(text, when, all_stamped).split("\n"):
-                yield decorate(spec.prefix, place, line)
+                yield kernel_of, decorate(spec.prefix, place, line)
         now += phase.seconds

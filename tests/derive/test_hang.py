@@ -217,23 +217,23 @@ def test_steps_that_ranks_print_count_where_ranks_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clock"),
+    ("text", "clock", "zone"),
     [
-        ("[Mon May  6 10:02:11 2024] NVRM: Xid", "local"),
-        ("May  6 10:02:11 node01 kernel: NVRM: Xid", "local"),
-        ("2024-05-06T10:02:11.000000+02:00 node01 kernel: NVRM", "local"),
-        ("2024-05-06T10:02:11Z node01 kernel: NVRM", "utc"),
-        ("2024-05-06T10:02:11+00:00 node01 kernel: NVRM", "utc"),
-        ("[rank3]:[E506 10:02:11.000000000 ProcessGroupNCCL.cpp:632] x", "local"),
-        ("W0506 10:02:11.000000 140 torch/distributed/run.py] x", "local"),
-        ("[2024-05-06 10:02:11] node01:12:13 [0] NCCL WARN x", "local"),
-        ("[2024-05-06 10:02:11.     0: W /src/horovod/common/stall_inspector.cc:107] x", "local"),
-        ("Root Cause (first observed failure):\n[0]:\n  time      : 2024-05-06_10:02:11\n", "local"),
-        ("2024/05/06 10:02:11.000, 0, NVIDIA H100, 98 %", "local"),
+        ("[Mon May  6 10:02:11 2024] NVRM: Xid", "local", None),
+        ("May  6 10:02:11 node01 kernel: NVRM: Xid", "local", None),
+        ("2024-05-06T10:02:11.000000+02:00 node01 kernel: NVRM", "local", 7200),
+        ("2024-05-06T10:02:11Z node01 kernel: NVRM", "utc", 0),
+        ("2024-05-06T10:02:11+00:00 node01 kernel: NVRM", "utc", 0),
+        ("[rank3]:[E506 10:02:11.000000000 ProcessGroupNCCL.cpp:632] x", "local", None),
+        ("W0506 10:02:11.000000 140 torch/distributed/run.py] x", "local", None),
+        ("[2024-05-06 10:02:11] node01:12:13 [0] NCCL WARN x", "local", None),
+        ("[2024-05-06 10:02:11.     0: W /src/horovod/common/stall_inspector.cc:107] x", "local", None),
+        ("Root Cause (first observed failure):\n[0]:\n  time      : 2024-05-06_10:02:11\n", "local", None),
+        ("2024/05/06 10:02:11.000, 0, NVIDIA H100, 98 %", "local", None),
     ],
 )
-def test_moments_of_lines(text: str, clock: str) -> None:
-    assert Moment(1714989731.0, clock) == moment(text, 2024)
+def test_moments_of_lines(text: str, clock: str, zone: int | None) -> None:
+    assert Moment(1714989731.0, clock, zone) == moment(text, 2024)
     assert "10:02:11" == Moment(1714989731.0, clock).words()
 
 

@@ -111,9 +111,9 @@ def _copies(rows: list[Any], number: int, ref: Any) -> Iterator[Any]:
 
 def _renamed(name: str, value: Any, number: int, ref: Any = None) -> Any:
     """A value as the copy with this number has it."""
-    if value is None or (number == 0 and name not in ("ref", "refs", "usual_ref")):
+    if value is None or (number == 0 and name not in ("ref", "refs") and not name.endswith("_ref")):
         return value
-    if name in ("ref", "usual_ref"):
+    if name == "ref" or name.endswith("_ref"):
         return ref(value) if value else value
     if name == "refs":
         return ",".join(str(ref(int(one))) for one in str(value).split(",") if one)

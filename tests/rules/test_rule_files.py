@@ -1,5 +1,6 @@
 """Every rule file, its examples and the guard around it."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -168,3 +169,42 @@ def test_a_rank_that_nobody_numbers_is_a_rank() -> None:
 def test_a_noun_agrees_with_its_number(number: object, expected: str) -> None:
     template = "{n} other GPUs idle, {n} processes were killed, {n} pairs of ranks, {n} NVSwitches on {host}"
     assert expected == templates.fill_template(template, {"n": number, "host": "node01"})
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (1, "1 uncorrectable memory error, 1 different NVLink domain, 1 PCIe lane, 1 pair of ranks uses SHM, 1 bridge above GPUs"),
+        (2, "2 uncorrectable memory errors, 2 different NVLink domains, 2 PCIe lanes, 2 pairs of ranks use SHM, 2 bridges above GPUs"),
+    ],
+)  # fmt: skip
+def test_a_noun_agrees_behind_adjectives_and_with_of(number: int, expected: str) -> None:
+    template = (
+        "{n} uncorrectable memory errors, {n} different NVLink domains, {n} PCIe lanes, {n} pairs of ranks use SHM, "
+        "{n} bridges above GPUs"
+    )
+    assert expected == templates.fill_template(template, {"n": number})
+
+
+# Words behind a number that end like a plural and are none.
+_SINGULAR = {
+    "is", "was", "has", "does", "its", "this", "process", "addresses", "says", "shows", "stops", "idles", "reports", "waits",
+    "shares", "uses", "calls", "needs", "runs", "fails", "spends", "takes", "reaches", "aggregates", "gives",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", loader.load_rules(), ids=lambda rule: rule.id)
+def test_no_message_counts_one_in_the_plural(rule: schema.Rule) -> None:
+    numbers = {
+        key for one in rule.example for row in one.expect for key, value in row.items() if isinstance(value, int)
+    }
+    found = []
+    for match in re.finditer(r"(?:\b(\w+) )?(\{([a-z_][a-z0-9_]*)(?::[^{}\s]+)?\}(?: [A-Za-z-]+){1,3})", rule.message):
+        before, phrase, name = match.groups()
+        if name in numbers and before not in ("rank", "Rank", "GPU", "port", "NVSwitch"):
+            filled = templates.fill_template(phrase, {name: 1})
+            word = re.match(r"1 (?:(?!of |with |or |that |and )[\w-]+ ){0,2}?(\w{2,}s)\b", filled)
+            if word and word[1] not in _SINGULAR:
+                found.append(filled)
+        assert "rank ?" not in templates.fill_template(phrase, {name: None})
+    assert [] == found

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_log
+from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_files, write_log
 from nccl_doctor.simulate.cluster import Cluster
 from nccl_doctor.simulate.graph import Ring, Trees, channels
 
@@ -26,6 +26,16 @@ def test_equal_specs_give_equal_text(fault: str | None) -> None:
     spec = replace(SMALL, fault=fault, seed=7)
     assert lines(spec) == lines(spec)
     assert lines(spec) != lines(replace(spec, seed=8))
+
+
+@pytest.mark.parametrize("fault", ["xid-79-off-bus", "host-memory-oom", "cuda-oom"])
+def test_split_files_hold_the_lines_of_the_log_once(fault: str) -> None:
+    spec = fit(replace(SMALL, fault=fault, seed=7))
+    files = write_files(spec)
+    assert sorted(write_log(spec)) == sorted(line for text in files.values() for line in text)
+    kernel = {name: text for name, text in files.items() if name != "job.log"}
+    assert (fault != "cuda-oom") == bool(kernel)
+    assert all(f" {name[7:-4]} kernel: " in line for name, text in kernel.items() for line in text)
 
 
 @pytest.mark.parametrize("name", FAULTS)

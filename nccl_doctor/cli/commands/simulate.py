@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal logs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
 @click.option(
+    "--split", is_flag=True, help="Write a folder: kernel lines go into one file per host, the others into job.log."
+)
+@click.option(
     "--node", "machine", metavar="TYPE", help="Write the tree of a node of this machine type into the folder FILE."
 )
 @click.option("--list", "listing", is_flag=True, help="Print the known values and exit.")
@@ -43,6 +46,7 @@ def command(
     fault: str | None,
     seed: int,
     output: Path | None,
+    split: bool,
     machine: str | None,
     listing: bool,
 ) -> None:
@@ -64,13 +68,18 @@ def command(
         if fault is not None and fault not in simulate.FAULTS:
             raise ValueError(f"no fault is called {fault}{_similar(fault, simulate.FAULTS)}")
         spec = _adapted(ctx, spec, simulate.fit(spec))
-        text = "".join(line + "\n" for line in simulate.write_log(spec))
+        files = simulate.write_files(spec) if split else {"": simulate.write_log(spec)}
+        texts = {name: "".join(line + "\n" for line in lines) for name, lines in files.items()}
     except ValueError as error:
         raise UsageProblem(f"{error} (see nccl-doctor simulate --list)") from None
-    if output is None:
-        emit(text)
+    if split:
+        folder = _new_folder(output, "--split")
+        for name, text in texts.items():
+            write_file(folder / name, text.encode("utf-8"))
+    elif output is None:
+        emit(texts[""])
     else:
-        write_file(output, text.encode("utf-8"))
+        write_file(output, texts[""].encode("utf-8"))
 
 
 def _list_values() -> None:
@@ -101,20 +110,29 @@ def _write_node(machine: str, fault: str | None, output: Path | None) -> None:
     """Write the tree of a node into a new or empty folder."""
     from nccl_doctor.simulate import node
 
-    if output is None:
-        raise UsageProblem("--node writes a folder: name it with -o")
     for kind, name, known in (("machine type", machine, node.ALL_MACHINES), ("fault", fault, node.FAULTS)):
         if name is not None and name not in known:
             raise UsageProblem(f"no {kind} is called {name}{_similar(name, known)}")
     if fault is not None and machine not in node.FAULTS[fault].machines:
         raise UsageProblem(f"{fault} does not occur on {machine}, only on {', '.join(node.FAULTS[fault].machines)}")
+    folder = _new_folder(output, "--node")
+    try:
+        node.build(machine, fault).write(folder)
+    except OSError as error:
+        raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None
+
+
+def _new_folder(output: Path | None, option: str) -> Path:
+    """Create the folder that an option writes to. Raises UsageProblem where it is not named or not empty."""
+    if output is None:
+        raise UsageProblem(f"{option} writes a folder: name it with -o")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageProblem(f"{output} exists and is not an empty folder")
     try:
         output.mkdir(parents=True, exist_ok=True)
-        node.build(machine, fault).write(output)
     except OSError as error:
         raise UsageProblem(f"cannot write {output}: {error.strerror}") from None
+    return output
 
 
 def _adapted(ctx: click.Context, asked: "Spec", fitting: "Spec") -> "Spec":

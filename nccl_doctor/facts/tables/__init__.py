@@ -16,6 +16,7 @@ from nccl_doctor.facts.tables.derived.job import *
 from nccl_doctor.facts.tables.derived.origin import *
 from nccl_doctor.facts.tables.derived.speed import *
 from nccl_doctor.facts.tables.derived.start import *
+from nccl_doctor.facts.tables.derived.times import *
 from nccl_doctor.facts.tables.errors import *
 from nccl_doctor.facts.tables.gpu import *
 from nccl_doctor.facts.tables.log import *

@@ -63,6 +63,18 @@ class GpuThrottle(NamedTuple):
     ref: int
 
 
+class ThrottleSpan(NamedTuple):
+    """A time over which a reason for lower clocks was active in all samples of a GPU; reasons that come and go often have none."""
+
+    host: str | None
+    gpu: int | None
+    file: str
+    reason: str  # as in `gpu_throttle`
+    start: float  # seconds since the epoch, as in `gpu_use`
+    end: float  # of the first sample without it; of the last one with it where none follows
+    ref: int  # of the first sample of this GPU with the reason
+
+
 class GpuCounter(NamedTuple):
     """A counter of memory errors of a GPU, or a state that has a yes or no."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.gpu import GpuCounter, GpuSample, GpuThrottle, GpuUse
+from nccl_doctor.facts.tables.gpu import GpuCounter, GpuSample, GpuThrottle, GpuUse, ThrottleSpan
 from nccl_doctor.formats.gpu.columns import REASON_NAMES, limit_of
 from nccl_doctor.formats.gpu.sample_totals import (
     BUSY,
@@ -27,6 +27,7 @@ from nccl_doctor.formats.gpu.sample_totals import (
     share,
     whole_or_none,
 )
+from nccl_doctor.formats.gpu.throttle_spans import ThrottleSpans
 
 IN_USE = 1024.0  # MiB; a driver alone holds less
 LOW_POWER = 0.4  # of the limit: what waiting in a collective draws
@@ -50,6 +51,7 @@ class Samples:
         self._shown: dict[int, Place] = {}
         self._slack: dict[int, Place] = {}  # first sample below BUSY once the job had begun
         self._reason_at: dict[tuple[int, int], Place] = {}
+        self._spans = ThrottleSpans()
         self._counters: dict[tuple[int, str], tuple[float | None, float, Place]] = {}
         self._unreadable: list[Place] = []
         self._windows: dict[int, Floats] = {}
@@ -77,6 +79,7 @@ class Samples:
         active = np.flatnonzero((batch.column("util") >= IDLE) | (batch.column("memory") >= IN_USE))
         if batch.times is not None:
             self._window(batch)
+            self._spans.add(batch)
         # One reading of all GPUs is as many rows; the job's first and last one are kept whole.
         others, rows = len(self.gpus) - 1, len(batch.slots)
         begin, end = (
@@ -233,7 +236,7 @@ class Samples:
         facts.add(
             GpuCounter(None, None, "unreadable", None, 1.0, facts.evidence(file, *place)) for place in self._unreadable
         )
-        facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter")
+        facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "throttle_span")
 
     def _uses(self, totals: Totals, refs: dict[int, int], file: str, source: str) -> Iterator[GpuUse]:
         # Without a limit in the file or from the model, the highest draw of any GPU is used: the limit cannot be below it.
@@ -282,13 +285,15 @@ class Samples:
                         power_mean=power / n if power else None, memory_max=memory or None, ref=ref,
                     )  # fmt: skip
 
-    def _throttles(self, totals: Totals, facts: Facts, file: str) -> Iterator[GpuThrottle]:
+    def _throttles(self, totals: Totals, facts: Facts, file: str) -> Iterator[GpuThrottle | ThrottleSpan]:
         for (slot, bit), place in sorted(self._reason_at.items()):
             n = int(totals.reasons[bit][slot])
             if n:
                 gpu = self.gpus[slot]
                 ref = facts.evidence(file, *place)
                 yield GpuThrottle(gpu.host, gpu.number, REASON_NAMES[bit], n, n / int(totals.samples[slot]), ref)
+                for start, end in self._spans.of(slot, bit):
+                    yield ThrottleSpan(gpu.host, gpu.number, file, REASON_NAMES[bit], start, end, ref)
 
 
 def _first(a: float | None, b: float | None) -> float | None:

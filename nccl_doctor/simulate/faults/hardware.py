@@ -8,7 +8,7 @@ from nccl_doctor.simulate.faults.cuda import cuda_warn
 from nccl_doctor.simulate.faults.memory import Failures
 from nccl_doctor.simulate.faults.registry import Break, Needs, fault
 from nccl_doctor.simulate.nccl_format import init_trail, warn
-from nccl_doctor.simulate.phase import Phase
+from nccl_doctor.simulate.phase import KERNEL_STAMP, Phase
 from nccl_doctor.simulate.secondary_errors import exit_rank, fail_ranks
 
 _HINT = (
@@ -19,7 +19,7 @@ _HINT = (
 
 def kernel(host: Host, text: str) -> str:
     """Returns a kernel line as journald shows it."""
-    return f"\x00k {host.name} kernel: {text}"
+    return f"{KERNEL_STAMP} {host.name} kernel: {text}"
 
 
 def pci(rank: Rank) -> str:

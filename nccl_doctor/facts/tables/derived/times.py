@@ -1,0 +1,34 @@
+"""What came before what, by the clocks of several files; derived."""
+
+from typing import NamedTuple
+
+
+class Lead(NamedTuple):
+    """An event and the first symptom after it that another file shows, where their clocks can be compared; derived."""
+
+    event: str  # gpu, link, process, node, storage
+    host: str | None  # on which it happened
+    symptom: str  # timeout, rdma, connection, end, slow-step
+    shows: str  # the symptom as a sentence names it: `the first watchdog timeout`
+    seconds: float  # from the event to the symptom
+    hours: (
+        int | None
+    )  # whole hours that the two clocks are taken to be apart; None where both are known to show the same
+    waited: float | None  # seconds that the operation which timed out had run when the event came
+    ref: int  # of the event
+    symptom_ref: int
+
+
+class ThrottledSteps(NamedTuple):
+    """A GPU whose clocks were held back during the slow steps of a run and hardly otherwise; derived."""
+
+    run: int
+    host: str | None
+    gpu: int | None
+    reason: str  # as in `gpu_throttle`
+    slow: int  # slow steps that the samples cover
+    slow_held: int  # of those, during which the reason was active
+    others: int  # other steps that the samples cover
+    others_held: int
+    ref: int  # of the first sample with the reason
+    step_ref: int  # of the slowest step
