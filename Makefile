@@ -67,7 +67,7 @@ PREFLIGHT = click nvidia-ml-py psutil ClusterShell PyYAML
 pyz: $(VENV)/.developing
 	rm -rf build/pyz
 	$(PIP) --target build/pyz --no-deps --constraint constraints.txt . $(PREFLIGHT)
-	$(BIN)/shiv --site-packages build/pyz --compressed --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run --output-file nccl-doctor.pyz
+	$(BIN)/shiv --site-packages build/pyz --compressed --compile-pyc --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run --output-file nccl-doctor.pyz
 	@ls -l nccl-doctor.pyz
 
 # One file for Python 3.11 to 3.14 and every platform; look at the difference before you commit it.

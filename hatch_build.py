@@ -9,8 +9,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 MAKE = """
 from nccl_doctor.derive import registry
 from nccl_doctor.log import line_patterns
+from nccl_doctor.node.host import kernel_log
 from nccl_doctor.rules import loader
-loader.load_rules(), line_patterns.load(), registry.steps()
+loader.load_rules(), line_patterns.load(), kernel_log.grammar(), registry.steps()
 """
 
 

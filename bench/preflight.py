@@ -136,9 +136,11 @@ def main() -> int:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has bytecode, whatever the caller sets
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
         tree = Path(folder) / "tree"
         node.build(options.machine).write(tree)
-        timed(tree)  # may write bytecode and what is kept of the rules
+        timed(tree)  # writes bytecode and what is kept of the rules
         runs = [timed(tree) for _ in range(options.times)]
         walls, busy, peaks = ([run[column] for run in runs] for column in range(3))
         print(f"{'':30} {'median':>8} {'best':>8} {'worst':>8}")

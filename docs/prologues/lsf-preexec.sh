@@ -3,9 +3,10 @@
 # user of the job, unless lsf.sudoers says LSB_PRE_POST_EXEC_USER=root, and drops what it prints: the reason is in syslog.
 # With PREEXEC_EXCLUDE_HOST_EXIT_VALUES=1 in lsb.params the broken host is left out when the job is tried again;
 # JOB_PREPROC_TIMEOUT must be larger than 40 s.
+trap 'exit 0' EXIT # where the shell cannot start a process it would end with 2 or 254
 /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C /bin/sh -p "${0%/*}/launch.sh" lsf >&2
 case $? in
-90) exit 1 ;;
-91) exit 99 ;;
+90) trap - EXIT; exit 1 ;;
+91) trap - EXIT; exit 99 ;;
 esac
 exit 0

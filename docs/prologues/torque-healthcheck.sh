@@ -1,5 +1,6 @@
 #!/bin/sh -p
 # $node_check_script of mom_priv/config, with `$node_check_interval 5,jobstart`: a line that starts with ERROR takes the node out
 # when $down_on_error is 1. Nothing else is printed to stdout.
+trap 'exit 0' EXIT # where the shell cannot start a process it would end with 2 or 254
 /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C /bin/sh -p "${0%/*}/launch.sh" torque
 exit 0

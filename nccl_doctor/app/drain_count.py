@@ -13,6 +13,8 @@ import re
 import stat
 import time
 
+from nccl_doctor.common.trusted import distrust
+
 _MOST = 1 << 20  # bytes that are read
 _WAIT = 1.0  # seconds for the lock
 _LINE = re.compile(r"(\d{1,12}) (\S{1,255})")
@@ -21,13 +23,22 @@ _LINE = re.compile(r"(\d{1,12}) (\S{1,255})")
 def reserve(folder: str, rule: str, node: str, most: int, window: float, now: float) -> int:
     """How many other nodes were drained for this rule within `window`; adds this node where they are fewer than `most`.
 
-    Two nodes that ask at once do not both get the last place. Raises OSError where the file cannot be locked or used.
+    Two nodes that ask at once do not both get the last place. Raises OSError where the file cannot be locked or used, or where
+    users could write there, who would then keep broken nodes in service.
     """
+    if why := distrust(folder):
+        raise OSError(why)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     handle = os.open(f"{folder}/{rule}.drained", flags, 0o600)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{rule}.drained is not a file")
+        found = os.fstat(handle)
+        if (
+            not stat.S_ISREG(found.st_mode)
+            or found.st_nlink != 1
+            or found.st_uid != os.geteuid()
+            or found.st_mode & 0o022
+        ):
+            raise OSError(f"{rule}.drained is not a file of ours alone")
         _lock(handle)
         text = os.pread(handle, _MOST, 0).decode("utf-8", "replace")
         rows = {match[2]: int(match[1]) for match in map(_LINE.fullmatch, text.splitlines()) if match}

@@ -10,6 +10,7 @@
 What does not drain stays in the report as a warning that says why.
 """
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -47,8 +48,10 @@ def apply(report: Report, facts: Facts, rules: Iterable[Rule], state: State, set
     known = {rule.id: rule for rule in rules}
     memory = _of_this_boot(state.read(NAME), check)
     again = memory.get("look") == check.look
+    shift = _shift(facts, memory)
+    check = check._replace(now=check.now - shift)
     _forgive(report, memory)
-    _latch(report, facts, known, memory, check)
+    _latch(report, facts, known, memory, check, shift)
     _escalate(report, facts, memory, settings, check, again)
     _hold(report, known, memory, settings, check, again)
     clean = _number(memory.get("clean"))
@@ -79,6 +82,19 @@ def _of_this_boot(memory: Memory, check: Check) -> Memory:
     return {"boot_id": check.boot_id, "inventory": memory.get("inventory")}
 
 
+def _shift(facts: Facts, memory: Memory) -> float:
+    """Seconds by which the clock was set since the first check of this boot: so far the time of the boot has moved.
+
+    All times that are remembered are those of the clock at that check.
+    """
+    boots = [boot for (boot,) in facts.query("SELECT boot FROM kernel_log WHERE boot IS NOT NULL")]
+    first = memory.get("booted")
+    if not boots:
+        return 0.0
+    memory["booted"] = first if isinstance(first, int | float) and math.isfinite(first) else boots[0]
+    return float(boots[0] - memory["booted"])
+
+
 def _forgive(report: Report, memory: Memory) -> None:
     """Findings that an administrator asked to forget do not drain until there is new evidence."""
     for finding in _draining(report):
@@ -87,7 +103,7 @@ def _forgive(report: Report, memory: Memory) -> None:
             _spare(finding, f"forgotten at {_clock(old.get('at'))} by an administrator")
 
 
-def _latch(report: Report, facts: Facts, rules: Mapping[str, Rule], memory: Memory, check: Check) -> None:
+def _latch(report: Report, facts: Facts, rules: Mapping[str, Rule], memory: Memory, check: Check, shift: float) -> None:
     latched = _table(memory, "latched")
     asked = _recovery(facts)
     found = {finding.rule: finding for finding in _draining(report) if _rule(rules, finding).until_reset}
@@ -102,7 +118,7 @@ def _latch(report: Report, facts: Facts, rules: Mapping[str, Rule], memory: Memo
     for rule, old in list(latched.items()):
         if rule in found:
             continue
-        if rule not in rules or _was_reset(facts, old, asked):
+        if rule not in rules or _was_reset(facts, old, asked, shift):
             del latched[rule]
         else:
             report.findings.insert(0, _remembered(rules[rule], old))
@@ -122,7 +138,7 @@ def _remembered(rule: Rule, old: Mapping[str, Any]) -> Finding:
     )  # fmt: skip
 
 
-def _was_reset(facts: Facts, old: Mapping[str, Any], asked: Mapping[tuple[int, ...], int]) -> bool:
+def _was_reset(facts: Facts, old: Mapping[str, Any], asked: Mapping[tuple[int, ...], int], shift: float) -> bool:
     """Whether the driver shows that these GPUs were reset: Xid 154 `… to 0x0 (None)` after the fault, or the recovery
     action of NVML back at 0 after it was another (`nvmlDeviceGetGpuRecoveryAction_t`, drivers since 570)."""
     gpus = old.get("gpus")
@@ -131,7 +147,7 @@ def _was_reset(facts: Facts, old: Mapping[str, Any], asked: Mapping[tuple[int, .
     if not buses or not isinstance(at, int | float):
         return False
     rows = facts.query("SELECT pci, stamp FROM xid WHERE kind = 'xid' AND code = 154 AND text LIKE '%to 0x0 (None)%'")
-    reset = {bus for pci, stamp in rows if stamp is not None and stamp > at for bus in _buses(pci)}
+    reset = {bus for pci, stamp in rows if stamp is not None and stamp - shift > at for bus in _buses(pci)}
     if _number(old.get("asked")) > 0:
         reset |= {bus for bus, action in asked.items() if action == 0}
     return buses <= reset

@@ -10,17 +10,17 @@ than root) leaves the defaults and turns on `observe`: what the site wanted is u
     timeout = 5.0
 """
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nccl_doctor.common.trusted import distrust, distrust_tree
+from nccl_doctor.common.trusted import distrust, distrust_tree, read
+from nccl_doctor.node.runtime import children
 
 PLACE = Path("/etc/nccl-doctor/preflight.toml")
 RULES = Path("/etc/nccl-doctor/rules")
-MOST = 1 << 20  # bytes of the file
+SECONDS = 1.0  # for a file that was named: it may lie on a mount that hangs
 _DEFAULT = "default"
 
 
@@ -86,20 +86,34 @@ def load(named: Path | None = None) -> Loaded:
     file = named or PLACE
     sources = {one.name: _DEFAULT for one in fields(Settings)}
     try:
-        if why := distrust(file):
+        why, text = children.ask(lambda: _read(file), SECONDS) if named else _read(file)
+        if why is not None:
             return _refused(sources, f"{file} is not read: {why}")
-        with file.open("rb") as stream:
-            data = tomllib.loads(stream.read(MOST + 1)[:MOST].decode("utf-8"))
-    except FileNotFoundError:
-        return _refused(sources, f"{file} does not exist") if named else Loaded(Settings(), sources, [])
+        if text is None:
+            return _refused(sources, f"{file} does not exist") if named else Loaded(Settings(), sources, [])
+        import tomllib  # most nodes have no such file
+
+        data = tomllib.loads(text)
+    except TimeoutError:
+        return _refused(sources, f"{file} is not read: it gives no answer")
     except OSError as error:
-        return _refused(sources, f"{file} is not read: {error.strerror}")
+        return _refused(sources, f"{file} is not read: {error.strerror or error}")
     except (ValueError, RecursionError) as error:
         return _refused(sources, f"{file} is not read: {' '.join(str(error).split())}")
     values, problems = _checked(data, str(file))
     if "observe" in data and "observe" not in values:
         values["observe"] = True
     return Loaded(Settings(**values), sources | dict.fromkeys(values, str(file)), problems)
+
+
+def _read(file: Path) -> tuple[str | None, str | None]:
+    """Why the file is not used, and its content; neither where there is none."""
+    try:
+        return (why, None) if (why := distrust(file)) else (None, read(file).decode("utf-8"))
+    except FileNotFoundError:
+        return None, None
+    except (OSError, UnicodeDecodeError) as error:
+        return str(getattr(error, "strerror", None) or error), None
 
 
 def explain(loaded: Loaded) -> str:

@@ -1,9 +1,7 @@
 """What `nccl-doctor preflight` does with its options, step by step."""
 
 import os
-import shutil
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -76,8 +74,9 @@ class Request:
         return self.nodes is not None or (self.root is not None and self.state is None) or str(self.state) == "-"
 
     def warn(self, problem: str) -> None:
-        """One line on stderr, and in syslog where a scheduler called."""
-        complain(problem)
+        """One line on stderr, and in syslog where a scheduler called; on stderr not for callers that read what is printed."""
+        if self.caller not in prologue.READ:
+            complain(problem)
         if self.caller is not None:
             syslog(problem)
 
@@ -270,6 +269,8 @@ def _root(stack: ExitStack, root: Path | None, save: Path | None, redact: bool, 
         return Root(stack.enter_context(tree.opened(root)), **options)
     if save is None:
         return Root(**options)
+    import tempfile
+
     folder = Path(
         stack.enter_context(
             tempfile.TemporaryDirectory(prefix="nccl-doctor-", dir=TEMPORARY if os.geteuid() == 0 else None)
@@ -281,6 +282,7 @@ def _root(stack: ExitStack, root: Path | None, save: Path | None, redact: bool, 
 
 def _text(form: str, report: "Report", verbose: bool, file: bool) -> str:
     import importlib
+    import shutil
 
     from nccl_doctor.reporters import Options
 

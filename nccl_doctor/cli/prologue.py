@@ -76,6 +76,8 @@ def detector(report: Report) -> str:
     return text.encode()[: _NPD - 1].decode("utf-8", "ignore") + "\n"
 
 
+READ = frozenset(("slurm-task", "pbs", "torque", "npd", "nagios"))
+"""Callers that take what is printed apart: a warning before it would be taken for it. The launcher joins stderr to stdout."""
 _NODE = {"drain": DRAIN}  # only a broken node is punished
 _NODE_OR_JOB = {"drain": DRAIN, "job": JOB}
 PROLOGUES = {

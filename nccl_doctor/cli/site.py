@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nccl_doctor.cli.output import complain
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.common.trusted import distrust, distrust_tree
+from nccl_doctor.common.trusted import distrust, distrust_tree, read
 from nccl_doctor.node.runtime import children
 
 SYSTEM = Path("/etc/nccl-doctor/rules")
@@ -48,6 +48,10 @@ def refuse(file: str, option: str) -> Path:
         raise UsageProblem(f"{option} {file} is not read: it gives no answer")
     if why := distrust(file):
         raise UsageProblem(f"{option} {file} is not read: {why}")
+    try:
+        read(file)
+    except OSError as error:
+        raise UsageProblem(f"{option} {file} is not read: {error.strerror}") from None
     return Path(file)
 
 

@@ -7,6 +7,7 @@ owns, because nobody else can rename that entry. Symbolic links are followed by 
 Users who are not root can only harm themselves: for them every file is trusted.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -74,6 +75,17 @@ def distrust_tree(folder: str | os.PathLike[str], most: int = 10_000) -> str | N
             if why := distrust(f"{parent}/{name}"):
                 return why
     return None
+
+
+def read(path: str | os.PathLike[str], most: int = 1 << 20) -> bytes:
+    """The content of a file of the site. Raises OSError where it is larger, or a FIFO or a device: reading those may never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes", os.fspath(path))
+    return data
 
 
 def command(name: str, more: Sequence[str] = ()) -> str | None:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nccl_doctor.common import trusted
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.rules import schema, symptoms, templates
 from nccl_doctor.rules.folder import rule_files, shipped_folder
@@ -23,7 +24,7 @@ def read_rule(path: Path) -> Rule:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(trusted.read(path).decode("utf-8"))
     except OSError as error:
         raise RuleProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except RecursionError:

@@ -169,7 +169,13 @@ def hostile(folder: Path, proof: Path) -> dict[str, str]:
         "LD_LIBRARY_PATH": str(folder), "SHIV_ROOT": str(folder), "SHIV_ENTRY_POINT": "os:abort", "TMPDIR": str(folder),
         "NCCL_DOCTOR": str(folder / "env"), "NCCL_DOCTOR_OPTIONS": "--rules /", "NCCL_DOCTOR_DEBUG": "1", "IFS": "/",
         "PYTHON": str(folder / "env"), "PROGRAM": str(folder / "json.py"), "LIMIT": "0", "POSIXLY_CORRECT": "1", "CDPATH": "/",
-        "SHELLOPTS": "xtrace", "PS4": f"$({touch})",
+        "SHELLOPTS": "xtrace", "PS4": f"$({touch})", "BASHOPTS": "extdebug", "BASH_XTRACEFD": "1", "PROMPT_COMMAND": touch,
+        "GCONV_PATH": str(folder), "LOCPATH": str(folder), "NLSPATH": f"{folder}/%N", "LC_ALL": "x.EVIL", "LANG": "x.EVIL",
+        "TZ": f":{folder}/rc", "GLIBC_TUNABLES": "glibc.malloc.check=3", "MALLOC_TRACE": f"{folder}/trace",
+        "RES_OPTIONS": "debug", "HOSTALIASES": str(folder / "rc"), "LOCALDOMAIN": "evil", "OPENSSL_CONF": str(folder / "rc"),
+        "PYTHONBREAKPOINT": "os.abort", "PYTHONWARNINGS": "error", "PYTHONPYCACHEPREFIX": str(folder), "PYTHONDEVMODE": "1",
+        "SLURM_JOB_ID": f"1;{touch};$({touch})", "SLURM_JOB_GPUS": f"$({touch})", "SLURM_CONF": str(folder / "rc"),
+        "SLURM_SCRIPT_CONTEXT": f"`{touch}`", "SLURMD_NODENAME": f"-x $({touch})", "USER": f"$({touch})", "TERM": f"{folder}/x",
     }  # fmt: skip
 
 

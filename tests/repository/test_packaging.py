@@ -108,7 +108,18 @@ def test_one_file_holds_what_preflight_needs(wheel: Path, tmp_path: Path) -> Non
     for name in ("click", "psutil", "ClusterShell", "yaml", "pynvml.py"):
         (site / name).symlink_to(packages / name)
     entry = "nccl_doctor.cli.main:run"
-    done = run(sys.executable, "-m", "shiv", "--site-packages", site, "--entry-point", entry, "--output-file", file)
+    done = run(
+        sys.executable,
+        "-m",
+        "shiv",
+        "--site-packages",
+        site,
+        "--compile-pyc",
+        "--entry-point",
+        entry,
+        "--output-file",
+        file,
+    )
     assert 0 == done.returncode, done.stderr
     command = [sys.executable, "-S", file, "preflight", "--state", "-", "--only", "pci,ethernet,selinux"]
     cache = tmp_path / "cache"

@@ -12,6 +12,7 @@ Hence a form starts with text that does not fit into a name, or goes on with tex
 """
 
 import re
+from functools import cache
 
 _BDF = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _GPU = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
@@ -68,15 +69,20 @@ _FORMS = {
 KINDS = frozenset(_FORMS)
 """Patterns of the log engine that kernels print; the others of those files are words of tools."""
 
-_COMPILED = {kind: re.compile(form) for kind, form in _FORMS.items()}
 _OF_DEVICE = re.compile(rf"[\w-]+ ({_BDF})\b")
 _BY_DEVICE = frozenset(kind for kind, form in _FORMS.items() if form.startswith((_DEVICE, _NAMED)))
 _COMM = re.compile(r"(?<=, name=)((?:\\x[0-9a-f]{2}|.){1,15}), ")  # /dev/kmsg escapes what cannot be printed
 
 
+@cache
+def _compiled(kind: str) -> re.Pattern[str]:
+    """Few of the forms are asked for on one node, and compiling all of them takes 10 ms."""
+    return re.compile(_FORMS[kind])
+
+
 def has_form(kind: str, text: str) -> bool:
     """Whether a message has the form in which its kernel or driver prints it."""
-    return _COMPILED[kind].match(text) is not None
+    return _compiled(kind).match(text) is not None
 
 
 def has_device(kind: str, text: str, device: str | None) -> bool:

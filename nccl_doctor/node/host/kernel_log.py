@@ -101,12 +101,7 @@ def _read_kmsg(root: Root) -> dict[str, str] | None:
 
 def grammar() -> list[line_patterns.Pattern]:
     """The patterns of lines that a kernel prints."""
-    return [
-        pattern
-        for name in FILES
-        for pattern in line_patterns.read_patterns(line_patterns.FOLDER / f"{name}.toml")
-        if pattern.name in KINDS
-    ]
+    return [pattern for pattern in line_patterns.load_files(*FILES) if pattern.name in KINDS]
 
 
 def fold(records: Iterable[Record], source: str) -> Iterator[Xid | Message]:

@@ -50,6 +50,7 @@ SHORT = (
     "scheduler",
     "environment",
     "software",
+    "ethernet",
 )  # one child for all: a child takes 5 ms to start
 STALLED = 0.5  # seconds after which those of them that have not begun get children of their own
 _LINE = 1 << 22  # bytes of one row at most

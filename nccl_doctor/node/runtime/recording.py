@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_doctor.node.runtime.redact import KEPT, SECRET
-from nccl_doctor.node.runtime.root import EXTRA, HOPS, Output, Root, Stat
+from nccl_doctor.node.runtime.root import EXTRA, HOPS, MOST, Output, Root, Stat
 
 
 class Recorder(Root):
@@ -22,8 +22,8 @@ class Recorder(Root):
         self._redact = redact or (lambda text: text)
         self._told: dict[str, dict[str, Any]] = {}
 
-    def text(self, path: str) -> str | None:
-        found = super().text(path)
+    def text(self, path: str, most: int = MOST) -> str | None:
+        found = super().text(path, most)
         if found is not None:
             self._put(path, _telling(found) if path.endswith("/environ") else found)
         return found

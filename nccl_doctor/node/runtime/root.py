@@ -62,11 +62,11 @@ class Root:
         self._cache: dict[str, Any] = {}
         self._folders: dict[str, str] = {}  # of a tree: folder of the node -> where it really lies
 
-    def text(self, path: str) -> str | None:
-        """The content of a file, up to `MOST` bytes; None where it is absent, a folder, or may not be read."""
+    def text(self, path: str, most: int = MOST) -> str | None:
+        """The content of a file, up to `most` bytes; None where it is absent, a folder, or may not be read."""
         try:
             with open(self.where(path), "rb") as file:
-                return file.read(MOST).decode("utf-8", "replace")
+                return file.read(most).decode("utf-8", "replace")
         except OSError as error:
             self._failed(path, error)
             return None

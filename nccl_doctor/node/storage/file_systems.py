@@ -15,6 +15,7 @@ TABLES = (LustreTarget, Mount, MountProbe, MountWanted, NfsMount)
 INFO = "/proc/self/mountinfo"
 STATS = "/proc/self/mountstats"
 DEADLINE = 2.0  # seconds for all trials together
+LONGEST = 16 << 20  # bytes of the list of mounts: users add a thousand FUSE mounts, each with a path of 4 KiB
 _BASES = ("/proc/fs/lustre", "/sys/fs/lustre", "/sys/kernel/debug/lustre")
 _STATES = frozenset((
     "CLOSED", "CONNECTING", "DISCONN", "EVICTED", "FULL", "IDLE", "NEW", "RECOVER", "REPLAY", "REPLAY_LOCKS",
@@ -25,7 +26,7 @@ _LISTED = re.compile(r"^\s*- \[\s*(\d{1,12}), (\w+)\s*\]", re.MULTILINE)
 
 def collect(root: Root) -> Iterator[Any]:
     """What is mounted comes first, so that it is known even where a trial takes all the time."""
-    text = root.text(INFO) or ""
+    text = root.text(INFO, LONGEST) or ""
     entries = [(entry, kind) for entry in mounts.parse(text) if (kind := mounts.kind(entry)) is not None]
     for entry, kind in entries:
         yield _mount(entry, kind)
@@ -75,13 +76,10 @@ def _probes(root: Root, entries: list[tuple[mounts.Entry, str]]) -> Iterator[Mou
     """Automounters are left alone unless the site names the path: asking them would mount."""
     wanted = expected(root)
     places = {entry.path: entry for entry, kind in entries if kind != "autofs"}
-    trials = [
-        probes.Trial(
-            path, _writes(wanted, path) or (bool(root.deep) and path not in wanted and entry.fstype in mounts.SHARED)
-        )
-        for path, entry in places.items()
-    ]
-    trials += [probes.Trial(path, _writes(wanted, path)) for path in wanted if path not in places]
+    # The last ones are not tried where there are too many, and users can make any number of FUSE mounts.
+    others = sorted(places.keys() - wanted.keys(), key=lambda path: (places[path].fstype.startswith("fuse"), path))
+    trials = [probes.Trial(path, _writes(wanted, path)) for path in wanted]
+    trials += [probes.Trial(path, bool(root.deep) and places[path].fstype in mounts.SHARED) for path in others]
     kept = root.asked("mounts", lambda: {"uid": _uid(root), "paths": probes.run(trials, DEADLINE)}) or {}
     answers = kept.get("paths")
     for path, answer in (answers if isinstance(answers, dict) else {}).items():

@@ -205,7 +205,7 @@ CLONE_NEWNS = 0x00020000
 MS_PRIVATE_REC = (1 << 18) | (1 << 14)
 
 
-def hung_mount(folder: str) -> str | None:
+def hung_mount(folder: str, ended: bool) -> str | None:
     """Mount a file system that never answers, in a mount namespace of our own; the reason where that is not possible."""
     library = ctypes.CDLL(None, use_errno=True)
     try:
@@ -217,27 +217,33 @@ def hung_mount(folder: str) -> str | None:
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
     if library.mount(b"10.1.8.1@o2ib:/scratch", folder.encode(), b"fuse.lustre", 0, options):
         return f"mount: {os.strerror(ctypes.get_errno())}"
+    if ended:
+        os.close(device)
     return None
 
 
 @pytest.mark.parametrize(("wanted", "fitness"), [(["/"], "fit"), (["{folder}"], "drain")])
+@pytest.mark.parametrize(
+    ("ended", "rule", "outcome"), [(False, "mount-hung", "hung"), (True, "mount-failing", "ENOTCONN")]
+)
 def test_a_file_system_that_really_hangs_drains_where_the_site_names_it(
-    wanted: list[str], fitness: str, tmp_path: Path
+    ended: bool, rule: str, outcome: str, wanted: list[str], fitness: str, tmp_path: Path
 ) -> None:
+    """Or whose daemon ended: every user can mount one where fuse.conf says user_allow_other."""
     expect = {"mount": [path.format(folder=tmp_path) for path in wanted]}
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         told: dict[str, Any] = {}
         try:
-            if (problem := hung_mount(str(tmp_path))) is not None:
+            if (problem := hung_mount(str(tmp_path), ended)) is not None:
                 told = {"skip": problem}
             else:
                 facts = preflight.look(Root("/", expect=expect), names=("storage",))
                 report = preflight.report_of(facts)
                 told = {
                     "outcome": facts.rows(tables.Collection)[0].outcome,
-                    "hung": [row.path for row in facts.rows(tables.MountProbe) if row.outcome == "hung"],
+                    "tried": {row.path: row.outcome for row in facts.rows(tables.MountProbe)},
                     "first": report.findings[0].name if report.findings else None,
                     "fitness": report.fitness,
                 }
@@ -254,8 +260,26 @@ def test_a_file_system_that_really_hangs_drains_where_the_site_names_it(
         pytest.skip(told["skip"])
     assert "error" not in told, told
     assert "ok" == told["outcome"]
-    assert str(tmp_path) in told["hung"]
-    assert ("mount-hung", fitness) == (told["first"], told["fitness"])
+    assert outcome == told["tried"][str(tmp_path)]
+    assert (rule, fitness) == (told["first"], told["fitness"])
+
+
+def test_mounts_of_users_do_not_push_out_those_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can make a thousand FUSE mounts with long paths: what the node mounts and what the site names is tried first."""
+    tree = node.build("p4d")
+    lines = tree.files[file_systems.INFO].splitlines()
+    users = [f"{900 + n} 28 0:{n} / /a/{n:04d}{'x' * 4000} rw - fuse.sshfs u@evil:/ rw,allow_other" for n in range(999)]
+    tree.put(file_systems.INFO, "\n".join([*users, *lines]) + "\n")
+    tree.write(tmp_path)
+    tried: list[str] = []
+    monkeypatch.setattr(probes, "run", lambda trials, seconds: tried.extend(trial.path for trial in trials) or {})
+    root = Root(tmp_path, expect={"mount": ["/model"]})
+    monkeypatch.setattr(root, "asked", lambda name, ask: ask() if name == "mounts" else None)
+    seen = {row.path for row in file_systems.collect(root) if isinstance(row, tables.Mount)}
+    ours = {one.path for one in mounts.parse("\n".join(lines)) if mounts.kind(one) is not None}
+    assert ours <= seen
+    assert len(seen) == len(ours) + 999
+    assert {"/model", *ours} <= set(tried[: probes.MOST])
 
 
 def test_a_mount_that_hangs_explains_what_the_kernel_says_of_it(tmp_path: Path) -> None:
