@@ -55,10 +55,10 @@ def fingerprint(part: job_log.LogPart) -> Fingerprint:
     comms: set[str] = set()
     ids: set[str] = set()
     worlds: dict[int, set[int]] = defaultdict(set)
-    for key in counts.events:
-        comms.update(_COMM_ID.findall(key.body))
-        ids.update(one for found in _ID_IN_TEXT.findall(key.body) for one in found if one)
-        if member := _WORLD.search(key.body):
+    for body in counts.bodies():
+        comms.update(_COMM_ID.findall(body))
+        ids.update(one for found in _ID_IN_TEXT.findall(body) for one in found if one)
+        if member := _WORLD.search(body):
             worlds[int(member[2])].add(int(member[1]))
     if not ids and (found := _ID_IN_NAME.search(PurePosixPath(name).name)):
         number = found[1] or found[2]

@@ -9,9 +9,9 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from nccl_doctor.common import budgets
 from nccl_doctor.facts import guard, saved, views
@@ -74,28 +74,6 @@ def _joined() -> list[tuple[type, str]]:
             ]
             pairs += [(table, columns) for columns in wanted if columns != "host" or "host, pid" not in wanted]
     return pairs
-
-
-class Column(NamedTuple):
-    name: str
-    type: str
-    meaning: str
-
-
-def describe() -> list[tuple[str, str, list[Column]]]:
-    """(table, what a row means, columns) of every table; column meanings are the comments in `tables`."""
-    import inspect
-
-    described = []
-    for table in TABLES:
-        comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", inspect.getsource(table), re.MULTILINE))
-        columns = [Column(n, SQL_TYPES[t].lower(), comments.get(n, "")) for n, t in column_types(table).items()]
-        described.append((table_name(table), inspect.cleandoc(table.__doc__ or ""), columns))
-    described += [
-        (view.name, f"(view) {view.meaning}", [Column(name, "", text) for name, text in view.columns.items()])
-        for view in views.VIEWS
-    ]
-    return described
 
 
 def _columns(table: type) -> str:
@@ -210,6 +188,19 @@ class Facts:
             if len(self._pending) >= BATCH:
                 self._flush()
         return number
+
+    def evidence_of(self, file: str, lines: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
+        """As `evidence`, for many places of a file."""
+        known = self._evidence.setdefault(file, {})
+        if file in self._source_lines or not known.keys().isdisjoint(lines) or len(set(lines)) < len(lines):
+            return [self.evidence(file, line, text) for line, text in zip(lines, texts, strict=True)]
+        numbers = range(self._numbers + 1, self._numbers + 1 + len(lines))
+        self._numbers += len(lines)
+        known.update(zip(lines, numbers, strict=True))
+        self._pending += zip(numbers, repeat(file), lines, (text[:2000] for text in texts))
+        if len(self._pending) >= BATCH:
+            self._flush()
+        return numbers
 
     def number_lines(self, file: str, source_line: Callable[[int], int]) -> None:
         """Have evidence of a file name the line that `source_line` gives for the one that was read."""

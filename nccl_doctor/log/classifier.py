@@ -37,6 +37,14 @@ class Writer(NamedTuple):
     left: str  # the text before `NCCL `
 
 
+class Sentence(NamedTuple):
+    """What all lines with one message say."""
+
+    level: str
+    text: str
+    pattern: int | None  # order of the pattern; None where the message is understood and holds no fact
+
+
 def _nothing(_count: int) -> list[str]:
     return []
 
@@ -118,9 +126,8 @@ class Classifier:
             counts.understood += 1
             return
         pattern, text = self._pattern(body, level)
-        if level == "INFO" and (pattern is None or pattern.reader == SKIP) and catalogue().find_info(text) is not None:
-            pattern = self.grammar.catalogued
-        if pattern is not None and pattern.reader == SKIP and level not in nccl_header.SHOWN:
+        pattern = self._catalogued(pattern, text, level)
+        if _is_skipped(pattern, level):
             self._remember_skipped(rest)
             counts.understood += 1
             return
@@ -144,6 +151,31 @@ class Classifier:
             text = prefixes.clean(body).strip()
             pattern = self.grammar.nccl(text, level, self.present)
         return pattern, text
+
+    def _catalogued(self, pattern: Pattern | None, text: str, level: str) -> Pattern | None:
+        """The pattern of a message, also of one that only the catalogue of messages knows."""
+        if level == "INFO" and (pattern is None or pattern.reader == SKIP) and catalogue().find_info(text) is not None:
+            return self.grammar.catalogued
+        return pattern
+
+    def sentence(self, level: str, text: str) -> Sentence | None:
+        """What a message says without the lines around it; None where each line has to be read."""
+        if (
+            (text.startswith(("Channel ", "Ring ")) and " via " in text)
+            or "[repeated " in text
+            or "&" in text
+            or not text.isprintable()
+            or text != text.strip()
+            or text.endswith(prefixes.CLOSING)
+            or any(literal in text for literal in self.grammar.in_records)
+        ):
+            return None
+        pattern = self._catalogued(self.grammar.nccl(text, level), text, level)
+        if _is_skipped(pattern, level):
+            return Sentence(level, text, None)
+        if pattern is None or pattern.lines or pattern.reader == COLLECTIVE:
+            return None
+        return Sentence(level, text, pattern.order)
 
     def _remember_skipped(self, rest: str) -> None:
         if len(rest) < _MEMO_LENGTH:
@@ -295,6 +327,10 @@ def _hour(left: str, stamp: float | None) -> int | None:
     when = moment(left, _LEAP_YEAR) if stamp is None else None
     seconds = stamp if when is None else when.seconds
     return None if seconds is None else int(seconds // 3600)
+
+
+def _is_skipped(pattern: Pattern | None, level: str) -> bool:
+    return pattern is not None and pattern.reader == SKIP and level not in nccl_header.SHOWN
 
 
 def _bounded(text: str) -> str:

@@ -1,8 +1,10 @@
 """Counters of one part of a log. Parts are read separately, also by other processes, and merged in order."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nccl_doctor.log import channel_counts
+from nccl_doctor.log.event_columns import EventColumns, EventRow, Message
 from nccl_doctor.log.nccl_header import NcclHeader
 
 MAX_TEXTS = (
@@ -32,6 +34,11 @@ class Event:
         self.last = last
         self.stamp = stamp
         self.left = left  # the text before the message in the first of them
+
+    def more(self, n: int, last: int) -> None:
+        """Count more lines, none of them before the first."""
+        self.n += n
+        self.last = max(self.last, last)
 
 
 class CollectiveCalls(Event):
@@ -101,6 +108,7 @@ class LogCounts:
         self.spans: list[LineSpan] = []  # per header
         self.channels: list[channel_counts.ChannelsByEdge] = []  # per header: `0[0] -> 1[1] via …`
         self.events: dict[EventKey, Event] = {}
+        self.columns = EventColumns()  # events of lines that were counted together
         self.lines = 0
         self.bytes = 0
         self.nccl_lines = 0
@@ -126,21 +134,36 @@ class LogCounts:
 
     def count(self, key: EventKey, n: int, line: int, stamp: float | None, left: str) -> None:
         """Count an event that occurred `n` times on a line."""
+        self.event(key, line, stamp, left).more(n, line)
+
+    def event(self, key: EventKey, line: int, stamp: float | None, left: str) -> Event:
+        """Where an event is counted; a new entry counts none yet."""
         event = self.events.get(key)
         if event is None and (key.level != "INFO" or key.pattern == -1):
             event = self._flood(key)
         if event is None:
-            self.events[key] = Event(n, line, line, stamp, left)
-        else:
-            event.n += n
-            event.last = line
-        if key.body.endswith(_COMPLETE):
-            self._forget_start(key)
+            event = self.events[key] = Event(0, line, line, stamp, left)
+        elif line < event.first:  # plain lines of a block are counted before the others
+            event.first, event.stamp, event.left = line, stamp, left
+        return event
 
-    def _forget_start(self, key: EventKey) -> None:
-        """Drop the START of a communicator when its COMPLETE repeats the same fields: that halves the events."""
-        started = key.body.removesuffix(_COMPLETE) + _START
-        self.events.pop(key._replace(body=started), None)
+    def _fold(self) -> None:
+        """Move events that were also counted in columns there, and drop the START of each communicator that was completed.
+
+        The COMPLETE behind it repeats its fields; this halves the events.
+        """
+        columns, events = self.columns, self.events
+        if len(columns):
+            for key in [key for key in events if key[1:] in columns.ids]:
+                event = events.pop(key)
+                at = columns.message_id(Message(*key[1:]))
+                columns.append(EventRow(at, key.header, event.n, event.first, event.last, event.stamp, event.left))
+            columns.fold()
+            columns.drop_superseded(_START, _COMPLETE)
+        for key, event in [(key, event) for key, event in events.items() if key.body.endswith(_COMPLETE)]:
+            start = key._replace(body=key.body.removesuffix(_COMPLETE) + _START)
+            if start in events and events[start].last < event.last:
+                del events[start]
 
     def collective_calls(
         self, key: EventKey, op: int, line: int, stamp: float | None, left: str, text: str
@@ -166,6 +189,7 @@ class LogCounts:
 
     def close(self) -> None:
         """Add the channel lines, which are counted by edge while reading, to the sums. Call once, after the last line."""
+        self._fold()
         for span, by_edge in zip(self.spans, self.channels, strict=True):
             if by_edge:
                 edges = by_edge.values()
@@ -174,12 +198,20 @@ class LogCounts:
                 self.nccl_lines += n
                 self.understood += n
 
-    def sort_calls(self) -> None:
-        """Put collective calls behind all other events, by their first lines; else the order would depend on how lines were counted."""
+    def finish(self) -> None:
+        """Put all events but collective calls into columns. Call once, when all parts were merged."""
+        self._fold()
         calls = {key: event for key, event in self.events.items() if type(event) is CollectiveCalls}
-        if calls:
-            others = {key: event for key, event in self.events.items() if key not in calls}
-            self.events = others | dict(sorted(calls.items(), key=lambda call: call[1].first))
+        for key, e in self.events.items():
+            if key not in calls:
+                at = self.columns.message_id(Message(*key[1:]))
+                self.columns.append(EventRow(at, key.header, e.n, e.first, e.last, e.stamp, e.left))
+        self.events = dict(sorted(calls.items(), key=lambda call: call[1].first))
+
+    def bodies(self) -> Iterator[str]:
+        """The messages of all events."""
+        yield from (key.body for key in self.events)
+        yield from (message.body for message in self.columns.messages)
 
     def packed(self) -> "PackedCounts":
         """All counts in columns, which pickle many times as fast as the objects."""
@@ -189,7 +221,7 @@ class LogCounts:
             headers=[(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.headers, self.spans, strict=True)],
             events=list(zip(*events, strict=True)), calls=calls, channels=channel_counts.pack(self.channels),
             lines=self.lines, size=self.bytes, nccl_lines=self.nccl_lines, understood=self.understood,
-            unknown=self.unknown, marks=self.marks,
+            unknown=self.unknown, marks=self.marks, columns=self.columns,
         )  # fmt: skip
 
     def merge(self, other: "PackedCounts") -> None:
@@ -203,8 +235,6 @@ class LogCounts:
         for at, row in enumerate(zip(*other.events, strict=True)):
             header_id, pattern, level, body, hour, n, first, last, stamp, left = row
             key = EventKey(ids[header_id], pattern, level, body, hour)
-            if body.endswith(_COMPLETE):
-                self._forget_start(key)
             event = self.events.get(key)
             if event is None:
                 rest = (n, first + offset, last + offset, stamp, left)
@@ -216,6 +246,7 @@ class LogCounts:
                     low, high, _ = other.calls[at]
                     event.low = min(event.low, low)
                     event.high = max(event.high, high)
+        self.columns.merge(other.columns, ids, offset)
         channel_counts.append(self.channels, ids, channel_counts.unpack(other.channels), offset)
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
@@ -239,3 +270,4 @@ class PackedCounts(NamedTuple):
     understood: int
     unknown: dict[str, int]
     marks: set[bytes]
+    columns: EventColumns

@@ -213,7 +213,7 @@ class Grammar:
     def __init__(self, patterns: Iterable[Pattern]) -> None:
         every = list(patterns)
         self.text = [p for p in every if p.where == "text"]
-        self.nccl_too = [p for p in self.text if p.nccl_too]
+        self.in_records = [literal for p in self.text if p.nccl_too for literal in p.literals]
         self._nccl = [p for p in every if p.where == "nccl"]
         self.catalogued = next((p for p in every if p.reader == CATALOGUE), None)
         self.rare = {p.has for p in self._nccl if len(p.has) >= _RARE}

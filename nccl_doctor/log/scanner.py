@@ -7,20 +7,19 @@ lines are read line by line; in other blocks only the lines that hold a literal.
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.channel_counts import ChannelCounts
 from nccl_doctor.log.classifier import LONG, Classifier
-from nccl_doctor.log.counts import CollectiveCalls, LineSpan, LogCounts
+from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern, grammar
 from nccl_doctor.log.multiline import NextLines
 
 if TYPE_CHECKING:
-    from nccl_doctor.log.line_groups import GroupCounts
+    from nccl_doctor.log.groups.grouped_counts import GroupedCounts
 
 BLOCK = 1 << 18  # small enough for the cache of a core
 DENSE_BLOCK = 1 << 20  # large enough that many lines of a block are equal
@@ -28,19 +27,8 @@ LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
-OP_COUNT = ": opCount "  # in the messages of collective calls
-MAX_GROUPS = 1 << 20  # different lines that are counted together
 LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
-_KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
-
-
-class CountTarget(NamedTuple):
-    """Where equal lines are counted."""
-
-    span: LineSpan  # of their writer
-    entry: ChannelCounts | CollectiveCalls | LineSpan
-    timed: bool  # the lines begin with a time stamp
 
 
 class Scanner:
@@ -56,8 +44,7 @@ class Scanner:
         self._was_dense = False  # the block before, which tells what to expect of the next one
         self._large = large
         self._dense_bytes = 0  # read line by line
-        self._groups: GroupCounts[CountTarget] | None = None
-        self._timeless = False  # whether times were left out when the lines of this block were counted
+        self._grouped: GroupedCounts | None = None
         by_literal: dict[bytes, list[Pattern]] = {}
         for pattern in self._classifier.grammar.text:
             for literal in pattern.literals:
@@ -70,7 +57,8 @@ class Scanner:
     def read(self, stream: Readable, limit: int | None = None) -> LogCounts:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""
         self._read_blocks(stream, limit)
-        self._add_groups()
+        if self._grouped is not None:
+            self._grouped.close()
         self.counts.close()
         return self.counts
 
@@ -135,70 +123,26 @@ class Scanner:
             block, end = text + block[end:].replace(b"\r\n", b"\n"), len(text)
         self._dense_bytes += end
         if self._large or self._dense_bytes >= LARGE:
-            return self._grouped(block, end, first)
+            return self._dense_groups(block, end, first)
         lines = block[:end].removesuffix(b"\n").split(b"\n")
         stops = [*accumulate((len(line) + 1 for line in lines), initial=-1)][1:]
         self._single_lines(b"\n".join([*lines, b""]), range(first + 1, first + 1 + len(lines)), stops, block, end)
         return len(lines)
 
-    def _grouped(self, block: bytes, end: int, first: int) -> int:
+    def _dense_groups(self, block: bytes, end: int, first: int) -> int:
         """Count equal lines of a block together, and read the others one by one. Returns how many lines it has."""
-        from nccl_doctor.log.line_groups import BlockLines, GroupCounts
+        from nccl_doctor.log.groups.grouped_counts import GroupedCounts
 
-        if self._groups is None or len(self._groups) > MAX_GROUPS:
-            self._add_groups()
-            self._groups = GroupCounts()
-            bytearray(_KEPT)
-        lines = BlockLines(block, end)
-        self._timeless = lines.dated
-        known = self._groups.add(lines, first + 1, self._target)
-        others = lines.others(known.flags)
+        if self._grouped is None:
+            self._grouped = GroupedCounts(self._classifier)
+        grouped = self._grouped.add(block, end, first + 1)
+        lines = grouped.lines
+        others = lines.others(grouped.known)
         if len(others):
             numbers = (others + (first + 1)).tolist()
-            self._single_lines(lines.text(others), numbers, lines.stops[others].tolist(), block, end)
-        if lines.dated:
-            self._note_times(self._groups.closings(lines, known), first + 1)
+            self._single_lines(lines.joined(others), numbers, lines.stops[others].tolist(), block, end)
+        self._grouped.note_times(grouped)
         return len(lines.stops)
-
-    def _target(self, number: int, left: str, channel: str | None, text: str) -> CountTarget | None:
-        """Where lines equal to this one are counted; None where each has to be read."""
-        classifier = self._classifier
-        is_call = channel is None and OP_COUNT in text
-        if channel is None and not is_call and f"INFO {text}" not in classifier.skipped:
-            return None
-        writer = classifier.writers.get(left)
-        if writer is None:
-            if nccl_header.TOKEN in left or left.startswith("{") or not nccl_header.can_precede_record(left):
-                return None
-            writer = classifier.writer(left)
-        if writer.stamp is not None and not self._timeless:
-            return None
-        span = self.counts.spans[writer.header]
-        entry: ChannelCounts | CollectiveCalls | LineSpan | None = span
-        if is_call:
-            entry = classifier.calls(writer, text, number)
-        elif channel is not None:
-            entry = classifier.channel_counts(writer, number, channel, text)
-        return None if entry is None else CountTarget(span, entry, writer.stamp is not None)
-
-    def _note_times(self, closings: Iterable[tuple[CountTarget, int, str]], offset: int) -> None:
-        """Note when each writer wrote the last of the lines that were counted together."""
-        last = {target.span: (number, left) for target, number, left in closings if target.timed}
-        for span, (number, left) in last.items():
-            if number + offset > span.stamped and (stamp := self._classifier.writer(left).stamp) is not None:
-                span.stamp, span.stamped = stamp, number + offset
-
-    def _add_groups(self) -> None:
-        """Add the counts of equal lines to their targets."""
-        for (span, entry, _), mask, n, first, last, low, high in self._groups.taken() if self._groups else ():
-            if isinstance(entry, ChannelCounts):
-                entry.extend(mask, n, last)
-                continue
-            if isinstance(entry, CollectiveCalls):
-                entry.extend(n, last, low, high)
-            span.extend(n, first, last, None)
-            self.counts.nccl_lines += n
-            self.counts.understood += n
 
     def _single_lines(self, apart: bytes, numbers: Sequence[int], stops: Iterable[int], block: bytes, end: int) -> None:
         """Read lines of `block[:end]` one by one: their text, their numbers, where they stop.

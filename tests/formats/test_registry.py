@@ -7,7 +7,7 @@ import pytest
 from helpers.places import ROOT
 
 from nccl_doctor.app import analyze
-from nccl_doctor.facts.store import describe
+from nccl_doctor.facts.description import describe
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format
 from nccl_doctor.formats.registry import FORMATS

@@ -27,8 +27,11 @@ def plain(part: LogCounts) -> dict[str, Any]:
         "marks": part.marks,
         "spans": {(h, s.n, s.first, s.last, s.stamp) for h, s in zip(part.headers, part.spans, strict=True) if s.n},
         "events": {
-            (part.headers[key.header], *key[1:], e.n, e.first, e.last, e.stamp, e.left)
-            for key, e in part.events.items()
+            *(
+                (part.headers[key.header], *key[1:], e.n, e.first, e.last, e.stamp, e.left)
+                for key, e in part.events.items()
+            ),
+            *((part.headers[row.header], *part.columns.messages[row.message], *row[2:]) for row in part.columns.rows()),
         },
         "edges": {
             (head, text, e.mask, e.n, e.first, e.last, e.channel, e.left)

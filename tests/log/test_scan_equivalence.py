@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from nccl_doctor.app import analyze
 from nccl_doctor.inputs.prefilter import Prefilter
 from nccl_doctor.log import parallel, scanner
-from nccl_doctor.log.line_groups import BlockLines, GroupCounts
+from nccl_doctor.log.groups import grouped_counts
+from nccl_doctor.log.groups.line_groups import EDGE, BlockLines, GroupCounts, Numbers
 from nccl_doctor.log.scanner import Scanner
 
 
@@ -132,7 +133,7 @@ def line_by_line() -> Iterator[None]:
 )
 def test_lines_counted_together_give_what_single_ones_give(lines: list[str], again: list[int], block: int) -> None:
     data = "\n".join([*lines, *(lines[n % len(lines)] for n in again if lines)]).encode("utf-8", "surrogatepass")
-    with mock.patch.object(scanner, "LARGE", 0), mock.patch.object(scanner, "MAX_GROUPS", len(again)):
+    with mock.patch.object(scanner, "LARGE", 0), mock.patch.object(grouped_counts, "MAX_GROUPS", len(again)):
         together = plain(read(data, block=block, dense=1 << 40))
     with line_by_line():
         assert plain(read(data, block=block, dense=1 << 40)) == together
@@ -175,23 +176,27 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
     block = b"".join([b"begin\n", *lines, head + b"Connected all rings\n", b"end\n"])
     found = BlockLines(block + head, len(block))
     asked: list[Any] = []
-    tally: GroupCounts[str] = GroupCounts()
+
+    def targets(new: Numbers) -> tuple[Numbers, Numbers]:
+        first = found.first_lines(new)
+        asked.extend(found.message(*place) for place in first.message_places())
+        is_edge = first.kind == EDGE
+        return np.where(is_edge, 7, np.iinfo(np.int64).min), np.full(len(new), 3)
+
+    tally = GroupCounts()
     for offset in (10, 20):
-        counted = tally.add(found, offset, lambda *opening: asked.append(opening) or opening[2])
-        assert [0, 4, 5] == found.others(counted.flags).tolist()
-    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.text(found.others(counted.flags))
-    left = head.decode().removesuffix("NCCL INFO ")
-    assert (11, left, "05/0", "0[0] -> 1[1] via P2P/CUMEM/read") == asked[0]
-    assert [(14, left, None, "Connected all rings"), (24, left, None, "Connected all rings")] == asked[1:]
-    assert [("05/0", 1 | 1 << 5 | 1 << 63, 6, 11, 23, 0, 0)] == list(tally.taken())
-    assert not len(tally)
+        known = tally.add(found.groups, offset, targets)
+        assert [0, 4, 5] == found.others(known).tolist()
+    assert b"begin\n" + head + b"Connected all rings\nend\n" == found.joined(found.others(known))
+    assert [("INFO", "0[0] -> 1[1] via P2P/CUMEM/read"), *[("INFO", "Connected all rings")] * 2] == asked
+    assert [[7], [3], [1 | 1 << 5 | 1 << 63], [6], [11], [23], [0], [0]] == [one.tolist() for one in tally.columns()]
 
 
 @examples(100)
 @given(st.text("NC\n\rab", max_size=60))
 def test_lines_are_found(text: str) -> None:
     found = BlockLines(text.encode() + b"NC\nNC", len(text.encode()))
-    assert text.removesuffix("\n").split("\n") == found.text(np.arange(len(found.stops))).decode().split("\n")[:-1]
+    assert text.removesuffix("\n").split("\n") == found.joined(np.arange(len(found.stops))).decode().split("\n")[:-1]
 
 
 @examples(30)

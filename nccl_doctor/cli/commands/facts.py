@@ -20,7 +20,7 @@ def command(paths: tuple[str, ...], table: str | None, live: bool, form: str) ->
 
     Without PATH, list all tables. With PATH, list the tables that were filled and their number of rows.
     """
-    from nccl_doctor.facts.store import describe
+    from nccl_doctor.facts.description import describe
 
     tables = {name: (meaning, columns) for name, meaning, columns in describe()}
     if table is not None and table not in tables:

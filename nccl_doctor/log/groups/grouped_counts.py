@@ -1,0 +1,190 @@
+"""Counts lines of large logs in groups: Python looks at each writer, each message and each edge once, numpy counts the rest.
+
+What stays for a rank that says what all others say is an entry in columns of numbers.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nccl_doctor.log import nccl_header
+from nccl_doctor.log.channel_counts import ChannelCounts
+from nccl_doctor.log.classifier import Classifier, Writer
+from nccl_doctor.log.counts import CollectiveCalls
+from nccl_doctor.log.event_columns import Message
+from nccl_doctor.log.groups.line_groups import EDGE, TEXT, BlockLines, Flags, GroupCounts, Numbers, PlainLines
+
+MAX_GROUPS = 1 << 20  # different lines that are counted together
+_MEMO = 200_000  # writers and messages remembered
+_KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
+_READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
+_NO_FACT = -1  # a message that is understood and holds no fact
+
+
+class GroupedBlock(NamedTuple):
+    """A block whose equal lines were counted."""
+
+    lines: BlockLines
+    known: Flags  # which groups of lines were counted
+    offset: int  # lines before the block
+
+
+class GroupedCounts:
+    """Counts the plain lines of dense blocks. What they count for is a number: of a message, or behind `_NO_FACT` of an entry."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self._counts = classifier.counts
+        self._start()
+        bytearray(_KEPT)
+
+    def _start(self) -> None:
+        self._groups = GroupCounts()
+        self._authors: list[Writer] = []
+        self._author_of: dict[
+            int, int
+        ] = {}  # key of the text before `NCCL ` -> author; `_READ` where lines are read one by one
+        self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
+        self._entries: list[ChannelCounts | CollectiveCalls] = []
+
+    def add(self, block: bytes, end: int, offset: int) -> GroupedBlock:
+        """Count the plain lines of `block[:end]`, which `offset` lines precede."""
+        if len(self._groups) > MAX_GROUPS or len(self._authors) > MAX_GROUPS:
+            self.close()
+        if len(self._message_of) > _MEMO:
+            self._message_of.clear()
+        lines = BlockLines(block, end)
+        known = self._groups.add(lines.groups, offset, lambda new: self._targets(lines, new, offset))
+        return GroupedBlock(lines, known, offset)
+
+    def _targets(self, lines: BlockLines, new: Numbers, offset: int) -> tuple[Numbers, Numbers]:
+        """What new groups count for and who wrote their lines; `_READ` where these have to be read one by one."""
+        first = lines.first_lines(new)
+        authors = self._authors_of(lines, first)
+        what = np.full(len(new), _READ)
+        is_text = first.kind == TEXT
+        what[is_text] = self._messages_of(lines, first.chosen(is_text))
+        what[authors == _READ] = _READ
+        rest = np.flatnonzero(~is_text & (authors != _READ))
+        what[rest] = [
+            self._entry(lines, self._authors[author], kind, number, channel, text, end)
+            for author, (kind, number, channel, text, end) in zip(
+                authors[rest].tolist(), self._places(first.chosen(rest), offset), strict=True
+            )
+        ]
+        return what, authors
+
+    @staticmethod
+    def _places(lines: PlainLines, offset: int) -> Iterator[tuple[int, ...]]:
+        columns = (lines.kind, lines.number + offset, lines.at, lines.text, lines.end)
+        return zip(*(column.tolist() for column in columns), strict=True)
+
+    def _authors_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
+        """The number of the author of each line. Where lines begin with their time, each is an author of its own."""
+        if lines.dated:
+            return np.array([self._author(lines.left(*place), dated=True) for place in first.left_places()], np.int64)
+        keys, at, of = np.unique(first.writer, return_index=True, return_inverse=True)
+        numbers = []
+        for key, place in zip(keys.tolist(), first.chosen(at).left_places(), strict=True):
+            number = self._author_of.get(key)
+            if number is None:
+                number = self._author_of[key] = self._author(lines.left(*place), dated=False)
+            numbers.append(number)
+        return np.array(numbers, np.int64)[of]
+
+    def _author(self, left: str, *, dated: bool) -> int:
+        writer = self._classifier.writers.get(left)
+        if writer is None:
+            if nccl_header.TOKEN in left or left.startswith("{") or not nccl_header.can_precede_record(left):
+                return _READ
+            writer = self._classifier.writer(left)
+        if writer.stamp is not None and not dated:
+            return _READ
+        self._authors.append(writer)
+        return len(self._authors) - 1
+
+    def _messages_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
+        """What the message of each line counts for."""
+        keys, at, of = np.unique(first.message, return_index=True, return_inverse=True)
+        places = first.chosen(at).message_places()
+        numbers = []
+        for key, place in zip(keys.tolist(), places, strict=True):
+            number = self._message_of.get(key)
+            if number is None:
+                number = self._message_of[key] = self._message(*lines.message(*place))
+            numbers.append(number)
+        return np.array(numbers, np.int64)[of]
+
+    def _message(self, level: str, text: str) -> int:
+        sentence = self._classifier.sentence(level, text)
+        if sentence is None:
+            return _READ
+        if sentence.pattern is None:
+            return _NO_FACT
+        return self._counts.columns.message_id(Message(sentence.pattern, level, text))
+
+    def _entry(self, lines: BlockLines, writer: Writer, kind: int, number: int, at: int, text: int, end: int) -> int:
+        """Where Channel lines of one edge, or collective calls of one kind, are counted."""
+        entry: ChannelCounts | CollectiveCalls | None
+        if kind == EDGE:
+            entry = self._classifier.channel_counts(writer, number, lines.channel(at, text), lines.part(text, end))
+        else:
+            entry = self._classifier.calls(writer, lines.part(text, end), number)
+        if entry is None:
+            return _READ
+        self._entries.append(entry)
+        return _NO_FACT - len(self._entries)
+
+    def note_times(self, block: GroupedBlock) -> None:
+        """Note when each writer wrote the last of the lines that were counted together. Call when the others were read."""
+        if not block.lines.dated:
+            return
+        last = block.lines.last_lines(block.known)
+        for number, place in zip((last.number + block.offset).tolist(), last.left_places(), strict=True):
+            writer = self._classifier.writer(block.lines.left(*place))
+            span = self._counts.spans[writer.header]
+            if number > span.stamped and writer.stamp is not None:
+                span.stamp, span.stamped = writer.stamp, number
+
+    def close(self) -> None:
+        """Add what was counted to the counts, and begin anew."""
+        what, author, mask, n, first, last, low, high = self._groups.columns()
+        header = np.array([writer.header for writer in self._authors], np.int64)[author]
+        rest = np.flatnonzero(what < _NO_FACT)
+        rows: Any = zip(*(column[rest].tolist() for column in (what, mask, n, last, low, high)), strict=True)
+        is_edge = np.zeros(len(what), bool)
+        for at, (number, channels, count, line, least, most) in zip(rest.tolist(), rows, strict=True):
+            entry = self._entries[_NO_FACT - number - 1]
+            if isinstance(entry, CollectiveCalls):
+                entry.extend(count, line, least, most)
+            else:
+                entry.extend(channels, count, line)
+                is_edge[at] = True
+        self._add_spans(header[~is_edge], n[~is_edge], first[~is_edge], last[~is_edge])
+        event = what >= 0
+        authors = [self._authors[number] for number in author[event].tolist()]
+        self._counts.columns.extend(
+            [what[event], header[event], n[event], first[event], last[event]],
+            [writer.stamp for writer in authors],
+            [writer.left for writer in authors],
+        )
+        self._start()
+
+    def _add_spans(self, header: Numbers, n: Numbers, first: Numbers, last: Numbers) -> None:
+        """Add lines of headers to what is known of each; Channel lines are added later."""
+        if not len(header):
+            return
+        order = np.argsort(header, kind="stable")
+        start = np.flatnonzero(np.append(True, header[order][1:] != header[order][:-1]))
+        found = (
+            header[order][start],
+            np.add.reduceat(n[order], start),
+            np.minimum.reduceat(first[order], start),
+            np.maximum.reduceat(last[order], start),
+        )
+        for number, count, begin, end in zip(*(column.tolist() for column in found), strict=True):
+            self._counts.spans[number].extend(count, begin, end, None)
+        total = int(n.sum())
+        self._counts.nccl_lines += total
+        self._counts.understood += total

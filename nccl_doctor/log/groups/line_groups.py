@@ -1,0 +1,373 @@
+"""Groups of equal lines: lines of a block that differ only in their channel and the time stamp in front.
+
+Nine of ten lines of a large NCCL log say `Channel 07/0 : 3[3] -> 4[4] via …`, once for each channel of an edge, or another
+sentence that all ranks repeat. Reading each in Python takes longer than all other work; numpy hashes the writer and the
+message of each, without its channel, and counts by hash. The caller reads each writer and each message once.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nccl_doctor.log.groups import collective_calls
+
+Numbers = npt.NDArray[np.int64]  # offsets in a block, or numbers of lines
+Keys = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+_U = np.uint64
+_NCCL_INFO, _INFO, _NCCL_WARN, _WARN, _CHANNEL = (
+    _U(int.from_bytes(part, "little")) for part in (b"NCCL INF", b"CL INFO ", b"NCCL WAR", b"CL WARN ", b"Channel ")
+)
+_NCCL = _U(int.from_bytes(b"NCCL ", "little"))
+_FIVE = _U((1 << 40) - 1)  # bytes of a word
+_COLON = _U(int.from_bytes(b" : ", "little"))
+_TOKEN = len("NCCL INFO ")
+_WORD = 8  # bytes read at once
+_SHORT = 64  # bytes of a text; longer ones are hashed apart, because all texts take as many steps as the longest
+_LONGEST = 1_024  # bytes of a text; longer ones do not come twice
+_LEFT = 256  # bytes of the text before `NCCL INFO`
+_CHANNELS = 64  # bits of a mask
+_MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
+_LEAST = np.iinfo(np.int64).min
+_SPREAD = _U(0xD6E8FEB86659FD93)  # odd, so that no two writers fall together
+_DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d")
+_DATES = 1 << 13  # bytes in which a block with dates has one
+_FRACTION = 9  # digits
+_SHAPES = (0, b"0000-00-"), (8, b"00T00:00"), (11, b"00:00:00")  # parts of a date and their offsets
+_ZEROS, _BEYOND_9, _HIGHEST = (_U(byte * 0x0101010101010101) for byte in (ord("0"), 0x7F - 9, 0x80))
+_BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
+
+_channel_of = np.full(1 << 16, _CHANNELS, np.uint8)  # by two digits as they lie in memory
+for _channel in range(_CHANNELS):
+    _channel_of[int.from_bytes(b"%02d" % _channel, "little")] = _channel
+_bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
+
+
+TEXT, EDGE, CALL = range(3)  # kinds of lines: a whole message, a Channel line, a collective call
+
+
+class LineGroups(NamedTuple):
+    """BlockGroups of equal lines of a block, one entry a group. Lines are numbered from 0."""
+
+    key: Keys  # of their text; the same in all blocks
+    mask: Keys  # one bit a channel
+    n: Numbers
+    first: Numbers
+    last: Numbers
+    low: Numbers  # the least and the greatest opCount, 0 where there is none
+    high: Numbers
+
+
+class PlainLines(NamedTuple):
+    """Lines of one writer and one level, one entry a line: keys, and where their parts lie."""
+
+    number: Numbers
+    kind: npt.NDArray[np.uint8]
+    channel: npt.NDArray[np.uint8]
+    op: Numbers
+    writer: Keys
+    message: Keys
+    start: Numbers
+    at: Numbers
+    text: Numbers
+    end: Numbers
+
+    def chosen(self, which: Numbers | Flags) -> "PlainLines":
+        return PlainLines._make(column[which] for column in self)
+
+    def left_places(self) -> Iterator[tuple[int, int]]:
+        """Where the text before `NCCL ` begins and ends."""
+        return zip(self.start.tolist(), self.at.tolist(), strict=True)
+
+    def message_places(self) -> Iterator[tuple[int, int, int]]:
+        """Where `NCCL ` begins, and where the message begins and ends."""
+        return zip(self.at.tolist(), self.text.tolist(), self.end.tolist(), strict=True)
+
+
+class BlockLines:
+    """The lines of `block[:end]`, which ends at a line unless the log ends there. No line ends with a carriage return."""
+
+    def __init__(self, block: bytes, end: int) -> None:
+        self._block = block.ljust(_WORD)
+        self.dated = _DATE.search(self._block, 0, _DATES) is not None
+        self._words = _words(self._block)
+        self._marks, self._is_stop = _marks(np.frombuffer(block, np.uint8, count=end), b"\r" in block)
+        stops = self._marks[self._is_stop]
+        self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
+        self._lines = self._plain()
+        self.groups = self._grouped()
+
+    def _plain(self) -> PlainLines:
+        """The plain lines: those of one writer, with one record of INFO or WARN, and not too long."""
+        words = self._words
+        number, start, at, end = self._records()
+        is_info = (words[at] == _NCCL_INFO) & (words[at + 2] == _INFO)
+        is_record = is_info | ((words[at] == _NCCL_WARN) & (words[at + 2] == _WARN))
+        if not is_record.all():
+            number, start, at, end, is_info = (part[is_record] for part in (number, start, at, end, is_info))
+        code = words[at + (_TOKEN + _WORD)]  # `07/0 : 3` or `07 : 3[3`
+        channel = _channel_of[(code & _U(0xFFFF)).view(np.int64)]
+        code >>= _U(16)
+        slash = code & _U(0xFF) == ord("/")
+        colon = np.where(slash, code >> _U(16), code) & _U(0xFFFFFF)
+        edge = np.where(slash, len("Channel 07/0 : "), len("Channel 07 : "))
+        is_edge: Flags = is_info & (words[at + _TOKEN] == _CHANNEL) & (colon == _COLON) & (channel < _CHANNELS)
+        text = at + _TOKEN + np.where(is_edge, edge, 0)
+        is_edge &= end - text >= _WORD
+        text = np.where(is_edge, text, at + _TOKEN)
+        channel[~is_edge] = _CHANNELS
+        left = _timeless(self._block) if self.dated else words
+        writer = _mix((at - start).view(_U) * _MIX, left, start, at)
+        message = ((end - text) << 2 | is_edge << 1 | is_info).view(_U) * _MIX
+        op = np.zeros(len(at), np.int64)
+        kind = is_edge.astype(np.uint8)
+        long = np.flatnonzero(end - text > _SHORT)
+        calls = collective_calls.find(self._block, words, at[long] + _TOKEN, end[long]) if len(long) else None
+        if calls is not None:  # a call is known by its function and what follows its buffers
+            found = long[calls.which]
+            of_call = ((end[found] - calls.sizes) << 16 | (calls.function_end - at[found])).view(_U) * _MIX
+            of_call = _mix(of_call, words, at[found] + _TOKEN, calls.function_end)
+            message[found] = _mix(of_call, words, calls.sizes, end[found])
+            kind[found], op[found] = CALL, calls.op
+        _mix_texts(message, words, text, end, kind != CALL)
+        return PlainLines(number, kind, channel, op, writer, message, start, at, text, end)
+
+    def _records(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Lines with a mark that are no longer than plain ones: number, start, first mark, end. No line holds `NCCL ` twice."""
+        marks, stop = self._marks, self._is_stop
+        stops = np.flatnonzero(stop)
+        have = np.flatnonzero(np.diff(stops) > 1)  # lines with a mark, by the stop before them
+        first = stops[have] + 1
+        start, at, end = marks[first - 1] + 1, marks[first], marks[stops[have + 1]]
+        inside = (at - start >= _WORD) & (at - start <= _LEFT)
+        inside &= (end - at >= _TOKEN + 2 * _WORD) & (end - at <= _LONGEST)
+        more = np.flatnonzero(~stop[1:] & ~stop[:-1]) + 1  # second and further marks of a line
+        if len(more):
+            twice = (self._words[np.minimum(marks[more], len(self._words) - 1)] & _FIVE) == _NCCL
+            twice |= np.frombuffer(self._block, np.uint8)[marks[more]] == ord("\r")
+            of = np.searchsorted(first, more[twice], side="right") - 1
+            inside[of[of >= 0]] = False
+        number = have + 1
+        return (number, start, at, end) if inside.all() else (number[inside], start[inside], at[inside], end[inside])
+
+    def _grouped(self) -> LineGroups:
+        lines = self._lines
+        key = lines.writer * _SPREAD ^ lines.message
+        self._order = order = np.argsort(key)
+        key, numbers = key[order], lines.number[order]
+        place = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+        if not len(place):
+            return LineGroups(key, key, *[order] * 5)
+        mask = np.bitwise_or.reduceat(_bit_of[lines.channel[order]], place)
+        first, last = np.minimum.reduceat(numbers, place), np.maximum.reduceat(numbers, place)
+        low = high = np.zeros(len(place), np.int64)
+        if (lines.kind == CALL).any():
+            op = lines.op[order]
+            low, high = np.minimum.reduceat(op, place), np.maximum.reduceat(op, place)
+        return LineGroups(key[place], mask, np.diff(place, append=len(key)), first, last, low, high)
+
+    def first_lines(self, groups: Numbers) -> PlainLines:
+        """The first lines of groups."""
+        return self._lines.chosen(np.searchsorted(self._lines.number, self.groups.first[groups]))
+
+    def last_lines(self, known: Flags) -> PlainLines:
+        """The last line of each writer in known groups, in their order."""
+        last = np.sort(np.searchsorted(self._lines.number, self.groups.last[known]))[::-1]
+        _, behind = np.unique(self._lines.writer[last], return_index=True)
+        return self._lines.chosen(np.sort(last[behind]))
+
+    def left(self, start: int, at: int) -> str:
+        """The text before `NCCL INFO`."""
+        return self.part(start, at)
+
+    def message(self, at: int, text: int, end: int) -> tuple[str, str]:
+        """Level and message of a line."""
+        return self.part(at + len("NCCL "), at + _TOKEN - 1), self.part(text, end)
+
+    def channel(self, at: int, text: int) -> str:
+        """`07/0` of a Channel line."""
+        return self.part(at + _TOKEN + _WORD, text - len(" : "))
+
+    def part(self, start: int, end: int) -> str:
+        return self._block[start:end].decode("utf-8", "replace")
+
+    def others(self, known: Flags) -> Numbers:
+        """The numbers of the lines in no group that is known."""
+        others = np.ones(len(self.stops), bool)
+        others[self._lines.number[self._order[np.repeat(known, self.groups.n)]]] = False
+        return np.flatnonzero(others)
+
+    def joined(self, numbers: Numbers) -> bytes:
+        """These lines, each with its end."""
+        stops = self.stops[numbers]
+        starts = np.where(numbers > 0, self.stops[numbers - 1] + 1, 0)
+        lines = [self._block[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+        return b"\n".join([*lines, b""])
+
+
+class GroupCounts:
+    """Counts of equal lines over all blocks of a log, in columns."""
+
+    def __init__(self) -> None:
+        self._keys: Keys = np.empty(0, _U)  # ascending
+        self._places: Numbers = np.empty(0, np.int64)  # of the keys among the entries
+        self._size = 0
+        self._what, self._author, self._n, self._first, self._last, self._low, self._high = (
+            np.empty(0, np.int64) for _ in range(7)
+        )
+        self._mask: Keys = np.empty(0, _U)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, groups: LineGroups, offset: int, targets: Callable[[Numbers], tuple[Numbers, Numbers]]) -> Flags:
+        """Count the groups of a block behind `offset` lines. Returns which of them were counted.
+
+        `targets` is asked what new groups count for and who wrote them, as numbers; the least one where lines have to be
+        read one by one.
+        """
+        at, known = self._find(groups.key)
+        if not known.all():
+            new = np.flatnonzero(~known)
+            new = new[np.argsort(groups.first[new])]
+            what, author = targets(new)
+            clear = what != _LEAST
+            if clear.any():
+                self._extend(groups.key[new[clear]], what[clear], author[clear])
+                at, known = self._find(groups.key)
+        place = self._places[at[known]]
+        self._mask[place] |= groups.mask[known]
+        self._n[place] += groups.n[known]
+        self._first[place] = np.minimum(self._first[place], groups.first[known] + offset)
+        self._last[place] = groups.last[known] + offset
+        self._low[place] = np.minimum(self._low[place], groups.low[known])
+        self._high[place] = np.maximum(self._high[place], groups.high[known])
+        return known
+
+    def _find(self, key: Keys) -> tuple[Numbers, Flags]:
+        if not len(self._keys):
+            return np.zeros(len(key), np.int64), np.zeros(len(key), bool)
+        at = np.searchsorted(self._keys, key)
+        return at, self._keys.take(at, mode="clip") == key
+
+    def _extend(self, key: Keys, what: Numbers, author: Numbers) -> None:
+        begin, end = self._size, self._size + len(key)
+        if end > len(self._n):
+            self._grow(end - len(self._n) + len(self._n) // 2)
+        self._size = end
+        self._what[begin:end], self._author[begin:end] = what, author
+        order = np.argsort(key)
+        at = np.searchsorted(self._keys, key[order])
+        self._keys = np.insert(self._keys, at, key[order])
+        self._places = np.insert(self._places, at, np.arange(begin, end)[order])
+
+    def _grow(self, more: int) -> None:
+        """Make room for more entries that count none yet."""
+        zeros = np.zeros(more, np.int64)
+        largest = np.full(more, np.iinfo(np.int64).max)
+        self._what, self._author = np.append(self._what, zeros), np.append(self._author, zeros)
+        self._mask = np.append(self._mask, zeros.view(_U))
+        self._n, self._last, self._high = (np.append(old, zeros) for old in (self._n, self._last, self._high))
+        self._first, self._low = np.append(self._first, largest), np.append(self._low, largest)
+
+    def columns(self) -> tuple[Any, ...]:
+        """Of all entries: what they count for, author, mask, number of lines, first and last, low and high."""
+        every = (
+            self._what, self._author, self._mask, self._n, self._first, self._last, self._low, self._high,
+        )  # fmt: skip
+        return tuple(column[: self._size] for column in every)
+
+
+def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
+    """The offsets of line ends, of `NC` and of carriage returns; and which of them are line ends."""
+    size = len(text)
+    marks = np.empty(-(-size // _WORD) * _WORD, bool)
+    marks[size - 1 :] = False
+    np.equal(text[:-1], ord("N"), out=marks[: size - 1])
+    other = np.equal(text, ord("C"))
+    marks[: size - 1] &= other[1:]
+    for character in "\n\r" if returns else "\n":
+        marks[:size] |= np.equal(text, ord(character), out=other)
+    words = marks.view(_U)
+    full = np.flatnonzero(words != 0)  # twice as fast as to ask each byte
+    found = words[full]
+    if (found & (found - _U(1))).any():  # two in one word
+        at = np.flatnonzero(marks)
+    else:
+        at = full * _WORD + (found * _BYTE >> _U(56)).view(np.int64)
+    return at, text[at] == ord("\n")
+
+
+def _words(block: bytes | bytearray) -> Keys:
+    """The words that begin at each byte of a block; those of a bytearray can be changed."""
+    first = np.frombuffer(block, "<u8", count=1)
+    return np.lib.stride_tricks.as_strided(first, (len(block) - _WORD + 1,), (1,))
+
+
+def _timeless(block: bytes) -> Keys:
+    """The words of a block in which dates with a time, and their fractions of a second, have no digit but 0."""
+    masked = bytearray(block)
+    text, words = np.frombuffer(masked, np.uint8), _words(masked)
+    colon = text == ord(":")
+    at = np.flatnonzero(colon[: -len("00:")] & colon[len("00:") :]) - len("0000-00-00T00")
+    at = at[(at >= 0) & (at < len(block) - len("0000-00-00T00:00:00.") - _FRACTION)]
+    for place, characters in ((4, b"-/"), (7, b"-/"), (10, b"T _")):
+        at = at[_is_one_of(text[at + place], characters)]
+    for place, shape in _SHAPES:
+        at = at[_has_shape(words[at + place], shape)]
+    for place, shape in _SHAPES:
+        words[at + place] = _U(int.from_bytes(shape, "little"))
+    at += len("0000-00-00T00:00:00")
+    at = at[_is_one_of(text[at], b".,")] + 1
+    for _ in range(_FRACTION):
+        at = at[text[at] - np.uint8(ord("0")) < 10]
+        text[at] = ord("0")
+        at += 1
+    return words
+
+
+def _is_one_of(text: npt.NDArray[np.uint8], characters: bytes) -> Flags:
+    found: Flags = np.logical_or.reduce([text == character for character in characters])
+    return found
+
+
+def _has_shape(words: Keys, shape: bytes) -> Flags:
+    """Which words have digits where the shape has; its other characters match any."""
+    digits = _U(int.from_bytes(bytes(0xFF if chr(character).isdigit() else 0 for character in shape), "little"))
+    values = (words ^ _ZEROS) & digits
+    shaped: Flags = ((values + _BEYOND_9) | values) & _HIGHEST == 0
+    return shaped
+
+
+def _mix_texts(key: Keys, words: Keys, start: Numbers, end: Numbers, wanted: Flags) -> None:
+    """Mix texts into the keys of the wanted lines; those of similar lengths together."""
+    size, below = end - start, 0
+    longest = size.max(initial=0)
+    limit = _SHORT
+    while below < longest:
+        which = np.flatnonzero(wanted & (size > below) & (size <= limit))
+        if len(which) == len(key):
+            key[:] = _mix(key, words, start, end)
+        elif len(which):
+            key[which] = _mix(key[which], words, start[which], end[which])
+        below, limit = limit, 2 * limit
+
+
+def _mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> Keys:
+    """Mix texts of at least a word into their keys, word by word; the last word may overlap the one before."""
+    if not len(key):
+        return key
+    last, at, size = end - _WORD, start, end - start
+    shortest = size.min()
+    for place in range(0, size.max(), _WORD):
+        mixed = words[at if place + _WORD <= shortest else np.minimum(at, last)]
+        mixed ^= key
+        mixed *= _MIX
+        mixed ^= mixed >> _U(32)
+        key = mixed if place < shortest else np.where(at < end, mixed, key)
+        at = at + _WORD
+    return key
