@@ -146,6 +146,12 @@ VIEWS = (
         """,
     ),
     View(
+        "job_end",
+        "One row: whether the job ended in order.",
+        {"in_order": "1 when it ended in order, 0 when not or not known"},
+        "SELECT coalesce(max(shows IN ('ended in order', 'exit status 0')), 0) FROM coverage WHERE aspect = 'end'",
+    ),
+    View(
         "reported_fault",
         "A line that the message catalogue knows and that reports a fault, graded by what the program did after it.",
         {
@@ -158,7 +164,7 @@ VIEWS = (
         },
         """
         SELECT k.host, k.rank, k.kind, k.program, k.message, k.title, k.means, coalesce(k.causes || '. ', ''), k.command,
-          CASE WHEN (SELECT max(c.shows IN ('ended in order', 'exit status 0')) FROM coverage c WHERE c.aspect = 'end')
+          CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,
           CASE k.role WHEN 'echo' THEN 'possible' ELSE k.confidence END, iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref

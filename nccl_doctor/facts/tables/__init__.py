@@ -14,6 +14,7 @@ from nccl_doctor.facts.tables.derived.differences import *
 from nccl_doctor.facts.tables.derived.hang import *
 from nccl_doctor.facts.tables.derived.job import *
 from nccl_doctor.facts.tables.derived.origin import *
+from nccl_doctor.facts.tables.derived.recovery import *
 from nccl_doctor.facts.tables.derived.speed import *
 from nccl_doctor.facts.tables.derived.start import *
 from nccl_doctor.facts.tables.derived.times import *

@@ -38,3 +38,16 @@ class VersionMix(NamedTuple):
     hosts: int  # hosts that state a version of it
     ref: int
     usual_ref: int  # a line that states the usual version
+
+
+class HostOdd(NamedTuple):
+    """A host of a job whose log shows something else than those of nearly all others show; derived, from three hosts on."""
+
+    host: str
+    subject: str  # network, cards, interface, plugin, gpus, inside (what carries data inside the host), gpudirect
+    value: str  # of this host
+    common: str  # of most others
+    same: int  # hosts that have the common value
+    hosts: int  # hosts of which the log shows it
+    ref: int
+    common_ref: int  # a line of a host that has the common value

@@ -33,3 +33,18 @@ class ImpossibleValue(NamedTuple):
     limit_: int | None  # the largest value that is possible, where it is a number
     certain: int  # 0 where the value is only improbable
     ref: int
+
+
+class GpuSharing(NamedTuple):
+    """A GPU that several processes of a host use, as one source shows it; derived."""
+
+    source: str  # communicator (several ranks print its address), processes (a list of those on GPUs), out-of-memory
+    host: str | None
+    rank: int | None  # the lowest of them, or the rank that ran out of memory
+    gpu: str  # address, index or UUID as printed
+    kind: str  # ranks, contexts (processes that work elsewhere and hold little here), program (one that holds much)
+    others: str  # ranks or process ids, `101,102`
+    count: int  # how many others
+    memory: float | None  # MiB that the others hold together
+    ref: int
+    refs: str  # the evidence, comma-separated

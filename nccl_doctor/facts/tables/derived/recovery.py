@@ -1,0 +1,16 @@
+"""Failures that were over before the end; derived."""
+
+from typing import NamedTuple
+
+
+class Recovered(NamedTuple):
+    """A failure after which the same thing worked: it is no cause of a later end; derived."""
+
+    kind: str  # connection, rendezvous, file-system, link, port, step, placement
+    host: str | None
+    rank: int | None
+    what: str  # peer, server, interface, port
+    back: str  # what shows that it worked, as a clause
+    ref: int  # of the failure, as in the table that holds it
+    back_ref: int
+    refs: str  # the evidence, comma-separated
