@@ -44,7 +44,7 @@ class GpuSharing(NamedTuple):
     gpu: str  # address, index or UUID as printed
     kind: str  # ranks, contexts (processes that work elsewhere and hold little here), program (one that holds much)
     others: str  # ranks or process ids, `101,102`
-    count: int  # how many others
+    processes: int  # how many others
     memory: float | None  # MiB that the others hold together
     ref: int
     refs: str  # the evidence, comma-separated
