@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor.cli.main import main
+from nccl_doctor.rules import folder, loader
 from nccl_doctor.rules.rule_text import rule_text
 
 
@@ -44,6 +45,31 @@ def test_a_new_rule_passes_once_it_is_filled_in(tmp_path: Path, capsys: pytest.C
     assert 0 == main(["rules", "check", str(tmp_path)])
     assert 2 == main(["rules", "new", "network/port-went-down", "--into", str(tmp_path)])
     assert "file exists" in capsys.readouterr().err
+
+
+def test_an_id_that_two_shipped_rules_have_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = tmp_path / "rules"
+    (shipped / "network").mkdir(parents=True)
+    for name in ("port-went-down", "port-is-gone"):
+        rule = {
+            "id": "NET999",
+            "name": name,
+            "severity": "error",
+            "role": "cause",
+            "confidence": "certain",
+            "since": "0.1",
+        }
+        (shipped / "network" / f"{name}.toml").write_text(rule_text({**rule, **FILLED}), "utf-8")
+    for module in (folder, loader):
+        monkeypatch.setattr(module, "shipped_folder", lambda: shipped)
+    loader.load_usable.cache_clear()
+    try:
+        assert 1 == main(["rules", "check", str(shipped / "network" / "port-went-down.toml")])
+    finally:
+        loader.load_usable.cache_clear()
+    assert "NET999 is already used by" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

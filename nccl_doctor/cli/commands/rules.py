@@ -65,8 +65,12 @@ def check(place: Path) -> int:
             problems.append(str(problem))
             continue
         problems += [f"{path}: {text}" for text in (*schema.lint(rule), *rule_examples.problems(rule))]
-    if not problems and not place.resolve().is_relative_to(shipped_folder().resolve()):
-        problems += loader.load_usable((place,)).problems
+    if not problems:
+        ours = place.resolve().is_relative_to(shipped_folder().resolve())
+        try:
+            problems += loader.load_usable(() if ours else (place,)).problems
+        except schema.RuleProblem as problem:  # one of ours, such as an id that two of them have
+            problems.append(str(problem))
     for text in problems:
         emit(clean(text) + "\n")
     emit(f"{len(files)} rule files, {len(problems)} problems\n")
