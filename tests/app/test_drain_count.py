@@ -56,5 +56,27 @@ def test_links_fifos_and_missing_folders_are_refused(tmp_path: Path) -> None:
     os.mkfifo(file)
     with pytest.raises(OSError, match="not a file"):
         ask(tmp_path, "n1")
+    file.unlink()
+    os.link(target, file)
+    with pytest.raises(OSError, match="ours alone"):
+        ask(tmp_path, "n1")
+    assert "secret" == target.read_text()
     with pytest.raises(OSError, match="no/such"):
         ask(Path("/no/such"), "n1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="what root believes")
+def test_what_users_can_write_is_not_counted(tmp_path: Path) -> None:
+    """A user who adds nodes there keeps broken nodes in service."""
+    assert 0 == ask(tmp_path, "n1")
+    file = tmp_path / "HOST101.drained"
+    for weak, mode in ((file, 0o666), (tmp_path, 0o777), (tmp_path, 0o1777)):
+        before = weak.stat().st_mode
+        weak.chmod(mode)
+        with pytest.raises(OSError, match="ours alone|writable by everybody"):
+            ask(tmp_path, "n2")
+        weak.chmod(before)
+    assert 1 == ask(tmp_path, "n2")
+    os.chown(file, 65534, 65534)
+    with pytest.raises(OSError, match="ours alone"):
+        ask(tmp_path, "n3")

@@ -35,15 +35,15 @@ def row(table: Any, **values: Any) -> Any:
     return table(**{**dict.fromkeys(table._fields), **values})
 
 
-def healthy(*rows: Any, gpu: str = "ok", now: float = BOOT) -> Facts:
-    """A node that was looked at, with these facts on top."""
+def healthy(*rows: Any, gpu: str = "ok", now: float = BOOT, boot: float = BOOT) -> Facts:
+    """A node that was looked at, with these facts on top. Another time of the boot: the clock was set."""
     facts = Facts()
     facts.mark_covered(
         "xid", "kernel_log", "mount_probe", "mount", "pci_device", "collection", "gpu_health", "node_gpu"
     )
     ref = facts.evidence("collector gpu", 1, gpu)
     facts.add([Collection("node01", "gpu", gpu, 0.1, None, ref)])
-    facts.add([KernelLog("node01", "/dev/kmsg", 900, BOOT, now, BOOT, facts.evidence("/dev/kmsg", 1, "900 lines"))])
+    facts.add([KernelLog("node01", "/dev/kmsg", 900, boot, now, boot, facts.evidence("/dev/kmsg", 1, "900 lines"))])
     facts.add(rows)
     return facts
 
@@ -125,6 +125,24 @@ def test_the_driver_that_says_that_the_gpu_was_reset_ends_it(node: Node) -> None
     assert "drain" == node.fitness(xid(healthy(now=now), 154, BOOT + 0.5 * HOUR, text), now)
     assert "fit" == node.fitness(xid(healthy(now=now), 154, BOOT + 29 * HOUR, text), now)
     assert "fit" == node.fitness(healthy(now=now), now)
+
+
+@pytest.mark.parametrize("set_by", [-26 * HOUR, 26 * HOUR])
+def test_a_clock_that_is_set_neither_hides_a_reset_nor_invents_one(node: Node, set_by: float) -> None:
+    text = "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+    assert "drain" == node.fitness(stopped(BOOT + 2 * HOUR), BOOT + 2 * HOUR)
+    for hours, fitness in ((0.5, "drain"), (2.5, "fit")):  # the first reset was before the fault
+        now = BOOT + 3 * HOUR + set_by
+        facts = healthy(now=now, boot=BOOT + set_by)
+        assert fitness == node.fitness(xid(facts, 154, BOOT + set_by + hours * HOUR, text), now)
+
+
+@pytest.mark.parametrize("set_by", [-26 * HOUR, -60.0, 1200.0])
+def test_a_clock_that_is_set_does_not_end_a_grace_period(node: Node, set_by: float) -> None:
+    for after, fitness in ((0, "fit"), (5, "fit"), (121, "drain")):
+        shift = set_by if after else 0.0
+        now = BOOT + HOUR + shift + after
+        assert fitness == node.fitness(hung_mount(healthy(now=now, boot=BOOT + shift)), now), after
 
 
 def recovery(facts: Facts, action: int) -> Facts:

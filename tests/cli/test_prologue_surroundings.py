@@ -10,8 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,22 +23,13 @@ NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="root starts the scripts as another user, or mounts")
 
 
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that every user can enter."""
-    with tempfile.TemporaryDirectory(prefix="nccl-doctor-test-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
-
-
 @root_only
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)
-def test_a_shell_that_can_start_no_process_drains_nothing(public: Path, script: str) -> None:
+def test_a_shell_that_can_start_no_process_drains_nothing(open_path: Path, script: str) -> None:
     """dash ends with 2 and bash with 254 where fork fails, and each other status than 0 is a verdict for a scheduler."""
     if shutil.which("setpriv") is None or shutil.which("prlimit") is None:
         pytest.skip("no setpriv or prlimit (util-linux)")
-    folder = install(public, program(public / "python3", BROKEN))
+    folder = install(open_path, program(open_path / "python3", BROKEN))
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     done = subprocess.run(
         [*user, "prlimit", "--nproc=1", "/bin/sh", "-p", str(folder / script)], capture_output=True, text=True, check=False
