@@ -73,7 +73,7 @@ def test_what_users_can_write_is_not_counted(tmp_path: Path) -> None:
     for weak, mode in ((file, 0o666), (tmp_path, 0o777), (tmp_path, 0o1777)):
         before = weak.stat().st_mode
         weak.chmod(mode)
-        with pytest.raises(OSError, match="ours alone|writable by everybody"):
+        with pytest.raises(OSError, match=r"ours alone|writable by everybody"):
             ask(tmp_path, "n2")
         weak.chmod(before)
     assert 1 == ask(tmp_path, "n2")

@@ -111,8 +111,8 @@ def _drivers(drafts: Sequence[_Draft]) -> set[str]:
 def rails(devices: Sequence[tuple[RdmaDevice, float]], gpus: int) -> set[str]:
     """Which devices seem meant for the traffic of GPUs: the class that is most, fastest and nearest to GPUs, and its equals.
 
-    Where each GPU has such a device below its own PCIe switch, those far from all GPUs are for storage or logins, also when
-    they are of the same board.
+    Where each GPU has such a device below its own PCIe switch, the others are for storage or logins, also when they are of the
+    same board: those far from all GPUs, and those one switch further away (HGX boards with storage cards below the switches).
     """
     classes: dict[tuple[str, str | None], list[tuple[RdmaDevice, float]]] = defaultdict(list)
     for device, rate in devices:
@@ -137,6 +137,8 @@ def rails(devices: Sequence[tuple[RdmaDevice, float]], gpus: int) -> set[str]:
         if key == best or (key[0] == best[0] and rate >= fast[best])
         for device, _ in classes[key]
     ]
+    if sum(device.gpu_path == "PIX" for device in chosen) >= gpus > 0:
+        return {device.device for device in chosen if device.gpu_path == "PIX"}
     served = sum(device.gpus_near or 0 for device in chosen) >= gpus > 0
     return {device.device for device in chosen if not (served and device.gpus_near == 0)}
 
