@@ -68,6 +68,7 @@ pyz: $(VENV)/.developing
 	rm -rf build/pyz
 	$(PIP) --target build/pyz --no-deps --constraint constraints.txt . $(PREFLIGHT)
 	$(BIN)/shiv --site-packages build/pyz --compressed --compile-pyc --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run --output-file nccl-doctor.pyz
+	$(BIN)/python pyz_start.py nccl-doctor.pyz
 	@ls -l nccl-doctor.pyz
 
 # One file for Python 3.11 to 3.14 and every platform; look at the difference before you commit it.

@@ -121,13 +121,54 @@ def test_one_file_holds_what_preflight_needs(wheel: Path, tmp_path: Path) -> Non
         file,
     )
     assert 0 == done.returncode, done.stderr
+    assert 0 == run(sys.executable, ROOT / "pyz_start.py", file).returncode
     command = [sys.executable, "-S", file, "preflight", "--state", "-", "--only", "pci,ethernet,selinux"]
     cache = tmp_path / "cache"
     done = subprocess.run(command, capture_output=True, text=True, env={"SHIV_ROOT": str(cache)}, check=False, cwd="/")
     assert done.returncode in (0, 90, 91), done.stderr
     assert done.stdout.startswith(("FIT ", "JOB ", "DRAIN ")), done.stdout
+    _called_directly(file, tmp_path)
     if os.geteuid() == 0:
         _launched(file, cache, tmp_path)
+
+
+def _called_directly(file: Path, folder: Path) -> None:
+    """Without the launcher: a cache that others can write, one that cannot be written, no home."""
+
+    def ends(caller: str, *before: str, **environ: str) -> tuple[int, str]:
+        command = [*before, sys.executable, "-S", str(file), "preflight", "--state", "-", "--only", "pci"]
+        done = subprocess.run(
+            command + (["--for", caller] if caller else []),
+            capture_output=True,
+            text=True,
+            env=environ,
+            check=False,
+            cwd="/",
+        )
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    poisoned = folder / "poisoned"
+    shutil.copytree(folder / "cache", poisoned)
+    module = next(poisoned.rglob("nccl_doctor/__init__.py"))
+    module.write_text("raise SystemExit(90)")
+    module.chmod(0o666)
+    for caller, status in (("", 3), ("lsf", 0)):
+        assert (status, f"others can write {module}") == _with(ends(caller, SHIV_ROOT=str(poisoned)), module)
+    for place in ("/dev/full", "relative", "/proc/nothing"):
+        assert 3 == ends("", SHIV_ROOT=place)[0]
+        assert 0 == ends("slurm", SHIV_ROOT=place)[0]
+    assert ends("lsf", SHIV_ROOT=str(folder / "cache"), SHIV_ENTRY_POINT="os:abort", SHIV_INTERPRETER="1")[
+        1
+    ].startswith("nccl-")
+    if os.geteuid() == 0 and shutil.which("unshare"):
+        full = 'mount -t tmpfs -o size=64k none /var && mkdir /var/cache && exec "$@"'
+        status, said = ends("lsf", "unshare", "-m", "/bin/sh", "-c", full, "sh", HOME="/no/such")
+        assert "unshare" in said or "mount" in said or (0, True) == (status, "cannot be unpacked" in said), said
+
+
+def _with(ended: tuple[int, str], path: Path) -> tuple[int, str]:
+    return ended[0], f"others can write {path}" if f"others can write {path}" in ended[1] else ended[1]
 
 
 def _launched(file: Path, cache: Path, folder: Path) -> None:
