@@ -1,6 +1,7 @@
 """From the answers of the rules to one report: causes before symptoms, equal findings folded, a verdict."""
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,8 +31,8 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     """The report of a fact base."""
     year = job_year(facts)
     inputs = facts.rows(Input)
-    lags = Lags(facts)
-    found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year, lags)]
+    lags, restarts = Lags(facts), _restarts(facts)
+    found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year, lags, restarts)]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs)
     measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
@@ -119,7 +120,9 @@ def fold_ranks(numbers: Iterable[int | None]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _fold(answer: Answer, facts: Facts, year: int | None, lags: Lags) -> Iterable[Found]:
+def _fold(
+    answer: Answer, facts: Facts, year: int | None, lags: Lags, restarts: dict[str, list[int]]
+) -> Iterable[Found]:
     """One finding for each group of rows."""
     rule = answer.rule
     for group in answer.groups:
@@ -149,7 +152,16 @@ def _fold(answer: Answer, facts: Facts, year: int | None, lags: Lags) -> Iterabl
         line = min(map(facts.read_line, places), default=0)
         lasting = rule.group in _LASTING or any(table.startswith("gpu_") for table in rule.needs)
         times = span(when.values()) if not lasting else (None, None)
-        yield Found(rule, finding, line, *times, frozenset(numbers), frozenset(refs), lags.symptoms(refs))
+        attempt = min((bisect_right(restarts.get(p.file, []), p.line) for p in places), default=0)
+        yield Found(rule, finding, line, *times, frozenset(numbers), frozenset(refs), lags.symptoms(refs), attempt)
+
+
+def _restarts(facts: Facts) -> dict[str, list[int]]:
+    """The lines of each file at which the job begins again."""
+    lines: dict[str, list[int]] = defaultdict(list)
+    for file, line in facts.query("SELECT file, line FROM restart ORDER BY line"):
+        lines[file].append(line)
+    return lines
 
 
 def _with(message: str, more: str) -> str:

@@ -24,6 +24,7 @@ def job(facts: Facts, fold: Any) -> dict[str, Any]:
     names = [name for (name,) in facts.query("SELECT name FROM host ORDER BY name")]
     known: dict[str, Any] = {
         "hosts": hosts, "ranks": ranks, "processes": processes, "host_names": fold(names),
+        "named_hosts": len(names),
         "nccl_versions": [v for (v,) in facts.query("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl') ORDER BY 1")],
         "network": [n for (n,) in facts.query("SELECT DISTINCT name FROM network ORDER BY 1")],
         "nccl_debug_info": bool(info),
@@ -60,7 +61,8 @@ def _what(job: dict[str, Any]) -> list[str]:
     names = job.get("host_names") or ""
     first = names if len(names) <= SHORT else ""
     if hosts:
-        parts.append(" ".join(filter(None, [_counted(hosts, "host"), first])))
+        unnamed = ", …" if first and hosts > int(job.get("named_hosts") or hosts) else ""
+        parts.append(" ".join(filter(None, [_counted(hosts, "host"), first + unnamed])))
     elif first:
         parts.append(f"{'hosts' if ',' in first or '[' in first else 'host'} {first}")
     model = str(job.get("gpu") or "").removeprefix("NVIDIA ")

@@ -31,6 +31,7 @@ class Found(NamedTuple):
     ranks: frozenset[int] = frozenset()
     refs: frozenset[int] = frozenset()  # its evidence
     leads: frozenset[int] = frozenset()  # evidence of symptoms that it came before, by the clocks of their files
+    attempt: int = 0  # how often the job had begun again before its first evidence
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -53,8 +54,8 @@ def _strength(found: Found) -> tuple[int, ...]:
 
 
 def _class(found: Found) -> tuple[int, ...]:
-    """What a finding is sorted by first; one that only repeats a program's message follows those of special rules."""
-    return *_strength(found), int(found.rule.unclaimed), found.rule.order
+    """What a finding is sorted by first: what was there before a restart, then what special rules say before messages of programs."""
+    return *_strength(found), found.attempt, int(found.rule.unclaimed), found.rule.order
 
 
 def order(items: Sequence[Found]) -> list[Finding]:
@@ -153,8 +154,10 @@ def _by_time(roots: list[Found]) -> list[Found]:
 def _accounts_for(parent: Found, child: Found) -> bool:
     """A note explains notes only, an alarm anything at or below it; and nothing explains what was there before it.
 
-    A slow GPU makes its own rank late and no other one.
+    A slow GPU makes its own rank late and no other one, and what came after a restart did not cause what came before.
     """
+    if parent.attempt > child.attempt:
+        return False
     if parent.finding.severity == "note" and child.finding.severity != "note":
         return False
     if child.rule.name in _OF_ONE_RANK and parent.ranks and child.ranks and not parent.ranks & child.ranks:

@@ -47,7 +47,8 @@ VIEWS = (
           AND (first = 1 OR reporter IN ('kernel', 'torchelastic', 'mpirun', 'horovodrun'))
         UNION ALL
         SELECT ref FROM python_error
-        WHERE type NOT REGEXP 'Dist|ChildFailed|Horovod|SystemExit|KeyboardInterrupt|CalledProcess|Backend|RayTask|Connection|Timeout'
+        WHERE type NOT REGEXP 'Dist|ChildFailed|Horovod|SystemExit|KeyboardInterrupt|CalledProcess|Backend|Connection|Timeout'
+          AND type NOT REGEXP 'RayTask|Actor|WorkerCrashed|ProcessExited|ProcessRaised'
           AND text NOT REGEXP 'NCCL|nccl|[Cc]onnection|closed|[Tt]imed? ?out|aborted'
         UNION ALL
         SELECT ref FROM message WHERE kind IN ('slurm-node-failure', 'slurm-oom-kill', 'k8s-oom-killed', 'oom-killed-process',
@@ -163,7 +164,7 @@ VIEWS = (
             "n": "lines folded into this one", "stamp": "seconds, NULL where the line has no time", "ref": "evidence",
         },
         """
-        SELECT k.host, k.rank, k.kind, k.program, k.message, k.title, k.means, coalesce(k.causes || '. ', ''), k.command,
+        SELECT k.host, k.rank, k.kind, k.program, k.message, k.title, k.means, coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,

@@ -3,10 +3,14 @@
 import re
 from typing import NamedTuple
 
-_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-_CLAUSE_ENDS = re.compile(r"\s*$|[.;,:)]|\s*(?:and|or|then)\b|\s\(")
-_BEFORE = re.compile(r"(?:[\s,;(]|\b(?:and|or|then|with|by|as|run)$)+$")
-_AFTER = re.compile(r"^(?:[\s,;:.)]|(?:and|or|then)\b)+")
+_CODE = r"(?<!`)`[^`\n]+`(?!`)"
+# Clauses end, outside of code, with a mark before a blank, or with a comma before what is another step.
+_MARK = r"(?:[.;:?!](?=\s|$)|,(?=\s(?:or|then|so|but|for\sexample)\b)|(?<=`\)),(?=\s))"
+_CLAUSE = re.compile(rf"(?:{_CODE}|(?!{_MARK}).)+(?:{_MARK})?\s*|{_MARK}\s*")
+_LIST = rf"{_CODE}(?:(?:,? (?:and|or|then) |, ){_CODE})*"
+# A clause that ends with commands and says nothing behind them: ``Compare `ip addr` and `ip route`.``
+_ENDS_WITH_COMMANDS = re.compile(rf"(?P<before>(?:(?!{_CODE}).)*)(?P<list>{_LIST})(?P<after>\)?[,.;:]?)\s*$")
+_JOINER = re.compile(r"(?:[\s,;(]|and|or|then)+")
 _ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=\S*")
 # Programs that administrators call in advice.
 _PROGRAM = re.compile(
@@ -47,43 +51,44 @@ def steps(advice: str) -> list[Step]:
 
 def _of_line(line: str) -> list[Step]:
     found: list[Step] = []
-    start = 0
-    for code in _CODE.finditer(line):
-        if not _is_command(code[1]) or not _CLAUSE_ENDS.match(line, code.end()):
+    prose = ""
+    for clause in _CLAUSE.findall(line):
+        match = _ENDS_WITH_COMMANDS.match(clause)
+        commands = re.findall(_CODE, match["list"]) if match is not None else []
+        if match is None or not _are_commands([code.strip("`") for code in commands]) or not _is_whole(match):
+            prose += clause
             continue
-        found += _sentence(line[start : code.start()], bool(found), before_command=True)
-        found.append(Step(code[1].strip(), True))
-        start = code.end()
-    return found + _sentence(line[start:], bool(found), before_command=False)
+        found += _prose(prose + match["before"], found)
+        found += [Step(code.strip("`").strip(), True) for code in commands]
+        prose = ""
+    return found + _prose(prose, found, last=True)
 
 
-def _sentence(text: str, follows: bool, *, before_command: bool) -> list[Step]:
-    """The prose between two commands, without the words that joined it to them."""
-    if follows:
-        text = _AFTER.sub("", text)
-        if text.count(")") > text.count("("):
-            text = text.replace(")", "", 1)
-    if before_command:
-        text = _BEFORE.sub("", text)
-        if text.count("(") > text.count(")"):
-            text = text[: text.rfind("(")] + text[text.rfind("(") + 1 :]
-        text += "" if not text or text[-1] in ".:!?" else ":"
+def _is_whole(match: re.Match[str]) -> bool:
+    """Whether brackets that open before commands close behind them, and around nothing else."""
+    return match["before"].rstrip().endswith("(") == match["after"].startswith(")")
+
+
+def _prose(text: str, found: list[Step], *, last: bool = False) -> list[Step]:
+    """The text between two commands as a sentence: with a colon where it introduces the commands that follow."""
     text = text.strip()
-    return (
-        [
-            Step(
-                text[0].upper() + text[1:] if follows and text[0].islower() and not text.startswith("`") else text,
-                False,
-            )
-        ]
-        if text.strip(".:;, ")
-        else []
-    )
+    if not last:
+        apart = text.endswith((",", ";", "."))  # what stands there is a step of its own
+        text = "" if _JOINER.fullmatch(text) else text.rstrip(" ,;(")
+        text += "" if not text or text[-1] in ".:!?" else "." if apart else ":"
+    if found and text[:1].islower():
+        text = text[0].upper() + text[1:]
+    return [Step(text, False)] if text.strip(".:;, ") else []
 
 
-def _is_command(code: str) -> bool:
-    """Whether a piece of code is a command line: a program that administrators call, with arguments."""
+def _are_commands(codes: list[str]) -> bool:
+    """Whether pieces of code are command lines: programs that administrators call, at least one with arguments."""
+    return all(map(_program, codes)) and any(len(_program(code)) > 1 for code in codes)
+
+
+def _program(code: str) -> list[str]:
+    """The words of a command line behind its assignments; none where it is not one."""
     words = code.split()
     while words and _ASSIGNMENT.fullmatch(words[0]):
         words = words[1:]
-    return len(words) > 1 and _PROGRAM.fullmatch(words[0]) is not None
+    return words if words and _PROGRAM.fullmatch(words[0]) else []

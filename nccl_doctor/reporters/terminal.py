@@ -192,16 +192,20 @@ class _Screen:
     def _list(self, label: str, findings: list[tuple[int, Finding]], cap: int) -> list[Text]:
         if not findings:
             return []
-        shown = findings if len(findings) <= cap else findings[: max(cap - 1, 1)]
-        left = len(findings) - len(shown)
+        groups = words.equal(findings) if not self.verbose else [(depth, [finding]) for depth, finding in findings]
+        shown = groups if len(groups) <= cap else groups[: max(cap - 1, 1)]
+        left = len(findings) - sum(len(group) for _, group in shown)
         more = f"{words.counted(left, 'more finding')}: -v" if left else ""
         lines = []
-        for depth, finding in shown:
+        for depth, group in shown:
+            finding = group[0]
             mark = "  " * depth + f"{finding.severity} {finding.rule} {finding.name}"
             line = Text(mark, end="")
             line.stylize(STYLES[finding.severity], 2 * depth, 2 * depth + len(finding.severity))
-            where = words.scope(finding) if self.top is None or words.scope(finding) != words.scope(self.top) else ""
-            title = f"{finding.title} · {where}" if where else finding.title
+            where = words.scopes(group, self.top)
+            # Another finding of the rule of the first one: its title was said, its message not.
+            said = finding.message if self.top is not None and finding.rule == self.top.rule else finding.title
+            title = f"{said} · {where}" if where else said
             line.append(clean(f", and {more}" if more and cap == 1 else f"  {title}"))
             lines.append(line)
         if more and cap > 1:

@@ -62,6 +62,25 @@ def nested(findings: list[Finding]) -> list[tuple[int, Finding]]:
     return shown
 
 
+def equal(rows: list[tuple[int, Finding]]) -> list[tuple[int, list[Finding]]]:
+    """Findings of one rule that stand at the same place as one row, which has the depth of the first."""
+    shown: list[tuple[int, list[Finding]]] = []
+    known: dict[tuple[int, str, tuple[str, ...]], list[Finding]] = {}
+    for depth, finding in rows:
+        key = depth, finding.rule, tuple(finding.explained_by[:1])
+        if key in known:
+            known[key].append(finding)
+        else:
+            shown.append((depth, known.setdefault(key, [finding])))
+    return shown
+
+
+def scopes(findings: list[Finding], top: Finding | None) -> str:
+    """Hosts and ranks of findings of one rule, without those of the first finding of the report."""
+    places = list(dict.fromkeys(scope(finding) for finding in findings if top is None or scope(finding) != scope(top)))
+    return "; ".join(filter(None, places))
+
+
 def below(findings: list[Finding], top: Finding) -> list[tuple[int, Finding]]:
     """Returns the findings that stand under one, each with its depth, 0 for those directly under it."""
     rows = nested(findings)

@@ -70,6 +70,8 @@ def _filled(match: re.Match[str], values: dict[str, Any]) -> str:
         return match[0]
     if before and values[name] is None:
         return ("A rank" if before[0] == "R" else "a rank") + counted
+    if counted and values[name] is None:
+        return (before or "") + "some" + counted
     number = _format(values[name], spec)
     return (
         (before or "")

@@ -56,9 +56,9 @@ def test_markdown_shows_log_text_as_text() -> None:
 
 def test_markdown_keeps_code_of_the_advice_and_nothing_else() -> None:
     told = finding()
-    told.fix = "Run `ulimit -l` and *look*.\n1. `a|b` ``c`"
+    told.fix = "Run `ulimit -l`, then *look*.\n1. `a|b` ``c`"
     text = render("markdown", report("error", told))
-    assert "**Next**\n\nRun:\n\n```sh\nulimit -l\n```\n\n\\*look\\*.\n\n1\\. `a|b` " in text
+    assert "**Next**\n\nRun:\n\n```sh\nulimit -l\n```\n\nThen \\*look\\*.\n\n1\\. `a|b` " in text
     assert "\\`\\`c\\`" in text
 
 

@@ -149,9 +149,20 @@ def test_long_paths_are_shortened_from_the_left(path: str, width: int, short: st
             ],
         ),
         ("In the task `ulimit -l` must print unlimited.", ["In the task `ulimit -l` must print unlimited."]),
+        *(
+            (text, [text])
+            for text in (
+                "Count what is in use (`rdma resource show`) first.",
+                "Look at `ipmitool sel list` and at the power cables.",
+                "What does the rank do (`py-spy dump --pid PID`)? Look at its code.",
+                "Run `nvidia-smi nvlink -s`, `-e`; read the Fabric Manager log.",
+                "Stop all processes on it, `nvidia-smi -r -i N`, reboot the node.",
+            )
+        ),
+        ("Count what is in use (`rdma resource show`).", ["Count what is in use:", "$ rdma resource show"]),
         (
-            "Count what is in use (`rdma resource show`) first.",
-            ["Count what is in use:", "$ rdma resource show", "First."],
+            "Stop the jobs on it, `nvidia-smi -r -i 0`; then test.",
+            ["Stop the jobs on it.", "$ nvidia-smi -r -i 0", "Then test."],
         ),
         ("Set `--gpus all` and `LimitMEMLOCK=infinity`.", ["Set `--gpus all` and `LimitMEMLOCK=infinity`."]),
         ("Start with `NCCL_DEBUG=INFO srun -n 2 a.out`.", ["Start with:", "$ NCCL_DEBUG=INFO srun -n 2 a.out"]),

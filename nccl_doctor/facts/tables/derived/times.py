@@ -32,3 +32,11 @@ class ThrottledSteps(NamedTuple):
     others_held: int
     ref: int  # of the first sample with the reason
     step_ref: int  # of the slowest step
+
+
+class Restart(NamedTuple):
+    """A place in a log at which ranks that had ended begin again as new processes; derived."""
+
+    file: str
+    line: int  # of the first line of the new processes
+    ref: int
