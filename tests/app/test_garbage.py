@@ -30,6 +30,7 @@ SAMPLES = [
     for sample in pattern.sample
 ]
 GROUP = 25  # samples read together
+LINES = 150  # of a file; with more, a number of thousands of digits for each of its own makes tens of megabytes
 FILES = sorted(
     path
     for path in FIXTURES.rglob("*")
@@ -53,7 +54,7 @@ def test_files_with_absurd_numbers_stop_nothing(number: str, tmp_path: Path) -> 
         except UnicodeDecodeError:
             continue
         changed = tmp_path / path.name
-        changed.write_text(_NUMBER.sub(number, text))
+        changed.write_text(_NUMBER.sub(number, "".join(text.splitlines(True)[:LINES])))
         try:
             report, _, _ = analyze.analyze([str(changed)])
             assert report.inputs, path.name

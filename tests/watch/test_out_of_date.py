@@ -61,7 +61,7 @@ def test_rules_that_fail_are_said_and_not_taken_for_no_finding(monkeypatch: pyte
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         def says(words: str) -> bool:
             app._rules_due = 0.0  # again and again: a run may be under way
-            app._run_rules()
+            app._tick()
             return words in text(app)
 
         monkeypatch.setattr(LiveDiagnosis, "run_rules", broken)
