@@ -153,6 +153,12 @@ VIEWS = (
         "SELECT coalesce(max(shows IN ('ended in order', 'exit status 0')), 0) FROM coverage WHERE aspect = 'end'",
     ),
     View(
+        "worked_around",
+        "A failure that cost nothing: the process used something as good instead, and the job ended in order.",
+        {"ref": "evidence of the failure"},
+        "SELECT ref FROM fell_back WHERE used NOT LIKE '%Socket%' AND (SELECT in_order FROM job_end)",
+    ),
+    View(
         "reported_fault",
         "A line that the message catalogue knows and that reports a fault, graded by what the program did after it.",
         {

@@ -14,3 +14,15 @@ class Recovered(NamedTuple):
     ref: int  # of the failure, as in the table that holds it
     back_ref: int
     refs: str  # the evidence, comma-separated
+
+
+class FellBack(NamedTuple):
+    """Something that could not be used, and what the same process used instead; its communicator came up with it; derived."""
+
+    host: str | None
+    rank: int | None
+    wanted: str  # plug-in, libfabric, InfiniBand, DMA-BUF
+    used: str  # IB, Socket, …; for DMA-BUF `peer memory or host memory`
+    ref: int  # of the failure, as in the table that holds it
+    back_ref: int
+    refs: str  # the evidence, comma-separated
