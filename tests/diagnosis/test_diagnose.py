@@ -106,3 +106,32 @@ def test_the_last_error_of_a_framework_is_read_as_a_warning_of_nccl() -> None:
         facts = analyze.read_text(f"first\n{text}")
         assert [(12, 129)] == facts.query("SELECT status, vendor_err FROM ib_error")
         assert warning in facts.query("SELECT text FROM evidence")[0][0]
+
+
+def _ucx(minute: int, rank: int) -> str:
+    text = "parser.c:1999 UCX  ERROR Invalid value for TLS: 'rcc'. Expected: comma-separated list of: string"
+    return f"2026-05-07T12:{minute:02}:00Z [rank{rank}]: [1700000000.123456] [node01:4321 :0] {text}"
+
+
+def _pmix(minute: int, rank: int) -> str:
+    text = (
+        "slurmstepd: error: mpi/pmix_v5: _dmdx_req: node01 [0]: pmixp_dmdx.c:319: Bad request from node02: nspace"
+        ' "slurm.pmix.77.0" has only 2 ranks, asked for 3'
+    )
+    return f"2026-05-07T12:{minute:02}:00Z [rank{rank}]: {text}"
+
+
+@pytest.mark.parametrize(("ucx", "pmix"), [(1, 5), (5, 1)])
+def test_of_faults_that_several_programs_report_the_earliest_comes_first(ucx: int, pmix: int) -> None:
+    """The catalogue's rules are of one class: the time of the lines decides, not their place in the file."""
+    report = analyze.report_of(analyze.read_text(f"{_ucx(ucx, 3)}\n{_pmix(pmix, 5)}\n"))
+    found = [(finding.name, finding.ranks) for finding in report.findings]
+    expected = [("setting-rejected", "3"), ("version-unsupported", "5")]
+    assert (expected if ucx < pmix else expected[::-1]) == found
+
+
+def test_of_many_ranks_that_report_a_fault_the_first_one_is_named() -> None:
+    report = analyze.report_of(analyze.read_text(f"{_ucx(5, 7)}\n{_ucx(1, 2)}\n{_ucx(3, 4)}\n"))
+    (finding,) = report.findings
+    assert "2,4,7" == finding.ranks
+    assert "first rank 2 " in finding.message.lower()
