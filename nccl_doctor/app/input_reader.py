@@ -9,7 +9,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format, Reading
-from nccl_doctor.inputs import exports, sources
+from nccl_doctor.inputs import exports, partials, sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
@@ -155,6 +155,9 @@ class InputReader:
         if kind not in READABLE:
             raise sources.ForeignInput(source.name, _why_foreign(kind))
         export = exports.recognise(head)
+        if export is None and source.plain:
+            with sources.open_stream(source) as again:
+                export = partials.recognise_later(head, again)
         if export is None and source.plain and source.path is not None:
             self._progress.begin(source)
             return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)

@@ -26,6 +26,9 @@ _DOCKER_PART = re.compile(
 _FORK = re.compile(
     rb"(:\d{1,10}:\d{1,10} \[-?\d{1,10}\] (?:[\w./-]{1,200}:\d{1,6} (?:\(\w{1,100}\) )?)?)(?!NCCL )[A-Z]{1,6}CCL(?= (?:INFO|WARN) )"
 )
+_CRI_CUT = re.compile(rb" (?:stdout|stderr) P ")
+_DOCKER_CUT = re.compile(rb'(?<!\\n)","(?:stream|time|attrs)":"')
+_OVERLAP = 64  # bytes of a block that are looked at again with the next one
 _FORKED = 3  # lines that make a log that of a fork
 
 
@@ -37,6 +40,22 @@ def recognise(head: bytes) -> str | None:
         return "cri-parts"
     if b"CCL INFO " in head and head.count(b"] NCCL INFO ") < len(_FORK.findall(head)) >= _FORKED:
         return "fork"
+    return None
+
+
+def recognise_later(head: bytes, stream: Readable) -> str | None:
+    """The kind of a container's log of which only a line behind its first bytes was split; None for any other. Reads the stream."""
+    if head.startswith(b'{"log":"') and _DOCKER.match(head):
+        kind, marks = "docker-parts", _DOCKER_CUT
+    elif _CRI.match(head):
+        kind, marks = "cri-parts", _CRI_CUT
+    else:
+        return None
+    rest = b""
+    while block := stream.read(_BLOCK):
+        if marks.search(rest + block):
+            return kind
+        rest = block[-_OVERLAP:]
     return None
 
 

@@ -1,7 +1,9 @@
 """Wrapped and split lines: what is taken for one, which rows are joined, where the lines were, and that nothing is lost."""
 
 import io
+import json
 import textwrap
+from pathlib import Path
 
 import pytest
 from helpers.scanning import life
@@ -107,6 +109,34 @@ def test_parts_of_two_streams_are_joined_apart() -> None:
     assert "cri-parts" == partials.recognise(data)
     assert [1, 2] == [number for number, _ in _read(data, "cri-parts")]
     assert ["one more", "two else"] == [text[-8:] for _, text in _read(data, "cri-parts")]
+
+
+@pytest.mark.parametrize("runtime", ["cri", "docker"])
+def test_a_line_that_was_split_behind_the_head_is_joined(runtime: str, tmp_path: Path) -> None:
+    """Bars of tqdm fill 16 KiB and tear the record behind them, long after the start of the file."""
+    quiet = [f"step {number}: loss 2.3, all is well so far" for number in range(3_000)]
+    bar = "\r".join(f"{number}%|####      | {number}/100" for number in range(500))
+    parts = [
+        f"{bar}\rnode01:101:140 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nra",
+        "nks 1 cudaDev 0 nvmlDev 0 busId 3b000 - Init COMPLETE",
+    ]
+    if runtime == "cri":
+        rows = [f"2026-05-07T12:00:00.123456789Z stdout F {text}" for text in quiet]
+        rows += [f"2026-05-07T12:00:01.123456789Z stdout {mark} {part}" for mark, part in zip("PF", parts, strict=True)]
+    else:
+        texts = [*(f"{text}\n" for text in quiet), parts[0], f"{parts[1]}\n"]
+        rows = [
+            json.dumps({"log": text, "stream": "stdout", "time": "2026-05-07T12:00:00Z"}, separators=(",", ":"))
+            for text in texts
+        ]
+    path = tmp_path / "job.log"
+    path.write_text("\n".join([*rows, ""]), newline="")
+    _, facts, problems = analyze.analyze([str(path)])
+    assert [] == problems
+    ((rank, phase, line),) = facts.query(
+        "SELECT c.rank, c.phase, e.line FROM communicator c JOIN evidence e ON e.id = c.ref"
+    )
+    assert (0, "complete", len(quiet) + 1) == (rank, phase, line)
 
 
 def test_equal_widths_do_not_make_a_wrapped_log() -> None:
