@@ -334,6 +334,6 @@ def _container(pid: int) -> str | None:
     """Returns the first twelve digits of the container id in the cgroup name of docker, containerd or CRI-O."""
     import re
 
-    found = re.search(r"(?:docker|cri-containerd|crio|libpod)[-/]([0-9a-f]{12})[0-9a-f]{52}|/kubepods\S*/([0-9a-f]{12})[0-9a-f]{52}",
+    found = re.search(r"(?:docker|cri-containerd|crio|libpod)[-/]([0-9a-f]{12})[0-9a-f]{52}|/kubepods\S{0,900}/([0-9a-f]{12})[0-9a-f]{52}",
                       _text(Path(f"/proc/{pid}/cgroup")))  # fmt: skip
     return (found[1] or found[2]) if found else None

@@ -83,7 +83,7 @@ def _state(node: str, commands: Sequence[str]) -> tuple[str, str] | str:
     state = re.search(r"\bState=(\S+)", text)
     if state is None:
         return f"scontrol names no state of node {node}"
-    reason = re.search(r"\bReason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?\s*$", text)
+    reason = re.search(r"\bReason=(.{0,900}?)(?: \[[^\[\]]{0,80}@[^\[\]]{0,80}\])?\s{0,80}$", text)
     return state[1], reason[1] if reason else ""
 
 

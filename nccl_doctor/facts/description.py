@@ -20,7 +20,7 @@ def describe() -> list[tuple[str, str, list[Column]]]:
     """(table, what a row means, columns) of every table; column meanings are the comments in `tables`."""
     described = []
     for table in TABLES:
-        comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s*(.+)$", inspect.getsource(table), re.MULTILINE))
+        comments = dict(re.findall(r"^    (\w+): [^#\n]+#\s{0,9}(.+)$", inspect.getsource(table), re.MULTILINE))
         columns = [Column(n, SQL_TYPES[t].lower(), comments.get(n, "")) for n, t in column_types(table).items()]
         described.append((table_name(table), inspect.cleandoc(table.__doc__ or ""), columns))
     described += [

@@ -67,7 +67,7 @@ CONVERSIONS = (
     Conversion(
         "a map of the fabric by ibnetdiscover",
         "`ibstat`, `iblinkinfo` or `perfquery -x` on a node show its ports; ibstat is read here",
-        _begins(rb"\A(?:\s*#[^\n]{0,400}\n|\s+){0,20}\s*vendid=0x"),
+        _begins(rb"\A\s{0,400}(?:#[^\n]{0,400}\n\s{0,400}){0,20}vendid=0x"),
     ),
     Conversion(
         "a list of nodes by scontrol",

@@ -41,7 +41,7 @@ _LABEL = re.compile(
 _GRID = re.compile(
     r"(?P<left>\[[^\[\]]{5,40}\] | {6,42})(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|NOTSET) +(?P<text>.*)"
 )
-_PLACE = re.compile(r" +[\w.-]{1,80}\.\w{1,4}:\d{1,6} *$")
+_PLACE = re.compile(r" {1,400}[\w.-]{1,80}\.\w{1,4}:\d{1,6} *$")
 _RICH_TIME = re.compile(r"\[(\d\d)/(\d\d)/(\d\d) (\d\d:\d\d:\d\d)\]")
 
 

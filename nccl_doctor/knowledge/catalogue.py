@@ -26,8 +26,8 @@ LONGEST = 2_000  # characters of a text that are looked at
 RECORD, LINE = "record", "line"
 ROLES = ("origin", "echo")
 _GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
-_TYPES = {"d": r"[-+]?\d+", "x": r"(?:0x)?[0-9a-fA-F]+|\(nil\)", None: ".*?"}
-_TAG = r"\s*(?:(?:[A-Z][A-Za-z]*(?:/[\w-]+)+|[A-Z]{3,}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # a part of NCCL that names itself
+_TYPES = {"d": r"[-+]?\d{1,40}", "x": r"(?:0x)?[0-9a-fA-F]{1,40}|\(nil\)", None: ".*?"}
+_TAG = r"\s{0,9}(?:(?:[A-Z][A-Za-z]{0,40}(?:/[\w-]{1,40}){1,6}|[A-Z]{3,40}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # the part of NCCL
 _BLANKS = re.compile(r"[ \t]{2,}")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _SHORTEST = 6  # characters of fixed text without blanks
@@ -122,15 +122,22 @@ def fixed_parts(template: str) -> list[str]:
 
 
 def compile_template(template: str, where: str) -> re.Pattern[str]:
-    """The regular expression of a template; the last gap takes the rest of the line."""
-    pieces, at = [_TAG if where == RECORD else ""], 0
+    """The regular expression of a template; the last gap takes the rest of the line.
+
+    A gap that takes anything forms an atomic group with what follows it, up to the next such gap: where that was found first,
+    all that comes later can be found too, and other places need not be tried.
+    """
+    pieces, at, is_open = [_TAG if where == RECORD else ""], 0, False
     for gap in _GAP.finditer(template):
         pieces.append(re.escape(template[at : gap.start()]))
+        if gap["type"] is None:
+            pieces.append(")(?>" if is_open else "(?>")
+            is_open = True
         last = gap.end() == len(template)
         what = r".*" if last and gap["type"] is None else _TYPES[gap["type"]]
         pieces.append(f"(?P<{gap['name']}>{what})" if gap["name"] else f"(?:{what})")
         at = gap.end()
-    pieces.append(re.escape(template[at:]))
+    pieces += [re.escape(template[at:]), ")" if is_open else ""]
     return re.compile("".join(pieces))
 
 

@@ -11,7 +11,9 @@ from nccl_doctor.knowledge import codes, settings
 from nccl_doctor.knowledge.env_lint import lint_setting
 
 WIDTH = 78  # leaves two columns to indent a block inside another
-XID = re.compile(r"(?P<switch>S)?Xid\b(?:\s*\((?:PCI:)?[^)]*\))?[:=\s#]*(?P<code>\d{1,5})\b", re.IGNORECASE)
+XID = re.compile(
+    r"(?P<switch>S)?Xid\b(?:\s{0,9}\((?:PCI:)?[^)]{0,80}\))?[:=\s#]{0,9}(?P<code>\d{1,5})\b", re.IGNORECASE
+)
 STATUS = re.compile(
     r"\b(?:wc[_ ])?(?:status|error)(?:\s*[=:]\s*|\s+)"
     r"(?:(?P<name>[A-Za-z_][A-Za-z_ ]{3,40}) ?\((?P<named>\d{1,2})\)|(?P<code>\d{1,2}))(?![\d.])"

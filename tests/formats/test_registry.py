@@ -11,6 +11,7 @@ from nccl_doctor.facts.description import describe
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format
 from nccl_doctor.formats.registry import FORMATS
+from nccl_doctor.inputs import conversions
 from nccl_doctor.rules import loader
 
 FIXTURES = ROOT / "fixtures"
@@ -108,3 +109,21 @@ def test_samples_are_of_that_kind_and_fill_its_tables_only(kind: str) -> None:
 
 def test_every_format_but_our_own_has_a_sample() -> None:
     assert {"recording"} == set(ROWS) - set(SAMPLES)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b" \n" * 400 + b"x\n",
+        b"Using " + b"Using  " * 60 + b"x\n",
+        b"#\r\n" * 40 + b"x\n",
+        b"{" + b'"traceEvents"' * 4000,
+        b'{"header":{' + b'"n_ranks":' * 6000,
+        b"<!--a" + b"--><!--a" * 8000,
+    ],
+    ids=["blanks", "Using", "comments", "trace", "header", "XML comments"],
+)
+def test_no_head_of_a_file_takes_for_ever(head: bytes) -> None:
+    """The first three once took longer than anybody waits, in the expressions by which formats are recognised."""
+    assert registry.recognise(head) is None
+    assert conversions.of_file(head, "job.log") is None

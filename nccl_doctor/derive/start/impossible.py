@@ -34,9 +34,9 @@ _WITHIN = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
 _NOT_A_HOST = (  # expression, subject, why, whether the text proves it
     (r"0\.(?!0\.0\.0$)\d+\.\d+\.\d+", "address", "a number was read as an IPv4 address, so the name was cut off or is only digits", 1),
     (r"(?:22[4-9]|2[345]\d)\.\d+\.\d+\.\d+", "address", "no host has an address of this range", 1),
-    (r"[^:<]*[\[\]{}$%*][^:<]*", "name", "a list of nodes or a variable was not expanded", 1),
+    (r"[^:<]{0,255}[\[\]{}$%*][^:<]{0,255}", "name", "a list of nodes or a variable was not expanded", 1),
     (r"None|null|nil|undefined", "name", "the variable was empty where the address was made", 1),
-    (r"[^:<]*[A-Za-z0-9][-.]", "name", "the name ends in a hyphen or a dot, so it is probably cut off", 0),
+    (r"[^:<]{0,255}[A-Za-z0-9][-.]", "name", "the name ends in a hyphen or a dot, so it is probably cut off", 0),
 )  # fmt: skip
 _CHECKS = tuple((re.compile(text), subject, why, proved) for text, subject, why, proved in _NOT_A_HOST)
 

@@ -10,7 +10,7 @@ FORMATS = (
         "kubernetes",
         tables=("kube_pod", "kube_resource"),
         begins=re.compile(
-            rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\r?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
+            rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:(?:#|---)[^\n]*)?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
             rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
             rb"(?:apiVersion|kind|metadata|spec): ?"
             rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node

@@ -20,7 +20,7 @@ _DCGM = {
     "TMPTR": "temperature", "SMACT": "sm_active", "DVCCTR": "mask", "XIDER": "counter:xid",
     "RPCTR": "counter:pcie-replays",
 }  # fmt: skip
-_APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid, ?(?:[a-z_]{2,20}(?: \[MiB\])?(?:, ?|$)){1,8}$")
+_APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
 _BATCH = 20_000
 _PROCESSES = 10_000  # different ones that are kept
 _Key = tuple[str | None, int | str | None, int]  # host, index or uuid, pid

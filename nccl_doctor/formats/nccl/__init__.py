@@ -38,7 +38,7 @@ FORMATS = (
         "inspector",
         tables=("inspector_coll",),
         begins=re.compile(
-            rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,2000}\"n_ranks\" ?:[^{}]{0,2000}\}"
+            rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,900}\"n_ranks\" ?:[^{}]{0,900}\}"
             rb"\s{0,20},\s{0,20}\"(?:metadata|coll_perf|p2p_perf)\" ?:"
         ),
     ),

@@ -36,7 +36,7 @@ _BOUNDS = re.compile(rb"Out of bounds values : (\d+) (OK|FAILED)")
 _AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
 _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
-_GRAPH = re.compile(rb"Pattern 4, .*?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
+_GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:

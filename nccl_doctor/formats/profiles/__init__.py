@@ -11,7 +11,7 @@ FORMATS = (
         tables=("profile_sum", "profile_share"),
         # nvprof and `nsys stats` also write into the log of the job, which then stays a log.
         begins=re.compile(
-            rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\s+){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
+            rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\n\s{0,400}){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
         ),
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
     ),
@@ -20,7 +20,7 @@ FORMATS = (
         "pyspy",
         tables=("stack",),
         begins=re.compile(
-            rb"\A\s*Process \d+: [^\n]{0,4000}\s+Python v\d|\A\s*\[\s*\{\s*\"pid\"\s*:\s*\d+,\s*\"thread_id\"\s*:"
+            rb"\A\s*Process \d+: [^\n]{0,4000}\n\s{0,400}Python v\d|\A\s*\[\s*\{\s*\"pid\"\s*:\s*\d+,\s*\"thread_id\"\s*:"
         ),
         inside=(b' (idle): "', b' (active): "', b" (active+gil)"),
     ),

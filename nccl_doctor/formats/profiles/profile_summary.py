@@ -24,7 +24,9 @@ _NVPROF_ROW = re.compile(
     r"(?P<n>\d+) +[\d.]+(?:m?s|us|ns) +[\d.]+(?:m?s|us|ns) +(?P<max>[\d.]+)(?P<max_unit>m?s|us|ns) +(?P<name>\S.*)$"
 )
 _UNIT = re.compile(r"\((s|ms|us|µs|ns)\)")
-_COMMUNICATION = re.compile(r"(?:nccl|rccl|msccl)\w*Kernel|nvshmem\w*(?:kernel|reduce|bcast)|^nccl:", re.IGNORECASE)
+_COMMUNICATION = re.compile(
+    r"(?:nccl|rccl|msccl)\w{0,120}Kernel|nvshmem\w{0,120}(?:kernel|reduce|bcast)|^nccl:", re.IGNORECASE
+)
 _LONGEST = 20  # rows of each report that are kept beside those of communication and copies
 _MOST = 200  # of those
 

@@ -27,7 +27,7 @@ KINDS = tuple(
         ("cuda-sync", r"^(?:cuda|cu)\w*Synchronize", ""),
         ("cuda-sync", r"(?:^|\.)(?:synchronize|wait)$", r"torch/cuda/"),
         ("checkpoint", "", r"torch/distributed/checkpoint/|torch/serialization\.py$|safetensors/|orbax/"),
-        ("checkpoint", "", r"(?:deepspeed|megatron|lightning\w*)/\S*checkpoint"),
+        ("checkpoint", "", r"(?:deepspeed|megatron|lightning\w{0,40})/\S{0,200}checkpoint"),
         ("checkpoint", r"(?:^|\.)(?:save_checkpoint|load_checkpoint|save_pretrained|save_state)$", ""),
         ("compiling", "", r"torch/_(?:inductor|dynamo|functorch)/|torch/utils/cpp_extension\.py"),
         ("compiling", "", r"triton/(?:compiler|runtime/jit)|jax/_src/(?:compiler|interpreters)"),

@@ -32,7 +32,7 @@ MOST_ENTRIES = 200_000  # the buffer holds 2000 by default
 _MEMORY = 2 << 30  # bytes that unpickling may ask for; a pickle of some bytes can ask for 64 GB
 _RANK = re.compile(r"rank[-_ ]*(\d{1,7})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d{1,7})(?!\d)")
-_EXTENSION = re.compile(r"\.(?:pkl|pickle|json|bin|dump|gz|xz|zst|bz2|\d{4}-\d\d-\d\d\S*)$", re.IGNORECASE)
+_EXTENSION = re.compile(r"\.(?:pkl|pickle|json|bin|dump|gz|xz|zst|bz2|\d{4}-\d\d-\d\d\S{0,40})$", re.IGNORECASE)
 _LIBRARY_CODE = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/")
 
 

@@ -36,7 +36,7 @@ _PLACES = {
     "Memcpy": "copy",
     "Memset": "copy",
 }
-_NCCL_KERNEL = re.compile(r"(?:nccl|rccl|msccl)\w*?Kernel_(\w+?)_|(?:nccl|rccl|msccl)")
+_NCCL_KERNEL = re.compile(r"(?:nccl|rccl|msccl)\w{0,120}?Kernel_(\w{1,120}?)_|(?:nccl|rccl|msccl)")
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 _INPUT = "enumerate(DataLoader)#"
 _STEP = "ProfilerStep#"

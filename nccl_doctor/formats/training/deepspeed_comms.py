@@ -9,7 +9,7 @@ from nccl_doctor.facts.tables import CommOp
 from nccl_doctor.inputs import prefixes
 
 _LINE = re.compile(
-    rb"rank[:=] ?(\d+) \| comm op: (\w+)[^|]*\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"
+    rb"rank[:=] ?(\d+) \| comm op: (\w+)[^|]{0,200}\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"
     rb"(?: \| algbw \(Gbps\): [\d.]+ \| busbw \(Gbps\): ([\d.]+))?"
 )
 _UNITS = {b"B": 1, b"KB": 1 << 10, b"MB": 1 << 20, b"GB": 1 << 30, b"TB": 1 << 40}

@@ -63,7 +63,10 @@ _timm = re.compile(
     rb"Train: (\d+) \[ *(\d+)/(\d+) .{0,200}?Time: " + _NUMBER + rb"s, +" + _NUMBER + rb"/s.{0,120}?Data: " + _NUMBER
 ).search
 _mmdet = re.compile(
-    rb"Epoch *(?:\(train\))? *\[(\d+)\]\[ *(\d+)/(\d+)\].{0,300}?\btime: " + _NUMBER + rb".{0,60}?data_time: " + _NUMBER
+    rb"Epoch {0,9}(?:\(train\))? {0,9}\[(\d+)\]\[ *(\d+)/(\d+)\].{0,300}?\btime: "
+    + _NUMBER
+    + rb".{0,60}?data_time: "
+    + _NUMBER
 ).search
 _detectron = re.compile(
     rb"(?:iter: (\d+) .{0,300}?|batch: (\d+)/\d+ .{0,300}?)?\btime: "

@@ -19,7 +19,7 @@ _TYPES = re.compile(
     r"|Standard_N[CDGV]\w*"  # Azure
     r"|(?:\S*/)?(?:a[2-4]|g2)-\w[\w-]*"  # Google
     r"|(?:BM|VM)\.GPU[\w.]*"  # Oracle
-    r"|DGX ?(?:-?[12]\b|[ABGHV]\w*)|.*\bHGX\b.*"
+    r"|DGX ?(?:-?[12]\b|[ABGHV]\w*)|.{0,200}\bHGX\b.*"
 )
 _INSTALLED = (
     "/usr/bin/nvidia-smi", "/usr/bin/nvidia-persistenced", "/opt/rocm/bin/rocm-smi", "/opt/rocm/bin/amd-smi",

@@ -54,7 +54,7 @@ def _selinux(root: Root) -> str | None:
 
 def configured_mode(text: str | None) -> str | None:
     """What /etc/selinux/config sets for the next boot."""
-    match = re.search(r"^\s*SELINUX\s*=\s*(\w{1,20})", text or "", re.MULTILINE)
+    match = re.search(r"^[ \t]*SELINUX[ \t]*=[ \t]*(\w{1,20})", text or "", re.MULTILINE)
     return match[1].lower() if match else None
 
 

@@ -73,7 +73,7 @@ def cpu_set(text: str | None) -> set[int]:
 def parse_limits(text: str) -> Iterator[tuple[str, int | None, int | None, int]]:
     """(name, soft, hard, line) of the limits that matter, from /proc/<pid>/limits; -1 is unlimited."""
     for number, line in enumerate(text.splitlines(), 1):
-        match = re.match(r"Max (.+?)\s{2,}(\S+)\s+(\S+)", line)
+        match = re.match(r"Max (.{1,80}?)\s{2,80}(\S+)\s+(\S+)", line)
         name = _LIMITS.get(match[1]) if match else None
         if match is not None and name is not None:
             yield name, _limit(match[2]), _limit(match[3]), number

@@ -11,7 +11,7 @@ from nccl_doctor.node.runtime.root import Absent, Root
 
 _SECONDS = 0.5
 _ANY = re.compile(r"(?:counter (?:packets \d+ bytes \d+ )?)?(?:drop|reject(?: with .*)?)(?: comment .*)?")
-_FROM = re.compile(r"\b(?:saddr|iifname|iif)\b.*\baccept\b")
+_FROM = re.compile(r"\b(?:saddr|iifname|iif)\b.{0,400}\baccept\b")
 
 
 class Chain(NamedTuple):
@@ -29,7 +29,7 @@ def nft(text: str) -> Iterator[Chain]:
     for line, body in _blocks(text):
         if line.startswith("table "):
             table = line.removeprefix("table ").removesuffix("{").strip()
-        hooked = re.search(r"type filter hook input priority [^;]+;(?: policy (\w+);)?", body)
+        hooked = re.search(r"type filter hook input priority [^;]{1,80};(?: policy (\w+);)?", body)
         if not line.startswith("chain ") or hooked is None:
             continue
         name = f"{table} {line.split()[1]}"

@@ -66,7 +66,7 @@ def collect(root: Root) -> Iterator[NodeRoute | NodeInterface]:
 
 def parse_devices(text: str) -> list[str]:
     """Names in /proc/net/dev, in the order of the kernel."""
-    return re.findall(r"^\s*([^\s:|]{1,15}):", text, re.MULTILINE)
+    return re.findall(r"^[ \t]*([^\s:|]{1,15}):", text, re.MULTILINE)
 
 
 def _interfaces(root: Root, routes: list[Route]) -> Iterator[NodeInterface]:

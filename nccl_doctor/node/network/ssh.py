@@ -23,10 +23,10 @@ _CONFIG = "/etc/ssh/sshd_config"
 _LISTS = ("allowusers", "denyusers", "allowgroups", "denygroups")
 # What OpenSSH prints, the first that fits counts.
 _CLASSES = (
-    ("key-changed", re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Offending .* key in", re.IGNORECASE)),
+    ("key-changed", re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Offending .{0,80} key in", re.IGNORECASE)),
     ("key-unknown", re.compile(r"Host key verification failed|No \S+ host key is known")),
     ("denied", re.compile(r"Permission denied|Too many authentication failures|no more authentication methods")),
-    ("timeout", re.compile(r"timed out|Operation timed out|banner exchange.*timeout", re.IGNORECASE)),
+    ("timeout", re.compile(r"timed out|Operation timed out|banner exchange.{0,200}timeout", re.IGNORECASE)),
     ("refused", re.compile(r"Connection refused")),
     ("unresolved", re.compile(r"Could not resolve hostname|Name or service not known")),
     ("unreachable", re.compile(r"No route to host|Network is unreachable")),
@@ -129,7 +129,7 @@ def parse(files: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str, int
     seen = set()
     for file, text in files:
         for number, line in enumerate(text.splitlines(), 1):
-            match = re.match(r"\s*([A-Za-z]\w*)(?:\s*=\s*|\s+)(.*\S)", line)
+            match = re.match(r"\s*([A-Za-z]\w*)(?:\s{0,80}=\s{0,80}|\s{1,80})(.*\S)", line)
             if not match:
                 continue
             name, value = match[1].lower(), match[2].strip('"')

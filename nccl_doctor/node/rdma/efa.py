@@ -24,7 +24,7 @@ _FABRIC = ("/opt/amazon/efa/lib", "/opt/amazon/efa/lib64")
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
             "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")  # fmt: skip
 _PLUGIN = re.compile(r"libnccl-net[\w-]*\.so[\d.]*")
-_FIELD = re.compile(r"\s+(domain|protocol):\s*(\S{1,80})")
+_FIELD = re.compile(r"\s{1,80}(domain|protocol):\s{0,80}(\S{1,80})")
 SECONDS = 3.0  # that fi_info may take; 32 devices need most of one
 
 

@@ -15,7 +15,7 @@ SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH", re.IGNOREC
 _MAC = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![0-9a-fA-F:])")
 _IPV4 = re.compile(r"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.)(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _USER = re.compile(r"(?<=/home/)[\w.-]+|(?<=\buser=)[\w.-]+|(?<=SLURM_JOB_USER=)[\w.-]+")
-_SECRET = re.compile(r"(\b\w*(?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL)\w*[=:]\s*)\S+", re.IGNORECASE)
+_SECRET = re.compile(r"((?:KEY|TOKEN|SECRET|PASSW|CREDENTIAL)\w{0,900}[=:]\s{0,80})\S+", re.IGNORECASE)
 
 
 def redactor(salt: bytes) -> Callable[[str], str]:

@@ -111,7 +111,7 @@ def _answered(root: Root, row: Launch, first: bool | None, started: bool = False
     """
     if row.master is None or row.master.startswith("-"):
         return row
-    if re.fullmatch(r"[\d.]+|[\da-fA-F:]*:[\da-fA-F:.]*", row.master):
+    if re.fullmatch(r"[\d.]+|[\da-fA-F:]{0,40}:[\da-fA-F:.]{0,40}", row.master):
         address = row.master
     else:
         try:

@@ -49,7 +49,9 @@ def _toolkit(root: Root) -> Iterator[ContainerFact]:
 def _specs(root: Root) -> Iterator[ContainerFact]:
     for folder in _SPECS:
         for name in root.names(folder):
-            text = root.text(f"{folder}/{name}") if re.fullmatch(r".*nvidia.*\.(ya?ml|json)", name) else None
+            text = (
+                root.text(f"{folder}/{name}") if re.fullmatch(r".{0,255}nvidia.{0,255}\.(ya?ml|json)", name) else None
+            )
             if not text:
                 continue
             if match := re.search(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", text):
@@ -75,10 +77,10 @@ def _cgroup_driver(root: Root) -> tuple[str, str] | None:
         return ("systemd" if unified and root.exists("/run/systemd/system") else "cgroupfs"), _DOCKER
     text = root.text(_CONTAINERD)
     if text is not None:
-        on = re.search(r"^\s*SystemdCgroup\s*=\s*true", text, re.MULTILINE)
+        on = re.search(r"^[ \t]*SystemdCgroup[ \t]*=[ \t]*true", text, re.MULTILINE)
         return ("systemd" if on else "cgroupfs"), _CONTAINERD
     text = root.text(_CRIO)
     if text is not None:
-        match = re.search(r"^\s*cgroup_manager\s*=\s*\"(\w+)\"", text, re.MULTILINE)
+        match = re.search(r"^[ \t]*cgroup_manager[ \t]*=[ \t]*\"(\w+)\"", text, re.MULTILINE)
         return (match[1] if match else "systemd"), _CRIO
     return None

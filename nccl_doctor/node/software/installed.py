@@ -55,7 +55,7 @@ def _row(
 def _driver(root: Root) -> Iterator[SoftwareVersion]:
     path = "/proc/driver/nvidia/version"
     text = root.text(path)
-    match = re.search(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text or "")
+    match = re.search(r"NVRM version:.{0,200}?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text or "")
     if text and match:
         yield _row("nvidia-driver", match[1], path, "proc", text.splitlines()[0])
 
@@ -198,7 +198,7 @@ def _gcc(root: Root) -> Iterator[SoftwareVersion]:
             out = root.run(command, "--version", seconds=1.0)
         except TimeoutError:
             continue
-        match = re.search(r"^\S.*?\b(\d+\.\d+\.\d+)\b", out.text) if out and out.status == 0 else None
+        match = re.search(r"^\S.{0,200}?\b(\d+\.\d+\.\d+)\b", out.text) if out and out.status == 0 else None
         if out and match:
             yield _row("gcc", match[1], command, "command", out.text.splitlines()[0])
             return
@@ -210,7 +210,7 @@ def _horovod_says(root: Root) -> Iterator[SoftwareVersion]:
     if out is None or out.status != 0:
         return
     version = re.search(r"Horovod v([\w.]+)", out.text)
-    has = re.search(r"^\s*\[(X| )\] NCCL\s*$", out.text, re.MULTILINE)
+    has = re.search(r"^[ \t]*\[(X| )\] NCCL[ \t]*$", out.text, re.MULTILINE)
     if has:
         nccl = "shared" if has[1] == "X" else "none"
         parsed = has[0].strip()

@@ -18,7 +18,7 @@ DEFAULT = (
     "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 )  # fmt: skip
 ELSEWHERE = ("/usr/local/cuda/lib64", "/usr/local/lib", "/opt/nccl/lib", "/opt/nccl/build/lib")
-_CACHED = re.compile(r"/[^\0]*/libnccl\.so\.2(?![^\0])")
+_CACHED = re.compile(r"/[^\0]{0,900}/libnccl\.so\.2(?![^\0])")
 _LIBRARY = re.compile(r"libnccl\.so\.2(\.\d+)*")
 
 

@@ -110,9 +110,9 @@ def packages(root: Root, python: Python) -> list[Packaged]:
 
 def torch_build(text: str | None) -> tuple[str | None, str | None]:
     """(version, CUDA version or `none`) of torch/version.py."""
-    version = re.search(r"^__version__\s*(?::[^=]*)?=\s*['\"]([^'\"]+)", text or "", re.MULTILINE)
-    cuda = re.search(r"^cuda\s*(?::[^=]*)?=\s*(None|['\"]([\d.]+)['\"])", text or "", re.MULTILINE)
-    hip = re.search(r"^hip\s*(?::[^=]*)?=\s*['\"]", text or "", re.MULTILINE)
+    version = re.search(r"^__version__[ \t]{0,80}(?::[^=]{0,80})?=\s{0,80}['\"]([^'\"]+)", text or "", re.MULTILINE)
+    cuda = re.search(r"^cuda[ \t]{0,80}(?::[^=]{0,80})?=\s{0,80}(None|['\"]([\d.]+)['\"])", text or "", re.MULTILINE)
+    hip = re.search(r"^hip[ \t]{0,80}(?::[^=]{0,80})?=\s{0,80}['\"]", text or "", re.MULTILINE)
     built = None if cuda is None or hip else (cuda[2] or "none")
     return (version[1] if version else None), built
 

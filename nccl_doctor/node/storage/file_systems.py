@@ -21,7 +21,7 @@ _STATES = frozenset((
     "CLOSED", "CONNECTING", "DISCONN", "EVICTED", "FULL", "IDLE", "NEW", "RECOVER", "REPLAY", "REPLAY_LOCKS",
     "REPLAY_WAIT",
 ))  # fmt: skip
-_LISTED = re.compile(r"^\s*- \[\s*(\d{1,12}), (\w+)\s*\]", re.MULTILINE)
+_LISTED = re.compile(r"^[ \t]*- \[\s*(\d{1,12}), (\w+)\s*\]", re.MULTILINE)
 
 
 def collect(root: Root) -> Iterator[Any]:
@@ -152,7 +152,7 @@ def _lnet(root: Root) -> Iterator[LustreTarget]:
             if out is None or out.status != 0:
                 continue
             seen = Seen(" ".join(command), out.text.strip()[:300] or "(nothing)")
-            names = [nid for nid in re.findall(r"\b([\w.:-]+@\w+)\b", out.text) if not nid.endswith("@lo")]
+            names = [nid for nid in re.findall(r"\b([\w.:-]{1,120}@\w+)\b", out.text) if not nid.endswith("@lo")]
             for name in dict.fromkeys(names):
                 yield LustreTarget(None, "lnet", name, "up", None, None, seen)
             if not names:

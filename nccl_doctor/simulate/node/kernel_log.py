@@ -8,7 +8,7 @@ from nccl_doctor.simulate.node.storage import WITH_NFS
 from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 HOUR = 3600.0
-_DEVICE = re.compile(r"[\w-]+ ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
+_DEVICE = re.compile(r"[\w-]{1,60} ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
 
 
 def print_line(tree: Tree, ago: float, *texts: str, priority: int = 4) -> None:

@@ -35,7 +35,9 @@ def stack(machine: Machine) -> Stack:
 
 def driver(tree: Tree, machine: Machine) -> str:
     """The driver that the tree has already."""
-    found = re.search(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", tree.files.get("/proc/driver/nvidia/version", ""))
+    found = re.search(
+        r"NVRM version:.{0,200}?\s(\d{3,}\.\d+(?:\.\d+)?)\s", tree.files.get("/proc/driver/nvidia/version", "")
+    )
     return found[1] if found else stack(machine).driver
 
 
