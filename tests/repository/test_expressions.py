@@ -13,6 +13,7 @@ EXPLAINED = {
     r"\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?(?:<!--(?:[^-]|-(?!->))": "a comment ends at its first -->, "
     "because of the assertion",
     r"(?<=, name=)((?:\\x[0-9a-f]{2}|.){1,15}), ": "of at most 15 characters",
+    r"(?:(?<!`)`[^`\n]+`(?!`)|(?!": "a clause may end anywhere, so that no other way is tried",
     r"(?P<before>(?:(?!(?<!`)`[^`\n]+`(?!`)).)*)(?P<list>": "asked of clauses of the advice of a rule",
     r"[^\s`]*`[^`\s][^`]*`\S*|\S+": "the second alternative matches every word, so that no other place is tried",
 }
