@@ -27,6 +27,7 @@ CAPTURE = (
 )
 
 
+_COMPARED = 200  # logs of which it is asked whether they are related
 _ACROSS = "scaling"  # the table whose rules compare jobs
 
 
@@ -56,7 +57,19 @@ def analyze(
         return _report_of_jobs(reader, found, ask), reader.facts, problems
     if not reader.is_saved:
         problems += _complete(reader)
-    return report_of(reader.facts, rules_dirs=rules_dirs, config=config), reader.facts, problems
+    report = report_of(reader.facts, rules_dirs=rules_dirs, config=config)
+    return replace(report, missing=[*_doubt(reader, apart), *report.missing]), reader.facts, problems
+
+
+def _doubt(reader: InputReader, apart: str) -> list[str]:
+    """Says that logs were read as one job although nothing shows that they are."""
+    logs = [jobs.fingerprint(log) for log in reader.logs] if apart == "auto" and len(reader.logs) > 1 else []
+    groups = jobs.unrelated(logs[:_COMPARED])
+    if groups < 2:
+        return []
+    return [
+        f"nothing relates {groups} of the logs to each other; they were read as one job, --jobs each tells them apart"
+    ]
 
 
 def _jobs(reader: InputReader, apart: str) -> list[jobs.JobFiles]:

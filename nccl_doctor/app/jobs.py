@@ -91,6 +91,16 @@ def group(logs: Sequence[Fingerprint], others: Iterable[str]) -> list[JobFiles]:
     return [*found, JobFiles("other files", tuple(captures))] if captures else found
 
 
+def unrelated(logs: Sequence[Fingerprint]) -> int:
+    """How many groups of logs nothing relates to each other: no id, communicator, process or name, numbers apart."""
+    groups: list[list[Fingerprint]] = []
+    for log in logs:
+        mine = [one for one in groups if any(_related(log, x) or _pattern(log.name) == _pattern(x.name) for x in one)]
+        groups = [one for one in groups if not any(one is other for other in mine)]
+        groups.append([log, *(x for one in mine for x in one)])
+    return len(groups)
+
+
 def each(names: Iterable[str]) -> list[JobFiles]:
     """Every input as a job of its own."""
     given = list(names)

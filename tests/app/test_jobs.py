@@ -42,6 +42,16 @@ def test_two_runs_in_a_folder_are_two_jobs(tmp_path: Path) -> None:
     assert alone.job_lines == next(one.job_lines for one in several.jobs if one.name == "a.log")
 
 
+def test_logs_that_nothing_relates_are_read_as_one_job_and_the_report_says_so(tmp_path: Path) -> None:
+    for name in ("train", "evaluate"):
+        (tmp_path / f"{name}.log").write_text("".join(f"step {n}/20 loss: 1.0 time: 1.5 s\n" for n in range(20)))
+    said = report(tmp_path).missing
+    assert ["nothing relates 2 of the logs to each other"] == [one.partition(";")[0] for one in said]
+    assert [] == report(tmp_path, apart="one").missing
+    (tmp_path / "train.log").rename(tmp_path / "evaluate.err")
+    assert [] == report(tmp_path).missing
+
+
 def test_the_worst_job_comes_first_and_gives_the_verdict(tmp_path: Path) -> None:
     job(tmp_path, "a.log", 1)
     (tmp_path / "b.log").write_bytes((FIXTURES / "demo.log").read_bytes())

@@ -1,12 +1,14 @@
 """Health is earned: what a log must show to be called healthy, and what makes that impossible."""
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Report
-from nccl_doctor.simulate import Spec, write_log
+from nccl_doctor.simulate import FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, write_log
 
 LINES = tuple(write_log(Spec(nodes=2, gpus=2, steps=12)))
 UP = max(number for number, line in enumerate(LINES) if "Init COMPLETE" in line)
@@ -63,6 +65,28 @@ def test_a_log_cut_at_any_byte_is_healthy_only_by_what_it_shows(text: str, share
         assert len({"start-up", "progress", "end"} & shown) >= 2
     if part.count("Init COMPLETE") < text.count("Init COMPLETE") and "after training is done" not in part:
         assert cut.verdict != "healthy"
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.builds(
+        Spec, nodes=st.integers(1, 3), gpus=st.sampled_from([2, 4]), version=st.sampled_from(VERSIONS), network=st.sampled_from(NETWORKS),
+        framework=st.sampled_from(FRAMEWORKS), prefix=st.sampled_from(sorted(PREFIXES)), seed=st.integers(0, 99), steps=st.just(6),
+    ),
+    st.sampled_from([0.0, 0.0, 0.4, 0.9]),
+    st.floats(0.01, 1),
+)  # fmt: skip
+def test_any_part_of_any_healthy_log_is_healthy_only_by_what_it_shows(spec: Spec, begin: float, share: float) -> None:
+    text = "\n".join(write_log(spec))
+    part = text[int(begin * len(text)) :][: max(int(share * len(text)), 1)]
+    cut = report(part)
+    assert [] == alarms(cut)
+    came_up = len(re.findall("Init COMPLETE", part)) >= spec.nodes * spec.gpus
+    moved = re.search(r"iteration |images/sec|\d +\d+ +float", part) is not None
+    ended = any(
+        mark in part for mark in ("after training is done", "Avg bus bandwidth", "total images/sec", "Destroy COMPLETE")
+    )
+    assert cut.verdict != "healthy" or came_up + moved + ended >= 2
 
 
 def test_steps_alone_do_not_prove_that_all_ranks_came_up() -> None:
