@@ -27,6 +27,7 @@ _NARROWEST, _WIDEST = 60, 250  # columns
 _TORN = 3  # shapes of records cut at one width that make a log a wrapped one
 _HELD = 64  # rows of other writers that may come between the rows of one line
 _ROWS = 1_000  # of one line
+_LONGEST = 1 << 21  # bytes of a row; the rest of a longer one counts as another row
 _WORD = 100  # characters of the longest word that may have moved to the next row
 _KEPT = 20_000  # beginnings of lines remembered
 _INDENT = 12  # columns by which a logger may indent what follows
@@ -191,6 +192,10 @@ def _numbered(head: bytes, stream: Readable) -> Iterator[tuple[int, str]]:
         block = stream.read(_BLOCK)
         if not block:
             break
+        if len(rest) > _LONGEST:
+            number += 1
+            yield number, rest.decode("utf-8", "surrogateescape")
+            rest = b""
         rest += block
     if rest:
         yield number + 1, rest.decode("utf-8", "surrogateescape")

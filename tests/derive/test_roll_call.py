@@ -91,3 +91,11 @@ def test_a_communicator_that_came_up_has_nobody_absent() -> None:
     line = "node01:101:140 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 3b000 commId 0xa1 - Init "
     assert [("nccl-init", 4, 1, "1-3", None, 0)] == _rows(f"{line}START\n")
     assert [] == _rows(f"{line}START\n{line}COMPLETE\n")
+
+
+def test_nodes_and_ranks_are_counted_apart() -> None:
+    nodes = "[2026-05-07 12:00:00,123] [INFO] [launch.py:152:main] nnodes=2, num_local_procs=2, node_rank=1"
+    rows = analyze.read_text(f"{nodes}\nProcess 0, total 2.\n").query(
+        "SELECT unit, size, came, absent FROM roll_call ORDER BY unit"
+    )
+    assert [("node", 2, 1, "0"), ("process", 2, 1, "1")] == rows

@@ -16,9 +16,9 @@ _SHOWN = 8  # pieces of evidence
 _START = re.compile(r"Init|PjRT_Client_Connect|WaitForAllTasks|Wait_for_all|Register")
 
 _SAID = """
-SELECT CAST(coalesce(field(fields, 'member'), field(fields, 'process')) AS INTEGER),
+SELECT iif(kind = 'node-announced', 'node', 'process'), CAST(coalesce(field(fields, 'member'), field(fields, 'process')) AS INTEGER),
        CAST(coalesce(field(fields, 'size'), field(fields, 'total')) AS INTEGER), n, ref
-FROM message WHERE kind = 'rank-announced'
+FROM message WHERE kind IN ('rank-announced', 'node-announced')
 """
 _CLIENTS = """
 SELECT CAST(field(fields, 'joined') AS INTEGER), CAST(field(fields, 'expected') AS INTEGER),
@@ -86,24 +86,19 @@ def _without(size: int, came: Iterable[int]) -> str:
 
 def _announced(facts: Facts) -> Iterator[RollCall]:
     """Ranks that say `rank r of n`. One that says it again while others are silent is two processes, or one that was restarted."""
-    by_size: dict[int, Counter[int]] = defaultdict(Counter)
-    refs: dict[int, list[int]] = defaultdict(list)
-    for rank, size, n, ref in facts.query(_SAID):
+    by_size: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
+    refs: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for unit, rank, size, n, ref in facts.query(_SAID):
         if rank is not None and size and rank < size <= _LARGEST:
-            by_size[size][rank] += n
-            refs[size].append(ref)
-    for size, times in by_size.items():
+            by_size[unit, size][rank] += n
+            refs[unit, size].append(ref)
+    for (unit, size), times in by_size.items():
         twice = [rank for rank, n in times.items() if n > 1] if sum(times.values()) <= size else []
         absent = None if max(times.values()) > 1 else _without(size, times)
         yield _row(
-            "announced",
-            refs[size][0],
-            size=size,
-            came=len(times),
-            absent=absent,
-            doubled=ranges(twice),
-            refs=refs[size],
-        )
+            "announced", refs[unit, size][0], unit=unit, size=size, came=len(times), absent=absent, doubled=ranges(twice),
+            refs=refs[unit, size],
+        )  # fmt: skip
 
 
 def _store_barriers(facts: Facts) -> Iterator[RollCall]:

@@ -9,7 +9,7 @@ class RollCall(NamedTuple):
     # announced (lines in which ranks say who they are), store, store-barrier, agents, jax, nccl-init, nccl-bootstrap, xla,
     # monitored-barrier
     source: str
-    unit: str  # what is counted: process, agent, thread
+    unit: str  # what is counted: process, node, agent, thread
     phase: str  # start, or run for a meeting later on
     scope: str | None  # name of the barrier or key
     size: int | None  # how many were announced
