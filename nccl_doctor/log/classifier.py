@@ -26,7 +26,7 @@ _KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, w
 _LEAP_YEAR = 2000  # for dates without a year
 _UNKNOWN = 2_000  # different unknown texts kept
 _EDGE = re.compile(r"\d{1,9}(?:\[[0-9a-f]+\])? -> \d{1,9}(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
-_DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
+DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
 class Writer(NamedTuple):
@@ -68,8 +68,8 @@ class Classifier:
         known = self.writers.get(left)
         if known is not None:
             return known
-        dates = _DATE.findall(left)
-        parts = tuple(_DATE.split(left)) if dates else ()
+        dates = DATE.findall(left)
+        parts = tuple(DATE.split(left)) if dates else ()
         if parts in self._dated:  # time stamps differ from line to line: the text around them is parsed once
             number, which = self._dated[parts]
             return Writer(number, iso_seconds(dates[which]), left)

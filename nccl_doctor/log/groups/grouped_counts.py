@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.channel_counts import ChannelCounts
-from nccl_doctor.log.classifier import Classifier, Writer
+from nccl_doctor.log.classifier import DATE, Classifier, Writer
 from nccl_doctor.log.counts import CollectiveCalls
 from nccl_doctor.log.event_columns import Message
 from nccl_doctor.log.groups.line_groups import EDGE, TEXT, BlockLines, Flags, GroupCounts, Numbers, PlainLines
@@ -30,6 +31,19 @@ class GroupedBlock(NamedTuple):
     offset: int  # lines before the block
 
 
+class Author(NamedTuple):
+    """Who wrote the lines of a group."""
+
+    writer: Writer  # of one of them
+    left: str  # the text before `NCCL ` in the first of them
+    date: slice | None  # where that text shows the time
+
+    @property
+    def stamp(self) -> float | None:
+        """When the first of the lines was written."""
+        return self.writer.stamp if self.date is None else iso_seconds(self.left[self.date])
+
+
 class GroupedCounts:
     """Counts the plain lines of dense blocks. What they count for is a number: of a message, or behind `_NO_FACT` of an entry."""
 
@@ -41,7 +55,7 @@ class GroupedCounts:
 
     def _start(self) -> None:
         self._groups = GroupCounts()
-        self._authors: list[Writer] = []
+        self._authors: list[Author] = []
         self._author_of: dict[
             int, int
         ] = {}  # key of the text before `NCCL ` -> author; `_READ` where lines are read one by one
@@ -62,16 +76,17 @@ class GroupedCounts:
         """What new groups count for and who wrote their lines; `_READ` where these have to be read one by one."""
         first = lines.first_lines(new)
         authors = self._authors_of(lines, first)
+        readable = authors != _READ
         what = np.full(len(new), _READ)
-        is_text = first.kind == TEXT
+        is_text = readable & (first.kind == TEXT)
         what[is_text] = self._messages_of(lines, first.chosen(is_text))
-        what[authors == _READ] = _READ
-        rest = np.flatnonzero(~is_text & (authors != _READ))
+        if lines.dated:
+            own = np.flatnonzero(readable & ((what >= 0) | ~is_text))
+            authors[own] = self._own_authors(lines, first.chosen(own), authors[own])
+        rest = np.flatnonzero(readable & ~is_text)
         what[rest] = [
-            self._entry(lines, self._authors[author], kind, number, channel, text, end)
-            for author, (kind, number, channel, text, end) in zip(
-                authors[rest].tolist(), self._places(first.chosen(rest), offset), strict=True
-            )
+            self._entry(lines, self._writer(author), *place)
+            for author, place in zip(authors[rest].tolist(), self._places(first.chosen(rest), offset), strict=True)
         ]
         return what, authors
 
@@ -81,17 +96,27 @@ class GroupedCounts:
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def _authors_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
-        """The number of the author of each line. Where lines begin with their time, each is an author of its own."""
-        if lines.dated:
-            return np.array([self._author(lines.left(*place), dated=True) for place in first.left_places()], np.int64)
+        """The number of the author of each line; those of lines that differ in their time are one author."""
         keys, at, of = np.unique(first.writer, return_index=True, return_inverse=True)
         numbers = []
         for key, place in zip(keys.tolist(), first.chosen(at).left_places(), strict=True):
             number = self._author_of.get(key)
             if number is None:
-                number = self._author_of[key] = self._author(lines.left(*place), dated=False)
+                number = self._author_of[key] = self._author(lines.left(*place), dated=lines.dated)
             numbers.append(number)
         return np.array(numbers, np.int64)[of]
+
+    def _own_authors(self, lines: BlockLines, first: PlainLines, authors: Numbers) -> Numbers:
+        """Authors of single lines, which keep the text in front of them and with it their time."""
+        begin = len(self._authors)
+        for author, place in zip(authors.tolist(), first.left_places(), strict=True):
+            self._authors.append(self._authors[author]._replace(left=lines.left(*place)))
+        return np.arange(begin, len(self._authors))
+
+    def _writer(self, author: int) -> Writer:
+        """Who wrote the first line of a group, with its time."""
+        one = self._authors[author]
+        return one.writer if one.date is None else Writer(one.writer.header, one.stamp, one.left)
 
     def _author(self, left: str, *, dated: bool) -> int:
         writer = self._classifier.writers.get(left)
@@ -101,7 +126,8 @@ class GroupedCounts:
             writer = self._classifier.writer(left)
         if writer.stamp is not None and not dated:
             return _READ
-        self._authors.append(writer)
+        dates = [date for date in DATE.finditer(left) if dated and iso_seconds(date[0]) == writer.stamp]
+        self._authors.append(Author(writer, left, slice(*dates[-1].span()) if dates else None))
         return len(self._authors) - 1
 
     def _messages_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
@@ -150,7 +176,7 @@ class GroupedCounts:
     def close(self) -> None:
         """Add what was counted to the counts, and begin anew."""
         what, author, mask, n, first, last, low, high = self._groups.columns()
-        header = np.array([writer.header for writer in self._authors], np.int64)[author]
+        header = np.array([one.writer.header for one in self._authors], np.int64)[author]
         rest = np.flatnonzero(what < _NO_FACT)
         rows: Any = zip(*(column[rest].tolist() for column in (what, mask, n, last, low, high)), strict=True)
         is_edge = np.zeros(len(what), bool)
@@ -166,8 +192,8 @@ class GroupedCounts:
         authors = [self._authors[number] for number in author[event].tolist()]
         self._counts.columns.extend(
             [what[event], header[event], n[event], first[event], last[event]],
-            [writer.stamp for writer in authors],
-            [writer.left for writer in authors],
+            [one.stamp for one in authors],
+            [one.left for one in authors],
         )
         self._start()
 
