@@ -81,6 +81,16 @@ def _columns(table: type) -> str:
     return columns.replace('"id" INTEGER', '"id" INTEGER PRIMARY KEY') if table is Evidence else columns
 
 
+def _index(table: type, columns: str, schema: str) -> str:
+    name = table_name(table)
+    return f"CREATE INDEX IF NOT EXISTS {schema}.{name}_{columns.replace(', ', '_')} ON {name} ({columns})"
+
+
+def index_statements() -> list[str]:
+    """The statements that make all indexes."""
+    return [_index(table, columns, "main") for table, columns in _joined()]
+
+
 def _create_tables(db: sqlite3.Connection) -> None:
     db.execute("CREATE TABLE covered (name TEXT PRIMARY KEY)")
     for table in TABLES:
@@ -309,9 +319,7 @@ class Facts:
             for table, columns in _joined():
                 name = table_name(table)
                 if self._db.execute(f"SELECT 1 FROM {name} LIMIT 1 OFFSET {INDEXED}").fetchone():
-                    schema = "temp" if table in self.restated else "main"
-                    index = f"{name}_{columns.replace(', ', '_')}"
-                    self._db.execute(f"CREATE INDEX IF NOT EXISTS {schema}.{index} ON {name} ({columns})")
+                    self._db.execute(_index(table, columns, "temp" if table in self.restated else "main"))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

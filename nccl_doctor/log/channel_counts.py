@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.rows import parse_edge
+from nccl_doctor.log.rows import Edge, parse_edge
 
 _MASKS = 50_000  # texts of channels remembered
 
@@ -102,13 +102,27 @@ class Origin(NamedTuple):
 def rows(facts: Facts, file: str, processes: Iterable[tuple[Origin, ChannelsByEdge]]) -> Iterator[tuple[Any, ...]]:
     """Rows of `connection`, those of a process in the order of their lines. Their evidence goes to `facts`. Consumes the edges."""
     cleaned: dict[str, str] = {}
-    for (host, rank, pid, tid, _), one in processes:
-        for text, entry in sorted(one.items(), key=_first):
+    waiting: list[tuple[Origin, ChannelCounts, Edge]] = []
+    lines: list[str] = []
+    for origin, one in processes:
+        for text, entry in sorted(one.items(), key=_first) if len(one) > 1 else one.items():
             parsed = parse_edge(text)
             if parsed is not None:
                 left = cleaned.get(entry.left)
                 if left is None:
                     left = cleaned[entry.left] = f"{prefixes.clean(entry.left)}{nccl_header.TOKEN}INFO Channel "
-                ref = facts.evidence(file, entry.first, f"{left}{entry.channel} : {text}")
-                yield host, rank, pid, tid, *parsed, entry.mask.bit_count() or 1, entry.n, ref
+                waiting.append((origin, entry, parsed))
+                lines.append(f"{left}{entry.channel} : {text}")
+        if len(waiting) >= BATCH:
+            yield from _rows(facts, file, waiting, lines)
+            waiting, lines = [], []
         one.clear()
+    yield from _rows(facts, file, waiting, lines)
+
+
+def _rows(
+    facts: Facts, file: str, waiting: Sequence[tuple[Origin, ChannelCounts, Edge]], lines: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    refs = facts.evidence_of(file, [entry.first for _, entry, _ in waiting], lines)
+    for (origin, entry, edge), ref in zip(waiting, refs, strict=True):
+        yield *origin[:4], *edge, entry.mask.bit_count() or 1, entry.n, ref

@@ -1,7 +1,7 @@
 """From the events and processes of one log to rows of facts: who wrote the lines of each header, and where they are."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -35,6 +35,7 @@ class EventRows:
         self._patterns = load()
         self._cleaned: dict[str, str] = {}
         self._templates: dict[int, list[RowTemplate] | None] = {}  # of messages
+        self._events_of: Counter[int] = Counter()  # message -> its events
         self.who = [
             Origin(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in counts.headers
         ]
@@ -51,6 +52,7 @@ class EventRows:
         """Add the rows of all events other than channel lines, in the order of their lines. Consumes the counters."""
         columns = self._counts.columns
         order = columns.order()
+        self._events_of = Counter(columns.message)
         for at in range(0, len(order), _TOGETHER):
             for table, placed in self._rows(columns, order[at : at + _TOGETHER]).items():
                 placed.sort(key=_place)
@@ -69,7 +71,7 @@ class EventRows:
             by_message[one].append(place)
         found: _Placed = defaultdict(list)
         for number, places in by_message.items():
-            templates = self._templates_of(number) if len(places) >= _SHARED else None
+            templates = self._templates_of(number) if self._events_of[number] >= _SHARED else None
             if templates is not None:
                 self._fill(templates, columns, [order[place] for place in places], places, refs, found)
                 continue

@@ -12,10 +12,8 @@ from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.line_patterns import Pattern
 
-_EDGE = re.compile(
-    r"(?P<src>\d{1,9})(?:\[[0-9a-f]+\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(?P<direction>send|receive)\])? via (?P<via>.+?)"
-    r"(?: comm 0x[0-9a-f]+.*)?$"
-)
+_EDGE = re.compile(r"(\d{1,9})(?:\[[0-9a-f]+\])? -> (\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(send|receive)\])?").fullmatch
+_COMM = re.compile(r" comm 0x[0-9a-f]")
 _NET = re.compile(
     r"NET/(?P<network>[^/]{1,100})/(?P<device>\d{1,9})(?:\((?P<proxy>\d{1,9})\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w{1,40})?"
     r"(?=$|\s|[^/\w(])"
@@ -66,17 +64,19 @@ class Edge(NamedTuple):
     direction: str | None
 
 
-@lru_cache(10_000)
 def parse_edge(text: str) -> Edge | None:
     """Parse `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA` of any version; None where it is torn.
 
     Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc.
     """
-    match = _EDGE.match(text)
-    medium = _medium(match["via"]) if match is not None else None
+    ends, _, via = text.partition(" via ")
+    if " comm 0x" in via and (comm := _COMM.search(via, 1)):
+        via = via[: comm.start()]
+    match = _EDGE(ends)
+    medium = _medium(via) if match is not None and via and "\n" not in via else None
     if match is None or medium is None:
         return None
-    src, dst, direction = match.group("src", "dst", "direction")
+    src, dst, direction = match.groups()
     return Edge(int(src), int(dst), *medium, direction)
 
 
