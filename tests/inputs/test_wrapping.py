@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.inputs import exports, partials, wrapping
+from tests.helpers.scaling import traced_lines
 
 HOSTILE = (
     b" " * 200 + b"\n",
@@ -142,3 +143,22 @@ def test_a_line_that_was_split_behind_the_head_is_joined(runtime: str, tmp_path:
 def test_equal_widths_do_not_make_a_wrapped_log() -> None:
     rows = [f"node01:{100 + n}:150 [0] NCCL INFO {word:<60}"[:90] for n, word in enumerate(("one", "two", "three") * 9)]
     assert wrapping.recognise("\n".join([*rows, ""]).encode()) is None
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_four_times_the_lines_take_four_times_as_long(words: bool) -> None:
+    """Python's lines are counted; no clock decides."""
+
+    def cost(times: int) -> int:
+        lines = [line.replace(":1/RoCE", f":{number % 7}/RoCE") for number in range(times) for line in _lines()]
+        rows = [
+            row
+            for line in lines
+            for row in (textwrap.wrap(line, 80) if words else [line[at : at + 80] for at in range(0, len(line), 80)])
+        ]
+        stream = io.BytesIO("\n".join([*rows, ""]).encode())
+        with traced_lines("inputs/wrapping") as counted:
+            assert len(lines) == sum(1 for _ in wrapping.rows(stream))
+        return counted["line"]
+
+    assert cost(80) < 4.5 * cost(20)
