@@ -6,14 +6,15 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 JOBS ?= 2
 
-.PHONY: help demo test unit fuzz lint lint-repository bench format dist pyz constraints clean
+.PHONY: help demo test unit fuzz properties lint lint-repository bench format dist pyz constraints clean
 
 help:
 	@echo 'make demo    read a shipped log with a real fault'
 	@echo 'make test    lint and all tests'
 	@echo 'make lint    check code, workflows, issue forms and shell scripts'
 	@echo 'make unit    all tests'
-	@echo 'make fuzz    all properties with many times as many examples'
+	@echo 'make fuzz    changed inputs for every reader: SEED=1 MINUTES=10'
+	@echo 'make properties  all properties with many times as many examples'
 	@echo 'make bench   measure reading, start-up and the live screen'
 	@echo 'make format  format the code'
 	@echo 'make pyz     preflight as one file'
@@ -29,9 +30,15 @@ test: lint unit
 unit: $(VENV)/.developing
 	$(BIN)/python -m pytest -n $(JOBS)
 
+# Inputs of every reader, changed as their format asks for; it stops by itself. Finds lie in .fuzz/finds.
+SEED ?= 1
+MINUTES ?= 10
+fuzz: $(VENV)/.developing
+	$(BIN)/python bench/fuzz --seed $(SEED) --minutes $(MINUTES) --jobs $(JOBS)
+
 # All properties with many times as many examples, which are new ones each time.
 FUZZ ?= 20
-fuzz: $(VENV)/.developing
+properties: $(VENV)/.developing
 	NCCL_DOCTOR_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(JOBS) -m hypothesis -o timeout=3600
 
 lint: lint-repository

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from nccl_doctor import __version__
+from nccl_doctor.cli import interruption
 from nccl_doctor.cli.fail_open import status_of_failure, syslog
 from nccl_doctor.cli.output import complain, open_standard_files, silence_stdout
 from nccl_doctor.common.errors import UsageProblem
@@ -27,9 +28,10 @@ COMMANDS = {
     "stacks": "Dump the stacks of all ranks of a job, group equal ones, and name the ranks that differ.",
     "simulate": "Write the log of an invented job, with a fault of your choice.",
 }
+WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an answer of their own to signals
 HIDDEN = ("sample",)  # started by other commands, on this node and on others
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more
-OK, FOUND, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
 
 
 class LazyGroup(click.Group):
@@ -91,7 +93,9 @@ def main(arguments: Sequence[str]) -> int:
         silence_stdout()
         return _failed(arguments, f"cannot write to standard output: {error.strerror}", USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        if not WITH_SIGNALS.intersection(arguments[:1]):
+            interruption.end_children()
+        return interruption.status()
     except Exception as error:
         return _internal(arguments, error)
 
@@ -119,4 +123,6 @@ def _failed(arguments: Sequence[str], text: str, status: int) -> int:
 
 def run() -> None:
     """Entry point of the console script."""
+    if not WITH_SIGNALS.intersection(sys.argv[1:2]):
+        interruption.end_on_sigterm()
     sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.printable import printable
 
@@ -39,11 +40,23 @@ def emit_bytes(data: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file. Raises UsageProblem when the file cannot be written."""
+    """Write a whole file, in one step where it is a regular one of a folder of ours. Raises UsageProblem when it cannot be written."""
     try:
-        path.write_bytes(data)
+        if path.is_symlink() or (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK | os.X_OK):
+            path.write_bytes(data)
+        else:
+            replace_file(path, data, _mode(path))
     except OSError as error:
         raise UsageProblem(f"cannot write {path}: {error.strerror}") from None
+
+
+def _mode(path: Path) -> int:
+    """The permissions of a file, or those that a new one gets."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def complain(text: str) -> None:

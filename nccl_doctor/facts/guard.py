@@ -19,6 +19,7 @@ TICK = 10_000  # steps between two looks at the limits
 CPU_SECONDS = 120.0  # the last resort, for functions such as REGEXP that take long in one step
 STUCK_SECONDS = 5.0  # of processor time without `TICK` steps, after which a function is interrupted
 LONGEST = 16 << 20  # bytes of one text that a query may make
+ENDING = (signal.SIGINT, signal.SIGTERM)  # what ends a command
 LARGEST = 512 << 20  # bytes of all rows of one answer
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"}
@@ -84,16 +85,21 @@ def _signals(limit: StepLimit) -> Iterator[None]:
         yield
         return
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            limit.interrupt = KeyboardInterrupt()
-            raise limit.interrupt
+    def stop(number: int, frame: FrameType | None) -> None:
+        if number in ENDING:
+            try:
+                old[signal.Signals(number)](number, frame)
+            except KeyboardInterrupt as interrupt:
+                limit.interrupt = interrupt
+                raise
+            return
         limit.exceeded = f"a function took more than {STUCK_SECONDS:g} s of processor time"
         raise _Stuck
 
     old: dict[signal.Signals, Any] = {signal.SIGPROF: signal.signal(signal.SIGPROF, stop)}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        old[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
+    for ending in ENDING:
+        if callable(signal.getsignal(ending)):
+            old[ending] = signal.signal(ending, stop)
     signal.setitimer(signal.ITIMER_PROF, STUCK_SECONDS)
     try:
         yield

@@ -1,6 +1,7 @@
 """Reads logs; a large one in parts by several processes, many small ones ahead of time."""
 
 import gc
+import multiprocessing
 import os
 import pickle
 import signal
@@ -64,7 +65,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
         cuts = [_line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
-        with _pool(count) as pool:
+        with _ended_with_us(_pool(count)) as pool:
             end = pool.submit(_end, path, size)
             others = [pool.submit(_packed, path, *part) for part in parts]
             counts = _part(path, *first, on_bytes and (lambda size: on_bytes(size * count)))
@@ -138,8 +139,25 @@ def _log(path: Path) -> bytes | None:
 
 
 def _pool(count: int) -> ProcessPoolExecutor:
-    """Worker processes. They end silently on SIGINT, which a terminal sends to all of them."""
-    return ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_DFL))
+    """Worker processes. They end silently on SIGINT, which a terminal sends to all of them, and on SIGTERM."""
+    return ProcessPoolExecutor(count, initializer=_end_on_signals)
+
+
+def _end_on_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _ended_with_us(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
+    """A pool that is not waited for where this process is told to end."""
+    with pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
 
 
 def processors() -> int:

@@ -41,6 +41,37 @@ def test_a_full_disk_behind_standard_error_changes_no_status() -> None:
     assert 2 == done.returncode
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\nfrom nccl_doctor.cli.main import run; run()"
+    command = [sys.executable, "-c", script, "analyze", str(DEMO), "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (2, "old") == (done.returncode, target.read_text()), done.stderr
+    assert "File too large" in done.stderr
+    assert [target] == list(tmp_path.iterdir())
+
+    assert 1 == main(["analyze", str(DEMO), "-o", str(target)])
+    assert 0o640 == target.stat().st_mode & 0o777
+    assert "error" == json.loads(target.read_text())["verdict"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_few_descriptors_are_one_line_or_enough(number: int) -> None:
+    limit = f"resource.setrlimit(resource.RLIMIT_NOFILE, ({5 + number}, 99))"
+    script = f"import resource\nfrom nccl_doctor.cli.main import run\n{limit}\nrun()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "analyze", str(DEMO)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode in (1, 2), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
 @pytest.mark.parametrize("name", ["", "-o", "--save"])
 def test_an_empty_name_is_a_wrong_option(name: str) -> None:
     assert 2 == main(["analyze", *([str(DEMO), name, ""] if name else [""])])

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-TIMES = int(os.environ.get("NCCL_DOCTOR_FUZZ") or 1)  # `make fuzz` sets it
+TIMES = int(os.environ.get("NCCL_DOCTOR_FUZZ") or 1)  # `make properties` sets it
 
 
 def examples(count: int, **others: Any) -> settings:
