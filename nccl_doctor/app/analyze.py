@@ -28,6 +28,10 @@ CAPTURE = (
 
 
 _COMPARED = 200  # logs of which it is asked whether they are related
+_FILES_OF_JOBS = (
+    "SELECT file FROM throughput_run UNION SELECT e.file FROM evidence e JOIN"
+    " (SELECT ref FROM process UNION ALL SELECT ref FROM progress) x ON x.ref = e.id"
+)
 _ACROSS = "scaling"  # the table whose rules compare jobs
 
 
@@ -62,8 +66,11 @@ def analyze(
 
 
 def _doubt(reader: InputReader, apart: str) -> list[str]:
-    """Says that logs were read as one job although nothing shows that they are."""
-    logs = [jobs.fingerprint(log) for log in reader.logs] if apart == "auto" and len(reader.logs) > 1 else []
+    """Says that logs of jobs were read as one job although nothing shows that they are."""
+    if apart != "auto" or len(reader.logs) < 2:
+        return []
+    files = {file for (file,) in reader.facts.query(_FILES_OF_JOBS)}  # a kernel log belongs to any job
+    logs = [jobs.fingerprint(log) for log in reader.logs if log[0] in files]
     groups = jobs.unrelated(logs[:_COMPARED])
     if groups < 2:
         return []

@@ -63,8 +63,10 @@ def _what(job: dict[str, Any]) -> list[str]:
     if hosts:
         unnamed = ", …" if first and hosts > int(job.get("named_hosts") or hosts) else ""
         parts.append(" ".join(filter(None, [_counted(hosts, "host"), first + unnamed])))
-    elif first:
-        parts.append(f"{'hosts' if ',' in first or '[' in first else 'host'} {first}")
+    elif names:
+        called = f"{'hosts' if ',' in names or '[' in names else 'host'} {names}"
+        first, names = (called, "") if first else ("", called)
+        parts += [first] if first else []
     model = str(job.get("gpu") or "").removeprefix("NVIDIA ")
     if gpus or model:
         parts.append(f"{gpus} x {model}" if gpus and model else model or _counted(gpus, "GPU"))

@@ -44,7 +44,9 @@ def test_two_runs_in_a_folder_are_two_jobs(tmp_path: Path) -> None:
 
 def test_logs_that_nothing_relates_are_read_as_one_job_and_the_report_says_so(tmp_path: Path) -> None:
     for name in ("train", "evaluate"):
-        (tmp_path / f"{name}.log").write_text("".join(f"step {n}/20 loss: 1.0 time: 1.5 s\n" for n in range(20)))
+        (tmp_path / f"{name}.log").write_text(
+            "".join(f" iteration {n}/20 | elapsed time per iteration (ms): 1500.0 |\n" for n in range(20))
+        )
     said = report(tmp_path).missing
     assert ["nothing relates 2 of the logs to each other"] == [one.partition(";")[0] for one in said]
     assert [] == report(tmp_path, apart="one").missing
