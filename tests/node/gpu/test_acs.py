@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.app import preflight
 from nccl_doctor.node.gpu import pci
+from nccl_doctor.node.runtime.root import Root
+from nccl_doctor.simulate import node
+from nccl_doctor.simulate.node import bus
 from nccl_doctor.simulate.node.host import acs_config
 
 WORDS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
@@ -60,3 +64,29 @@ def test_any_configuration_space_is_read(space: bytes) -> None:
     answers, acs = pci.config(space)
     assert answers in (0, 1, None)
     assert acs in (0, 1, None)
+
+
+LINUX = "SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-"  # set where an IOMMU is on
+OFF = "SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-"  # after `setpci ECAP_ACS+0x6.w=0000`
+
+
+@pytest.mark.parametrize(
+    ("root", "downstream", "found"), [(LINUX, LINUX, True), (LINUX, OFF, False), (OFF, LINUX, True), (OFF, OFF, False)]
+)
+def test_the_ports_of_a_switch_matter_and_root_ports_do_not(
+    tmp_path: Path, root: str, downstream: str, found: bool
+) -> None:
+    """A bare machine with PCIe switches: Linux sets root ports and downstream ports; upstream ports have no access control."""
+    tree = node.build("l40s-pcie")
+    ports = []
+    for place in bus.gpus(node.MACHINES["l40s-pcie"]):
+        top, upstream, port = place.above
+        tree.put(f"{top}/config", acs_config(control(root)))
+        tree.put(f"{upstream}/config", acs_config(None))
+        tree.put(f"{port}/config", acs_config(control(downstream)))
+        ports.append(port.rpartition("/")[2])
+    tree.write(tmp_path)
+    report, _ = preflight.preflight(Root(tmp_path))
+    told = [finding.values["bridges"] for finding in report.findings if finding.name == "acs-redirect-above-gpus"]
+    assert ([set(ports)] if found else []) == [set(text.split(",")) for text in told]
+    assert "fit" == report.fitness
