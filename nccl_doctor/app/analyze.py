@@ -28,10 +28,7 @@ CAPTURE = (
 
 
 _COMPARED = 200  # logs of which it is asked whether they are related
-_FILES_OF_JOBS = (
-    "SELECT file FROM throughput_run UNION SELECT e.file FROM evidence e JOIN"
-    " (SELECT ref FROM process UNION ALL SELECT ref FROM progress) x ON x.ref = e.id"
-)
+_FILES_OF_JOBS = "SELECT file FROM throughput_run UNION SELECT e.file FROM process p JOIN evidence e ON e.id = p.ref"
 _ACROSS = "scaling"  # the table whose rules compare jobs
 
 
