@@ -6,7 +6,8 @@ tests feed. All expressions have bounded look-ahead, so matching one takes const
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from nccl_doctor.inputs.prefix_checks import (
     HEAD,
@@ -20,15 +21,21 @@ from nccl_doctor.inputs.prefix_checks import (
 )
 
 
-class Rule(NamedTuple):
+@dataclass(eq=False)
+class Rule:
     """One prefix. Groups of the expression: rank, weak (a task number that torchrun labels overrule), local, host, pid,
     stamp, asctime."""
 
     name: str
     lead: str  # what the line starts with: characters, `0` for a digit, `a:`, `a ` or `a[` for a word and its end
-    regex: re.Pattern[str]
+    expression: str
     samples: tuple[str, ...]  # whole lines that start with this prefix
     accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None  # match, spaces before it, known hosts
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The compiled expression: made at the first line that begins so, because most logs hold few kinds of prefixes."""
+        return re.compile(self.expression)
 
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
@@ -55,7 +62,7 @@ def _rule(
     *samples: str,
     accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None,
 ) -> Rule:
-    return Rule(name, lead, re.compile(regex), samples, accept)
+    return Rule(name, lead, regex, samples, accept)
 
 
 def _unindented(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:

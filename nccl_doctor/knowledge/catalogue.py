@@ -11,7 +11,7 @@ Messages are found by the rarest word of their fixed text, so that a look-up cos
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -160,19 +160,55 @@ def rarest_words(messages: Sequence[KnownMessage]) -> list[list[str]]:
     ]
 
 
+class _Kept(Sequence[KnownMessage]):
+    """Messages out of the cache, each made when somebody asks for it: a look-up needs few of them."""
+
+    def __init__(self, entries: Sequence[dict[str, Any]]) -> None:
+        self._entries = entries
+        self._made: dict[int, KnownMessage] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, number: Any) -> Any:
+        message = self._made.get(number)
+        if message is None:
+            message = self._made[number] = KnownMessage(**self._entries[number])
+        return message
+
+
+def index_of(messages: Sequence[KnownMessage]) -> dict[str, list[tuple[int, int]]]:
+    """For each word by which templates are found: the numbers of their messages, and their own within the message."""
+    index: dict[str, list[tuple[int, int]]] = {}
+    for number, words in enumerate(rarest_words(messages)):
+        for template, word in enumerate(words):
+            index.setdefault(word, []).append((number, template))
+    return index
+
+
+def info_leads(messages: Iterable[KnownMessage]) -> set[str]:
+    """The first four characters of the messages that NCCL prints at the level INFO."""
+    return {
+        template[:4]
+        for message in messages
+        if message.where == RECORD and message.level == "INFO"
+        for template in message.match
+    }
+
+
 class Catalogue:
     """Finds messages in texts."""
 
-    def __init__(self, messages: Iterable[KnownMessage], words: Sequence[Sequence[str]] | None = None) -> None:
-        """`words` are the `rarest_words` of the messages, where somebody kept them."""
-        self.messages = tuple(messages)
-        self._by_word: dict[str, list[tuple[KnownMessage, int]]] = {}
-        self._info_leads: set[str] = set()
-        for message, found_by in zip(self.messages, words or rarest_words(self.messages), strict=True):
-            for number, word in enumerate(found_by):
-                self._by_word.setdefault(word, []).append((message, number))
-            if message.where == RECORD and message.level == "INFO":
-                self._info_leads.update(template[:4] for template in message.match)
+    def __init__(
+        self,
+        messages: Iterable[KnownMessage],
+        index: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        leads: Iterable[str] | None = None,
+    ) -> None:
+        """`index` and `leads` are the `index_of` and `info_leads` of the messages, where somebody kept them."""
+        self.messages: Sequence[KnownMessage] = messages if isinstance(messages, _Kept) else tuple(messages)
+        self._by_word = index_of(self.messages) if index is None else index
+        self._info_leads = frozenset(info_leads(self.messages) if leads is None else leads)
         self.find = lru_cache(20_000)(self._find)
 
     def find_info(self, text: str) -> Hit | None:
@@ -188,7 +224,8 @@ class Catalogue:
         best: Hit | None = None
         weight = 0
         for word in set(_WORD.findall(text)) & self._by_word.keys():
-            for message, number in self._by_word[word]:
+            for message_number, number in self._by_word[word]:
+                message = self.messages[message_number]
                 if message.weights[number] <= weight or (where == LINE and message.where == RECORD):
                     continue
                 if all(part in text for part in message.parts[number]):
@@ -218,13 +255,20 @@ def catalogue() -> Catalogue:
     """All messages. Raises CatalogueProblem on a broken file."""
     files = catalogue_files()
     kept = remembered("messages", [*files, Path(__file__)], lambda: _parsed(files))
-    return Catalogue((KnownMessage(**entry) for entry in kept["messages"]), kept["words"])
+    return Catalogue(_Kept(kept["messages"]), kept["index"], kept["leads"])
 
 
 def _parsed(files: Iterable[Path]) -> dict[str, Any]:
-    """What the files say, in a form that can be kept."""
+    """What the files say, in a form that can be kept: without values that are the default."""
     messages = list(read(files))
-    return {"messages": [asdict(message) for message in messages], "words": rarest_words(messages)}
+    plain = asdict(KnownMessage("", "", "", "", [], "", ""))
+    return {
+        "messages": [
+            {name: value for name, value in asdict(message).items() if value != plain[name]} for message in messages
+        ],
+        "index": index_of(messages),
+        "leads": sorted(info_leads(messages)),
+    }
 
 
 @cache

@@ -6,7 +6,7 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -94,6 +94,8 @@ class PatternMatch(NamedTuple):
     fields: dict[str, Any]
 
 
+_REQUIRED: dict[str, Any] = {"name": "", "where": "", "means": "", "sample": []}
+_PLAIN = Pattern(**_REQUIRED)
 _FIELDS = {f.name for f in fields(Pattern)} - {"file", "order", "openings"}
 
 
@@ -173,7 +175,8 @@ def load_files(*names: str) -> tuple[Pattern, ...]:
 def _kept(name: str, files: Sequence[Path], sources: Sequence[Path]) -> tuple[Pattern, ...]:
     entries = remembered(name, sources, lambda: list(_entries(files)))
     return tuple(
-        Pattern(**{**entry, "openings": tuple(entry["openings"])}, order=order) for order, entry in enumerate(entries)
+        Pattern(**{**_REQUIRED, **entry, "openings": tuple(entry.get("openings", ()))}, order=order)
+        for order, entry in enumerate(entries)
     )
 
 
@@ -185,7 +188,7 @@ def _catalogued(unknown: Sequence[Pattern]) -> Pattern:
 
 
 def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """What the files say, checked, in a form that can be kept."""
+    """What the files say, checked, in a form that can be kept: without values that are the default."""
     names: set[str] = set()
     for file in files:
         patterns = read_patterns(file)
@@ -195,7 +198,8 @@ def _entries(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
             if pattern.name in names:
                 raise PatternProblem(f"{file.name}: pattern {pattern.name} exists twice")
             names.add(pattern.name)
-            yield {f.name: getattr(pattern, f.name) for f in fields(Pattern) if f.name != "order"}
+            values = {f.name: getattr(pattern, f.name) for f in fields(Pattern) if f.name != "order"}
+            yield {name: value for name, value in values.items() if value != getattr(_PLAIN, name)}
 
 
 class _Candidate(NamedTuple):
@@ -203,7 +207,6 @@ class _Candidate(NamedTuple):
 
     has: str
     starts: tuple[str, ...]
-    match: Callable[[str], re.Match[str] | None] | None
     pattern: Pattern
 
 
@@ -221,11 +224,14 @@ class Grammar:
         self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}
 
     def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
-        fitting = [p for p in self._nccl if p.fits(level)]
-        floating = [p for p in fitting if any(len(opening) < _KEY for opening in p.openings)]
+        floating: list[Pattern] = []
         starts: dict[str, list[Pattern]] = {}
-        for pattern in fitting:
-            if pattern not in floating:
+        for pattern in self._nccl:
+            if not pattern.fits(level):
+                continue
+            if any(len(opening) < _KEY for opening in pattern.openings):
+                floating.append(pattern)
+            else:
                 for key in {opening[:_KEY] for opening in pattern.openings}:
                     starts.setdefault(key, []).append(pattern)
         for group in starts.values():
@@ -245,10 +251,10 @@ class Grammar:
             if len(self._by_lead) > _LEADS:
                 self._by_lead.clear()
             candidates = self._by_lead[present, level, lead] = self._candidates(level, lead, present)
-        for has, starts, match, pattern in candidates:
+        for has, starts, pattern in candidates:
             if (has and has not in body) or (starts and not body.startswith(starts)):
                 continue
-            if match is None or match(body) is not None:
+            if not pattern.regex or pattern.compiled.match(body) is not None:
                 return pattern
         return None
 
@@ -256,7 +262,7 @@ class Grammar:
         """The patterns of a level that can match a message with this beginning."""
         starts, floating = self._by_level.get(level) or self._index(level)
         return [
-            _Candidate(p.has, p.openings if p.starts else (), p.compiled.match if p.regex else None, p)
+            _Candidate(p.has, p.openings if p.starts else (), p)
             for p in starts.get(lead[:_KEY], floating)
             if any(lead.startswith(opening[: len(lead)]) for opening in p.openings)
             and (present is None or p.has not in self.rare or p.has in present)
