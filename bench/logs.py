@@ -5,7 +5,7 @@
 `channels` is the start of a job of 1,024 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
 128 ranks stand between each other as they do in real logs, and the number of communicators is what fills the size.
 `many-ranks` is the same of 8,192 ranks: eight times as many processes and edges, an eighth of the communicators for each.
-`calls` are the collectives of 512 ranks. `training` is rank-labelled training output without an NCCL line.
+`calls` are the collectives of 512 ranks, `flood` is one warning of 64. `training` is rank-labelled training output without an NCCL line.
 `mixed` is training output with a warning of NCCL among 2,000 lines,
 `stamped` is `many-ranks` behind the time stamps of `kubectl logs --timestamps`,
 `folder` is `many-ranks` with a file for each of the 1,024 hosts, as NCCL_DEBUG_FILE writes them.
@@ -171,6 +171,17 @@ def calls() -> Iterator[str]:
         op += 1
 
 
+def flood() -> Iterator[str]:
+    """Yields one warning of 64 ranks endlessly."""
+    step = "".join(
+        f"node{rank // LOCAL:02d}:{40_000 + rank}:{40_900 + rank} [{rank % LOCAL}] transport/net_ib.cc:1295 NCCL WARN"
+        f" NET/IB : Got completion from peer 10.1.0.{rank}<{50_000 + rank}> with status=12 opcode=129 len=0 vendor err 129 (Recv)\n"
+        for rank in range(64)
+    )
+    while True:
+        yield step
+
+
 def write_folder(path: Path, size: int) -> None:
     """Writes the lines of `many_ranks`, one file per host."""
     path.mkdir()
@@ -194,6 +205,7 @@ LOGS = {
     "mixed": mixed,
     "stamped": stamped,
     "calls": calls,
+    "flood": flood,
     "folder": many_ranks,
 }
 

@@ -13,6 +13,7 @@ QUICK = (
     ("start.py", "--times", "5"),
     ("preflight.py", "--times", "5"),
     ("logs.py", "--size", "128", "--times", "1"),
+    ("curves.py", "--ranks", "4096", "--size", "16"),
     ("timeline.py", "--size", "50"),
     ("gpu_csv.py", "500000"),
     ("watch.py",),
@@ -20,6 +21,7 @@ QUICK = (
 FULL = (
     ("start.py",),
     ("logs.py",),
+    ("curves.py", "--ranks", "131072", "--size", "1024"),
     ("timeline.py",),
     ("gpu_csv.py",),
     ("preflight.py",),
