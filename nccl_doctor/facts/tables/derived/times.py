@@ -11,9 +11,7 @@ class Lead(NamedTuple):
     symptom: str  # timeout, rdma, connection, end, slow-step
     shows: str  # the symptom as a sentence names it: `the first watchdog timeout`
     seconds: float  # from the event to the symptom
-    hours: (
-        int | None
-    )  # whole hours that the two clocks are taken to be apart; None where both are known to show the same
+    hours: int | None  # between the two clocks, where one names UTC and the other no zone; else None
     waited: float | None  # seconds that the operation which timed out had run when the event came
     ref: int  # of the event
     symptom_ref: int
