@@ -9,7 +9,6 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from functools import lru_cache
 from pathlib import Path
 from random import Random
 
@@ -19,7 +18,6 @@ from helpers.damage import DAMAGES, evidence, first, report_on
 
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Report
-from nccl_doctor.rules import loader
 
 ALARM = ("error", "warning")
 
@@ -37,7 +35,6 @@ def outcome(report: Report, name: str | None) -> str:
 
 
 def main(cases: Path, seeds: list[int]) -> None:
-    loader.load_usable = lru_cache(loader.load_usable)  # type: ignore[assignment]
     table: dict[str, Counter[str]] = {name: Counter() for name in DAMAGES}
     with tempfile.TemporaryDirectory() as folder:
         for number, file in enumerate(sorted(cases.glob("*/case.json"))):
