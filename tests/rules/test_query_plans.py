@@ -10,7 +10,7 @@ from nccl_doctor.facts import views
 from nccl_doctor.facts.store import Facts, by_name, index_statements
 from nccl_doctor.rules import loader
 
-ONE_ROW = {"job", "rdma_state"}
+ONE_ROW = {"job", "job_end", "rdma_state"}
 TABLES = {*by_name(), *(view.name for view in views.VIEWS)} - ONE_ROW
 WORDS = "ON|WHERE|USING|GROUP|LEFT|JOIN|CROSS|ORDER|UNION|LIMIT|NATURAL|INNER|EXCEPT|INTERSECT|HAVING"
 SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!(?:{WORDS})\b)(\w+))?", re.IGNORECASE)
