@@ -2,9 +2,11 @@
 
 import importlib
 import io
+import lzma
 import os
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +19,9 @@ from nccl_doctor.node.runtime.root import EXTRA
 
 MAX_BYTES = 256 << 20  # of an unpacked tree
 MAX_FILES = 100_000
-SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
+LOOK_BYTES = 64 << 20  # of an archive that are searched for EXTRA; a tree of eight GPUs has about 1 MiB
+LOOK_FILES = 20_000
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".tar.zst")
 
 
 def pack(folder: Path, target: Path) -> None:
@@ -57,10 +61,27 @@ def is_tree(path: Path) -> bool:
         if not path.name.endswith(SUFFIXES) or not path.is_file():
             return False
         with _tar(path) as tar:
-            first = tar.next()
-            return first is not None and first.name.removeprefix("./") == EXTRA
-    except (OSError, EOFError, tarfile.TarError, ValueError):
+            return _holds_extra(tar)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError):
         return False
+
+
+def _holds_extra(tar: tarfile.TarFile) -> bool:
+    """Whether EXTRA is in the archive, at its top or in the folder that was packed, among the first LOOK_FILES and LOOK_BYTES.
+
+    `pack` writes it first; an archive that was packed again has it anywhere.
+    """
+    size = 0
+    for _ in range(LOOK_FILES):
+        member = tar.next()
+        if member is None:
+            return False
+        if EXTRA in _parts(member.name)[:2]:
+            return True
+        size += member.size
+        if size > LOOK_BYTES:
+            return False
+    return False
 
 
 @contextmanager
@@ -76,11 +97,27 @@ def opened(path: Path) -> Iterator[Path]:
         try:
             with _tar(path) as tar:
                 _extract(tar, Path(folder))
-        except (OSError, EOFError, tarfile.TarError, ValueError) as error:
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError) as error:
             raise UsageProblem(f"{path} cannot be unpacked: {' '.join(str(error).split()) or 'damaged'}") from None
-        if not (Path(folder) / EXTRA).is_dir() and not (Path(folder) / "proc").is_dir():
+        trees = _trees(Path(folder))
+        if not trees:
             raise UsageProblem(f"{path} holds no tree of a node")
-        yield Path(folder)
+        if len(trees) > 1:
+            names = ", ".join(tree.name for tree in trees[:3])
+            raise UsageProblem(f"{path} holds {len(trees)} trees ({names}): pack each into a file of its own")
+        yield trees[0]
+
+
+def _trees(folder: Path) -> list[Path]:
+    """The trees in an unpacked archive: the folder itself, or folders in it (`tar -cf node01.tar node01`)."""
+    if _is_folder(folder / EXTRA) or _is_folder(folder / "proc"):
+        return [folder]
+    return sorted(one for one in folder.iterdir() if _is_folder(one) and _is_folder(one / EXTRA))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder and not a link, which could lead out of the tree."""
+    return path.is_dir() and not path.is_symlink()
 
 
 @contextmanager
@@ -120,7 +157,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
         size += member.size
         if size > MAX_BYTES or count > MAX_FILES:
             raise ValueError("it is larger than the tree of a node")
-        parts = [part for part in member.name.split("/") if part not in ("", ".")]
+        parts = _parts(member.name)
         if ".." in parts or member.name.startswith("/"):
             raise ValueError(f"it holds {member.name[:100]!r}")
         name = "/".join(parts)
@@ -136,6 +173,11 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
     for name, target in links:
         with suppress(FileExistsError):
             (folder / name).symlink_to(target)
+
+
+def _parts(name: str) -> list[str]:
+    """`./proc/stat` -> `proc`, `stat`."""
+    return [part for part in name.split("/") if part not in ("", ".")]
 
 
 def _memory() -> str | None:

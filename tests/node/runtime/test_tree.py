@@ -1,14 +1,21 @@
 """A packed tree is unpacked into its folder and nowhere else."""
 
 import io
+import shutil
+import subprocess
 import tarfile
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.node.runtime import tree
 from nccl_doctor.node.runtime.root import EXTRA, Root
+from nccl_doctor.simulate import node
 
 
 def packed(file: Path, *members: tuple[str, str, bytes]) -> Path:
@@ -57,3 +64,92 @@ def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         tree.opened(packed(tmp_path / "a.tar", ("proc/x", "", b"x" * 11))),
     ):
         pass
+
+
+def repacked(folder: Path, file: Path, *options: str) -> Path:
+    """The tree as tar(1) packs it, the marker last."""
+    names = sorted((one.name for one in folder.iterdir()), key=lambda name: name == EXTRA)
+    tar = shutil.which("tar")
+    if tar is None:
+        pytest.skip("tar is not installed")
+    subprocess.run([tar, "-caf", file, *options, *names], cwd=folder, check=True)
+    return file
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz", ".txz", ".tar.bz2"])
+def test_a_tree_that_was_packed_again_is_recognised(tmp_path: Path, suffix: str) -> None:
+    node.build("dgx-h100", host="node01").write(tmp_path / "node01")
+    if suffix == ".tar.bz2" and shutil.which("bzip2") is None:
+        pytest.skip("bzip2 is not installed")
+    file = repacked(tmp_path / "node01", tmp_path / f"a{suffix}")
+    assert tree.is_tree(file)
+    with tree.opened(file) as folder:
+        assert "node01" == Root(folder).value("/proc/sys/kernel/hostname")
+
+
+@pytest.mark.parametrize("prefix", ["node01", "./node01"])
+def test_a_tree_may_be_packed_with_its_folder(tmp_path: Path, prefix: str) -> None:
+    node.build("dgx-h100", host="node01").write(tmp_path / "node01")
+    file = repacked(tmp_path / "node01", tmp_path / "a.tar.gz", f"--transform=s,^,{prefix}/,S")
+    assert tree.is_tree(file)
+    with tree.opened(file) as folder:
+        assert "node01" == Root(folder).value("/proc/sys/kernel/hostname")
+        assert Root(folder).extra("commands")
+
+
+def test_an_archive_with_several_trees_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in ("node01", "node02"):
+            node.build("dgx-h100", host=name).write(tmp_path / name)
+            tar.add(tmp_path / name, name)
+    assert tree.is_tree(tmp_path / "a.tar")
+    with pytest.raises(UsageProblem, match=r"2 trees \(node01, node02\)"), tree.opened(tmp_path / "a.tar"):
+        pass
+
+
+def test_a_marker_that_is_a_link_is_none(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / EXTRA).mkdir(parents=True)
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        member = tarfile.TarInfo("node01")
+        member.type, member.linkname = tarfile.SYMTYPE, str(outside)
+        tar.addfile(member)
+    with pytest.raises(UsageProblem, match="no tree"), tree.opened(tmp_path / "a.tar"):
+        pass
+
+
+def test_only_the_beginning_of_an_archive_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.tar"
+    with tarfile.open(file, "w") as tar:
+        for name in ("logs/rank0.log", "logs/rank1.log", f"{EXTRA}/stat.json"):
+            member = tarfile.TarInfo(name)
+            member.size = 10
+            tar.addfile(member, io.BytesIO(b"0123456789"))
+    assert tree.is_tree(file)
+    monkeypatch.setattr(tree, "LOOK_BYTES", 19)
+    assert not tree.is_tree(file)
+    monkeypatch.setattr(tree, "LOOK_BYTES", 1000)
+    monkeypatch.setattr(tree, "LOOK_FILES", 2)
+    assert not tree.is_tree(file)
+
+
+@pytest.mark.parametrize("name", ["deep/er/.nccl-doctor/stat.json", ".nccl-doctor.json", "x.nccl-doctor/stat.json"])
+def test_other_names_do_not_make_a_tree(tmp_path: Path, name: str) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo(name))
+    assert not tree.is_tree(tmp_path / "a.tar")
+
+
+@given(st.binary(max_size=40), st.integers(0, 400))
+def test_a_damaged_archive_is_not_a_tree_or_is_refused(noise: bytes, where: int) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
+        for name in ("proc/stat", f"{EXTRA}/stat.json"):
+            tar.addfile(tarfile.TarInfo(name))
+    data = content.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "a.tgz"
+        file.write_bytes(data[:where] + noise + data[where + len(noise) :])
+        if tree.is_tree(file):
+            with suppress(UsageProblem), tree.opened(file):
+                pass
