@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("option", ["--expect", "--config", "--rules"])
+@pytest.mark.parametrize("option", ["--expect", "--config", "--rules", "--settings"])
 def test_a_named_file_on_a_hung_mount_does_not_hold_up_the_job(tmp_path: Path, option: str) -> None:
     mount = tmp_path / "mount"
     mount.mkdir()
