@@ -40,6 +40,8 @@ def check():
     except Exception as error:
         pbs.logmsg(pbs.LOG_WARNING, f"nccl-doctor could not run: {error}")
         return 0, ""
+    if done.returncode not in (0, DRAIN, JOB):
+        pbs.logmsg(pbs.LOG_WARNING, f"nccl-doctor: launch.sh ended with status {done.returncode}: is it missing?")
     lines = [line for line in done.stdout.splitlines() if line.startswith(OWNER) and not line.startswith(f"{OWNER} ")]
     return done.returncode, (lines or [f"{OWNER} see the log of the node"])[0]
 

@@ -8,6 +8,9 @@ umask 077 # whoever can open the lock can hold it
     ${SLURM_CONF+"SLURM_CONF=$SLURM_CONF"} ${SLURMD_NODENAME+"SLURMD_NODENAME=$SLURMD_NODENAME"} \
     /usr/bin/flock -n -E 0 /run/nccl-doctor-deep.lock /bin/sh -p "${0%/*}/launch.sh" slurm-health --deep --resume
 case $? in
+0 | 91) ;;
 90) trap - EXIT; exit 1 ;;
+*) /usr/bin/env -i /usr/bin/timeout 2 /usr/bin/logger -t nccl-doctor -p daemon.warning -- \
+    "launch.sh ended with status $?: is it missing? nothing is drained" >/dev/null 2>&1 ;;
 esac
 exit 0

@@ -3,4 +3,9 @@
 # when $down_on_error is 1. Nothing else is printed to stdout.
 trap 'exit 0' EXIT # where the shell cannot start a process it would end with 2 or 254
 /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C /bin/sh -p "${0%/*}/launch.sh" torque
+case $? in
+0 | 90 | 91) ;;
+*) /usr/bin/env -i /usr/bin/timeout 2 /usr/bin/logger -t nccl-doctor -p daemon.warning -- \
+    "launch.sh ended with status $?: is it missing? nothing is drained" >/dev/null 2>&1 ;;
+esac
 exit 0

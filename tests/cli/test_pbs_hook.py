@@ -53,14 +53,15 @@ HOSTILE = {"PATH": "/no/such", "LD_LIBRARY_PATH": "/tmp", "PYTHONPATH": "/tmp", 
 
 
 def hook(
-    folder: Path, tool: str, comments: Any = None, vnodes: tuple[str, ...] = ("n1",), host: str = "n1"
-) -> dict[str, Any]:
+    folder: Path, tool: str, comments: Any = None, vnodes: tuple[str, ...] = ("n1",), host: str = "n1",
+    launcher: str = "launch.sh",
+) -> dict[str, Any]:  # fmt: skip
     """What the hook did with a program that does this. `comments` is what the server tells; None: it refuses."""
     scripts = install(folder, program(folder / "python3", tool) if tool else "/no/such/python3", 5)
     (folder / "pbs.py").write_text(STAND_IN)
     text = (SCRIPTS / "pbs_hook.py").read_text()
     assert "/etc/nccl-doctor/launch.sh" in text
-    text = text.replace("/etc/nccl-doctor/launch.sh", str(scripts / "launch.sh"))
+    text = text.replace("/etc/nccl-doctor/launch.sh", str(scripts / launcher))
     (folder / "hook.py").write_text(re.sub(r"(?m)^SERVER = 8", "SERVER = 1", text))
     told = json.dumps({"comments": comments, "vnodes": vnodes, "host": host})
     done = subprocess.run(
@@ -111,6 +112,13 @@ def test_a_job_that_cannot_work_is_deleted_and_the_node_stays(tmp_path: Path) ->
 def test_everything_else_runs_the_job(tmp_path: Path, tool: str) -> None:
     said = hook(tmp_path, tool, {})
     assert ("accept", {}) == (said["end"], said["nodes"])
+
+
+def test_a_missing_launcher_is_told_in_the_log_of_pbs(tmp_path: Path) -> None:
+    said = hook(tmp_path, "", {}, launcher="no-such.sh")
+    assert ("accept", {}) == (said["end"], said["nodes"])
+    (line,) = said["log"]
+    assert "launch.sh ended with status" in line
 
 
 def test_a_warning_is_not_taken_for_the_reason(tmp_path: Path) -> None:

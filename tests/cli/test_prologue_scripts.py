@@ -127,6 +127,50 @@ def test_what_is_missing_lets_the_job_run(tmp_path: Path, what: str) -> None:
     assert "" != done.stderr
 
 
+def with_logger(folder: Path, log: Path) -> None:
+    """Let the scripts write to a file what they would send to syslog."""
+    logger = program(folder / "logger", f"printf '%s\\n' \"$*\" >> {log}")
+    for script in folder.glob("*.sh"):
+        script.write_text(script.read_text().replace("/usr/bin/logger", str(logger)))
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize("missing", ["launch.sh", "flock", "folder"])
+@pytest.mark.parametrize("script", STATUSES)
+def test_a_missing_launcher_is_one_line_in_syslog(tmp_path: Path, script: str, missing: str, shell: str) -> None:
+    """`sh -p` of a missing file ends with 2 in dash and with 127 in bash."""
+    interpreter = shutil.which(shell)
+    if interpreter is None:
+        pytest.skip(f"{shell} is not installed")
+    folder, log = install(tmp_path, tmp_path / "no" / "python3"), tmp_path / "log"
+    with_logger(folder, log)
+    text = (folder / script).read_text()
+    if missing == "flock":
+        if "/usr/bin/flock" not in text:
+            pytest.skip("takes no lock")
+        (folder / script).write_text(text.replace("/usr/bin/flock", "/usr/bin/no-such-flock"))
+    else:
+        (folder / script).write_text(text.replace("/bin/sh -p", f"{interpreter} -p"))
+    if missing == "launch.sh":
+        (folder / "launch.sh").unlink()
+    done = call(folder / script)
+    assert (0, "") == (done.returncode, done.stdout)
+    (line,) = log.read_text().splitlines()
+    expected = "python3 was not found" if missing == "folder" else "launch.sh ended with status"
+    assert line.startswith("-t nccl-doctor -p daemon.warning -- ")
+    assert expected in line
+    assert line.endswith("nothing is drained")
+
+
+@pytest.mark.parametrize("script", STATUSES)
+@pytest.mark.parametrize("status", [0, 90, 91])
+def test_a_verdict_is_no_failure_of_the_launcher(tmp_path: Path, script: str, status: int) -> None:
+    folder, log = install(tmp_path, program(tmp_path / "python3", f"exit {status}")), tmp_path / "log"
+    with_logger(folder, log)
+    call(folder / script)
+    assert not log.exists()
+
+
 def test_a_program_that_cannot_be_killed_is_left_behind(tmp_path: Path) -> None:
     folder = install(tmp_path, program(tmp_path / "python3", "echo $$ > $0.pid; exec sleep 600"), 1)
     launch = folder / "launch.sh"
