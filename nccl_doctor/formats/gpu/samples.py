@@ -1,9 +1,11 @@
 """Samples of GPUs over time: nvidia-smi CSV, dmon, pmon, `dcgmi dmon`, and JSON of monitors, alone or inside a log."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
+from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import dmon, monitor_json
@@ -45,6 +47,7 @@ class _Csv:
         self._block = head
         self._samples = samples
         self._table: Table | None = None
+        self._too_wide: str | None = None
         self.lines = 0
         self.used = 0
 
@@ -70,7 +73,7 @@ class _Csv:
             before = self.used
             self._lines(rest)
             torn = self.used == before or (self._table is not None and not self._complete(rest))
-        note = f"ends in the middle of line {self.lines}" if torn else None
+        note = self._too_wide or (f"ends in the middle of line {self.lines}" if torn else None)
         if self._samples.refused:
             note = f"names more than {Samples.MAX_GPUS:,} GPUs; the others were left out"
         return Reading(self.lines, self.used, note)
@@ -86,20 +89,29 @@ class _Csv:
             self._rows(block[at:start])
             end = block.find(b"\n", start)
             end = len(block) if end < 0 else end + 1
-            titles = block[start:end].decode("utf-8", "replace").lstrip("\ufeff").split(",")
-            self._table = Table(titles, self._samples)
+            self._table = self._opened(block[start:end], Table)
             self.lines += 1
             self.used += 1
             at = end
         self._rows(block[at:])
+
+    def _opened(self, line: bytes, table: Callable[[list[str], Samples], Table]) -> Table | None:
+        """The table that a header, or a first row, begins; None for one that is too wide, whose cells could fill the memory."""
+        most = budgets.limit("columns")
+        if line.count(b",") >= most:
+            self._too_wide = (
+                f"holds a table of more than {most:,} columns, which was left out; {budgets.reached('columns')}"
+            )
+            return None
+        return table(line.decode("utf-8", "replace").lstrip("\ufeff").split(","), self._samples)
 
     def _rows(self, block: bytes) -> None:
         count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
         if self._table is None and block:
             bare = BARE.search(block)
             if bare is not None:
-                line = block[bare.start() :].split(b"\n", 1)[0].decode("utf-8", "replace")
-                self._table = Table.bare(line, self._samples)
+                line = block[bare.start() :].split(b"\n", 1)[0]
+                self._table = self._opened(line, Table.bare)
         if self._table is not None and block and not block.isspace():
             first = self.lines + 1
             self.used += self._table.add(block, lambda row: first + row)

@@ -58,10 +58,10 @@ class Table:
         self._start(canonical(tuple(header)), samples, host)
 
     @classmethod
-    def bare(cls, row: str, samples: Samples, host: str | None = None) -> "Table":
-        """A table without header: the units of its first row tell the columns."""
+    def bare(cls, row: list[str], samples: Samples, host: str | None = None) -> "Table":
+        """A table without header: the units in the cells of its first row tell the columns."""
         table = cls.__new__(cls)
-        table._start(_by_units(row.split(",")), samples, host)
+        table._start(_by_units(row), samples, host)
         return table
 
     def _start(self, names: Sequence[str | None], samples: Samples, host: str | None) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import statistics
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -298,3 +299,30 @@ def test_the_boundaries_are_where_the_rules_say(samples: list[int], names: set[s
     ]
     (tmp_path / "gpu.csv").write_text("\n".join(lines) + "\n")
     assert names == {name for name, _ in found(tmp_path / "gpu.csv")}
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_row_of_a_million_columns_does_not_take_the_memory(header: bool) -> None:
+    """With 8 MiB of columns, pandas once took 7 GB."""
+    title = b"timestamp, index, utilization.gpu [%]" + b", x" * 1_000_000 + b"\n"
+    row = b"2026/05/07 12:00:01.000, 0, 97 %" + b", 1" * 1_000_000 + b"\n"
+    tracemalloc.start()
+    try:
+        facts, reading = read((title if header else b"") + row)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert (
+        "holds a table of more than 4,096 columns, which was left out; raise the limit with --limit columns=40960"
+        == reading.note
+    )
+    assert [] == facts.rows(GpuUse)
+    assert peak < 10 * len(title + row)
+
+
+def test_a_title_that_comes_twice_is_one_column() -> None:
+    row = "2026/05/07 12:00:01.000, 0, 97 %, 50 %, 40 %\n"
+    facts, reading = read("timestamp, index" + ", utilization.gpu [%]" * 3 + "\n" + row * 20)
+    assert (21, None) == (reading.lines, reading.note)
+    assert [97.0] == [use.util_mean for use in facts.rows(GpuUse)]
