@@ -41,6 +41,9 @@ _PLACEHOLDER = re.compile(
     rf"(?P<counted> {_ADJECTIVES}(?:{_NOUNS})\b(?P<of> of [A-Za-z]+)?(?P<verb> (?:{'|'.join(_VERBS)})\b)?)?"
 )
 
+# How a number may be written. Others are left out: `{x:999999999d}` would be a gigabyte, `{x:c}` any character.
+_SPEC = re.compile(r",?(?:\.[0-9]{1,2})?[defg%]?")
+
 
 def fill_template(template: str, values: dict[str, Any]) -> str:
     """Returns the template with the columns of a row. An unknown name is left unchanged, and so is YAML: `{name: shm}`."""
@@ -62,6 +65,8 @@ def template_problems(text: str) -> Iterator[str]:
     for _, name, spec, conversion in parts:
         if name is not None and (not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or conversion or (spec and "{" in spec)):
             yield f"placeholder {{{name}}} must be the plain name of a column"
+        elif spec and not _SPEC.fullmatch(spec):
+            yield f"placeholder {{{name}:{spec[:20]}}} must be written as one of {{{name}:.1f}}, {{{name}:,d}}, {{{name}:g}}"
 
 
 def _filled(match: re.Match[str], values: dict[str, Any]) -> str:
@@ -88,7 +93,7 @@ def _singular(phrase: str, of: str, verb: str) -> str:
 
 
 def _format(value: Any, spec: str | None) -> str:
-    if spec and isinstance(value, (int, float)):
+    if spec and _SPEC.fullmatch(spec) and isinstance(value, (int, float)):
         try:
             return format(value, spec)
         except ValueError:

@@ -146,6 +146,13 @@ def test_values_in_messages_lose_control_characters() -> None:
     assert "a b [31m" == templates.fill_template("{host}", {"host": "a\nb\x1b[31m"}).replace("  ", " ")
 
 
+@pytest.mark.parametrize("spec", ["9999999999d", "999999999.1f", ".999999999f", "c", "\x1b>9d", "^9", "1_"])
+def test_no_width_of_a_placeholder_takes_the_memory(spec: str) -> None:
+    assert "27" == templates.fill_template(f"{{n:{spec}}}", {"n": 27})
+    assert 1 == len(list(templates.template_problems(f"{{n:{spec}}}")))
+    assert [] == [one for one in (".1f", ",d", ",.0f", "g", ".0%") if list(templates.template_problems(f"{{n:{one}}}"))]
+
+
 def test_yaml_in_the_text_of_a_rule_is_no_placeholder() -> None:
     template = "{name}: add `volumeMounts: [{name: shm, mountPath: /dev/shm}]`, {seconds:.1f} s, {other}"
     filled = templates.fill_template(template, {"name": "train", "seconds": 2.04})

@@ -52,6 +52,8 @@ def write(folder: Path, **changes: str) -> Path:
             {"message": "'{hots}'"},
             "message names {hots}, which is not a column of the query (columns: host, text, ref)",
         ),
+        ({"message": "'{host:9999999999d}'"}, "message: placeholder {host:9999999999d} must be written as"),
+        ({"message": "'{host:{text}}'"}, "message: placeholder {host} must be the plain name of a column"),
         ({"fix": "'{hots}'"}, "fix names {hots}"),
         ({"why": "'{hots:.1f}'"}, "why names {hots}"),
         ({"title": "'{host}'"}, "title is not a template"),
