@@ -10,11 +10,11 @@ def replace_file(path: Path | str, data: bytes, mode: int = 0o600, folder: int |
 
     `folder` is the descriptor of the folder that a relative `path` starts from. The data are not synced to the disk, because
     a sick disk would hold up the caller. Raises OSError, and leaves no part of the file behind.
+
+    The name of the part is random: processes of two hosts or containers may have one number and write to one folder.
     """
-    head, _, name = os.fspath(path).rpartition("/")
-    part = f"{head}{'/' if head else ''}.{name}.{os.getpid()}"
-    with suppress(FileNotFoundError):
-        os.unlink(part, dir_fd=folder)  # of a process that was killed and had our number
+    head, slash, _ = os.fspath(path).rpartition("/")
+    part = f"{head}{slash}.nccl-doctor.{os.urandom(8).hex()}"
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(part, flags, mode, dir_fd=folder)
     try:

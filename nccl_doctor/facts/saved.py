@@ -6,6 +6,7 @@ neither run nor copied, and a value of another type than its column is refused.
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ class Unreadable(Exception):
 
 def uri(path: Path) -> str:
     """The name of a file that SQLite opens for reading only, whatever characters it holds."""
-    return f"file:{quote(os.fspath(path.absolute()))}?mode=ro"
+    return f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
 
 
 def load(db: sqlite3.Connection, path: Path, application: int, layout: int, tables: Tables) -> None:
@@ -72,11 +73,10 @@ def _copy(source: sqlite3.Connection, db: sqlite3.Connection, table: str, column
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new file in the folder of `path`, which takes its name in the end; nothing is left of it after an error."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        part.unlink()
+    handle, name = tempfile.mkstemp(prefix=".nccl-doctor.", dir=path.parent)  # random: other hosts may save here too
+    part = Path(name)
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(handle)
         yield part
         part.replace(path)
     except BaseException:

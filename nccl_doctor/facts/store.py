@@ -3,6 +3,7 @@
 A query of a rule or of the `sql` command runs under the guard of `facts.guard`.
 """
 
+import os
 import re
 import sqlite3
 import types
@@ -175,7 +176,7 @@ class Facts:
         finally:
             target.close()
         with self._writing():
-            self._db.execute("ATTACH ? AS saved", (str(path.absolute()),))
+            self._db.execute("ATTACH ? AS saved", (os.fsencode(path.absolute()),))  # a name may be no UTF-8
             try:
                 for name in ("covered", *by_name()):
                     self._db.execute(f"INSERT INTO saved.{name} SELECT * FROM {name}")

@@ -23,12 +23,36 @@ def facts() -> Facts:
     return facts
 
 
-@pytest.mark.parametrize("name", ["a.db", "a#b.db", "a?mode=rwc.db", "a%41.db", "file:a.db", "a b'\".db"])
+@pytest.mark.parametrize("name", ["a.db", "a#b.db", "a?mode=rwc.db", "a%41.db", "file:a.db", "a b'\".db", "a\udcff.db"])
 def test_every_path_can_be_saved_and_opened(facts: Facts, tmp_path: Path, name: str) -> None:
     facts.save(tmp_path / name)
 
     assert 2000 == len(Facts.open(tmp_path / name).rows(Input))
     assert [name] == names(tmp_path)
+
+
+def test_a_name_that_is_no_utf_8_takes_a_base_with_other_host_names(facts: Facts, tmp_path: Path) -> None:
+    facts.restate(Input, "SELECT * FROM main.input WHERE path < '2'")
+    path = tmp_path / os.fsdecode(b"a\xff.db")
+    facts.save(path)
+    assert len(facts.rows(Input)) == len(Facts.open(path).rows(Input)) > 0
+
+
+def test_processes_of_two_hosts_that_have_one_number_save_one_name_at_once(facts: Facts, tmp_path: Path) -> None:
+    """A process of another host or container that has our number saves between our first byte and our last."""
+    save = facts._save
+
+    def save_twice(part: Path) -> None:
+        save(part)
+        facts._save = save  # type: ignore[method-assign]
+        facts.save(tmp_path / "a.db")
+        assert part.stat().st_size > 0
+
+    facts._save = save_twice  # type: ignore[method-assign]
+    facts.save(tmp_path / "a.db")
+
+    assert 2000 == len(Facts.open(tmp_path / "a.db").rows(Input))
+    assert ["a.db"] == names(tmp_path)
 
 
 def test_a_path_that_does_not_exist_creates_nothing(tmp_path: Path) -> None:
