@@ -1,6 +1,7 @@
 """From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,10 +91,8 @@ class InputReader:
                     continue
                 if name in self._exports:
                     self.facts.number_lines(name, self._exports[name][1].source_line)
-                for known in part.formats:
-                    with sources.open_stream(part.source) as stream:
-                        self._read_inside(known, name, stream)
-                self.facts.add([part.row])
+                notes = [self._read_inside(known, part.source)[1] for known in part.formats]
+                self.facts.add([part.row._replace(note=part.row.note or next(filter(None, notes), None))])
             job_log.add(self.facts, [log for log in self.logs if log[0] in names])
             return self.facts
         finally:
@@ -160,7 +159,9 @@ class InputReader:
                 export = partials.recognise_later(head, again)
         if export is None and source.plain and source.path is not None:
             self._progress.begin(source)
-            return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)
+            with suppress(OSError):  # removed since it was opened, or its disk fails: `stream` gives what there is
+                return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)
+            self._progress.begin(source)
         rejoined = RejoinedStream(head, stream)
         lines = rejoined if export is None else self._exported(source, rejoined, export)
         log = _Log(head, *parallel.scan(lines), rejoined.problem)
@@ -175,12 +176,16 @@ class InputReader:
         self._exports[source.name] = kind, lines
         return lines
 
-    def _read_inside(self, format_: Format, name: str, stream: Readable) -> Reading:
-        """Add the facts that a format holds in a file, or inside a log."""
-        lines: Readable = RejoinedStream(b"", stream)
-        if name in self._exports:
-            lines = exports.Exported(lines, self._exports[name][0])
-        return registry.read_file(format_, lines, name, self.facts)
+    def _read_inside(self, format_: Format, source: sources.Source) -> tuple[Reading, str | None]:
+        """Add the facts that a format holds in a file, or inside a log, and say why the file could not be opened again."""
+        try:
+            with sources.open_stream(source) as stream:
+                lines: Readable = RejoinedStream(b"", stream)
+                if source.name in self._exports:
+                    lines = exports.Exported(lines, self._exports[source.name][0])
+                return registry.read_file(format_, lines, source.name, self.facts), None
+        except sources.InputProblem as problem:
+            return Reading(0, 0, None), f"read only in part: {problem.reason}"
 
     def _read_format(self, format_: Format, source: sources.Source, stream: "RejoinedStream") -> None:
         reading = registry.read_file(format_, stream, source.name, self.facts)
@@ -194,10 +199,12 @@ class InputReader:
     def _keep_log(self, source: sources.Source, log: _Log) -> None:
         """Add what other formats inside a log hold, and keep the log for `job_log.add`."""
         inside = []
+        note = log.note
         for format_ in registry.within(log.counts.marks):
-            with sources.open_stream(source) as again:
-                inside.append((format_, self._read_inside(format_, source.name, again)))
-        row = log_input(source.name, log.counts, inside, log.note)
+            reading, problem = self._read_inside(format_, source)
+            inside.append((format_, reading))
+            note = note or problem
+        row = log_input(source.name, log.counts, inside, note)
         useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):
             self.problems.append(f"{source.name}: {reason}")

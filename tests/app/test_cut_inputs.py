@@ -1,12 +1,15 @@
 """Inputs of which a part cannot be read, or reaches a budget: what is left is read, a sentence says so, nothing is called healthy."""
 
+import errno
 import gzip
 import io
 import json
+import os
 import random
 import struct
 import tarfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,10 @@ from nccl_doctor.cli.main import main
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchRow, Input, Message
-from nccl_doctor.inputs import streams
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.declaration import Format
+from nccl_doctor.inputs import sources, streams
+from nccl_doctor.log import parallel
 from nccl_doctor.simulate import Spec, write_log
 
 HEALTHY = ("\n".join(write_log(Spec(nodes=1, gpus=2, steps=20))) + "\n").encode()
@@ -55,6 +61,51 @@ def test_a_second_pass_over_a_damaged_file_reads_what_is_whole(tmp_path: Path, h
     assert {8} == {row.size for row in facts.rows(BenchRow)}
     assert "healthy" != report.verdict
     assert ["a.log", "b.log.gz"] == sorted(Path(one.path).name for one in report.inputs)
+
+
+@pytest.mark.parametrize("apart", ["one", "each"])
+def test_a_file_that_is_removed_between_two_passes(
+    tmp_path: Path, healthy: Path, apart: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "b.log"
+    log.write_bytes(HEALTHY + TABLE)
+    within = registry.within
+
+    def rotated(marks: Iterable[bytes]) -> list[Format]:
+        found = within(marks)
+        if found:
+            log.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(registry, "within", rotated)
+
+    report, _, _ = analyze.analyze([str(log), str(healthy)], apart=apart)
+
+    notes = {Path(one.path).name: one.note for job in (report.jobs or [report]) for one in job.inputs}
+    assert {"a.log": "", "b.log": "read only in part: no such file or folder"} == notes
+    assert "healthy" != report.verdict
+
+
+def test_a_disk_that_fails_in_the_middle_of_a_file(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a file on a server that was replaced there (ESTALE): what was read before it counts, and the rest is told."""
+
+    class Failing(io.FileIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell() >= 9000:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(3000)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(sources, "open_regular", Failing)
+    monkeypatch.setattr(parallel, "scan_file", fail)
+
+    report, _, problems = analyze.analyze([str(healthy)])
+
+    assert [f"{healthy}: cannot be read: Input/output error; the 9,000 bytes before that were read"] == problems
+    assert report.inputs[0].bytes == 9000
+    assert "healthy" != report.verdict
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08 damaged from the start", gzip.compress(HEALTHY)[:300]])
