@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,17 @@ def use_color(choice: str, terminal: bool) -> bool:
 
 def refuse_overwriting(target: Path, paths: Sequence[str]) -> None:
     """Raises UsageProblem if the output file is one of the inputs."""
-    if target.resolve() in {Path(path).resolve() for path in paths}:
+    if any(is_same_file(target, Path(path)) for path in paths):
         raise UsageProblem(f"{target} is an input; choose another name for the output")
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, or will be; also in a current folder that was removed, and of links in a circle."""
+    with suppress(OSError):
+        return one.samefile(other)
+    with suppress(OSError):
+        return one.name == other.name and one.parent.samefile(other.parent)
+    return False
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from nccl_doctor.reporters.words import clean
 
 FORMATS = ("table", "csv", "json")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r")  # East Asian spreadsheets take the wide ones too
 _NUMBER = re.compile(r"[+-]?[0-9.]{1,40}")
 _MIN_WRAPPED = 24  # columns of the terminal below which the last column is cut and not wrapped
 _MIN_WIDTH = 8  # columns of the terminal below which a column is left out
@@ -32,7 +32,7 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "t
     if form == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
+        writer.writerow(map(_unevaluated, columns))
         writer.writerows([map(_unevaluated, row) for row in safe])
         return out.getvalue()
     cells = [["" if cell is None else str(cell) for cell in row] for row in safe]

@@ -100,6 +100,35 @@ def test_no_cell_is_a_formula_in_a_spreadsheet() -> None:
     cells = ["=cmd|'/c calc'!A1", "+1+1", "-1+1", "@SUM(A1)", "-1.5", "text", 7, None]
     [_, row] = csv.reader(io.StringIO(table.render([str(n) for n in range(8)], [cells], "csv")))
     assert ["'=cmd|'/c calc'!A1", "'+1+1", "'-1+1", "'@SUM(A1)", "-1.5", "text", "7", ""] == row
+    wide = [f"{sign}1+1" for sign in "\uff1d\uff0b\uff0d\uff20"]  # an East Asian spreadsheet takes these too
+    assert [[f"'{cell}" for cell in wide]] * 2 == list(csv.reader(io.StringIO(table.render(wide, [wide], "csv"))))
+
+
+def test_no_escape_of_a_rule_or_a_file_name_reaches_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "job\x1b]0;title\x07.log"
+    log.write_bytes(DEMO.read_bytes())
+    rule = tmp_path / "ours.toml"
+    words = {
+        "id": "SITE001",
+        "name": "ours",
+        "title": "Ours",
+        "severity": "note",
+        "role": "context",
+        "confidence": "certain",
+    }
+    words |= {"since": "0.1", "query": "SELECT min(ref) AS ref FROM message", "why": "w", "fix": "f"}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in words.items()]
+    lines += ['needs = ["message"]', 'message = "a\\u001b[31mb\\u202e"', 'references = ["r"]', "params = {}"]
+    rule.write_text("\n".join(lines) + "\n")
+
+    assert 0 == main(["rules", "try", str(rule), str(log)])
+
+    out = capsys.readouterr().out
+    assert "note, context, certain: ab\n" in out
+    assert ".log:" in out
+    assert "" == "".join(sign for sign in out if sign != "\n" and not sign.isprintable())
 
 
 def test_letters_that_look_like_nothing_are_not_shown() -> None:

@@ -8,6 +8,7 @@ from nccl_doctor.cli import backend
 from nccl_doctor.cli.options import (
     display_options,
     exit_status,
+    is_same_file,
     limit_option,
     progress_bar,
     refuse_overwriting,
@@ -63,6 +64,8 @@ def command(
         refuse_overwriting(target, paths)
     if save is not None:
         _refuse_foreign_file(save)
+        if output is not None and is_same_file(save, output):
+            raise UsageProblem(f"-o and --save both name {save}; choose two names")
     with progress_bar() as progress:
         apart = "one" if save is not None else apart
         report, facts, problems = backend.run_analysis(paths, rule_folders(rules_dirs), config, progress, apart)
@@ -84,7 +87,9 @@ def command(
 
 
 def _refuse_foreign_file(target: Path) -> None:
-    """Raises UsageProblem if `--save` would replace a file that is not an SQLite database."""
+    """Raises UsageProblem if `--save` would replace a file that is not an SQLite database, such as /dev/null."""
+    if target.exists() and not target.is_file():
+        raise UsageProblem(f"cannot write {target}: it is not a regular file")
     try:
         with target.open("rb") as stream:
             head = stream.read(len(SQLITE))

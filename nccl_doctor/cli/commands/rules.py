@@ -8,7 +8,7 @@ from nccl_doctor.cli import backend, table
 from nccl_doctor.cli.output import emit
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.reporters.words import clean
+from nccl_doctor.reporters.words import clean, clean_block
 
 
 @click.group("rules", invoke_without_command=True)
@@ -137,12 +137,12 @@ def try_(file: Path, logs: tuple[str, ...]) -> int:
     rule = backend.load_rule(file)
     facts = backend.load_facts(logs)
     answer = engine.ask(rule, facts)
-    emit(f"{answer.outcome}{': ' + answer.reason if answer.reason else ''}\n")
+    emit(clean(f"{answer.outcome}{': ' + answer.reason if answer.reason else ''}") + "\n")
     for row in answer.rows:
-        message = fill_template(rule.message, row.values)
+        message = clean_block(fill_template(rule.message, row.values))
         emit(f"\n{row.severity}, {row.role}, {row.confidence}: {message}\n")
         for place in facts.evidence_rows(row.refs[:5]):
-            emit(f"  {place.file}:{place.line}: {clean(place.text)}\n")
+            emit(f"  {clean(f'{place.file}:{place.line}: {place.text}')}\n")
     if len(answer.rows) < answer.total:
         emit(f"\nThese are the first {len(answer.rows):,} of {answer.total:,} rows.\n")
     return int(answer.outcome == "broken")
