@@ -15,12 +15,13 @@ APPARMOR = "/sys/module/apparmor/parameters/enabled"
 _BOOLEANS = ("container_use_xserver_devices", "container_use_devices")
 _GPU_DEVICE = re.compile(r"nvidia(\d{1,3}|ctl|-modeset|-uvm|-uvm-tools)")
 _ONE_GPU = re.compile(r"/dev/nvidia\d+")  # opening it wakes the GPU up; /dev/nvidiactl has the same label rules
+_DEVICE_TYPE = re.compile(r"(\w+_)?device_t")  # `device_node` of the policy: device_t is the type of /dev itself
 _CONTAINER = ("container_file_t", "container_ro_file_t")  # what every container may use
 # purpose -> the type that the policy gives, and others that containers are allowed too
 WANTED = {
     "gpu-device": ("xserver_misc_device_t", ("nvidia_device_t", "gpu_device_t")),
     "gpu-program": ("xserver_exec_t", ("bin_t", "container_runtime_exec_t", "nvidia_exec_t")),
-    "kubelet": ("container_file_t", ("kubernetes_file_t",)),
+    "kubelet": ("container_var_lib_t", ("kubelet_var_lib_t", "kubernetes_file_t")),
     "rdma-device": ("infiniband_device_t", ()),
 }
 _KUBELET = ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources")
@@ -38,8 +39,9 @@ def collect(root: Root) -> Iterator[Any]:
         configured = configured_mode(root.text("/etc/selinux/config"))
         text = f"enforce={selinux} configured={configured} label of this process={own}"
         yield SecurityMode(None, "selinux", selinux, configured, own, Seen(f"{SELINUX}/enforce", text))
-        yield from _labels(root, devices)
-        yield from _booleans(root)
+        booleans = list(_booleans(root))
+        yield from _labels(root, devices, any(one.name == "container_use_devices" and one.value for one in booleans))
+        yield from booleans
     elif apparmor:
         yield SecurityMode(None, "apparmor", "enabled", None, own, Seen(APPARMOR, f"profile of this process: {own}"))
     for path, _ in devices:
@@ -79,7 +81,8 @@ def _devices(root: Root) -> Iterator[tuple[str, str]]:
                 yield f"{folder}/{name}", purpose
 
 
-def _labels(root: Root, devices: list[tuple[str, str]]) -> Iterator[SecurityLabel]:
+def _labels(root: Root, devices: list[tuple[str, str]], opens_devices: bool) -> Iterator[SecurityLabel]:
+    """A row a labelled file; `opens_devices`: container_use_devices is on, which allows every type of a device."""
     programs = [(f"/usr/bin/{name}", "gpu-program") for name in root.names("/usr/bin") if name.startswith("nvidia-")]
     kubelet = [(path, "kubelet") for path in _KUBELET if root.exists(path)]
     for path, purpose in (*devices, *programs[:64], *kubelet):
@@ -88,7 +91,8 @@ def _labels(root: Root, devices: list[tuple[str, str]]) -> Iterator[SecurityLabe
         if kind is None:
             continue
         wanted, also = WANTED[purpose]
-        wrong = int(kind not in (wanted, *also, *_CONTAINER))
+        is_allowed = opens_devices and purpose.endswith("-device") and _DEVICE_TYPE.fullmatch(kind) is not None
+        wrong = int(kind not in (wanted, *also, *_CONTAINER) and not is_allowed)
         yield SecurityLabel(None, path, purpose, label, kind, wanted, wrong, Seen(path, f"{path} {label}"))
 
 

@@ -33,9 +33,9 @@ def security(tree: Tree, machine: Machine) -> None:
         if path not in tree.files:
             tree.put(path, "")
         label(tree, path, "xserver_exec_t", 0o100755)
-    for path in (KUBELET, "/var/lib/kubelet/pod-resources"):
+    for path, kind in ((KUBELET, "container_var_lib_t"), ("/var/lib/kubelet/pod-resources", "kubelet_var_lib_t")):
         tree.folders.add(path)
-        label(tree, path, "container_file_t", 0o40755)
+        label(tree, path, kind, 0o40755)
 
 
 def label(tree: Tree, path: str, kind: str, mode: int | None = None) -> None:
