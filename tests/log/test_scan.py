@@ -4,6 +4,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from helpers.scaling import traced_lines
 from helpers.scanning import life, plain, read
 
 from nccl_doctor.app import analyze
@@ -187,6 +188,29 @@ def test_a_line_without_end_is_read_in_pieces() -> None:
     with mock.patch.object(scanner, "LONGEST", 4_000):
         part = read(b"x" * 50_000 + b"\n" + life(0, 1).encode(), block=1_000, ahead=100)
     assert 1 == part.nccl_lines
+
+
+GLUED = {
+    "records": b"node01:101:140 [0] NCCL WARN Call to connect failed : %d ",
+    "records behind bars": b"node01:101:140 [0] NCCL WARN Call to connect failed : %d\r",
+    "prose about NCCL": b"see NCCL 2.%d and NCCL INFO of it ",
+    "errors of others": b"RuntimeError: CUDA error: out of memory, %d times\r",
+    "letters": b"x%d" + b"x" * 60,
+}
+
+
+@pytest.mark.parametrize("shape", GLUED)
+def test_a_file_without_a_line_end_takes_as_long_as_it_is(shape: str) -> None:
+    """Glued records once took 8 s for a megabyte, and 300 MB without a line end 200 s. Counts lines of Python, not seconds."""
+    ran = []
+    for count in (250, 500, 2000):  # the first one fills caches
+        data = b"".join(GLUED[shape] % number for number in range(count))
+        with traced_lines("/nccl_doctor/") as lines:
+            part = read(data)
+        ran.append(lines["line"])
+    if shape.startswith("records"):
+        assert count == part.nccl_lines
+    assert ran[2] < 6 * ran[1] + 5_000
 
 
 def test_an_empty_log_holds_nothing() -> None:
