@@ -2,7 +2,8 @@
 
 `healthy` is earned: two of "all ranks came up", "the job made progress" and "it ended in order" are seen, and no line that
 looks like an error was left unread. `nothing-found`: read without a fault, but health is not proven. `inconclusive`: there
-is nothing to judge by, or error-looking lines that nobody understood.
+is nothing to judge by, or error-looking lines that nobody understood. `note`: a path that could be better; a note on what was
+captured (role context) is not the answer to a log that proves no health, it stands below `nothing-found`.
 """
 
 from collections.abc import Sequence
@@ -62,11 +63,12 @@ def _answer(shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input],
     if unread and not (shown.proven and shown.ended_well):
         lines = "line looks" if unread == 1 else "lines look"
         return "inconclusive", f"{unread} {lines} like an error in words that are not known here"
-    if findings:
-        return "note", ""
-    if unread:
+    if unread and not findings:
         return "nothing-found", f"{', '.join(shown.clauses)}; but {unread} unknown error-looking lines"
-    return _without_findings(shown, inputs)
+    word, basis = _without_findings(shown, inputs)
+    if findings and (word != "nothing-found" or any(finding.role != "context" for finding in findings)):
+        return "note", ""
+    return word, basis
 
 
 def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]:

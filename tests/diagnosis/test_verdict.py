@@ -138,3 +138,49 @@ def test_a_line_that_a_pattern_knows_is_not_unread() -> None:
 
 def test_nothing_at_all_is_inconclusive() -> None:
     assert "inconclusive" == report("hello", "world").verdict
+
+
+NCCL_TESTS = """\
+# nThread 1 nGpus 2 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#  Rank  0 Group  0 Pid   4001 on     node01 device  0 [0000:17:00] NVIDIA A100-SXM4-80GB
+#  Rank  1 Group  0 Pid   4001 on     node01 device  1 [0000:65:00] NVIDIA A100-SXM4-80GB
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+           8             2     float     sum      -1    17.08    0.00    0.00      0    16.76    0.00    0.00      0
+          16             4     float     sum      -1    16.72    0.00    0.00      0    16.66    0.00    0.00      0
+""".splitlines()
+
+
+def test_a_remark_stands_below_the_verdict_of_a_log_that_proves_no_health() -> None:
+    lines = [f"[1,0]<stdout>:{line}" for line in NCCL_TESTS[3:]]
+    excerpt = report(*lines)
+    assert ["nccl-tests-unfinished"] == [finding.name for finding in excerpt.findings]
+    assert ("nothing-found", True) == (excerpt.verdict, excerpt.basis.startswith("no fault found"))
+
+
+def test_a_run_that_stops_halfway_is_the_answer() -> None:
+    cut = report(*NCCL_TESTS)
+    assert (["nccl-tests-unfinished"], "note") == ([finding.name for finding in cut.findings], cut.verdict)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "    Clocks Event Reasons",
+            "        Idle                              : Not Active",
+            "        SW Power Cap                      : Active",
+            "        HW Slowdown                       : Not Active",
+        ],
+        ["Device=0 CAN Access Peer Device=1", "Device=0 CANNOT Access Peer Device=2"],
+        [f"2024-06-11 04:27:33.{n}00: step {n}0, loss = 4.63 (5530.9 examples/sec; 0.023 sec/batch)" for n in range(6)],
+    ],
+    ids=["clock-reasons", "peer-access", "steps"],
+)
+def test_excerpts_without_fault_are_understood(lines: list[str]) -> None:
+    part = report(*lines)
+    assert ("nothing-found", []) == (part.verdict, part.findings)
+
+
+def test_an_excerpt_with_a_fault_is_not_taken_for_one_without() -> None:
+    part = report("    Clocks Event Reasons", "        HW Slowdown                       : Active")
+    assert ["hw-slowdown"] == [finding.name for finding in part.findings]

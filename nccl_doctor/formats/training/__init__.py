@@ -11,7 +11,7 @@ FORMATS = (
         inside=(
             b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=",
             b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ",
-            b"throughput/samples_per_sec: ", b" examples/second between steps ", b"Epoch: [", b"data_time: ",
+            b"throughput/samples_per_sec: ", b" examples/second between steps ", b" examples/sec; ", b"Epoch: [", b"data_time: ",
             b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.

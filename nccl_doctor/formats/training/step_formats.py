@@ -52,6 +52,7 @@ _composer = re.compile(rb"throughput/(?:(device)/)?samples_per_sec: " + _NUMBER)
 _official = re.compile(
     rb"TimeHistory: " + _NUMBER + rb" seconds, " + _NUMBER + rb" examples/second between steps (\d+) and (\d+)"
 ).search
+_tutorial = re.compile(rb"\bstep (\d+), .{0,80}?\(" + _NUMBER + rb" examples/sec; " + _NUMBER + rb" sec/batch\)").search
 _imagenet = re.compile(
     rb"Epoch: \[(\d+)\] ?\[ *(\d+)/(\d+)\].{0,300}?\b[Tt]ime:? +"
     + _NUMBER
@@ -180,6 +181,11 @@ def _read_official(line: bytes) -> Point | None:
     return match.start(), last, seconds, float(match[2]), None
 
 
+def _read_tutorial(line: bytes) -> Point | None:
+    match = _tutorial(line)
+    return (match.start(), int(match[1]), float(match[3]), float(match[2]), None) if match is not None else None
+
+
 def _read_imagenet(line: bytes) -> Point | None:
     match = _imagenet(line)
     if match is None:
@@ -281,6 +287,7 @@ TOOLS = (
     Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan),
     Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer),
     Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
+    Tool(b" examples/sec; ", "tf-tutorial", "samples/s", "job", _read_tutorial),
     Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet, _time_word, False),
     Tool(b"Train: ", "timm", "samples/s", "job", _read_timm),
     Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time),
