@@ -15,16 +15,16 @@ _ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=\S*")
 # Programs that administrators call in advice.
 _PROGRAM = re.compile(
     r"all_reduce_perf|amd-smi|apt|apt-get|ausearch|aws|bhist|cat|chcon|chmod|chronyc|compute-sanitizer|conda|"
-    r"cpupower|crictl|dcgmi|df|dkms|dmesg|dmidecode|dnf|docker|dpkg|dracut|du|echo|edac-util|ethtool|export|"
+    r"cpupower|crictl|dcgmi|df|dkms|dmesg|dmidecode|dnf|docker|dpkg|dracut|du|echo|edac-util|env|ethtool|export|"
     r"exportfs|fi_info|fi_pingpong|find|findmnt|firewall-cmd|free|fuser|gdb|getent|git|grep|horovodrun|"
     r"ib_write_bw|ibping|ibportstate|ibstat|ibv_devinfo|ip|iperf3|ipmitool|iptables|journalctl|kill|kubectl|lctl|"
     r"ldconfig|ldd|lfs|lnetctl|lscpu|ls|lsmod|lsof|lspci|mcelog|mlnx_qos|mlxconfig|mlxfwmanager|mlxfwreset|"
     r"mlxlink|modinfo|modprobe|mount|mpirun|mstflint|nc|ncclras|nccl-doctor|nfsiostat|nfsstat|nft|nm|nsys|"
-    r"nvidia-ctk|nvidia-modprobe|nvidia-smi|nvme|ofed_info|ompi_info|perfquery|pgrep|ping|pip|ps|py-spy|python|"
-    r"qacct|qstat|quota|ras-mc-ctl|rdma|readelf|resolvectl|restorecon|rm|rmmod|rocm-smi|rpcinfo|rpm|sacct|sbatch|"
-    r"scontrol|semanage|setenforce|setpci|setsebool|showmount|slabtop|smartctl|srun|ss|ssh|ssh-keygen|"
+    r"nvidia-ctk|nvidia-imex-ctl|nvidia-modprobe|nvidia-smi|nvme|ofed_info|ompi_info|perfquery|pgrep|ping|pip|ps|py-spy|python|"
+    r"qacct|qstat|quota|ras-mc-ctl|rdma|readelf|resolvectl|restorecon|rm|rmmod|rocm-smi|rocminfo|rpcinfo|rpm|sacct|sbatch|"
+    r"scontrol|semanage|setenforce|setpci|setsebool|show_gids|showmount|slabtop|smartctl|srun|ss|ssh|ssh-keygen|"
     r"ssh-keyscan|strings|sudo|swapoff|sysctl|systemctl|taskset|tcpdump|top|torchrun|touch|ucx_info|udevadm|ufw|"
-    r"ulimit|umount|uname|unset|update-initramfs|virsh|which|\./\S+"
+    r"ulimit|umount|uname|unset|update-initramfs|virsh|which|xmllint|zgrep|\./\S+"
 )
 
 
@@ -55,7 +55,8 @@ def _of_line(line: str) -> list[Step]:
     for clause in _CLAUSE.findall(line):
         match = _ENDS_WITH_COMMANDS.match(clause)
         commands = re.findall(_CODE, match["list"]) if match is not None else []
-        if match is None or not _are_commands([code.strip("`") for code in commands]) or not _is_whole(match):
+        alone = match is not None and not match["before"].strip() and prose.rstrip()[-1:] in ("", ".", ";", "?")
+        if match is None or not _are_commands([code.strip("`") for code in commands], alone) or not _is_whole(match):
             prose += clause
             continue
         found += _prose(prose + match["before"], found)
@@ -81,9 +82,9 @@ def _prose(text: str, found: list[Step], *, last: bool = False) -> list[Step]:
     return [Step(text, False)] if text.strip(".:;, ") else []
 
 
-def _are_commands(codes: list[str]) -> bool:
-    """Whether pieces of code are command lines: programs that administrators call, at least one with arguments."""
-    return all(map(_program, codes)) and any(len(_program(code)) > 1 for code in codes)
+def _are_commands(codes: list[str], alone: bool) -> bool:
+    """Whether pieces of code are command lines: programs that administrators call, `alone` or one of them with arguments."""
+    return all(map(_program, codes)) and (alone or any(len(_program(code)) > 1 for code in codes))
 
 
 def _program(code: str) -> list[str]:

@@ -117,3 +117,11 @@ def test_any_text_is_looked_up(text: str, where: str) -> None:
 )
 def test_what_stands_in_a_gap_does_not_hide_a_message(message: KnownMessage, gap: str) -> None:
     assert all(catalogue.catalogue().find(filled(one, gap), message.where) is not None for one in message.match)
+
+
+def test_commands_of_advice_are_marked_as_such() -> None:
+    bare = re.compile(
+        r"(?:nvidia-smi|ibstat|ulimit|dmesg|lsmod|ldconfig|ls|df|free|env|ip|fi_info|rocm-smi|ibv_devinfo)\b"
+    )
+    advice = {known.id: known.next.split("; ") for known in catalogue.catalogue().messages}
+    assert {} == {name: steps for name, steps in advice.items() if any(map(bare.match, steps))}

@@ -167,6 +167,11 @@ def test_long_paths_are_shortened_from_the_left(path: str, width: int, short: st
         ("Set `--gpus all` and `LimitMEMLOCK=infinity`.", ["Set `--gpus all` and `LimitMEMLOCK=infinity`."]),
         ("Start with `NCCL_DEBUG=INFO srun -n 2 a.out`.", ["Start with:", "$ NCCL_DEBUG=INFO srun -n 2 a.out"]),
         ("", []),
+        (
+            "Likely: the driver is old. `nvidia-smi`; `ldconfig -p`.",
+            ["Likely: the driver is old.", "$ nvidia-smi", "$ ldconfig -p"],
+        ),
+        ("Look at `nvidia-smi`; `free -h`.", ["Look at `nvidia-smi`.", "$ free -h"]),
     ],
 )
 def test_advice_is_steps_with_commands_alone_on_their_lines(advice: str, lines: list[str]) -> None:
