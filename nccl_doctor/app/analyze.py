@@ -57,9 +57,10 @@ def analyze(
         ask = partial(report_of, rules_dirs=rules_dirs, config=config)
         return _report_of_jobs(reader, found, ask), reader.facts, problems
     if not reader.is_saved:
-        problems += _complete(reader)
+        problems += [*_complete(reader), *reader.name_unread_sections()]
     report = report_of(reader.facts, rules_dirs=rules_dirs, config=config)
-    return replace(report, missing=[*_doubt(reader, apart), *report.missing]), reader.facts, problems
+    doubt = _doubt(reader, apart)
+    return replace(report, missing=[*doubt, *report.missing]), reader.facts, [*problems, *doubt]
 
 
 def _doubt(reader: InputReader, apart: str) -> list[str]:

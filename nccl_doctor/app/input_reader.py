@@ -1,5 +1,6 @@
 """From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format, Reading
-from nccl_doctor.inputs import exports, partials, sources
+from nccl_doctor.inputs import conversions, exports, partials, sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
@@ -22,6 +23,7 @@ from nccl_doctor.node.runtime.root import Root
 READABLE = ("nccl-log", "job-log", "text", "json")
 UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
+_EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
 
@@ -64,6 +66,7 @@ class InputReader:
                 self._add_problem(source)
             else:
                 self._sources.append(source)
+        self._sections: list[tuple[str, conversions.Section]] = []  # of logs, with output that may be unread
         self._unknown: set[str] = set()  # names in folders and archives of what no reader knows
         for reason, names in self._foreign.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -113,6 +116,18 @@ class InputReader:
         if self._has_nothing() and (self.problems or not self._sources):
             text = "nothing to read: name a log, a folder or - for standard input"
             raise UsageProblem(self.problems[0] if self.problems else text)
+
+    def name_unread_sections(self) -> list[str]:
+        """Add and return what says that sections of logs are not read: those of which no fact has evidence."""
+        found = []
+        for name, section in self._sections:
+            last = section.last if section.last is not None else sys.maxsize
+            if not self.facts.query(_EVIDENCE_IN, (name, section.first + 1, last)):
+                found.append(
+                    (f"{name}:{section.first}", f"the output of `{section.command}` is not read; {section.advice}")
+                )
+        self.facts.add([Input(name, UNREAD, 0, 0, 0, 0, reason) for name, reason in found])
+        return [f"{name}: {reason}" for name, reason in found]
 
     def _has_nothing(self) -> bool:
         filled = any(rows for name, rows in self.facts.counts().items() if name not in ("input", "evidence"))
@@ -209,6 +224,9 @@ class InputReader:
         if useless and (reason := sources.no_log(log.head)):
             self.problems.append(f"{source.name}: {reason}")
             return
+        if source.name not in self._exports:
+            text = log.head.decode("utf-8", "replace")
+            self._sections += [(source.name, section) for section in conversions.sections(text)]
         part = source.name, log.counts, log.tail
         self.logs.append(part)
         self.facts.add([row])

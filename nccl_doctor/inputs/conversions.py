@@ -1,6 +1,7 @@
 """Files that nothing here reads, and what turns each into something that is read, or at least into text for people."""
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_doctor.inputs.streams import ForeignInput
@@ -84,3 +85,39 @@ def of_file(head: bytes, name: str) -> ForeignInput | None:
         if begins or (kind.called is not None and kind.called.search(name)):
             return ForeignInput(name, f"is {kind.what}, which is not read here; {kind.command}")
     return None
+
+
+class Section(NamedTuple):
+    """The output of a command inside a text: from the line of its heading to that before the next heading."""
+
+    command: str
+    first: int
+    last: int | None  # None for the last section, which ends with the text
+    advice: str
+
+
+_HEADING = re.compile(  # `=== lspci ===`, `### lspci`, `+ lspci`, `$ lspci`, `[root@node01 ~]# lspci`, `root@node01:~# lspci`
+    r"(?:={3,10} {0,3}|#{2,6} {1,3}|\+{1,3} |\$ |\[[^\]@ ]{1,40}@[^\]]{1,80}\][$#] {0,3}|[\w.-]{1,40}@[\w.-]{1,80}:[^$#\n]{0,80}[$#] )"
+    r"([A-Za-z/][^\n=]{0,200})"
+)
+_ON_NODE = "`nccl-doctor preflight --save node.tar` on that node keeps what is needed of it"
+_FABRIC = "`ibstat` on the nodes is read here"
+_SECTIONS = {
+    "lspci": _ON_NODE, "lstopo": _ON_NODE, "numactl": _ON_NODE, "lscpu": _ON_NODE, "ethtool": _ON_NODE, "ip": _ON_NODE,
+    "ifconfig": _ON_NODE, "sysctl": _ON_NODE, "modinfo": _ON_NODE, "mlxlink": _ON_NODE, "mlxconfig": _ON_NODE,
+    "ibnetdiscover": _FABRIC, "iblinkinfo": _FABRIC, "perfquery": _FABRIC, "ibdiagnet": _FABRIC, "sminfo": _FABRIC,
+    "sinfo": "`scontrol show job JOBID` is read here", "squeue": "`scontrol show job JOBID` is read here",
+    "top": "`nccl-doctor stacks` shows what the ranks do", "strace": "`nccl-doctor stacks` shows what the ranks do",
+}  # fmt: skip
+
+
+def sections(text: str) -> Iterator[Section]:
+    """The sections of a pasted text that hold output of commands that no reader is made for."""
+    heads = [
+        (number, head[1].strip()) for number, line in enumerate(text.split("\n"), 1) if (head := _HEADING.match(line))
+    ]
+    ends = [number - 1 for number, _ in heads[1:]]
+    for (number, command), end in zip(heads, [*ends, None], strict=False):
+        program = command.removeprefix("sudo ").split()[0].rpartition("/")[2]
+        if program in _SECTIONS and end != number:
+            yield Section(command, number, end, _SECTIONS[program])

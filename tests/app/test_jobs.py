@@ -49,6 +49,7 @@ def test_logs_that_nothing_relates_are_read_as_one_job_and_the_report_says_so(tm
         )
     said = report(tmp_path).missing
     assert ["nothing relates 2 of the logs to each other"] == [one.partition(";")[0] for one in said]
+    assert said == analyze.analyze([str(tmp_path)], apart="auto")[2]
     assert [] == report(tmp_path, apart="one").missing
     (tmp_path / "train.log").rename(tmp_path / "evaluate.err")
     assert [] == report(tmp_path).missing
