@@ -72,7 +72,11 @@ def nagios(report: Report) -> str:
 
 def detector(report: Report) -> str:
     """One short line for node-problem-detector."""
-    text = reason(report).removeprefix(OWNER) if report.fitness != "fit" else "node is fit"
+    text = (
+        reason(report).removeprefix(OWNER)
+        if report.fitness != "fit"
+        else "; ".join(["node is fit", *node.in_part(report)])
+    )
     return text.encode()[: _NPD - 1].decode("utf-8", "ignore") + "\n"
 
 

@@ -11,6 +11,7 @@ MEANING = {
     "unknown": "some checks could not be completed",
     "fit": "this node can run the job",
 }
+IN_PART = {"amd-gpus-judged-in-part": "AMD GPUs are judged only in part"}  # notes without which `fit` says too much
 _COLOURS = {"drain": "31", "job": "33", "unknown": "35", "fit": "32"}
 _EVIDENCE = 3  # places of one finding, without `verbose`
 
@@ -44,7 +45,13 @@ def headline(report: Report) -> str:
     warnings = sum(finding.severity != "note" for finding in report.findings)
     if report.fitness != "fit":
         return meaning
-    return f"{meaning}; {counted(warnings, 'warning')}" if warnings else f"no problem found: {meaning}"
+    text = f"{meaning}; {counted(warnings, 'warning')}" if warnings else f"no problem found: {meaning}"
+    return "; ".join([text, *in_part(report)])
+
+
+def in_part(report: Report) -> list[str]:
+    """Returns what a node that is fit was not wholly judged for."""
+    return list(dict.fromkeys(IN_PART[finding.name] for finding in report.findings if finding.name in IN_PART))
 
 
 def _message_without_host(finding: Finding, host: str) -> str:

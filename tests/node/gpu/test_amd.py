@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.app import preflight
+from nccl_doctor.cli import prologue
 from nccl_doctor.facts.tables import AmdGpu, NodeCounter
 from nccl_doctor.node.gpu import amd
 from nccl_doctor.node.runtime.root import Absent, Root
+from nccl_doctor.reporters import node as reporter
 from nccl_doctor.simulate import node
 from nccl_doctor.simulate.node import bus
 
@@ -37,6 +40,24 @@ def test_counters_that_are_not_there_are_unknown(tmp_path: Path) -> None:
     assert {(None, None, None, None, None)} == {
         (row.uncorrected, row.corrected, row.links, row.hive, row.memory_total) for row in rows
     }
+
+
+@pytest.mark.parametrize("has_counters", [True, False])
+def test_fit_is_never_said_without_its_limits(tmp_path: Path, has_counters: bool) -> None:
+    tree = node.build("mi300x")
+    if not has_counters:
+        tree.remove(amd.NODES)
+        for place in bus.gpus(KIND):
+            tree.remove(f"{place.folder}/ras")
+    tree.write(tmp_path)
+    report = preflight.report_of(preflight.look(Root(tmp_path), ("amd",), 20.0))
+    assert "fit" == report.fitness
+    for said in (reporter.headline(report), prologue.nagios(report), prologue.detector(report), prologue.lines(report)):
+        assert "AMD GPUs are judged only in part" in said
+    (note,) = [finding.message for finding in report.findings if finding.name == "amd-gpus-judged-in-part"]
+    judged, _, unread = note.partition("; not judged are")
+    assert has_counters == ("RAS errors" in judged) == ("XGMI links" in judged)
+    assert (not has_counters) == ("RAS errors" in unread) == ("XGMI links" in unread)
 
 
 def test_a_node_without_amd_gpus_says_so(tmp_path: Path) -> None:
