@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,30 @@ def test_a_file_that_is_removed_between_two_passes(
     notes = {Path(one.path).name: one.note for job in (report.jobs or [report]) for one in job.inputs}
     assert {"a.log": "", "b.log": "read only in part: no such file or folder"} == notes
     assert "healthy" != report.verdict
+
+
+@pytest.mark.parametrize("change", ["grow", "truncate", "replace"])
+def test_a_file_that_changes_while_it_is_read(healthy: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes when it was recognised and its size is known, before it is read."""
+    scan_file = parallel.scan_file
+
+    def changed(path: Path, *arguments: Any, **options: Any) -> Any:
+        if change == "grow":
+            path.write_bytes(HEALTHY + b"one more line\n")
+        elif change == "truncate":
+            os.truncate(path, 3000)
+        else:
+            (path.parent / "new").write_bytes(HEALTHY[:3000])
+            (path.parent / "new").replace(path)
+        return scan_file(path, *arguments, **options)
+
+    monkeypatch.setattr(parallel, "scan_file", changed)
+
+    report, _, problems = analyze.analyze([str(healthy)])
+
+    assert [] == problems
+    assert [healthy.stat().st_size] == [one.bytes for one in report.inputs]
+    assert change == "grow" or "healthy" != report.verdict
 
 
 def test_a_disk_that_fails_in_the_middle_of_a_file(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

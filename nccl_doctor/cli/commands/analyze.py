@@ -74,7 +74,9 @@ def command(
     if save is not None:
         try:
             facts.save(save)
-        except Exception as error:  # errors of SQLite and of the file system
+        except OSError as error:
+            raise UsageProblem(f"cannot write {save}: {error.strerror}") from None
+        except Exception as error:  # of SQLite
             raise UsageProblem(f"cannot write {save}: {error}") from None
     if output is not None:
         options = Options(width=width or 80, verbose=verbose, color=color == "always")
