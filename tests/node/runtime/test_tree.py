@@ -151,5 +151,5 @@ def test_a_damaged_archive_is_not_a_tree_or_is_refused(noise: bytes, where: int)
         file = Path(folder) / "a.tgz"
         file.write_bytes(data[:where] + noise + data[where + len(noise) :])
         if tree.is_tree(file):
-            with suppress(UsageProblem), tree.opened(file):
-                pass
+            with suppress(UsageProblem), tree.opened(file) as root:
+                assert (root / EXTRA).is_dir()
