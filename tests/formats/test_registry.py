@@ -40,7 +40,7 @@ SAMPLES = {
 }
 # What every reading fills, whatever the format.
 GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"} | {
-    "job_fact", "captured", "measure", "coverage",
+    "job_fact", "captured", "measure", "coverage", "throttle_span",
 }  # fmt: skip
 
 

@@ -193,7 +193,7 @@ def test_a_communicator_that_came_up_is_one_row_and_one_that_did_not_keeps_its_s
     again = came + life.format(pid=7, rank=0, what="START")  # a pointer that is used again
     never = life.format(pid=8, rank=1, what="START")
     phases = {
-        text: analyze.read_text(text).query("SELECT rank, phase FROM communicator ORDER BY ref")
+        text: analyze.read_text(text).query("SELECT rank, phase FROM communicator ORDER BY rank, phase")
         for text in (came + never, again)
     }
     assert [[(0, "complete"), (1, "start")], [(0, "complete"), (0, "start")]] == list(phases.values())

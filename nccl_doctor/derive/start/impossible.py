@@ -25,6 +25,11 @@ SELECT host, CAST(coalesce(field(fields, 'member'), field(fields, 'process')) AS
        CAST(coalesce(field(fields, 'size'), field(fields, 'total')) AS INTEGER), ref
 FROM message WHERE kind = 'rank-announced'
 """
+_IN_COMMUNICATOR = """  -- a larger communicator has that rank: the number of ranks was cut off at the end of a torn line
+SELECT host, rank, nranks, min(ref) FROM communicator
+WHERE comm_rank >= nranks AND nranks > 0 AND comm_rank >= (SELECT max(nranks) FROM communicator)
+GROUP BY host, rank, nranks
+"""
 _SET = """
 SELECT host, rank, pid, name, value, ref FROM env
 WHERE name IN ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_PORT') AND value <> ''
@@ -57,9 +62,7 @@ def impossible_values(facts: Facts) -> Iterator[ImpossibleValue]:
     for host, number, size, ref in facts.query(_ANNOUNCED):
         if number is not None and size and number >= size:
             yield _rank(host, number, number, size, ref)
-    for host, number, size, ref in facts.query(
-        "SELECT host, rank, nranks, min(ref) FROM communicator WHERE comm_rank >= nranks AND nranks > 0 GROUP BY host, rank, nranks"
-    ):
+    for host, number, size, ref in facts.query(_IN_COMMUNICATOR):
         if number is not None and size <= number < _RANKS:
             yield _rank(host, number, number, size, ref)
     yield from _settings(facts)

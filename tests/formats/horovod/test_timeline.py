@@ -124,7 +124,7 @@ def test_pieces_change_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("name", "verdict", "expected"),
     [
-        ("healthy_4r", "note", {"horovod-cpu-path"}),
+        ("healthy_4r", "nothing-found", {"horovod-cpu-path"}),
         ("slow_rank2_4r", "warning", {"horovod-straggler", "horovod-negotiation-wait", "horovod-cpu-path"}),
         ("slow_rank2_4r_nocache", "warning", {"horovod-straggler", "horovod-negotiation-wait", "horovod-cpu-path"}),
         ("gpu_healthy", "nothing-found", set()),
@@ -137,7 +137,7 @@ def test_pieces_change_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> No
         ("two_segments", "nothing-found", set()),
         ("old_unclosed", "nothing-found", set()),
         ("unescaped_name", "nothing-found", set()),
-        ("old_0195", "note", {"timeline-too-short"}),
+        ("old_0195", "nothing-found", {"timeline-too-short"}),
     ],
 )
 def test_verdicts(name: str, verdict: str, expected: set[str]) -> None:
