@@ -39,7 +39,7 @@ def test_sums_agree_with_a_reading_by_json(path: Path) -> None:
     ("name", "verdict", "expected"),
     [
         ("kineto_4r_slow2", "warning", {"trace-straggler", "trace-input-wait", "trace-without-gpu"}),
-        ("kineto_2r", "note", {"trace-without-gpu"}),
+        ("kineto_2r", "nothing-found", {"trace-without-gpu"}),
         ("gpu_healthy", "nothing-found", set()),
         ("gpu_slow1", "warning", {"trace-straggler", "trace-communication-exposed"}),
     ],
