@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from nccl_doctor.common.timestamps import iso_seconds
+from nccl_doctor.derive.hang.job_state import JobState
 
 HISTORY = 600  # samples kept of each series
 STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
@@ -201,6 +202,12 @@ class State:
 
     nodes: dict[str, Node] = field(default_factory=dict)
     now: float = 0.0  # time of the newest record
+    jobs: dict[str, JobState] = field(default_factory=dict)  # jobs that stopped or wait, by name
+
+    def headlines(self, now: float) -> list[str]:
+        """Returns one sentence for each job that stopped or waits, the stopped ones first."""
+        worst_first = sorted(self.jobs.values(), key=lambda job: (job.state != "stopped", job.since))
+        return [job.sentence(now, named=len(worst_first) > 1) for job in worst_first]
 
     def node(self, name: str) -> Node:
         return self.nodes.setdefault(name, Node(name))
