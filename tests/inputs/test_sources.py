@@ -6,7 +6,6 @@ import lzma
 import os
 import random
 import socket
-import sqlite3
 import sys
 import tarfile
 import zipfile
@@ -15,11 +14,8 @@ from pathlib import Path
 import pytest
 import zstandard
 from helpers.input_files import LINE, LOG, PACKERS, drain, look, names, text
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nccl_doctor.common import budgets
-from nccl_doctor.inputs import detect, streams
+from nccl_doctor.inputs import streams
 from nccl_doctor.inputs.sources import InputProblem, expand, open_stream, sniff
 
 # zstd written as a stream does not state its size
@@ -305,61 +301,6 @@ def test_folder(tmp_path: Path) -> None:
     assert ["b.log", "c.log.xz", "a/1.out", "a/2.err"] == names(tmp_path, sources)
 
 
-def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    (tmp_path / "outside.log").write_bytes(LOG)
-    (root / "out.log").symlink_to(tmp_path / "outside.log")
-    (root / "self").symlink_to(root)
-
-    assert ([], ["holds no log; looked at 0 files; 2 symbolic links were not followed"]) == look(root)
-
-
-def test_folder_without_logs(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_bytes(LOG)
-
-    assert ([], ["holds no log; looked at 1 files"]) == look(tmp_path)
-
-
-def test_unreadable_folder_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "job.log").write_bytes(LOG)
-    real = os.scandir
-
-    def scandir(path: str) -> object:
-        if path.endswith("/a"):
-            raise PermissionError(13, "Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-
-    sources, problems = look(tmp_path)
-
-    assert (["job.log"], ["you may not read it"]) == (names(tmp_path, sources), problems)
-
-
-def test_a_file_counts_once(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_bytes(LOG)
-    os.link(tmp_path / "a.log", tmp_path / "b.log")
-
-    assert ["a.log"] == names(tmp_path, look(tmp_path / "a.log", tmp_path, tmp_path / "b.log")[0])
-
-
-def test_sparse_file_is_bounded(tmp_path: Path) -> None:
-    path = tmp_path / "job.log"
-    path.write_bytes(LOG)
-    os.truncate(path, 1 << 40)
-
-    [source], _ = look(path)
-    budgets.set_limit("bytes", 1 << 20)
-    stream = open_stream(source)
-
-    assert not source.plain
-    assert 1 << 20 == len(stream.read(1 << 21))
-    with pytest.raises(InputProblem, match="is larger than 1,048,576 bytes"):
-        stream.read(1)
-
-
 @pytest.mark.parametrize("method", PACKERS)
 def test_bombs_are_stopped(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "RATIO_FROM", 1 << 20)
@@ -372,61 +313,3 @@ def test_bombs_are_stopped(tmp_path: Path, method: str, monkeypatch: pytest.Monk
 
     assert len(got) < 30 << 20
     assert "grows to more than 500 times its size" in problem
-
-
-@given(st.binary(max_size=500))
-def test_sniff_never_fails(head: bytes) -> None:
-    assert sniff(head)
-
-
-@pytest.mark.parametrize(
-    ("head", "kind"),
-    [
-        (LINE, "nccl-log"),
-        (b"NCCL version 2.21.5+cuda12.4\n", "nccl-log"),
-        (b"RCCL version 2.22.3\n", "nccl-log"),
-        (b"node01:101:140 [0] INFO NET/Socket : 1 interfaces found\n", "nccl-log"),
-        (b"\xef\xbb\xbf" + LINE, "nccl-log"),
-        (LINE + bytes(4000) + LINE, "nccl-log"),
-        (b'{"log":"' + LINE.strip() + b'\\n","stream":"stderr"}\n', "nccl-log"),
-        (b'<stdout rank="3">' + LINE.strip() + b"</stdout>\n", "nccl-log"),
-        (b"Traceback (most recent call last):\n", "job-log"),
-        (b"\x1b[36m(Worker pid=1)\x1b[0m hello\n", "job-log"),
-        (b"caf\xe9 epoch 3\n", "job-log"),
-        (b"[1,0]<stdout>:hello\n", "job-log"),
-        (b"some words\n", "text"),
-        (b'{"schemaVersion": 1, "traceEvents": [{"name": "nccl:all_reduce"}]}', "json"),
-        (b'[\n{"name": "process_name"},\n', "json"),
-        (b'<system version="1">\n  <cpu numaid="0"/>\n', "xml"),
-        (b'<?xml version="1.0"?>\n<nvidia_smi_log>', "xml"),
-        (b"<graphs version='1'>\n<graph/>", "xml"),
-        (b"\x80\x02}q\x00", "pickle"),
-        (b"", "empty"),
-        (b" \r\n", "empty"),
-        (bytes(100), "binary"),
-        (zstandard.ZstdCompressor().compress(LOG), "compressed"),
-    ],
-)
-def test_sniff(head: bytes, kind: str) -> None:
-    assert kind == sniff(head)
-
-
-def test_sniff_facts_file(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "job.db") as base:
-        base.execute("CREATE TABLE message (text)")
-
-    assert sniff((tmp_path / "job.db").read_bytes()) == "sqlite"
-    assert [tmp_path / "job.db"] == [source.path for source in look(tmp_path / "job.db")[0]]
-
-
-def test_sniff_takes_the_name_only_for_plain_text() -> None:
-    assert sniff(b"some words\n", "slurm-12.out") == "job-log"
-    assert sniff(b"\x7fELF", "slurm-12.out") == "program"
-
-
-def test_a_hole_of_zero_bytes_makes_no_binary_file_of_a_log() -> None:
-    text = b"rank0: step 1 loss 2.3\n" * 40
-    for head in (text + bytes(3_000) + text, bytes(3_000) + text, text + bytes(3_000)):
-        assert "binary" != detect.sniff(head, "job.out")
-    for head in (bytes(range(256)) * 50, b"\x01\x00\x02\x00" * 100, text + b"\x00" + text):
-        assert "binary" == detect.sniff(head, "job.out")

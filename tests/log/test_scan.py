@@ -1,6 +1,5 @@
 """Reading logs of any shape: torn, glued, wrapped, folded, interleaved; the same facts whatever the block or the way."""
 
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -9,7 +8,7 @@ from helpers.scanning import life, plain, read
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.log import counts, scanner
+from nccl_doctor.log import scanner
 from nccl_doctor.log.counts import LogCounts
 
 
@@ -327,99 +326,3 @@ def test_prose_about_nccl_is_no_record() -> None:
             b'we use NCCL for this\nexport NCCL DEBUG\nThe NCCL INFOrmation\nPYNCCL INFO x\n"NCCL WARN x\n'
         ).nccl_lines
     )
-
-
-# Who is who
-
-
-def test_threads_of_one_process_that_drive_a_gpu_each_are_ranks_of_their_own() -> None:
-    lines = [life(rank, 4, pid=700, dev=rank).replace(":750 ", f":{750 + rank} ") for rank in range(4)]
-    lines += [
-        f"node01:700:{750 + rank} [{rank}] NCCL INFO Channel 00/0 : {rank}[{rank}] -> 0[0] via P2P/IPC"
-        for rank in (1, 2, 3)
-    ]
-    facts = analyze.read_text("\n".join(lines))
-    assert [(1, 1), (2, 2), (3, 3)] == facts.query("SELECT rank, src FROM connection ORDER BY 1")
-
-
-def test_one_thread_that_drives_all_gpus_is_told_apart_by_the_device() -> None:
-    lines = [life(rank, 4, pid=700, dev=rank) for rank in range(4)]
-    lines += [f"node01:700:750 [{rank}] misc/socket.cc:484 NCCL WARN odd thing {rank}" for rank in range(4)]
-    facts = analyze.read_text("\n".join(lines))
-    assert [(n, f"odd thing {n}") for n in range(4)] == facts.query("SELECT rank, text FROM message ORDER BY rank")
-
-
-def test_the_largest_communicator_gives_the_rank() -> None:
-    lines = []
-    for rank in range(4):
-        lines += [life(rank, 4), life(rank % 2, 2, pid=100 + rank, dev=rank)]
-    facts = analyze.read_text("\n".join(lines))
-    assert [(0,), (1,), (2,), (3,)] == facts.query("SELECT rank FROM rank ORDER BY rank")
-
-
-def test_equal_host_names_on_two_nodes_stay_two_processes_by_pid() -> None:
-    facts = analyze.read_text("\n".join(life(rank, 2, "localhost", dev=0) for rank in range(2)))
-    assert [(100, 0), (101, 1)] == facts.query("SELECT pid, rank FROM process ORDER BY pid")
-
-
-def test_a_file_for_each_rank_is_one_job(tmp_path: Path) -> None:
-    for rank in range(4):
-        folder = tmp_path / f"rank{rank}"
-        folder.mkdir()
-        (folder / "nccl.log").write_text(life(rank, 4, f"node0{rank // 2}", dev=rank % 2) + "\n")
-    report, facts, problems = analyze.analyze([str(tmp_path)])
-    assert [] == problems
-    assert (2, 4) == (report.job["hosts"], report.job["ranks"])
-    assert 4 == len(facts.query("SELECT DISTINCT file FROM evidence"))
-
-
-def test_what_ray_folds_counts_as_often_as_it_says() -> None:
-    ray = "(Worker pid=77, ip=10.1.0.4) "
-    warn = "node01:77:90 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.1.0.5<40000> failed : Connection refused"
-    folded = f"{ray}{warn}\n{ray}{warn} [repeated 14x across cluster]\n"
-    facts = analyze.read_text(folded)
-    assert [(15,)] == facts.query("SELECT sum(n) FROM message WHERE level = 'WARN'")
-
-
-def test_time_stamps_in_front_do_not_make_new_writers() -> None:
-    lines = [
-        f"2026-05-07T12:00:{n:02d}.5Z node01:100:150 [0] NCCL INFO Channel {n:02d}/0 : 0[0] -> 1[1] via P2P/IPC"
-        for n in range(20)
-    ]
-    part = read("\n".join(lines).encode())
-    assert 1 == len(part.headers)
-    assert (20, 1, 20) == (part.spans[0].n, part.spans[0].first, part.spans[0].last)
-    (edge,) = part.channels[0].values()
-    assert (1 << 20) - 1 == edge.mask
-    assert part.spans[0].stamp is not None
-    assert 19.5 == part.spans[0].stamp % 60
-
-
-# What must not fill the memory
-
-
-def test_collectives_are_counted_by_kind() -> None:
-    line = (
-        "node01:100:150 [0] NCCL INFO AllReduce: opCount {op:x} sendbuff 0x7f{op:04x} recvbuff 0x7e{op:04x} count {count}"
-        " datatype 7 op 0 root 0 comm 0x55 [nranks=2] stream 0x66\n"
-    )
-    text = "".join(line.format(op=op, count=1024 * (1 + op % 2)) for op in range(300))
-    assert 2 == len(read(text.encode()).events)
-    facts = analyze.read_text(text)
-    kinds = facts.query("SELECT elements, first_op, last_op, n FROM collective ORDER BY elements")
-    assert [(1024, 0, 298, 150), (2048, 1, 299, 150)] == kinds
-    (text,) = (
-        place.text
-        for place in facts.evidence_rows([facts.query("SELECT ref FROM collective WHERE elements = 2048")[0][0]])
-    )
-    assert "opCount 1 sendbuff 0x7f0001" in text
-
-
-def test_a_flood_of_different_warnings_is_bounded_and_counted() -> None:
-    line = "node01:{pid}:150 [0] NCCL WARN odd thing number {n}\n"
-    data = "".join(line.format(pid=100 + n % 2, n=n) for n in range(1_000)).encode()
-    with mock.patch.object(counts, "MAX_TEXTS", 100):
-        part = read(data)
-    assert 100 == len(part.events)
-    assert 1_000 == sum(event.n for event in part.events.values())
-    assert 1_000 == max(event.last for event in part.events.values())

@@ -4,7 +4,8 @@ import re
 
 import pytest
 from helpers import expressions
-from helpers.ambiguity import ALPHABET, Ambiguity, Automaton, NotUnderstood, ambiguity
+from helpers.ambiguity import Ambiguity, ambiguity
+from helpers.automaton import ALPHABET, Automaton, NotUnderstood
 
 from nccl_doctor.log.line_patterns import load
 

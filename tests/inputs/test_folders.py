@@ -1,0 +1,65 @@
+"""Folders as inputs: what is read of them, and what is not."""
+
+import os
+from pathlib import Path
+
+import pytest
+from helpers.input_files import LOG, look, names
+
+from nccl_doctor.common import budgets
+from nccl_doctor.inputs.sources import InputProblem, open_stream
+
+
+def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "outside.log").write_bytes(LOG)
+    (root / "out.log").symlink_to(tmp_path / "outside.log")
+    (root / "self").symlink_to(root)
+
+    assert ([], ["holds no log; looked at 0 files; 2 symbolic links were not followed"]) == look(root)
+
+
+def test_folder_without_logs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(LOG)
+
+    assert ([], ["holds no log; looked at 1 files"]) == look(tmp_path)
+
+
+def test_unreadable_folder_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "job.log").write_bytes(LOG)
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if path.endswith("/a"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+    sources, problems = look(tmp_path)
+
+    assert (["job.log"], ["you may not read it"]) == (names(tmp_path, sources), problems)
+
+
+def test_a_file_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(LOG)
+    os.link(tmp_path / "a.log", tmp_path / "b.log")
+
+    assert ["a.log"] == names(tmp_path, look(tmp_path / "a.log", tmp_path, tmp_path / "b.log")[0])
+
+
+def test_sparse_file_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(LOG)
+    os.truncate(path, 1 << 40)
+
+    [source], _ = look(path)
+    budgets.set_limit("bytes", 1 << 20)
+    stream = open_stream(source)
+
+    assert not source.plain
+    assert 1 << 20 == len(stream.read(1 << 21))
+    with pytest.raises(InputProblem, match="is larger than 1,048,576 bytes"):
+        stream.read(1)
