@@ -178,13 +178,16 @@ class InputReader:
                 return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)
             self._progress.begin(source)
         rejoined = RejoinedStream(head, stream)
-        lines = rejoined if export is None else self._exported(source, rejoined, export)
-        log = _Log(head, *parallel.scan(lines), rejoined.problem)
-        if log.note:
-            self.problems.append(log.note)
-        return log
+        lines: Readable = rejoined if export is None else self._exported(source, rejoined, export)
+        counted = parallel.scan(lines)
+        note = rejoined.problem
+        if isinstance(lines, exports.Exported) and lines.problem is not None:
+            note = note or f"{source.name}: {lines.problem}"
+        if note:
+            self.problems.append(note)
+        return _Log(head, *counted, note)
 
-    def _exported(self, source: sources.Source, stream: Readable, kind: str) -> Readable:
+    def _exported(self, source: sources.Source, stream: Readable, kind: str) -> exports.Exported:
         """The lines inside an exported log; evidence of it names the lines of the file."""
         lines = exports.Exported(stream, kind)
         self.facts.number_lines(source.name, lines.source_line)

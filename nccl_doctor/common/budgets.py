@@ -13,6 +13,7 @@ class Budget(NamedTuple):
 BUDGETS = {
     "bytes": Budget(64 << 30, "bytes of text in one file, or in all members of one archive"),
     "ratio": Budget(500, "bytes of text for one byte on disk, above the first 512 MiB; logs stay below 100"),
+    "held": Budget(256 << 20, "bytes of an exported log that has to be held, because its newest line comes first"),
     "files": Budget(100_000, "files in one folder"),
     "members": Budget(100_000, "members of one archive"),
     "columns": Budget(4_096, "columns of a table of samples"),

@@ -34,6 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
 _ISO = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 _KIBANA = re.compile(r"([A-Z][a-z]{2} \d{1,2}, \d{4}) @ (\d\d:\d\d:\d\d)(\.\d{1,9})?")
 _DATED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d")
+_OBJECTS = 500  # bytes that Python takes for a record besides its text
 _DEEPEST = 3  # records inside a message
 _UNITS = (1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0)  # the least of a time in ns, us, ms and s, and its unit
 
@@ -43,6 +44,11 @@ class Record(NamedTuple):
 
     stamp: float | None
     lines: list[str]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory."""
+        return _OBJECTS + sum(map(len, self.lines))
 
 
 def read(row: dict[str, Any], depth: int = 0) -> Record | None:

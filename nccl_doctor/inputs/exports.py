@@ -1,7 +1,7 @@
 """Logs that a log service or a JSON logger wrote: recognised by their head, and read as the lines of the job behind them.
 
-JSON with a record a line is read as it comes, also between lines of text. A document of JSON, a CSV table and the journal's export
-form are read whole, because log services often put the newest line first.
+JSON with a record a line, a CSV table and the journal's export form are read as they come, JSON also between lines of text. A
+document of JSON, and a table whose newest line comes first, are held up to the budget `held`.
 """
 
 import csv
@@ -13,13 +13,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from nccl_doctor.common import budgets
 from nccl_doctor.inputs import export_records, partials, prefixes, wrapping
 from nccl_doctor.inputs.export_records import MESSAGE, Record
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import LONGEST_PIECE, Joined, buffered, numbered, read_head
 
-LARGEST = 256 << 20  # bytes of a document or table that is read whole
-LONGEST = 1 << 21  # bytes of a line that is looked into
-_BLOCK = 1 << 18
+_HEAD = 1 << 16  # bytes that tell what separates columns
+_AHEAD = 2_000  # records by which the order of a table is judged
+_AHEAD_BYTES = 32 << 20  # bytes of more of them, where all have the same time
 _SHARE = 20  # one line in so many must be a record
 _LINES = 400  # of the head that tell
 _FRONT = 300  # characters in which a record of a line begins
@@ -35,10 +37,15 @@ _TIME_COLUMN = re.compile(r"@?_?(?:time|date|timestamp|ts)\w*|.*\.timestamp", re
 _WORD = re.compile(r"[@\w][\w .@/-]{0,60}")
 
 
+class _Cut(Exception):
+    """Ends the lines of an export of which not all was read; `str()` says what is missing."""
+
+
 class Exported:
     """A stream of the lines inside a stream of records. `source_line` gives where a line was in the file."""
 
     def __init__(self, stream: Readable, kind: str) -> None:
+        self.problem: str | None = None  # what was not read of the file
         self._rows = _READERS[kind](stream)
         self._ready = bytearray()
         self._given = 0  # lines
@@ -48,7 +55,11 @@ class Exported:
     def read(self, size: int) -> bytes:
         """So many bytes of lines, fewer only at the end."""
         while len(self._ready) < size:
-            row = next(self._rows, None)
+            try:
+                row = next(self._rows, None)
+            except _Cut as cut:
+                self.problem = str(cut)
+                break
             if row is None:
                 break
             number, lines = row
@@ -112,7 +123,7 @@ def _unpacked(line: bytes) -> Record | None:
     """The record on a line, behind prefixes of launchers; None for any other line."""
     at = line.find(b'{"')
     at = line.find(b"{ ") if at < 0 else at
-    if not 0 <= at < _FRONT or len(line) > LONGEST or not line.rstrip().endswith(b"}"):
+    if not 0 <= at < _FRONT or len(line) > LONGEST_PIECE or not line.rstrip().endswith(b"}"):
         return None
     try:
         row = json.loads(line[at:])
@@ -129,16 +140,8 @@ def _unpacked(line: bytes) -> Record | None:
 
 def _of_lines(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """Number and lines of every line: those of the record on it, or the line itself."""
-    number, rest = 0, b""
-    while block := stream.read(_BLOCK):
-        *whole, rest = (rest + block).split(b"\n")
-        if len(rest) > LONGEST:
-            whole, rest = [*whole, rest], b""
-        for line in whole:
-            number += 1
-            yield number, _opened(line)
-    if rest:
-        yield number + 1, _opened(rest)
+    for number, line in numbered(stream):
+        yield number, _opened(line)
 
 
 def _opened(line: bytes) -> list[bytes]:
@@ -150,48 +153,57 @@ def _encoded(record: Record) -> list[bytes]:
     return [line.encode("utf-8", "replace") for line in record.lines]
 
 
-def _whole(stream: Readable) -> tuple[bytes, bool]:
-    """The bytes of a stream, and whether these are all."""
-    data = bytearray()
-    while len(data) <= LARGEST and (block := stream.read(_BLOCK)):
-        data += block
-    return bytes(data), len(data) <= LARGEST
-
-
-def _raw(data: bytes, stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
+def _raw(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """What cannot be read as the kind that its head promised, line by line."""
-    number, rest = 0, data
-    while True:
-        *whole, rest = rest.split(b"\n")
-        for line in whole:
-            number += 1
-            yield number, [line]
-        block = stream.read(_BLOCK)
-        if not block:
+    for number, line in numbered(stream):
+        yield number, [line]
+
+
+def _oldest_first(rows: Iterator[tuple[int, Record]]) -> Iterator[tuple[int, Record]]:
+    """The records in the order of their times. Where the newest comes first they are held, up to the budget."""
+    ahead: list[tuple[int, Record]] = []
+    size = falling = rising = 0
+    enough = min(_AHEAD_BYTES, budgets.limit("held"))
+    last: float | None = None
+    for row in rows:
+        ahead.append(row)
+        size += row[1].size
+        stamp = row[1].stamp
+        if stamp is not None:
+            if last is not None:
+                falling += stamp < last
+                rising += stamp > last
+            last = stamp
+        if size > enough or (len(ahead) >= _AHEAD and falling + rising):
             break
-        rest += block
-    if rest:
-        yield number + 1, [rest]
-
-
-def _oldest_first(rows: list[tuple[int, Record]]) -> Iterable[tuple[int, Record]]:
-    """The records in the order of their times where the file has the newest first."""
-    stamps = [record.stamp for _, record in rows if record.stamp is not None]
-    falling = sum(a > b for a, b in itertools.pairwise(stamps))
-    rising = sum(a < b for a, b in itertools.pairwise(stamps))
-    return reversed(rows) if falling > 3 * rising else rows
+    if falling <= 3 * rising:
+        yield from ahead
+        yield from rows
+        return
+    for row in rows:
+        size += row[1].size
+        if size > budgets.limit("held"):
+            yield from reversed(ahead)
+            raise _Cut(
+                f"its newest lines come first, and older ones than line {row[0]:,} were not read; {budgets.reached('held')}"
+            )
+        ahead.append(row)
+    yield from reversed(ahead)
 
 
 def _of_document(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
-    data, complete = _whole(stream)
-    rows: list[tuple[int, Record]] = []
-    if complete:
-        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-        rows = list(_placed(_found(_values(text)), text))
-    if not rows:
-        yield from _raw(data, stream)
+    largest = budgets.limit("held")
+    data = read_head(stream, largest + 1)
+    if len(data) > largest:
+        yield from _raw(Joined(data, stream))
+        raise _Cut(f"is a JSON document of more than {largest:,} bytes, read as plain text; {budgets.reached('held')}")
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    rows = _oldest_first(_placed(_found(_values(text)), text))
+    first = next(rows, None)
+    if first is None:
+        yield from _raw(io.BytesIO(data))
         return
-    for number, record in _oldest_first(rows):
+    for number, record in itertools.chain([first], rows):
         yield number, _encoded(record)
 
 
@@ -250,30 +262,43 @@ def _placed(found: Iterable[tuple[dict[str, Any], Record]], text: str) -> Iterat
 
 def _of_journal(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """`journalctl -o export`: a field a line, a binary one as its name, its length in eight bytes and its bytes."""
-    data, complete = _whole(stream)
-    if not complete:
-        yield from _raw(data, stream)
-        return
+    reader = buffered(stream)
     fields: dict[str, Any] = {}
-    at, number, first = 0, 1, 1
-    while at < len(data):
-        end = data.find(b"\n", at)
-        end = len(data) if end < 0 else end
-        name, equals, value = data[at:end].partition(b"=")
-        if not name and fields:
-            yield from _of_fields(first, fields)
-            fields = {}
-        elif not equals and name:
-            size = int.from_bytes(data[end + 1 : end + 9], "little")
-            value = data[end + 9 : end + 9 + size]
-            number += data.count(b"\n", end, end + 9 + size)
-            end = min(end + 9 + size, len(data))
-        if name:
+    number = first = 1
+    whole = True
+    while line := reader.readline(LONGEST_PIECE):
+        ended = line.endswith(b"\n")
+        name, equals, value = line.removesuffix(b"\n").partition(b"=")
+        begins, whole = whole, ended
+        if not name and not equals and begins:
+            if fields:
+                yield from _of_fields(first, fields)
+                fields = {}
+        elif begins:
             first = first if fields else number
-            fields[name.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
-        at, number = end + 1, number + 1
+            if not equals:
+                value, breaks, missing = _binary(reader)
+                number += breaks
+                if missing:
+                    yield from _of_fields(first, fields)
+                    raise _Cut(f"ends in the middle of a field: {missing:,} bytes are missing")
+            if len(fields) < budgets.limit("columns"):
+                fields[name.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
+        number += ended
     if fields:
         yield from _of_fields(first, fields)
+
+
+def _binary(reader: io.BufferedReader) -> tuple[bytes, int, int]:
+    """The first bytes of a binary field, how many line ends it has, and how many bytes of it are missing."""
+    left = int.from_bytes(reader.read(8), "little")
+    value = reader.read(min(left, LONGEST_PIECE))
+    breaks, left = value.count(b"\n"), left - len(value)
+    while left and (data := reader.read(min(left, LONGEST_PIECE))):
+        breaks, left = breaks + data.count(b"\n"), left - len(data)
+    if reader.peek(1)[:1] == b"\n":
+        reader.read(1)
+    return value, breaks, left
 
 
 def _of_fields(number: int, fields: dict[str, Any]) -> Iterator[tuple[int, list[bytes]]]:
@@ -302,28 +327,57 @@ def _dialect(head: bytes) -> str | None:
 
 
 def _of_table(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
-    data, complete = _whole(stream)
-    sign = _dialect(data[: 1 << 16].removeprefix(b"\xef\xbb\xbf").lstrip()) if complete else None
+    head = read_head(stream, _HEAD)
+    sign = _dialect(head.removeprefix(b"\xef\xbb\xbf").lstrip())
+    joined = Joined(head, stream)
     if sign is None:
-        yield from _raw(data, stream)
+        yield from _raw(joined)
         return
-    csv.field_size_limit(LARGEST)
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\x00", "")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=sign)
-    rows: list[tuple[int, Record]] = []
-    names: list[str] = []
-    try:
-        number = 1
-        for cells in reader:
+    table = _Table(joined, sign)
+    for number, record in _oldest_first(table.records()):
+        yield number, _encoded(record)
+    if table.broken:
+        rows = "row cannot" if table.broken == 1 else "rows cannot"
+        raise _Cut(f"{table.broken:,} {rows} be read, the first on line {table.first_broken:,}: {table.reason}")
+
+
+class _Table:
+    """A CSV table of log lines while it is read."""
+
+    def __init__(self, stream: Readable, sign: str) -> None:
+        self.broken = self.first_broken = 0  # rows that cannot be read, and the line of the first
+        self.reason = ""
+        self._number = 0  # of the last line that was taken
+        self._cells = csv.reader(self._lines(stream), delimiter=sign)
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """The records of the rows that hold a message, with the numbers of their first lines."""
+        csv.field_size_limit(LONGEST_PIECE)
+        names: list[str] = []
+        while True:
+            number = self._number + 1
+            try:
+                cells = next(self._cells, None)
+            except csv.Error as error:
+                self.broken += 1
+                self.first_broken = self.first_broken or number
+                self.reason = self.reason or str(error)
+                continue
+            if cells is None:
+                return
             if not names:
                 names = [_column(name) for name in cells]
             elif (record := export_records.read(dict(zip(names, cells, strict=False)))) is not None:
-                rows.append((number, record))
-            number = reader.line_num + 1
-    except csv.Error:
-        pass  # the rows before it are read
-    for number, record in _oldest_first(rows):
-        yield number, _encoded(record)
+                yield number, record
+
+    def _lines(self, stream: Readable) -> Iterator[str]:
+        for self._number, line in numbered(stream):
+            text = line.decode("utf-8", "replace").replace("\x00", "") + "\n"
+            text = text.removeprefix("\ufeff") if self._number == 1 else text
+            if "\r" in text:  # also ends a row
+                yield from io.StringIO(text, newline="")
+            else:
+                yield text
 
 
 def _column(name: str) -> str:

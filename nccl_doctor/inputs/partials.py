@@ -13,10 +13,11 @@ import json
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.inputs import text_lines
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 18
-_LONGEST = 1 << 21  # bytes of a joined line
+_LONGEST = text_lines.LONGEST_PIECE  # bytes of a joined line
 _CRI = re.compile(rb"(\d{4}-\d\d-\d\dT\S{8,40} (stdout|stderr) )([FP])(?::\S{1,40})? (.*)", re.DOTALL)
 _CRI_PART = re.compile(rb"^\d{4}-\d\d-\d\dT\S{8,40} (?:stdout|stderr) P ", re.MULTILINE)
 _DOCKER = re.compile(rb'\{"log":"(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
@@ -59,23 +60,10 @@ def recognise_later(head: bytes, stream: Readable) -> str | None:
     return None
 
 
-def _lines(stream: Readable) -> Iterator[tuple[int, bytes]]:
-    number, rest = 0, b""
-    while block := stream.read(_BLOCK):
-        *whole, rest = (rest + block).split(b"\n")
-        if len(rest) > _LONGEST:
-            whole, rest = [*whole, rest], b""
-        for line in whole:
-            number += 1
-            yield number, line
-    if rest:
-        yield number + 1, rest
-
-
 def cri_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """Number of the first part and text of every line of a CRI log."""
     waiting: dict[bytes, tuple[int, bytearray]] = {}  # stream -> number of the first part, line so far
-    for number, line in _lines(stream):
+    for number, line in text_lines.numbered(stream):
         match = _CRI.match(line)
         if match is None:
             yield number, [line]
@@ -94,7 +82,7 @@ def cri_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
 def docker_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """Number of the first part and record of every line that Docker's json-file driver kept."""
     waiting: dict[str | None, tuple[int, str, str | None]] = {}  # stream -> number, text so far, time of the first part
-    for number, line in _lines(stream):
+    for number, line in text_lines.numbered(stream):
         record = _record(line)
         if record is None:
             yield number, [line]
@@ -126,5 +114,5 @@ def _written(text: str, of: str | None, time: str | None) -> bytes:
 
 def fork_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """Every line, with the name of a fork replaced by that of NCCL."""
-    for number, line in _lines(stream):
+    for number, line in text_lines.numbered(stream):
         yield number, [_FORK.sub(rb"\1NCCL", line)]

@@ -17,17 +17,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs import prefixes, text_lines
 from nccl_doctor.inputs.prefix_checks import HEAD
 from nccl_doctor.inputs.streams import Readable
 
 SAMPLE = 1 << 16  # bytes that tell
-_BLOCK = 1 << 18
 _NARROWEST, _WIDEST = 60, 250  # columns
 _TORN = 3  # shapes of records cut at one width that make a log a wrapped one
 _HELD = 64  # rows of other writers that may come between the rows of one line
 _ROWS = 1_000  # of one line
-_LONGEST = 1 << 21  # bytes of a row; the rest of a longer one counts as another row
 _WORD = 100  # characters of the longest word that may have moved to the next row
 _KEPT = 20_000  # beginnings of lines remembered
 _INDENT = 12  # columns by which a logger may indent what follows
@@ -170,35 +168,15 @@ def _who(label: str) -> str:
 
 def rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """Number of the first row and text of every line of a wrapped log."""
-    head = bytearray()
-    while len(head) < SAMPLE and (block := stream.read(SAMPLE)):
-        head += block
-    wrap = recognise(bytes(head))
-    lines = _numbered(bytes(head), stream)
+    head = text_lines.read_head(stream, SAMPLE)
+    wrap = recognise(head)
+    pieces = text_lines.numbered(text_lines.Joined(head, stream))
     if wrap is None:
-        yield from ((number, [line.encode("utf-8", "surrogateescape")]) for number, line in lines)
+        yield from ((number, [line.rstrip(b"\r")]) for number, line in pieces)
         return
+    lines = ((number, line.decode("utf-8", "surrogateescape").rstrip("\r")) for number, line in pieces)
     joined = _of_grid(lines, wrap) if wrap.grid else _joined(lines, wrap)
     yield from ((number, [line.encode("utf-8", "surrogateescape")]) for number, line in joined)
-
-
-def _numbered(head: bytes, stream: Readable) -> Iterator[tuple[int, str]]:
-    number, rest = 0, head
-    while True:
-        *whole, rest = rest.split(b"\n")
-        for line in whole:
-            number += 1
-            yield number, line.decode("utf-8", "surrogateescape").rstrip("\r")
-        block = stream.read(_BLOCK)
-        if not block:
-            break
-        if len(rest) > _LONGEST:
-            number += 1
-            yield number, rest.decode("utf-8", "surrogateescape")
-            rest = b""
-        rest += block
-    if rest:
-        yield number + 1, rest.decode("utf-8", "surrogateescape")
 
 
 class _Open(NamedTuple):

@@ -22,7 +22,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchRow, Input, Message
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format
-from nccl_doctor.inputs import sources, streams
+from nccl_doctor.inputs import exports, sources, streams
 from nccl_doctor.log import parallel
 from nccl_doctor.simulate import Spec, write_log
 
@@ -274,3 +274,65 @@ def test_sizes_beyond_64_bits_in_nccl_tests(tmp_path: Path) -> None:
     path.write_bytes(TABLE.replace(b"  8    ", b"  " + b"9" * 23 + b"    ") + TABLE.splitlines(True)[-1])
     facts, _ = analyze.read_facts([str(path)])
     assert {8} == {row.size for row in facts.rows(BenchRow)}
+
+
+def _table(*, newest_first: bool = False, torn: bool = False) -> bytes:
+    """The healthy log as a log service exports it."""
+    rows = [
+        f"2026-05-07 12:{at // 60:02}:{at % 60:02}.000,{json.dumps(line)}\n".replace('\\"', '""')
+        for at, line in enumerate(HEALTHY.decode().splitlines())
+    ]
+    if torn:
+        rows.insert(3, '2026-05-07 12:00:03.000,"' + "x" * 3000 + "\n")
+    return ("@timestamp,@message\n" + "".join(reversed(rows) if newest_first else rows)).encode()
+
+
+def test_a_table_whose_newest_line_comes_first_is_held_up_to_the_budget(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(_table(newest_first=True))
+    assert "healthy" == verdict(tmp_path / "a.csv")
+
+    budgets.set_limit("held", 20_000)
+    report, _, problems = analyze.analyze([str(tmp_path / "a.csv")])
+
+    assert "healthy" != report.verdict
+    assert 1 == len(problems)
+    assert "older ones than line" in problems[0]
+    assert problems[0].endswith("--limit held=200000")
+
+
+def test_a_row_of_a_table_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "LONGEST_PIECE", 2_000)
+    (tmp_path / "a.csv").write_bytes(_table(torn=True))
+
+    report, _, problems = analyze.analyze([str(tmp_path / "a.csv")])
+
+    assert "healthy" != report.verdict
+    assert 1 == len(problems)
+    assert "1 row cannot be read, the first on line 5" in problems[0]
+
+
+def test_a_document_beyond_the_budget_is_read_as_text(tmp_path: Path) -> None:
+    rows = [{"message": line} for line in HEALTHY.decode().splitlines()]
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=1))
+    assert "healthy" == verdict(tmp_path / "a.json")
+
+    budgets.set_limit("held", 10_000)
+    report, _, problems = analyze.analyze([str(tmp_path / "a.json")])
+
+    assert "healthy" != report.verdict
+    assert 1 == len(problems)
+    assert "read as plain text" in problems[0]
+
+
+def test_a_journal_that_ends_in_a_field_is_not_healthy(tmp_path: Path) -> None:
+    records = [b"__CURSOR=1\nMESSAGE=" + line + b"\n\n" for line in HEALTHY.splitlines()]
+    path = tmp_path / "a.export"
+    path.write_bytes(b"".join(records))
+    assert "healthy" == verdict(path)
+
+    path.write_bytes(b"".join(records) + b"__CURSOR=2\nMESSAGE\n" + struct.pack("<Q", 1 << 40) + b"torn")
+    report, _, problems = analyze.analyze([str(path)])
+
+    assert "healthy" != report.verdict
+    assert 1 == len(problems)
+    assert "ends in the middle of a field" in problems[0]
