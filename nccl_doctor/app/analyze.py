@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nccl_doctor.app import jobs
 from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, log_input
-from nccl_doctor.common import budgets
+from nccl_doctor.common import budgets, interruption
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
@@ -51,16 +51,19 @@ def analyze(
     reader = InputReader(paths, progress)
     with parallel.without_garbage_collection():
         reader.read_all()
+    interruption.clear()  # what was read may be read a second time
     problems = [*reader.problems, *left_out(rules_dirs)]
+    stopped = [reader.interrupted] if reader.interrupted else []
     found = _jobs(reader, apart) if not reader.is_saved else []
     if found:
         ask = partial(report_of, rules_dirs=rules_dirs, config=config)
-        return _report_of_jobs(reader, found, ask), reader.facts, problems
+        report = _report_of_jobs(reader, found, ask)
+        return replace(report, missing=[*stopped, *report.missing]), reader.facts, problems
     if not reader.is_saved:
         problems += [*_complete(reader), *reader.name_unread_sections()]
     report = report_of(reader.facts, rules_dirs=rules_dirs, config=config)
     doubt = _doubt(reader, apart)
-    return replace(report, missing=[*doubt, *report.missing]), reader.facts, [*problems, *doubt]
+    return replace(report, missing=[*stopped, *doubt, *report.missing]), reader.facts, [*problems, *doubt]
 
 
 def _doubt(reader: InputReader, apart: str) -> list[str]:

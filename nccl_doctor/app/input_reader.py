@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from nccl_doctor.app.input_streams import INTERRUPTED, ReadProgress, RejoinedStream
+from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
@@ -52,6 +54,7 @@ class InputReader:
         self.facts = Facts()
         self.logs: list[job_log.LogPart] = []
         self.problems: list[str] = []
+        self.interrupted: str | None = None  # after how much reading was asked to stop
         self.is_saved = False  # the only input is a saved fact base, which `facts` now is
         self._parts: dict[str, _Part] = {}  # what was read of each source
         self._exports: dict[str, tuple[str, exports.Exported]] = {}  # kind and lines of exported logs
@@ -66,6 +69,8 @@ class InputReader:
                 self._add_problem(source)
             else:
                 self._sources.append(source)
+            if interruption.requested():
+                break
         self._sections: list[tuple[str, conversions.Section]] = []  # of logs, with output that may be unread
         self._unknown: set[str] = set()  # names in folders and archives of what no reader knows
         for reason, names in self._foreign.items():
@@ -105,17 +110,30 @@ class InputReader:
         """Read every input. Raises UsageProblem if nothing at all could be read."""
         for path in self._trees:
             _read_tree(self.facts, path)
-        for source in self._sources:
+        for number, source in enumerate(self._sources):
+            if interruption.requested() and source.size is not None:
+                self._leave_unread(self._sources[number:])
+                break
             self._read_source(source)
             if self.is_saved:
                 return
         self._ahead.close()
+        if interruption.requested() and self._has_nothing():
+            raise KeyboardInterrupt
+        if any((row.note or "").endswith(INTERRUPTED) for row in self.facts.rows(Input)):
+            self.interrupted = f"interrupted after {self._progress}; what was not read may hold the cause"
+            self.problems.append(self.interrupted)
         if self._unknown:
             more = f" and {len(self._unknown) - 1} others" if len(self._unknown) > 1 else ""
             self.problems.append(f"{min(self._unknown)}{more}: no log and nothing else that is known, not read")
         if self._has_nothing() and (self.problems or not self._sources):
             text = "nothing to read: name a log, a folder or - for standard input"
             raise UsageProblem(self.problems[0] if self.problems else text)
+
+    def _leave_unread(self, rest: Sequence[sources.Source]) -> None:
+        """Note that reading was interrupted before these sources."""
+        more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+        self.facts.add([Input(f"{rest[0].name}{more}", BROKEN, 0, 0, 0, 0, f"not read: {INTERRUPTED}")])
 
     def name_unread_sections(self) -> list[str]:
         """Add and return what says that sections of logs are not read: those of which no fact has evidence."""
@@ -175,9 +193,9 @@ class InputReader:
         if export is None and source.plain and source.path is not None:
             self._progress.begin(source)
             with suppress(OSError):  # removed since it was opened, or its disk fails: `stream` gives what there is
-                return _Log(head, *self._ahead.scan_file(source.path, self._progress.advance), None)
+                return self._scan_file(head, source, source.path)
             self._progress.begin(source)
-        rejoined = RejoinedStream(head, stream)
+        rejoined = RejoinedStream(head, stream, stoppable=source.size is not None)
         lines: Readable = rejoined if export is None else self._exported(source, rejoined, export)
         counted = parallel.scan(lines)
         note = rejoined.problem
@@ -186,6 +204,14 @@ class InputReader:
         if note:
             self.problems.append(note)
         return _Log(head, *counted, note)
+
+    def _scan_file(self, head: bytes, source: sources.Source, path: Path) -> _Log:
+        counts, tail = self._ahead.scan_file(path, self._progress.advance)
+        if not interruption.requested() or counts.bytes >= (source.size or 0):
+            return _Log(head, counts, tail, None)
+        self._progress.begin(source)
+        self._progress.advance(counts.bytes)
+        return _Log(head, counts, tail, f"read only in part: {INTERRUPTED}")
 
     def _exported(self, source: sources.Source, stream: Readable, kind: str) -> exports.Exported:
         """The lines inside an exported log; evidence of it names the lines of the file."""
@@ -265,57 +291,3 @@ def _why_foreign(kind: str) -> str:
     if kind == "report":
         return "is a report on a job, not its log"
     return f"looks like {kind}, not like the log of a job"
-
-
-class ReadProgress:
-    """Reports how much of all sources was read, in bytes as they are on disk or in their archive."""
-
-    def __init__(self, report: Callable[[int, int], None] | None, total: int) -> None:
-        self._report = report
-        self._total = total
-        self._done = self._in_source = self._size = 0
-
-    def begin(self, source: sources.Source) -> None:
-        """Start counting a source, from its first byte."""
-        self._in_source, self._size = 0, source.size or 0
-
-    def metered(self, source: sources.Source) -> sources.Source:
-        """The source, wrapped so that bytes read from it advance the progress."""
-        return source._replace(opener=lambda: parallel.MeteredStream(source.opener(), self.advance))
-
-    def advance(self, size: int) -> None:
-        """Count so many more bytes of the source."""
-        self._in_source = min(self._in_source + size, self._size)
-        if self._report is not None:
-            self._report(self._done + self._in_source, self._total)
-
-    def end(self) -> None:
-        """Count the whole source, even if a reader stopped early."""
-        self._done += self._size
-        self._in_source = self._size = 0
-        self.advance(0)
-
-
-class RejoinedStream:
-    """The bytes read to recognise an input, followed by the rest of its stream. A broken stream ends early; `problem` says why."""
-
-    def __init__(self, head: bytes, stream: Readable) -> None:
-        self._head = head
-        self._stream = stream
-        self.problem: str | None = None
-        self.bytes = 0
-
-    def read(self, size: int) -> bytes:
-        """At most so many bytes; empty at the end."""
-        if self._head:
-            data, self._head = self._head[:size], self._head[size:]
-        elif self.problem is not None:
-            return b""
-        else:
-            try:
-                data = self._stream.read(size) or b""
-            except sources.InputProblem as problem:
-                self.problem = str(problem)
-                return b""
-        self.bytes += len(data)
-        return data

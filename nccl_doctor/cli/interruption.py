@@ -1,10 +1,19 @@
-"""Ends a command on SIGTERM as on Ctrl-C: what it was writing is removed, and the exit status says which signal it was."""
+"""Ends a command on SIGTERM as on Ctrl-C: what it was writing is removed, and the exit status says which signal it was.
 
+Where `stopping_reading` holds, the first signal only stops the reading, and the second ends the command.
+"""
+
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
-_received = [signal.SIGINT]  # the signal that ended the command; Python itself handles Ctrl-C
+from nccl_doctor.common import interruption
+
+_STOPS = b"nccl-doctor: interrupted; the report on what was read follows, a second signal ends at once\n"
+_received: list[int] = []  # signals, in their order
 
 
 def end_on_sigterm() -> None:
@@ -15,7 +24,29 @@ def end_on_sigterm() -> None:
 
 def status() -> int:
     """The exit status of a shell for a program that the signal ended: 130 for SIGINT, 143 for SIGTERM."""
-    return 128 + _received[-1]
+    return 128 + (_received[-1] if _received else signal.SIGINT)
+
+
+def was_received() -> bool:
+    """Whether a signal stopped the reading."""
+    return bool(_received)
+
+
+@contextmanager
+def stopping_reading() -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM stop the reading, and the second end the command. Ignored signals stay ignored."""
+    _received.clear()
+    interruption.clear()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handled = [number for number, handler in before.items() if handler in (signal.default_int_handler, _end)]
+    for number in handled:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])
+        interruption.clear()
 
 
 def end_children() -> None:
@@ -28,5 +59,14 @@ def end_children() -> None:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    _received.append(signal.Signals(number))
+    _received.append(number)
     raise KeyboardInterrupt
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    if _received:
+        _end(number, frame)
+    _received.append(number)
+    if sys.stderr is not None:
+        os.write(2, _STOPS)
+    interruption.request()

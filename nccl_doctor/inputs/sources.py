@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from nccl_doctor.common import budgets
+from nccl_doctor.common import budgets, interruption
 from nccl_doctor.inputs import conversions, exports
 from nccl_doctor.inputs.archives import members
 from nccl_doctor.inputs.detect import ARCHIVES, no_log, sniff
@@ -31,6 +31,7 @@ from nccl_doctor.inputs.streams import (
     pieces,
     why,
 )
+from nccl_doctor.inputs.text_lines import read_head
 
 __all__ = ["ForeignInput", "InputProblem", "NoLog", "Source", "expand", "no_log", "one_line", "open_stream", "sniff"]
 
@@ -106,39 +107,45 @@ def _standard_input(known: Known) -> Iterator[Source | InputProblem]:
     if sys.stdin.isatty():
         yield InputProblem("-", "standard input is a terminal; pipe a log into it")
         return
-    first = b""
+    first = read_head(_Pipe(), HEAD)
     try:
-        while len(first) < HEAD and (data := _Stdin().read(HEAD)):
-            first += data
         with Stream("-", io.BytesIO(first)) as stream:
             kind = sniff(stream.read(HEAD), "-")
     except BREAKS:  # told when the whole is read
         kind = ""
     if kind != "tar" and (kind != "zip" or compression(first) is not None):
-        yield Source("-", None, None, False, partial(_Stdin, first))
+        yield Source("-", None, None, False, partial(_Pipe, first))
         return
     try:
-        path = _spooled(_Stdin(first))
+        path = _spooled(_Pipe(first))
     except OSError as error:
         yield InputProblem("-", f"is an archive, which has to be kept in {tempfile.gettempdir()}: {why(error)}")
         return
     yield from _archive(kind, "-", path, known, asked=True)
 
 
-class _Stdin:
-    """Standard input, of which the first bytes were read already; it stays open."""
+class _Pipe:
+    """Standard input, which stays open, or another pipe. The first bytes may have been read already. It ends where reading is
+    asked to stop."""
 
-    def __init__(self, first: bytes = b"") -> None:
+    def __init__(self, first: bytes = b"", raw: io.FileIO | None = None) -> None:
         self._first = first
+        self._raw = raw
 
     def read(self, size: int, /) -> bytes:
         if self._first:
             data, self._first = self._first[:size], self._first[size:]
             return data
-        return bytes(sys.stdin.buffer.read1(size))  # type: ignore[union-attr]
+        try:
+            with interruption.wait():
+                data = sys.stdin.buffer.read1(size) if self._raw is None else self._raw.read(size)  # type: ignore[union-attr]
+                return bytes(data or b"")
+        except interruption.Stopped:
+            return b""
 
     def close(self) -> None:
-        pass
+        if self._raw is not None:
+            self._raw.close()
 
 
 def _spooled(raw: Raw) -> Path:
@@ -155,7 +162,7 @@ def _spooled(raw: Raw) -> Path:
 
 def _descriptor(number: int) -> Raw:
     """`<(command)` of a shell. A copy of the descriptor: opening its name would wait when the command has ended."""
-    return os.fdopen(os.dup(number), "rb", buffering=0)
+    return _Pipe(raw=io.FileIO(os.dup(number), "rb"))
 
 
 def _node(mode: int) -> str:

@@ -11,8 +11,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
+from nccl_doctor.common import interruption
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import rank_progress
@@ -28,6 +29,7 @@ HEAD = 1 << 16  # bytes by which a format is recognised
 LONGER = 0.1  # share of a part that this process reads in addition, while the others pack their counts
 PROCESSES = 8  # more of them would only wait for their sums to be added up
 
+Result = TypeVar("Result")
 OnBytes = Callable[[int], None]  # gets the number of bytes read since the last call
 
 
@@ -61,7 +63,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
     count = min(size // PARALLEL, processors(), PROCESSES)
     with path.open("rb", buffering=0) as file:
         if count < 2:
-            return scan(MeteredStream(file, on_bytes), large=large or size >= LARGE)
+            return scan(_StoppableStream(file, on_bytes), large=large or size >= LARGE)
         cuts = [_line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
@@ -69,11 +71,14 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
             end = pool.submit(_end, path, size)
             others = [pool.submit(_packed, path, *part) for part in parts]
             counts = _part(path, *first, on_bytes and (lambda size: on_bytes(size * count)))
-            results = [None if isinstance(other.exception(), BrokenProcessPool) else other.result() for other in others]
-        for part, packed in zip(parts, results, strict=True):  # when the memory of the others is free
+            results = [_result(other) for other in others]
+            tail = _result(end)
+        for part, packed in zip(parts, results, strict=False):  # when the memory of the others is free
+            if counts.bytes < part[0]:  # the reading was stopped before
+                return counts, _end(path, counts.bytes)
             # One that was killed, perhaps for its memory, is read here.
             counts.merge(pickle.loads(packed) if packed is not None else _part(path, *part).packed())
-        return counts, _end(path, size) if end.exception() else end.result()
+        return counts, tail or _end(path, size)
 
 
 class ReadAhead:
@@ -102,10 +107,8 @@ class ReadAhead:
     def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
         """The result that was read ahead, else that of the function of this name."""
         job, place = self._jobs.pop(path, (None, 0))
-        try:
-            result = job.result()[place] if job is not None else None
-        except BrokenProcessPool:
-            result = None
+        group = _result(job) if job is not None else None
+        result = group[place] if group is not None else None
         if result is None:
             return scan_file(path, on_bytes, large=self._large)
         packed, end = pickle.loads(result)
@@ -118,6 +121,8 @@ class ReadAhead:
     def close(self) -> None:
         """Cancel what was not asked for."""
         if self._pool is not None:
+            if interruption.requested():
+                _end_children()
             self._pool.shutdown(cancel_futures=True)
 
 
@@ -155,9 +160,15 @@ def _ended_with_us(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except KeyboardInterrupt:
-            for child in multiprocessing.active_children():
-                child.terminate()
+            _end_children()
             raise
+        if interruption.requested():
+            _end_children()
+
+
+def _end_children() -> None:
+    for child in multiprocessing.active_children():
+        child.terminate()
 
 
 def processors() -> int:
@@ -178,13 +189,22 @@ def _line_start(file: BinaryIO, offset: int) -> int:
 def _part(path: Path, start: int, length: int, on_bytes: OnBytes | None = None) -> LogCounts:
     with path.open("rb", buffering=0) as file:
         file.seek(start)
-        return _scanner(large=True).read(MeteredStream(file, on_bytes), length)
+        return _scanner(large=True).read(_StoppableStream(file, on_bytes), length)
 
 
 def _end(path: Path, size: int) -> RankProgress:
     with path.open("rb") as file:
         file.seek(max(size - rank_progress.TAIL, 0))
-        return rank_progress.collect(file.read())
+        return rank_progress.collect(file.read(size - file.tell()))
+
+
+def _result(job: Future[Result]) -> Result | None:
+    """What a process of ours read; None where it was killed or reading was stopped."""
+    try:
+        with interruption.wait():
+            return job.result()
+    except (BrokenProcessPool, interruption.Stopped):
+        return None
 
 
 def _packed(path: Path, start: int, length: int) -> bytes:
@@ -211,6 +231,13 @@ class MeteredStream:
 
     def close(self) -> None:
         getattr(self._stream, "close", lambda: None)()
+
+
+class _StoppableStream(MeteredStream):
+    """A file that ends where reading is asked to stop."""
+
+    def read(self, size: int, /) -> bytes:
+        return b"" if interruption.requested() else super().read(size)
 
 
 class _Tail:

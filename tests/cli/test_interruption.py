@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM in each state of a command: status 130 or 143, one process less, and no file left behind."""
+"""SIGINT and SIGTERM in each state of a command: status 130 or 143, a report on what was read, no process and no file left behind."""
 
 import os
 import signal
@@ -11,72 +11,136 @@ from helpers.places import DEMO
 from helpers.processes import runs
 from helpers.waiting import until
 
-# What waits in each state: the module, the function that is replaced, and whether the children of the command wait in it.
+from nccl_doctor.simulate import Spec, write_log
+
+# What is running in each state: the module, the function that the signal comes in, and how much is reported then.
 STATES = {
-    "before reading": ("nccl_doctor.app.analyze", "InputReader"),
-    "recognising": ("nccl_doctor.inputs.sources", "sniff"),
-    "in a scan": ("nccl_doctor.log.scanner", "_is_dense"),
-    "in a decompressor": ("nccl_doctor.inputs.streams", "_cut"),
-    "in a derivation": ("nccl_doctor.app.analyze", "derive_all"),
-    "in a function of a query": ("nccl_doctor.facts.sql_functions", "version_number"),
-    "in a rule": ("nccl_doctor.rules.engine", "_refs"),
-    "while saving": ("nccl_doctor.facts.store", "_create_tables"),
-    "while rendering": ("nccl_doctor.cli.commands.analyze", "render"),
-    "in a process that reads a part": ("nccl_doctor.log.parallel", "_packed"),
+    "before reading": ("nccl_doctor.app.analyze", "InputReader", "nothing"),
+    "recognising": ("nccl_doctor.inputs.sources", "sniff", "nothing"),
+    "in a scan": ("nccl_doctor.log.scanner", "_is_dense", "a part"),
+    "in a decompressor": ("nccl_doctor.inputs.streams", "_cut", "a part"),
+    "in a derivation": ("nccl_doctor.app.analyze", "derive_all", "all"),
+    "in a function of a query": ("nccl_doctor.facts.sql_functions", "_field", "all"),
+    "in a rule": ("nccl_doctor.rules.engine", "_refs", "all"),
+    "while saving": ("nccl_doctor.facts.store", "Facts._save", "nothing"),
+    "while rendering": ("nccl_doctor.cli.commands.analyze", "render", "nothing"),
+    "in a process that reads a part": ("nccl_doctor.log.parallel", "_packed", "a part"),
 }
 SCRIPT = """
 import importlib, os, sys, time
 from pathlib import Path
 from nccl_doctor.cli import main
-from nccl_doctor.facts import sql_functions, store
-from nccl_doctor.log import parallel
-module, name, mark = sys.argv[1:4]
-def waits(*_, **__):
-    (Path(mark) / str(os.getpid())).touch()
+from nccl_doctor.inputs import sources
+from nccl_doctor.log import parallel, scanner
+module, name, number, times, mark = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:5]), Path(sys.argv[5])
+scanner.BLOCK = scanner.DENSE_BLOCK = 1 << 15
+owner = importlib.import_module(module)
+*path, name = name.split(".")
+for part in path:
+    owner = getattr(owner, part)
+real = getattr(owner, name, None)
+def signalled(*given, **named):
+    signalled.calls += 1
+    if signalled.calls == (5 if name == "_cut" else 1):  # the first ones recognise the file
+        for _ in range(times):
+            os.kill(os.getpid(), number)
+    return real(*given, **named)
+signalled.calls = 0
+def waits(*_):
+    (mark.parent / f"{mark.name}.{os.getpid()}").touch()
     while True:
         time.sleep(1000)
-if module == "nccl_doctor.facts.sql_functions":
-    register = store.register_functions
-    def registered(db):
-        register(db)
-        db.create_function("regexp", 2, waits)
-    store.register_functions = registered
-elif module == "nccl_doctor.facts.store":
-    saved = store.Facts._save
-    store.Facts._save = waits
-else:
-    setattr(importlib.import_module(module), name, waits)
+def marked(*given):
+    data = real(*given)
+    marked.size += len(data)
+    if marked.size == int(os.environ["BYTES"]):
+        mark.touch()
+    return data
 if name == "_packed":
     parallel.PARALLEL, parallel.processors = 1000, lambda: 3
-sys.argv[1:] = sys.argv[4:]
+    setattr(owner, name, waits)
+elif name == "read":
+    marked.size = 0
+    owner.read = lambda *given: marked(*given)
+else:
+    setattr(owner, name, signalled)
+sys.argv[1:] = sys.argv[6:]
 main.run()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("state", STATES)
-def test_a_signal_ends_a_command_in_every_state(state: str, number: signal.Signals, tmp_path: Path) -> None:
-    work, marks, temporary = (tmp_path / name for name in ("work", "marks", "tmp"))
-    for folder in (work, marks, temporary):
-        folder.mkdir()
-    log = work / "job.log"
-    log.write_bytes(DEMO.read_bytes())
+def _command(state: tuple[str, str, str], number: int, times: int, mark: Path) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, *state[:2], str(number), str(times), str(mark), "analyze", "--width", "200"]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with a log of many blocks and one behind it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "job.log").write_text("\n".join(write_log(Spec(nodes=1, gpus=8, steps=1500))) + "\n")
+    (folder / "other.log").write_bytes(DEMO.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "times"),
+    [
+        *((state, signal.SIGINT, 1) for state in STATES),
+        *((state, signal.SIGTERM, 1) for state in ("in a scan", "in a rule", "while saving")),
+        *((state, signal.SIGINT, 2) for state in ("in a scan", "in a rule", "in a process that reads a part")),
+    ],
+)
+def test_a_signal_in_every_state(state: str, number: signal.Signals, times: int, work: Path, tmp_path: Path) -> None:
+    temporary, marks = tmp_path / "tmp", tmp_path / "marks"
+    temporary.mkdir()
+    marks.mkdir()
+    _, function, reported = STATES[state]
     if state == "in a decompressor":
-        subprocess.run(["gzip", str(log)], check=True)
+        subprocess.run(["gzip", str(work / "job.log")], check=True)
     before = set(work.iterdir())
-    command = [sys.executable, "-c", SCRIPT, *STATES[state], str(marks)]
-    command += ["analyze", str(work), "-o", str(work / "report.json")]
+    command = [*_command(STATES[state], number, times, marks / "mark"), str(work)]
     command += ["--save", str(work / "x.db")] if state == "while saving" else []
     environment = {**os.environ, "TMPDIR": str(temporary)}
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
-        until(lambda: any(marks.iterdir()) or process.poll() is not None)
-        process.send_signal(number)  # to this process only, as `kill` and batch systems do
-        _, said = process.communicate()
+        if function == "_packed":
+            until(lambda: any(marks.iterdir()) or process.poll() is not None)
+            for _ in range(times):
+                process.send_signal(number)  # to this process only, as `kill` and batch systems do
+        printed, said = process.communicate()
 
-    assert (128 + number, b"") == (process.returncode, said.replace(b"\n", b"")), said.decode()
+    assert 128 + number == process.returncode, said.decode()
+    assert "Traceback" not in said.decode()
+    if times == 1:
+        assert (reported != "nothing") == bool(printed)
+        assert (reported == "a part") == ("interrupted after" in " ".join(printed.decode().split()))
+        assert (reported != "a part") or "HEALTHY" not in printed.decode()
+    elif function != "_packed":  # two signals that are sent from outside may come as one
+        assert b"" == printed
     assert (before, []) == (set(work.iterdir()), list(temporary.iterdir()))
-    until(lambda: not any(runs(int(mark.name)) for mark in marks.iterdir()))
+    until(lambda: not any(runs(int(mark.suffix[1:])) for mark in marks.glob("mark.*")))
+
+
+def test_a_pipe_that_stays_open_is_reported_on(tmp_path: Path) -> None:
+    """As of `tail -f job.log | nccl-doctor analyze -`."""
+    data = DEMO.read_bytes()
+    state = ("nccl_doctor.inputs.sources", "_Pipe.read", "a part")
+    mark = tmp_path / "mark"
+    command = [*_command(state, 0, 0, mark), "-"]
+    environment = {**os.environ, "BYTES": str(len(data))}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        assert process.stdin is not None
+        process.stdin.write(data)
+        process.stdin.flush()
+        until(lambda: mark.exists() or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate()
+
+    assert 130 == process.returncode, said.decode()
+    assert "interrupted after the first bytes" in " ".join(printed.decode().split())
+    assert b"NET001" in printed or b"ERROR" in printed
 
 
 def test_a_caller_that_ignores_sigterm_is_obeyed() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.cli import backend
+from nccl_doctor.cli import backend, interruption
 from nccl_doctor.cli.options import (
     display_options,
     exit_status,
@@ -68,7 +68,9 @@ def command(
             raise UsageProblem(f"-o and --save both name {save}; choose two names")
     with progress_bar() as progress:
         apart = "one" if save is not None else apart
-        report, facts, problems = backend.run_analysis(paths, rule_folders(rules_dirs), config, progress, apart)
+        folders = rule_folders(rules_dirs)
+        with interruption.stopping_reading():
+            report, facts, problems = backend.run_analysis(paths, folders, config, progress, apart)
     for problem in problems:
         complain(problem)
     if save is not None:
@@ -85,7 +87,7 @@ def command(
         emit(render(form, report, terminal_options(width, verbose, color)))
     else:
         emit_bytes(render(form, report).encode("utf-8", "replace"))
-    return exit_status(report.verdict, fail_on)
+    return interruption.status() if interruption.was_received() else exit_status(report.verdict, fail_on)
 
 
 def _refuse_foreign_file(target: Path) -> None:
