@@ -29,7 +29,7 @@ CAPTURE = (
 
 _COMPARED = 200  # logs of which it is asked whether they are related
 _FILES_OF_JOBS = "SELECT file FROM throughput_run UNION SELECT e.file FROM process p JOIN evidence e ON e.id = p.ref"
-_ACROSS = "scaling"  # the table whose rules compare jobs
+_ACROSS = ("scaling", "bench_host", "bench_link")  # the tables whose rules compare jobs
 
 
 def analyze(
@@ -159,12 +159,12 @@ def left_out(rules_dirs: Sequence[Path]) -> list[str]:
 
 
 def report_of(
-    facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None, needs: str | None = None
+    facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None, needs: Sequence[str] = ()
 ) -> Report:
-    """Ask the rules, or those that need a table, and order what they found."""
+    """Ask the rules, or those that need one of some tables, and order what they found."""
     chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
-    if needs is not None:
-        chosen = [rule for rule in chosen if needs in rule.needs]
+    if needs:
+        chosen = [rule for rule in chosen if not {*needs}.isdisjoint(rule.needs)]
     kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""

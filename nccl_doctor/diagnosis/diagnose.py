@@ -85,8 +85,17 @@ def summarise(across: Report, jobs: Sequence[Report]) -> Report:
     lost = ["nothing-found"] if any(one.kind == "broken" for one in across.inputs) else []
     verdict = min([ordered[0].verdict, *alarms, *lost], key=_WORST.index)
     basis = f"{len(jobs)} jobs: {', '.join(f'{counts[word]} {word}' for word in _WORST if word in counts)}"
+    compared = [measure for measure in across.measures if measure.scope in ("host", "pair")]
     return replace(
-        across, verdict=verdict, basis=basis, job={}, job_lines=[], coverage=[], measures=[], missing=[], jobs=ordered
+        across,
+        verdict=verdict,
+        basis=basis,
+        job={},
+        job_lines=[],
+        coverage=[],
+        measures=compared,
+        missing=[],
+        jobs=ordered,
     )
 
 

@@ -114,7 +114,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(_step_time(times, by_name.get("step_spread", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
         parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
-    if busbw := by_name.get("busbw"):
+    if busbw := [row for row in by_name.get("busbw", []) if row.scope == "run"]:
         parts += _busbw(busbw, by_name.get("busbw_size", []))
     if latency := by_name.get("latency"):
         parts.append(f"{_spread([row.value for row in latency])} us for small messages")

@@ -6,6 +6,7 @@ from nccl_doctor import __version__
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
+from nccl_doctor.reporters.measured import measure_tables
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
 STYLE = """
@@ -51,6 +52,7 @@ def _body(report: Report) -> list[str]:
         "".join(f"<p>{_text(line)}</p>" for line in words.job_lines(report)),
         _unread(report),
         *(_finding(f, number, depth) for number, (depth, f) in enumerate(words.nested(report.findings), 1)),
+        *_measured(report),
         _unknown(report),
         _inputs(report),
     ]
@@ -61,7 +63,17 @@ def _jobs(report: Report) -> list[str]:
     rows = "".join(f"<li>{_text(job.name)}: {_text(short.row(job))}</li>" for job in report.jobs)
     across = [_finding(f, number, depth) for number, (depth, f) in enumerate(words.nested(report.findings), 1)]
     whole = [part for job in report.jobs for part in (f"<hr><p>{_text(job.name)}</p>", *_body(job))]
-    return [f"<h1>{_text(report.basis)}</h1><ul>{rows}</ul>", *across, *whole]
+    return [f"<h1>{_text(report.basis)}</h1><ul>{rows}</ul>", *across, *_measured(report), *whole]
+
+
+def _measured(report: Report) -> list[str]:
+    """A table for each of host, pair, GPU and rank that was measured."""
+    parts = []
+    for table in measure_tables(report):
+        head = "".join(f"<th>{_text(name)}</th>" for name in table.columns)
+        rows = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
+        parts.append(f"<h2>Measured by {table.scope}</h2><table><tr>{head}</tr>{rows}</table>")
+    return parts
 
 
 def _finding(finding: Finding, number: int, depth: int) -> str:

@@ -7,6 +7,7 @@ from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
+from nccl_doctor.reporters.measured import measure_tables
 from nccl_doctor.reporters.words import clean, clean_block, scope
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$])")
@@ -20,8 +21,9 @@ def render(report: Report, options: Options) -> str:
         whole = [f"# {escaped(job.name)}\n\n{render(job, options)}" for job in report.jobs]
         rows = [f"- {escaped(job.name)}: {escaped(short.row(job))}" for job in report.jobs]
         across = _listed("Across the jobs", words.nested(report.findings))
-        return "\n".join([f"# {escaped(report.basis)}", "", *rows, "", *across, *whole])
-    lines = [f"## {words.HEADLINES[report.verdict]}: {escaped(words.headline(report))}", ""]
+        answer = [_headline(report), "", *_finding(report.findings[0])] if words.is_answer(report) else []
+        return "\n".join([*answer, f"# {escaped(report.basis)}", "", *rows, "", *across, *_measured(report), *whole])
+    lines = [_headline(report), ""]
     lines += [line for text in words.job_lines(report) for line in (f"- {escaped(text)}",)]
     lines += [""] if report.job_lines else []
     if report.unread and report.verdict not in ("error", "warning"):
@@ -37,6 +39,7 @@ def render(report: Report, options: Options) -> str:
     lines += _listed(
         "Notes", [row for note in notes for row in [(0, note), *_deeper(words.below(report.findings, note))]]
     )
+    lines += _measured(report)
     lines += [escaped(words.read(report)), ""]
     lines += [f"- {escaped(text)}" for text in words.coverage(report)]
     if captures := words.captures(report):
@@ -53,6 +56,23 @@ def render(report: Report, options: Options) -> str:
     for text in report.missing:
         lines += [f"To know more: {escaped(text)}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _headline(report: Report) -> str:
+    return f"## {words.HEADLINES[report.verdict]}: {escaped(words.headline(report))}"
+
+
+def _measured(report: Report) -> list[str]:
+    """A table for each of host, pair, GPU and rank that was measured."""
+    lines: list[str] = []
+    for table in measure_tables(report):
+        rows = [
+            table.columns,
+            ["---", *["---:"] * (len(table.columns) - 1)],
+            *([escaped(row[0]), *row[1:]] for row in table.rows),
+        ]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), ""]
+    return lines
 
 
 def _finding(finding: Finding) -> list[str]:

@@ -12,6 +12,7 @@ from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
+from nccl_doctor.reporters.measured import SHOWN, aligned, measure_tables
 from nccl_doctor.reporters.words import clean, clean_block
 
 STYLES = {
@@ -75,7 +76,7 @@ def render(report: Report, options: Options) -> str:
     Of several jobs it shows one line each, and the worst one or, with `verbose`, all in full.
     """
     if report.jobs:
-        shown = report.jobs if options.verbose else report.jobs[:1]
+        shown = report.jobs if options.verbose else [] if words.is_answer(report) else report.jobs[:1]
         whole = [f"{clean(job.name)}\n{render(job, options)}" for job in shown]
         return "\n".join([_printed(_Screen(report, options, ALL).overview(), options), *whole])
     if options.verbose:
@@ -106,10 +107,12 @@ class _Screen:
         answer = self._finding(self.top) if self.top else []
         blocks = [[*self._verdict(), *self._job()], *answer, self._unread(), *self._others(), self._read()]
         gap = [Text("")] * self.caps.gaps
+        if self.verbose:
+            blocks.append(self._measured())
         return [line for block in blocks if block for line in [*block, *gap]][: -self.caps.gaps or None]
 
     def overview(self) -> list[Text]:
-        """One line for each of several jobs, and what was found by comparing them."""
+        """One line for each of several jobs, and what was found by comparing them, which comes first where it is the answer."""
         width = min(max(cell_len(clean(job.name)) for job in self.report.jobs), self.width // 3)
         lines = []
         for job in self.report.jobs:
@@ -124,7 +127,20 @@ class _Screen:
             line.stylize(STYLES[job.verdict], line.plain.find(verdict), line.plain.find(verdict) + len(verdict))
             lines.append(line)
         head = Text(clean(self.report.basis), style="bold")
-        return [head, *lines, *self._list("Across", words.nested(self.report.findings), UNLIMITED)]
+        if self.top is not None and words.is_answer(self.report):
+            answer = [self._verdict(), *self._finding(self.top), *self._others(), self._measured(), [head, *lines]]
+            return [line for block in answer if block for line in [*block, Text("")]][:-1]
+        return [head, *lines, *self._list("Across", words.nested(self.report.findings), UNLIMITED), *self._measured()]
+
+    def _measured(self) -> list[Text]:
+        """The measures by host, pair, GPU and rank."""
+        most = None if self.verbose else SHOWN
+        tables = [(f"By {table.scope}", aligned(table, most)) for table in measure_tables(self.report)]
+        return [
+            line
+            for label, rows in tables
+            for line in self._labelled(label, [Text(self._cut(row) if not self.verbose else row) for row in rows])
+        ]
 
     def _verdict(self) -> list[Text]:
         word = words.HEADLINES[self.report.verdict]

@@ -118,6 +118,14 @@ def headline(report: Report) -> str:
     return clean(report.basis) or ("nothing to judge by" if report.verdict == "inconclusive" else "no fault found")
 
 
+def is_answer(report: Report) -> bool:
+    """Whether the comparison of several jobs found what none of them shows alone."""
+    worst = min(
+        (SEVERITIES.index(one.verdict) for one in report.jobs if one.verdict in SEVERITIES), default=len(SEVERITIES)
+    )
+    return bool(report.findings) and SEVERITIES.index(report.findings[0].severity) < worst
+
+
 def counted(number: int, noun: str) -> str:
     """`1 host`, `2 hosts`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -15,6 +15,8 @@ from nccl_doctor.simulate.faults import (  # noqa: F401  (importing a module reg
     sync,
 )
 from nccl_doctor.simulate.faults.registry import FAULTS, Fault, Needs, fit
+from nccl_doctor.simulate.pairs import FAULTS as PAIR_FAULTS
+from nccl_doctor.simulate.pairs import write_pairs
 from nccl_doctor.simulate.prefixes import PREFIXES
 from nccl_doctor.simulate.scenario import write_files, write_log
 from nccl_doctor.simulate.spec import FRAMEWORKS, NETWORKS, VERSIONS, Spec
@@ -23,6 +25,7 @@ __all__ = [
     "FAULTS",
     "FRAMEWORKS",
     "NETWORKS",
+    "PAIR_FAULTS",
     "PREFIXES",
     "VERSIONS",
     "Fault",
@@ -31,4 +34,5 @@ __all__ = [
     "fit",
     "write_files",
     "write_log",
+    "write_pairs",
 ]

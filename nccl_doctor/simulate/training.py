@@ -1,10 +1,15 @@
 """Output of the framework in a healthy job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from nccl_doctor.simulate.cluster import Cluster
+from nccl_doctor.simulate.cluster import Cluster, Rank
 from nccl_doctor.simulate.phase import Phase
 
+TABLE_HEAD = (
+    "#                                                              out-of-place                       in-place          ",
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       ",
+)
 _GPU_NAMES = {"V100": "Tesla V100-SXM2-32GB", "A100": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3"}
 
 
@@ -13,21 +18,7 @@ def launch(cluster: Cluster) -> Iterator[Phase]:
     phase = Phase(2.0)
     framework = cluster.spec.framework
     if framework == "nccl-tests":
-        first = cluster.ranks[0]
-        phase.add(
-            first,
-            "# nThread 1 nGpus 1 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20 "
-            "agg iters: 1 validation: 1 graph: 0",
-            "#",
-            "# Using devices",
-        )
-        for rank in cluster.ranks:
-            phase.add(
-                first,
-                f"#  Rank {rank.number:2d} Group  0 Pid {rank.pid:6d} on {rank.host.name:>10} device {rank.local:2d} "
-                f"[0x{rank.bus >> 12:02x}] {_GPU_NAMES[cluster.gpu]}",
-            )
-        phase.add(first, "#")
+        phase.add(cluster.ranks[0], *test_head(cluster, cluster.ranks, 8, 1 << 32))
     elif framework == "horovod":
         for rank in cluster.ranks:
             phase.add(rank, f"Horovod rank {rank.number} of {len(cluster.ranks)}, local rank {rank.local}")
@@ -84,24 +75,40 @@ def _table(cluster: Cluster, first: int, last: int) -> Phase:
     phase = Phase(20.0)
     rank = cluster.ranks[0]
     if first == 0:
-        phase.add(
-            rank,
-            "#                                                              out-of-place                       in-place          ",
-            "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
-            "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       ",
-        )
-    count = len(cluster.ranks)
+        phase.add(rank, *TABLE_HEAD)
     limit = 180.0 / cluster.slow
     for step in range(first, last):
         size = 8 << step
-        cells = []
-        for _ in range(2):
-            micros = 32.0 + size / (limit * 1000) * cluster.rng.uniform(0.98, 1.05)
-            algorithm = size / micros / 1000
-            time = f"{micros:7.2f}" if micros < 100 else f"{micros:7.1f}" if micros < 10000 else f"{micros:7.0f}"
-            cells.append(f"  {time} {algorithm:7.2f} {algorithm * 2 * (count - 1) / count:7.2f}      0")
-        phase.add(rank, f"{size:12d}  {size // 4:12d}     float     sum      -1{''.join(cells)}")
+        micros = [32.0 + size / (limit * 1000) * cluster.rng.uniform(0.98, 1.05) for _ in range(2)]
+        phase.add(rank, table_row(size, micros, len(cluster.ranks)))
     return phase
+
+
+def test_head(cluster: Cluster, ranks: Sequence[Rank], smallest: int, largest: int) -> list[str]:
+    """What a program of nccl-tests prints before its table."""
+    devices = [
+        f"#  Rank {number:2d} Group  0 Pid {rank.pid:6d} on {rank.host.name:>10} device {rank.local:2d} "
+        f"[0x{rank.bus >> 12:02x}] {_GPU_NAMES[cluster.gpu]}"
+        for number, rank in enumerate(ranks)
+    ]
+    return [
+        f"# nThread 1 nGpus 1 minBytes {smallest} maxBytes {largest} step: 2(factor) warmup iters: 5 iters: 20 "
+        "agg iters: 1 validation: 1 graph: 0",
+        "#",
+        "# Using devices",
+        *devices,
+        "#",
+    ]
+
+
+def table_row(size: int, micros: Sequence[float], ranks: int) -> str:
+    """One size of an all-reduce, with the times out of place and in place."""
+    cells = []
+    for time_us in micros:
+        algorithm = size / time_us / 1000
+        time = f"{time_us:7.2f}" if time_us < 100 else f"{time_us:7.1f}" if time_us < 10000 else f"{time_us:7.0f}"
+        cells.append(f"  {time} {algorithm:7.2f} {algorithm * 2 * (ranks - 1) / ranks:7.2f}      0")
+    return f"{size:12d}  {size // 4:12d}     float     sum      -1{''.join(cells)}"
 
 
 def end(cluster: Cluster) -> Iterator[Phase]:

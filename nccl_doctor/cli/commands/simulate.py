@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     "--split", is_flag=True, help="Write a folder: kernel lines go into one file per host, the others into job.log."
 )
 @click.option(
+    "--pairs",
+    type=int,
+    metavar="N",
+    help="Write the folder FILE with N runs of all_reduce_perf, each between two of the nodes.",
+)
+@click.option(
     "--node", "machine", metavar="TYPE", help="Write the tree of a node of this machine type into the folder FILE."
 )
 @click.option("--list", "listing", is_flag=True, help="Print the known values and exit.")
@@ -47,6 +53,7 @@ def command(
     seed: int,
     output: Path | None,
     split: bool,
+    pairs: int | None,
     machine: str | None,
     listing: bool,
 ) -> None:
@@ -63,6 +70,9 @@ def command(
         _write_node(machine, fault, output)
         return
     spec = simulate.Spec(nodes, gpus, version, network, framework, prefix, fault, seed)
+    if pairs is not None:
+        _write_pairs(spec, pairs, output)
+        return
     try:
         spec.check()
         if fault is not None and fault not in simulate.FAULTS:
@@ -94,6 +104,7 @@ def _list_values() -> None:
         ("--prefix", simulate.PREFIXES),
         ("--node", node.ALL_MACHINES),
         ("--fault with --node", node.FAULTS),
+        ("--fault with --pairs", simulate.PAIR_FAULTS),
     ):
         emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
     faults = [(fault.name, fault.doc) for fault in simulate.FAULTS.values()]
@@ -120,6 +131,19 @@ def _write_node(machine: str, fault: str | None, output: Path | None) -> None:
         node.build(machine, fault).write(folder)
     except OSError as error:
         raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None
+
+
+def _write_pairs(spec: "Spec", pairs: int, output: Path | None) -> None:
+    """Write one log for each pair of nodes into a new or empty folder."""
+    from nccl_doctor import simulate
+
+    try:
+        files = simulate.write_pairs(spec, pairs)
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+    folder = _new_folder(output, "--pairs")
+    for name, lines in files.items():
+        write_file(folder / name, "".join(line + "\n" for line in lines).encode("utf-8"))
 
 
 def _new_folder(output: Path | None, option: str) -> Path:

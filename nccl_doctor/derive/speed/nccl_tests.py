@@ -61,9 +61,26 @@ def _limits(runs: list[BenchRun], rows: dict[int, list[BenchRow]], ports: _Ports
         limit, basis, why, known = _allowed(run, ports)
         yield BenchLimit(
             run=run.run, plateau=median(reached) if reached else None, plateau_size=large[0] if large else None,
-            floor_us=median(small) if len(small) >= 3 else None, limit_=limit, basis=basis, why=why, known=known,
-            ref=run.ref,
+            floor_us=median(small) if len(small) >= 3 else None, half_size=_half_size(rows[run.run], reached),
+            limit_=limit, basis=basis, why=why, known=known, ref=run.ref,
         )  # fmt: skip
+
+
+def _half_size(rows: list[BenchRow], reached: list[float]) -> int | None:
+    """The size at which half of the plateau is reached, on a straight line between two sizes; None where no run was slower."""
+    by_size: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        by_size[row.size].append(row.busbw)
+    half = median(reached) / 2 if reached else 0.0
+    before = None
+    for size, values in sorted(by_size.items()):
+        now = median(values)
+        if now >= half:
+            if before is None or not half:
+                return None
+            return round(before[0] + (size - before[0]) * (half - before[1]) / (now - before[1]))
+        before = size, now
+    return None
 
 
 def _allowed(run: BenchRun, ports: _Ports | None) -> tuple[float | None, str | None, str | None, int]:

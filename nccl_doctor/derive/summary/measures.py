@@ -9,7 +9,9 @@ from nccl_doctor.derive.speed.nccl_tests import LARGE
 from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    BenchHost,
     BenchLimit,
+    BenchLink,
     BenchRow,
     BenchRun,
     CommOp,
@@ -33,6 +35,17 @@ QUERIES = (
     " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL GROUP BY b.file, b.operation, b.ranks",
     "SELECT 'busbw_average', avg_busbw, 'GB/s', 'run', coalesce(operation, ''), ref FROM bench_run"
     " WHERE avg_busbw IS NOT NULL AND rows > 3",
+    "SELECT 'half_bandwidth_size', max(l.half_size), 'B', 'run', coalesce(b.operation, ''), l.ref FROM bench_limit l"
+    " JOIN bench_run b USING (run) WHERE l.half_size IS NOT NULL GROUP BY b.file, b.operation, b.ranks",
+    # runs of nccl-tests on different hosts, compared (derive/speed/pairs.py)
+    "SELECT 'busbw', busbw, 'GB/s', 'host', host, ref FROM bench_host",
+    "SELECT 'busbw_of_usual', 100 * ratio, '%', 'host', host, ref FROM bench_host",
+    "SELECT 'slow_runs', slow, 'runs', 'host', host, ref FROM bench_host",
+    "SELECT 'runs', runs, 'runs', 'host', host, ref FROM bench_host",
+    "SELECT 'busbw', busbw, 'GB/s', 'pair', src_host || ' ' || dst_host, ref FROM bench_link",
+    "SELECT 'busbw_of_usual', 100 * ratio, '%', 'pair', src_host || ' ' || dst_host, ref FROM bench_link",
+    "SELECT 'busbw_spread', 100 * spread, '%', 'pair', src_host || ' ' || dst_host, ref FROM bench_link"
+    " WHERE spread IS NOT NULL",
     # Horovod timelines: shares of the run
     "SELECT 'negotiate', 100 * negotiate_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
     "SELECT 'collective', 100 * collective_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
@@ -62,8 +75,8 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     fills=[Measure],
     needs=SOURCES,
     reads=[
-        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchRun, BenchRow, CommOp, Timeline, Trace, GpuUse, InitTiming,
-        RecordedRun,
+        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, Timeline, Trace, GpuUse,
+        InitTiming, RecordedRun,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -126,3 +126,12 @@ class BenchRow(NamedTuple):
     wrong: int | None  # None = N/A
     error: float | None  # largest deviation, in versions that print it
     ref: int
+
+
+class BenchMember(NamedTuple):
+    """A host that took part in a run of nccl-tests."""
+
+    run: int
+    host: str
+    ranks: int
+    ref: int

@@ -10,7 +10,7 @@ FORMATS = (
     Format(
         "nccl-tests",
         "nccl_tests",
-        tables=("bench_run", "bench_row"),
+        tables=("bench_run", "bench_row", "bench_member"),
         begins=NCCL_TESTS_JSON,
         inside=(b"Avg bus bandwidth", b"Out of bounds values", b"algbw   busbw", b"# nThread "),
         after=("node-capture", "nccl-ras"),

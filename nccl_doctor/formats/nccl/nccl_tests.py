@@ -47,7 +47,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
            536870912     134217728     float     sum      -1   3203.1  167.61  314.27      0   3201.7  167.68  314.40      0
     """
-    facts.mark_covered("bench_run", "bench_row")
+    facts.mark_covered("bench_run", "bench_row", "bench_member")
     first = facts.query("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
     reader = _Reader(name)
     lines, start = 0, True

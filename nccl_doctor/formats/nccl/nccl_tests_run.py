@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import BenchRow, BenchRun
+from nccl_doctor.facts.tables import BenchMember, BenchRow, BenchRun
 from nccl_doctor.inputs import prefixes
 
 Numbers = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
@@ -86,6 +86,9 @@ class Bench:
             wrong=sum(checked) if checked else None, finished=int(self.finished), graph_bw=self.graph,
             ref=facts.evidence(file, number, _text(line)),
         )  # fmt: skip
+        ranks = Counter(host for host, *_ in self.devices.values())
+        for host, own in ranks.items():
+            yield BenchMember(run, host, own, facts.evidence(file, number, _text(line)))
         for row, place, (one, number, line) in printed:
             yield BenchRow(
                 run, row.size, row.count, row.kind, row.redop, row.root, place, *one[:3], _wrong(one[3]),

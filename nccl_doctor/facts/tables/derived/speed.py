@@ -97,10 +97,39 @@ class BenchLimit(NamedTuple):
     plateau: float | None  # GB/s bus bandwidth: median of the three largest sizes, from 32 MiB
     plateau_size: int | None  # the smallest of these sizes
     floor_us: float | None  # median time of the sizes up to 4 KiB
+    half_size: int | None  # bytes at which half of the plateau is reached, between two sizes that were run
     limit_: float | None  # GB/s that the slowest link on the way allows
     basis: str | None  # where the limit comes from: nvlink, pcie, network, or graph = NCCL's own ring
     why: str | None  # a clause
     known: int  # 1 where the path is proved by the log, 0 where it is assumed
+    ref: int
+
+
+class BenchHost(NamedTuple):
+    """What a host reached in runs of nccl-tests that others took the place of it in; derived from the runs of many hosts."""
+
+    host: str
+    runs: int
+    partners: int  # sets of other hosts that it ran with
+    slow: int  # runs that were slow
+    busbw: float  # GB/s at large sizes: the median of its runs
+    usual: float  # GB/s: the same of the usual host
+    ratio: float  # of its better half of the runs to the usual
+    factor: float | None  # what is left of the bandwidth where the host itself is slow; None where it is not
+    ref: int
+
+
+class BenchLink(NamedTuple):
+    """What two hosts reached together in runs of nccl-tests, beside what other pairs reached; derived."""
+
+    src_host: str
+    dst_host: str
+    runs: int
+    busbw: float  # GB/s at large sizes: the median of the runs
+    usual: float  # GB/s: the same of the usual host
+    ratio: float
+    spread: float | None  # between the fastest and the slowest run of an operation, as a share of the fastest
+    culprit: str | None  # why it is slow: src, dst or both = that host, link = the path, unclear; None where it is not
     ref: int
 
 
