@@ -26,6 +26,7 @@ READABLE = ("nccl-log", "job-log", "text", "json")
 UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
+TOLD = 3  # problems that are told where nothing could be read
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
 
@@ -62,21 +63,14 @@ class InputReader:
         self._trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
         self._sources: list[sources.Source] = []
         self._foreign: dict[str, list[str]] = {}  # why files are not read -> their names
+        self._sections: list[tuple[str, conversions.Section]] = []  # of logs, with output that may be unread
         for source in sources.expand([path for path in paths if path not in self._trees], registry.is_known):
-            if isinstance(source, sources.ForeignInput) and not isinstance(source, sources.NoLog):
-                self._foreign.setdefault(source.reason, []).append(source.name)
-            elif isinstance(source, sources.InputProblem):
+            if isinstance(source, sources.InputProblem):
                 self._add_problem(source)
             else:
                 self._sources.append(source)
             if interruption.requested():
                 break
-        self._sections: list[tuple[str, conversions.Section]] = []  # of logs, with output that may be unread
-        self._unknown: set[str] = set()  # names in folders and archives of what no reader knows
-        for reason, names in self._foreign.items():
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            self.problems.append(f"{names[0]}{more}: {reason}")
-            self.facts.add([Input(f"{names[0]}{more}", UNREAD, 0, 0, 0, 0, reason)])
         self._progress = ReadProgress(progress, sum(source.size or 0 for source in self._sources))
         self._ahead = parallel.ReadAhead(
             (source.path, source.size or 0) for source in self._sources if source.plain and source.path
@@ -116,19 +110,24 @@ class InputReader:
                 break
             self._read_source(source)
             if self.is_saved:
-                return
+                break
         self._ahead.close()
         if interruption.requested() and self._has_nothing():
             raise KeyboardInterrupt
         if any((row.note or "").endswith(INTERRUPTED) for row in self.facts.rows(Input)):
             self.interrupted = f"interrupted after {self._progress}; what was not read may hold the cause"
             self.problems.append(self.interrupted)
-        if self._unknown:
-            more = f" and {len(self._unknown) - 1} others" if len(self._unknown) > 1 else ""
-            self.problems.append(f"{min(self._unknown)}{more}: no log and nothing else that is known, not read")
+        self._name_foreign()
         if self._has_nothing() and (self.problems or not self._sources):
             text = "nothing to read: name a log, a folder or - for standard input"
-            raise UsageProblem(self.problems[0] if self.problems else text)
+            raise UsageProblem("; ".join(self.problems[:TOLD]) or text)
+
+    def _name_foreign(self) -> None:
+        """Say which files nothing here reads, those of one kind together."""
+        for reason, names in self._foreign.items():
+            named = f"{names[0]} and {len(names) - 1:,} more" if len(names) > 1 else names[0]
+            self.problems.append(f"{named}: {reason}")
+            self.facts.add([Input(named, UNREAD, 0, 0, 0, 0, reason)])
 
     def _leave_unread(self, rest: Sequence[sources.Source]) -> None:
         """Note that reading was interrupted before these sources."""
@@ -157,10 +156,7 @@ class InputReader:
             with sources.open_stream(self._progress.metered(source)) as stream:
                 log = self._read_stream(source, stream)
         except sources.InputProblem as problem:
-            if isinstance(problem, sources.ForeignInput) and source.name not in self._named:
-                self._unknown.add(source.name)
-            else:
-                self._add_problem(problem)
+            self._add_problem(problem)
             return
         finally:
             self._progress.end()
@@ -168,9 +164,11 @@ class InputReader:
             self._keep_log(source, log)
 
     def _add_problem(self, problem: sources.InputProblem) -> None:
-        """Say why an input was not read; one that could hold a log counts as broken."""
-        self.problems.append(str(problem))
-        if not isinstance(problem, sources.ForeignInput):
+        """Keep why an input was not read; one that could hold a log counts as broken."""
+        if isinstance(problem, sources.ForeignInput):
+            self._foreign.setdefault(problem.reason, []).append(problem.name)
+        else:
+            self.problems.append(str(problem))
             self.facts.add([Input(problem.name, BROKEN, 0, 0, 0, 0, problem.reason)])
 
     def _read_stream(self, source: sources.Source, stream: Readable) -> _Log | None:
@@ -185,7 +183,7 @@ class InputReader:
             self.facts, self.is_saved = Facts.open(source.path), True
             return None
         if kind not in READABLE:
-            raise sources.ForeignInput(source.name, _why_foreign(kind))
+            raise sources.ForeignInput(source.name, sources.why_foreign(kind))
         export = exports.recognise(head)
         if export is None and source.plain:
             with sources.open_stream(source) as again:
@@ -251,7 +249,7 @@ class InputReader:
         row = log_input(source.name, log.counts, inside, note)
         useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):
-            self.problems.append(f"{source.name}: {reason}")
+            self._add_problem(sources.ForeignInput(source.name, reason))
             return
         if source.name not in self._exports:
             text = log.head.decode("utf-8", "replace")
@@ -283,11 +281,3 @@ def _read_tree(facts: Facts, path: str) -> None:
         collect(facts, root, host, seconds=TREE_SECONDS)
     expectations.add(facts, {})
     facts.add([Input(path, "node", 0, 0, 0, 0, None)])
-
-
-def _why_foreign(kind: str) -> str:
-    if kind == "empty":
-        return "is empty"
-    if kind == "report":
-        return "is a report on a job, not its log"
-    return f"looks like {kind}, not like the log of a job"

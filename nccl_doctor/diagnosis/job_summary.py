@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.report import MeasureRow
 from nccl_doctor.facts.store import Facts
 
@@ -62,16 +63,16 @@ def _what(job: dict[str, Any]) -> list[str]:
     first = names if len(names) <= SHORT else ""
     if hosts:
         unnamed = ", …" if first and hosts > int(job.get("named_hosts") or hosts) else ""
-        parts.append(" ".join(filter(None, [_counted(hosts, "host"), first + unnamed])))
+        parts.append(" ".join(filter(None, [counted(hosts, "host"), first + unnamed])))
     elif names:
         called = f"{'hosts' if ',' in names or '[' in names else 'host'} {names}"
         first, names = (called, "") if first else ("", called)
         parts += [first] if first else []
     model = str(job.get("gpu") or "").removeprefix("NVIDIA ")
     if gpus or model:
-        parts.append(f"{gpus} x {model}" if gpus and model else model or _counted(gpus, "GPU"))
+        parts.append(f"{gpus} x {model}" if gpus and model else model or counted(gpus, "GPU"))
     if ranks:
-        parts.append(_counted(ranks, "rank"))
+        parts.append(counted(ranks, "rank"))
     if job.get("launcher"):
         parts.append(str(job["launcher"]))
     parts += dict.fromkeys([*job.get("frameworks", []), *([job["program"]] if job.get("program") else [])])
@@ -95,7 +96,7 @@ def _paths(job: dict[str, Any]) -> list[str]:
     if job.get("nics"):
         parts.append(f"{job['nics']} {'NIC' if job['nics'] == '1' else 'NICs'}")
     if job.get("channels"):
-        parts.append(_counted(job["channels"], "channel"))
+        parts.append(counted(job["channels"], "channel"))
     if job.get("plugin"):
         parts.append(str(job["plugin"]))
     return parts
@@ -109,7 +110,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     if start := by_name.get("startup"):
         parts.append(f"up in {start[0].value:.3g} s")
     if steps := by_name.get("steps"):
-        parts.append(_counted(round(steps[0].value), "step"))
+        parts.append(counted(round(steps[0].value), "step"))
     if times := by_name.get("step_time"):
         parts.append(_step_time(times, by_name.get("step_spread", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
@@ -154,10 +155,6 @@ def _bytes(size: float) -> str:
         size /= 1024
         power += 1
     return f"{size:.3g} {_UNITS[power]}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _spread(values: list[float]) -> str:

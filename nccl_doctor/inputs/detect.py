@@ -26,7 +26,6 @@ _DOCKER = re.compile(rb"\s*\{\"log\":\"")
 _LOG_NAME = re.compile(r"\.(?:log|out|err|stdout|stderr|o\d+|e\d+)(?:[.-]\d+)?(?:\.(?:gz|xz|bz2|zst))?$")
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x08\x0b\x0c\x1b") + b"\x7f"
 
-ARCHIVES = ("tar", "zip")
 PROGRAMS = (
     (b"\x7fELF", "program"),
     (b"\x89PNG\r\n", "image"),

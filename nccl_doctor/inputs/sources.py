@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from nccl_doctor.common import budgets, interruption
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.inputs import conversions, exports
 from nccl_doctor.inputs.archives import members
-from nccl_doctor.inputs.detect import ARCHIVES, no_log, sniff
+from nccl_doctor.inputs.detect import no_log, sniff
 from nccl_doctor.inputs.streams import (
     BREAKS,
     ForeignInput,
     InputProblem,
-    NoLog,
     Raw,
     Source,
     Stream,
@@ -33,7 +33,17 @@ from nccl_doctor.inputs.streams import (
 )
 from nccl_doctor.inputs.text_lines import read_head
 
-__all__ = ["ForeignInput", "InputProblem", "NoLog", "Source", "expand", "no_log", "one_line", "open_stream", "sniff"]
+__all__ = [
+    "ForeignInput",
+    "InputProblem",
+    "Source",
+    "expand",
+    "no_log",
+    "one_line",
+    "open_stream",
+    "sniff",
+    "why_foreign",
+]
 
 HEAD = 1 << 16  # bytes that tell what a file is
 SHOWN = 20  # members of one archive whose problems are told one by one
@@ -46,10 +56,12 @@ _NO_LOG = re.compile(
     r"go|java|js|ts|css|html?|md|rst|ipynb|sh|bash|toml|ya?ml|cfg|ini|png|jpe?g|gif|svg|pdf|mp4|wav|ko|ptx|cubin)$",
     re.IGNORECASE,
 )
-_NEVER = {
+_PACKED = {
     "tar": "is an archive inside an archive or a compressed file; unpack it first",
     "zip": "is an archive inside an archive or a compressed file; unpack it first",
     "compressed": "is compressed twice; unpack it first",
+}
+_NEVER = {
     "program": "is a program, not a log",
     "image": "is an image, not a log",
     "pdf": "is a PDF, not a log",
@@ -57,6 +69,12 @@ _NEVER = {
     "numpy": "is a NumPy array, not a log",
     "binary": "is binary data, not a log",
     "empty": "is empty",
+}
+_UNKNOWN = {  # kinds of which some files are read; what no reader knows is said when it is opened
+    "pickle": "is a pickle of no kind that is read here",
+    "sqlite": "is an SQLite database of no kind that is read here; facts that --save wrote are read as the only input",
+    "xml": "is XML of no kind that is read here",
+    "report": "is a report on a job, not its log",
 }
 
 
@@ -69,13 +87,18 @@ def _kind(head: bytes, name: str, known: Known) -> str:
     return "text" if kind == "binary" and known(head) else kind
 
 
+def why_foreign(kind: str) -> str:
+    """Why a file of this kind, which no reader knows, is not read."""
+    return {**_PACKED, **_NEVER, **_UNKNOWN}[kind]
+
+
 def expand(paths: Sequence[str], known: Known = lambda head: False) -> Iterator[Source | InputProblem]:
     """The sources behind what was named, in that order, folders sorted; a problem where something cannot be read.
 
     `-` is standard input. A file that is reached twice is given once. In folders and archives, files that are no logs by
-    their names, or empty, are passed over; in folders the first one that is none by its content is named. Symbolic links in
-    folders are not followed, pipes, sockets and devices not opened. `known` tells whether a reader exists for a file that
-    begins with these bytes, although it looks like binary data.
+    their names, or empty, are passed over; those that are none by their content are named. Symbolic links in folders are
+    not followed, pipes, sockets and devices not opened. `known` tells whether a reader exists for a file that begins with
+    these bytes, although it looks like binary data.
     """
     seen: set[tuple[int, int]] = set()
     piped = False
@@ -180,10 +203,8 @@ def _once(
         yield from given
 
 
-def _file(
-    text: str, found: os.stat_result, known: Known, *, asked: bool, passed: list[tuple[str, str]] | None = None
-) -> Iterator[Source | InputProblem]:
-    """One regular file: itself, the members of an archive, or a problem. Files of folders that are not logs go to `passed`."""
+def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Iterator[Source | InputProblem]:
+    """One regular file: itself, the members of an archive, or a problem; nothing for one that is empty, unless it was named."""
     name = one_line(text)
     path = Path(text)
     try:
@@ -203,26 +224,29 @@ def _file(
     if kind == "tar" or (kind == "zip" and not packed):
         yield from _archive(kind, name, path, known, asked=asked)
         return
-    foreign = None if known(head) else conversions.of_file(head, name)
-    if foreign is not None:
-        yield foreign
-        return
-    if kind in _NEVER:
-        if asked:
-            yield NoLog(name, _NEVER[kind])
-        elif passed is not None and kind != "empty":  # an empty file is not a bad input
-            passed.append((name, kind))
+    if (problem := _problem(name, head, kind, known)) is not None:
+        if asked or kind != "empty":
+            yield problem
         return
     hollow = found.st_size > SPARSE_FROM and found.st_blocks * 512 < found.st_size // 2
     plain = not packed and not encoding(first) and found.st_size > 0 and not hollow and exports.recognise(head) is None
     yield Source(name, path, found.st_size, plain, partial(open_regular, path))
 
 
+def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | None:
+    """Why a file is not opened further; one that is packed once more may hold a log."""
+    foreign = None if known(head) else conversions.of_file(head, name)
+    if foreign is None and kind in _PACKED:
+        return InputProblem(name, _PACKED[kind])
+    return foreign if foreign is not None or kind not in _NEVER else ForeignInput(name, _NEVER[kind])
+
+
 def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> Iterator[Source | InputProblem]:
-    looked = given = unread = 0
+    looked = unread = 0
+    given = False
     for member in members(kind, name, path):
         if isinstance(member, InputProblem):
-            given += 1
+            given = True
             yield member
             continue
         looked += 1
@@ -234,32 +258,26 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
                 head = stream.read(HEAD)
                 found = _kind(head, member.name, known)
         except InputProblem as problem:
-            given += 1
+            given = True
             unread += 1
             if unread <= SHOWN:
                 yield problem
             continue
-        foreign = None if known(head) else conversions.of_file(head, member.name)
-        if foreign is not None:
-            given += 1
-            yield foreign
-            continue
-        if found in ARCHIVES or found == "compressed":
-            given += 1
-            yield InputProblem(member.name, _NEVER[found])
-        elif found not in _NEVER:
-            given += 1
+        reason = _problem(member.name, head, found, known)
+        given = given or not isinstance(reason, ForeignInput)
+        if reason is None:
             yield member
+        elif found != "empty":
+            yield reason
     if unread > SHOWN:
         yield InputProblem(name, f"holds {unread - SHOWN:,} more members that cannot be read")
     if asked and not given:
-        yield NoLog(name, f"holds no log; looked at {looked} members")
+        yield ForeignInput(name, f"holds no log; looked at {counted(looked, 'member')}")
 
 
 def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Source | InputProblem]:
     looked = links = 0
     given = False
-    passed: list[tuple[str, str]] = []
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -290,14 +308,10 @@ def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Sou
                     return
                 if _NO_LOG.search(entry.name):
                     continue
-                for source in _once(_file(entry.path, found, known, asked=False, passed=passed), found, seen):
-                    given = True
+                for source in _once(_file(entry.path, found, known, asked=False), found, seen):
+                    given = given or not isinstance(source, ForeignInput)
                     yield source
         waiting += reversed(below)
     if not given:
-        linked = f"; {links} symbolic links were not followed" if links else ""
-        yield NoLog(one_line(root), f"holds no log; looked at {looked} files{linked}")
-    elif passed:
-        name, kind = passed[0]
-        more = f"; {len(passed) - 1} more there that hold no log" if len(passed) > 1 else ""
-        yield NoLog(name, f"{_NEVER[kind]}{more}")
+        linked = f"; {counted(links, 'symbolic link')} not followed" if links else ""
+        yield ForeignInput(one_line(root), f"holds no log; looked at {counted(looked, 'file')}{linked}")

@@ -49,11 +49,7 @@ class InputProblem(Exception):
 
 
 class ForeignInput(InputProblem):
-    """An input that is whole and of a kind that nothing here reads; in a folder it is passed over."""
-
-
-class NoLog(ForeignInput):
-    """An input that cannot hold a log, such as a picture: no verdict depends on it."""
+    """An input that is whole and of a kind that nothing here reads, such as a picture: no verdict depends on it."""
 
 
 BREAKS = (

@@ -1,5 +1,6 @@
 """Texts shared by the reporters of comparisons."""
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.reporters import words
@@ -24,8 +25,8 @@ def headline(comparison: Comparison) -> str:
     if better:
         return f"{clean(better[0].what)} {effect(better[0]) or 'better'}"
     if comparison.gone and not comparison.changes:
-        return f"{words.counted(len(comparison.gone), 'finding')} gone"
-    return f"{words.counted(len(comparison.changes), 'difference')}, none of them a fault by itself"
+        return f"{counted(len(comparison.gone), 'finding')} gone"
+    return f"{counted(len(comparison.changes), 'difference')}, none of them a fault by itself"
 
 
 def effect(change: Change) -> str:

@@ -1,8 +1,9 @@
 """A node report as plain text: the verdict, then each finding with evidence and fix. Uses the standard library only."""
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.report import Finding, Report
 from nccl_doctor.reporters import Options
-from nccl_doctor.reporters.words import clean, clean_block, counted
+from nccl_doctor.reporters.words import clean, clean_block
 
 WORDS = {"drain": "DRAIN", "job": "JOB", "unknown": "UNKNOWN", "fit": "FIT"}
 MEANING = {

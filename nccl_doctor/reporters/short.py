@@ -1,5 +1,6 @@
 """One line a job, for folders of runs: `run7.log: ERROR: A rank was killed · rank 3 · certain · PEER021 · 412 ms a step`."""
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import Options, words
 
@@ -21,6 +22,6 @@ def row(report: Report) -> str:
     """Verdict, cause, scope, and the job's size and speed."""
     top = report.findings[0] if report.findings and report.verdict == report.findings[0].severity else None
     parts = [f"{words.HEADLINES[report.verdict]}: {words.headline(report)}", words.title_suffix(top) if top else ""]
-    size = [words.counted(report.job[key], key[:-1]) for key in ("hosts", "ranks") if report.job.get(key)]
+    size = [counted(report.job[key], key[:-1]) for key in ("hosts", "ranks") if report.job.get(key)]
     speed = report.job_lines[-1] if len(report.job_lines) > 1 else ""
     return " · ".join(filter(None, [*parts, *size, words.clean(speed)]))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Span, Text
 
 from nccl_doctor.common.levels import SEVERITIES
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
@@ -45,23 +46,24 @@ class Caps:
     job: int = 5
     unread: int = 3
     read: int = 2
-    note: int = 4
+    note: int = 4  # of one input
+    notes: int = 4  # inputs with one
     coverage: int = 2
     missing: int = 2
     gaps: int = 1  # blank lines between sections
 
 
-ALL = Caps(*[UNLIMITED] * 13)
+ALL = Caps(*[UNLIMITED] * 14)
 # The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
     {"evidence": 2},
     {"job": 3},
     {"gaps": 0},
     {"also": 3, "follows": 3, "missing": 1},
-    {"coverage": 1, "note": 2},
+    {"coverage": 1, "note": 2, "notes": 2},
     {"also": 2, "follows": 2},
     {"evidence_rows": 1},
-    {"fix": 10, "coverage": 0, "missing": 0},
+    {"fix": 10, "coverage": 0, "missing": 0, "notes": 1},
     {"fix": 8},
     {"also": 1, "follows": 1},
     {"why": 3},
@@ -211,7 +213,7 @@ class _Screen:
         groups = words.equal(findings) if not self.verbose else [(depth, [finding]) for depth, finding in findings]
         shown = groups if len(groups) <= cap else groups[: max(cap - 1, 1)]
         left = len(findings) - sum(len(group) for _, group in shown)
-        more = f"{words.counted(left, 'more finding')}: -v" if left else ""
+        more = f"{counted(left, 'more finding')}: -v" if left else ""
         lines = []
         for depth, group in shown:
             finding = group[0]
@@ -269,13 +271,7 @@ class _Screen:
             lines += self._paragraph("Next", hints, self.caps.fix)
             hints = ""
         lines += self._paragraph("Read", words.read(report), self.caps.read)
-        for one in sorted(report.inputs, key=lambda one: one.kind in words.UNREAD):
-            label = "Not read" if one.kind in words.UNREAD else ""
-            if self.verbose and not label:
-                lines += self._paragraph("", f"{one.path}: {one.kind}, {one.lines} lines. {one.note}", UNLIMITED)
-            elif one.note:
-                path = clean(one.path) if self.verbose else words.shortened(clean(one.path), self.body // 3)
-                lines += self._paragraph(label, f"{path}: {one.note}", self.caps.note)
+        lines += self._notes()
         broken = [f"{c.rule} {c.name}: {c.reason}" for c in report.checks if c.outcome == "broken"]
         for text in broken if self.verbose else broken[:1]:
             lines += self._paragraph("Broken", text, 2)
@@ -284,6 +280,23 @@ class _Screen:
         for number, text in enumerate(captures if self.verbose else []):
             lines += self._paragraph("Missing" if number == 0 else "", text, UNLIMITED)
         return lines + self._paragraph("" if self.verbose and captures else "Missing", hints, self.caps.missing)
+
+    def _notes(self) -> list[Text]:
+        """What is to be said of single inputs: read in part, or not at all and why; with `verbose` of each input."""
+        inputs = sorted(self.report.inputs, key=lambda one: (one.kind in words.UNREAD, one.kind == "unread"))
+        noted = [one for one in inputs if one.note or (self.verbose and one.kind not in words.UNREAD)]
+        lines = []
+        for one in noted[: self.caps.notes]:
+            path = clean(one.path) if self.verbose else words.shortened(clean(one.path), self.body // 3)
+            if one.kind in words.UNREAD:
+                lines += self._paragraph("Not read", f"{path}: {one.note}", self.caps.note)
+            else:
+                of = f"{one.kind}, {counted(one.lines, 'line')}. " if self.verbose else ""
+                lines += self._paragraph("", f"{path}: {of}{one.note}", self.caps.note)
+        if left := noted[self.caps.notes :]:
+            how = "not read" if all(one.kind in words.UNREAD for one in left) else "not read, or in part"
+            lines += self._labelled("", [Text(f"{counted(len(left), 'more input')} {how}: -v")])
+        return lines
 
     def _paragraph(self, label: str, text: str, cap: int) -> list[Text]:
         if not text or not cap:

@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Any
 
 from nccl_doctor.common.levels import SEVERITIES
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.common.printable import is_printable
 from nccl_doctor.diagnosis.report import Finding, Report
 
@@ -124,11 +125,6 @@ def is_answer(report: Report) -> bool:
         (SEVERITIES.index(one.verdict) for one in report.jobs if one.verdict in SEVERITIES), default=len(SEVERITIES)
     )
     return bool(report.findings) and SEVERITIES.index(report.findings[0].severity) < worst
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 host`, `2 hosts`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def job_lines(report: Report) -> list[str]:

@@ -290,15 +290,20 @@ def test_progress_moves_within_a_file_and_ends_at_the_total(tmp_path: Path) -> N
     assert len({place for place in done if sizes[0] < place < sum(sizes)}) > 1
 
 
-def test_files_of_other_kinds_in_a_folder_are_told_in_one_line(tmp_path: Path, healthy: Path) -> None:
+def test_files_of_other_kinds_in_a_folder_are_told_in_a_line_a_kind(tmp_path: Path, healthy: Path) -> None:
     healthy.rename(tmp_path / "job.log")
     for number in range(3):
         (tmp_path / f"{number}.xml").write_text("<?xml version='1.0'?><config><a>1</a></config>")
         (tmp_path / f"{number}.pkl").write_bytes(pickle.dumps({"model": [1, 2]}))
+        (tmp_path / f"{number}.dat").write_bytes(bytes(range(256)) * 10)
     _, problems = analyze.read_facts([str(tmp_path)])
-    assert [f"{tmp_path}/0.pkl and 5 others: no log and nothing else that is known, not read"] == problems
+    assert [
+        f"{tmp_path}/0.dat and 2 more: is binary data, not a log",
+        f"{tmp_path}/0.pkl and 2 more: is pickle data, but not a dump of PyTorch's flight recorder",
+        f"{tmp_path}/0.xml and 2 more: is XML of no kind that is read here",
+    ] == problems
     _, problems = analyze.read_facts([str(tmp_path / "job.log"), str(tmp_path / "0.xml")])
-    assert [f"{tmp_path}/0.xml: looks like xml, not like the log of a job"] == problems
+    assert [f"{tmp_path}/0.xml: is XML of no kind that is read here"] == problems
 
 
 def test_simulate_fits_defaults_to_the_fault_and_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def test_tar(tmp_path: Path, name: str) -> None:
 
     sources, problems = look(path)
 
-    assert [] == problems
+    assert ["is a program, not a log"] == problems
     assert [f"job.{name}!run/{file}" for file in ("rank0.log", "rank1.log.gz", "rank2.log")] == names(tmp_path, sources)
     assert [big, LOG, LINE] == [text(source) for source in sources]
     assert [LINE, LOG, big] == [text(source) for source in reversed(sources)]

@@ -1,5 +1,9 @@
 """Files that nothing here reads are named with what converts them, in the report and on stderr."""
 
+import gzip
+import io
+import pickle
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -59,3 +63,54 @@ def test_beside_a_log_they_are_in_the_report_and_on_stderr(tmp_path: Path, capsy
     printed = capsys.readouterr().err
     assert "nsys stats" in printed
     assert "journalctl --file" in printed
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_nobody_reads_is_named_in_folders_and_archives(tmp_path: Path, packed: bool) -> None:
+    """Kinds without a conversion too, those of one kind together; the verdict is that of the log alone."""
+    strange = {
+        "data.bin.1": bytes(range(256)) * 9,
+        "data.bin.2": bytes(range(256)) * 9,
+        "model.pkl.gz": gzip.compress(pickle.dumps({"w": [1]})),
+        "app": b"\x7fELF\x02\x01\x01" + bytes(200),
+        "conf/settings": b"<?xml version='1.0'?><config><a>1</a></config>",
+        "kernel.journal": b"LPKSHHRH" + BINARY,
+        "empty": b"",
+        "train.py": b"import torch\n",
+    }
+    files = {**strange, "job.log": (FIXTURES / "demo.log").read_bytes()}
+    place = tmp_path / "run.tar" if packed else tmp_path
+    if packed:
+        with tarfile.open(place, "w") as tar:
+            for name, data in sorted(files.items()):
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    else:
+        for name, data in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(data)
+    report, _, problems = analyze.analyze([str(place)])
+    alone = analyze.analyze([str(FIXTURES / "demo.log")])[0]
+    before = f"{place}!" if packed else f"{place}/"
+    unread = {one.path.removeprefix(before): one.note for one in report.inputs if one.kind == "unread"}
+    assert {"app", "data.bin.1 and 1 more", "conf/settings", "kernel.journal", "model.pkl.gz"} == unread.keys()
+    assert "journalctl --file" in unread["kernel.journal"]
+    assert [f"{before}{name}: {note}" for name, note in unread.items()] == problems
+    assert (alone.verdict, alone.basis) == (report.verdict, report.basis)
+    shown = render("terminal", report, Options(width=300, verbose=True))
+    assert all(f"{before}{name}: " in shown for name in unread)
+
+
+@pytest.mark.parametrize("log", [FIXTURES / "demo.log", FIXTURES / "throughput" / "megatron_8.log"])
+def test_many_of_them_leave_room_for_the_answer(tmp_path: Path, log: Path) -> None:
+    for name, (data, _) in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "job.log").write_bytes(log.read_bytes())
+    report = analyze.analyze([str(tmp_path)])[0]
+    rows = render("terminal", report, Options()).splitlines()
+    unread = sum(one.kind == "unread" for one in report.inputs)
+    named = sum(row.startswith("Not read ") for row in rows)
+    assert 0 < named < unread
+    assert f"{unread - named} more inputs not read: -v" in {row.strip() for row in rows}
+    assert 23 >= len(rows)

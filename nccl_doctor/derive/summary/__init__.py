@@ -1,5 +1,6 @@
 """Derived tables that every report on a job shows: job facts, measures, coverage."""
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.tables import (
     BenchRun,
     CommOp,
@@ -28,11 +29,6 @@ SOURCES = (
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 rank`, `2 ranks`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
 
 
 def folded(numbers: list[int]) -> str:

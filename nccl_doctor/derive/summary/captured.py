@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import counted, folded
+from nccl_doctor.derive.summary import folded
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Captured,
