@@ -143,7 +143,7 @@ def _fold(
         when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
-        message = fill_template(rule.message, values)
+        message = fill_template(rule.message if hosts else rule.message.removeprefix("{host}: "), values)
         if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(group, facts)):
             message += f" (rank {fold_ranks(numbers)})"
         message = _with(message, _cut(group))

@@ -14,7 +14,7 @@ SHARES = {  # measure -> a clause around its value
     "gpu_busy": "GPUs busy {} % of the time",
 }
 SHORT = 24  # characters of host names that may precede the rest of the line
-_COUNTS = ("hosts", "ranks", "gpus", "channels")
+_COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -122,6 +122,8 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     for name, clause in SHARES.items():
         if rows := by_name.get(name):
             parts.append(clause.format(_spread([float(f"{row.value:.3g}") for row in rows])))
+    if job.get("restarts"):
+        parts.append(f"restarted {'once' if job['restarts'] == 1 else counted(job['restarts'], 'time')}")
     if job.get("end"):
         parts.append(job["end"])
     return parts

@@ -32,6 +32,7 @@ class Found(NamedTuple):
     refs: frozenset[int] = frozenset()  # its evidence
     leads: frozenset[int] = frozenset()  # evidence of symptoms that it came before, by the clocks of their files
     attempt: int = 0  # how often the job had begun again before its first evidence
+    is_reason: bool = False  # a symptom that counts as a cause
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -44,7 +45,7 @@ def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None
 
 def _strength(found: Found) -> tuple[int, ...]:
     finding = found.finding
-    role = _ROLES[finding.role]
+    role = _ROLES["cause" if found.is_reason else finding.role]
     if finding.role == "symptom" and found.rule.group == "scheduler":
         role = _ENDED
     sure = CONFIDENCES.index(finding.confidence) // 2  # likely counts as certain: the class of the cause says more
@@ -60,6 +61,7 @@ def _class(found: Found) -> tuple[int, ...]:
 
 def order(items: Sequence[Found]) -> list[Finding]:
     """Causes first, then what nothing explains; an explained finding is placed under the first finding that explains it."""
+    items = _with_reasons(items)
     accounts = _Accounts(items)
     ranked = sorted(items, key=accounts.place)
     under = _parents(ranked, accounts)
@@ -78,6 +80,24 @@ def order(items: Sequence[Found]) -> list[Finding]:
         for root in _by_time(list(group)):
             put(root.finding)
     return ordered
+
+
+def _with_reasons(items: Sequence[Found]) -> Sequence[Found]:
+    """The findings; where a job failed and began again before the first cause, what accounts for that failure is its reason."""
+    first = min((item.attempt for item in items if _is_error(item, "cause")), default=0)
+    if not first:
+        return items
+    accounts = _Accounts(items)
+
+    def is_reason(item: Found) -> bool:
+        same = (other.rule.id for other in items if other.attempt == item.attempt)
+        return item.attempt < first and _is_error(item, "symptom") and any(accounts(item.rule.id, id_) for id_ in same)
+
+    return [item._replace(is_reason=True) if is_reason(item) else item for item in items]
+
+
+def _is_error(item: Found, role: str) -> bool:
+    return item.finding.severity == "error" and item.finding.role == role
 
 
 class _Accounts:
@@ -154,9 +174,10 @@ def _by_time(roots: list[Found]) -> list[Found]:
 def _accounts_for(parent: Found, child: Found) -> bool:
     """A note explains notes only, an alarm anything at or below it; and nothing explains what was there before it.
 
-    A slow GPU makes its own rank late and no other one, and what came after a restart did not cause what came before.
+    A slow GPU makes its own rank late and no other one. What came after a restart did not cause what came before; a dead GPU
+    stays dead after it, a refused connection does not.
     """
-    if parent.attempt > child.attempt:
+    if parent.attempt > child.attempt or (parent.is_reason and parent.attempt < child.attempt):
         return False
     if parent.finding.severity == "note" and child.finding.severity != "note":
         return False

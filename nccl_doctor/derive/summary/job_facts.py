@@ -25,6 +25,7 @@ from nccl_doctor.facts.tables import (
     Rank,
     RecordedRun,
     Recorder,
+    Restart,
     Ring,
     ThroughputRun,
     Timeline,
@@ -60,7 +61,7 @@ _PROGRAMS = {
     needs=SOURCES,
     reads=[
         Job, Rank, Link, GpuUse, NodeGpu, NodeDriver, BenchRun, Trace, Timeline, Recorder, Message, ProcessEnd, Progress, Library,
-        ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator,
+        ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator, Restart,
     ],
 )  # fmt: skip
 def job_facts(facts: Facts) -> Iterator[JobFact]:
@@ -69,6 +70,8 @@ def job_facts(facts: Facts) -> Iterator[JobFact]:
     yield from _machines(facts)
     yield from _software(facts)
     yield from _paths(facts)
+    for count, ref in facts.query("SELECT count(*), min(ref) FROM restart GROUP BY file ORDER BY 1 DESC LIMIT 1"):
+        yield JobFact("restarts", str(count), ref)
     if (ended := end_of(facts)) is not None:
         yield JobFact("end", *ended)
 

@@ -1,6 +1,14 @@
-"""Where a job begins again within its log: a rank that had printed prints as another process, after a process was reported dead."""
+"""Where a job begins again within its log, after a process was reported dead.
 
-from bisect import bisect_right
+Either a rank that had printed NCCL lines prints them as another process, or an agent of torchrun reports the end of a worker
+of which it had reported another process before:
+
+    E1121 01:51:44.670000 29838 torch/…/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 29843) of binary: python3
+    E1121 01:51:47.404000 29838 torch/…/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 29966) of binary: python3
+"""
+
+import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -8,12 +16,26 @@ from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Process, ProcessEnd, PythonError, Restart
 
+_AGENT = re.compile(r"\b[EWI]\d{4} [\d:.]{8,18} {1,3}(\d{1,9}) torch/")  # c10d and torchrun write as glog does
 
-@derivation(fills=[Restart], needs=[Process], reads=[ProcessEnd, PythonError])
+
+@derivation(fills=[Restart], needs=[Process, ProcessEnd], reads=[PythonError])
 def restarts(facts: Facts) -> Iterator[Restart]:
     """The first line of each attempt but the first, file by file."""
     ends = _ends(facts)
     begun: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for file, line, ref in (*_new_processes(facts, ends), *_new_workers(facts)):
+        begun[file].append((line, ref))
+    for file, places in begun.items():
+        known = 0
+        for line, ref in sorted(places):  # the ranks of one attempt begin without an end between them
+            if not known or _between(ends[file], known, line):
+                yield Restart(file, line, ref)
+            known = line
+
+
+def _new_processes(facts: Facts, ends: dict[str, list[int]]) -> Iterator[tuple[str, int, int]]:
+    """(file, line, ref) where a rank begins as another process, with an end of some process since it last printed."""
     last: dict[tuple[str, int], int] = {}
     rows = facts.query(
         "SELECT e.file, p.rank, p.first_line, p.last_line, p.ref FROM process p JOIN evidence e ON e.id = p.ref"
@@ -22,14 +44,26 @@ def restarts(facts: Facts) -> Iterator[Restart]:
     for file, rank, first, stop, ref in rows:
         before = last.get((file, rank))
         if before is not None and before < first and _between(ends.get(file, []), before, first):
-            begun[file].append((first, ref))
+            yield file, first, ref
         last[file, rank] = max(stop, before or 0)
-    for file, places in begun.items():
-        known = 0
-        for line, ref in places:  # the ranks of one attempt begin without an end between them
-            if not known or _between(ends[file], known, line):
-                yield Restart(file, line, ref)
-            known = line
+
+
+def _new_workers(facts: Facts) -> Iterator[tuple[str, int, int]]:
+    """(file, line, ref) behind the last report on the workers that an agent of torchrun started again later."""
+    rows = facts.query(
+        "SELECT e.file, t.host, t.local_rank, t.pid, e.text, e.line, t.ref FROM process_end t JOIN evidence e ON e.id = t.ref"
+        " WHERE t.reporter = 'torchelastic' AND t.pid IS NOT NULL AND t.local_rank IS NOT NULL ORDER BY e.line"
+    )
+    agents: dict[tuple[str, str | None, str], tuple[dict[int, int], int, int]] = {}  # pids of workers, last report
+    for file, host, local_rank, pid, text, line, ref in rows:
+        if (found := _AGENT.search(text)) is None:
+            continue
+        agent = file, host, found[1]
+        workers, before, last = agents.get(agent, ({}, 0, 0))
+        if workers.get(local_rank, pid) != pid:
+            yield file, before + 1, last
+            workers = {}
+        agents[agent] = {**workers, local_rank: pid}, line, ref
 
 
 def _ends(facts: Facts) -> dict[str, list[int]]:
@@ -44,5 +78,5 @@ def _ends(facts: Facts) -> dict[str, list[int]]:
 
 
 def _between(lines: list[int], low: int, high: int) -> bool:
-    index = bisect_right(lines, low)
+    index = bisect_left(lines, low)
     return index < len(lines) and lines[index] < high
