@@ -224,9 +224,9 @@ def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Ite
     if kind == "tar" or (kind == "zip" and not packed):
         yield from _archive(kind, name, path, known, asked=asked)
         return
-    if (problem := _problem(name, head, kind, known)) is not None:
+    if (unreadable := _problem(name, head, kind, known)) is not None:
         if asked or kind != "empty":
-            yield problem
+            yield unreadable
         return
     hollow = found.st_size > SPARSE_FROM and found.st_blocks * 512 < found.st_size // 2
     plain = not packed and not encoding(first) and found.st_size > 0 and not hollow and exports.recognise(head) is None
