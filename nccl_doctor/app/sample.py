@@ -200,6 +200,7 @@ class Ranks:
 
         self._psutil = psutil
         self._known: dict[int, Any] = {}
+        self._moved: dict[int, tuple[int, float]] = {}  # pid -> context switches of the main thread, since when
         self._ranks: list[job_processes.RankProcess] = []
         self._next = 0.0
 
@@ -217,6 +218,7 @@ class Ranks:
             with process.oneshot():
                 return {
                     "pid": one.pid, "rank": one.rank, "local_rank": one.local_rank, "world": one.world, "job": one.job,
+                    "name": one.name, "since": self._since(one.pid, process.num_ctx_switches().voluntary),
                     "user": process.username(), "state": process.status(), "cpu": process.cpu_percent(None),
                     "memory": _mib(process.memory_info().rss), "threads": process.num_threads(),
                     "cpus": _folded(process.cpu_affinity()), "container": _container(one.pid),
@@ -224,7 +226,15 @@ class Ranks:
                 }  # fmt: skip
         except self._psutil.Error:
             self._known.pop(one.pid, None)
+            self._moved.pop(one.pid, None)
             return None
+
+    def _since(self, pid: int, switches: int) -> float:
+        """Returns when the main thread of a process was last seen to wake up, in seconds since the epoch."""
+        before = self._moved.get(pid)
+        if before is None or before[0] != switches:
+            self._moved[pid] = before = switches, round(time.time(), 1)
+        return before[1]
 
 
 FEEDS: Mapping[str, Callable[[], Feed]] = {"gpu": Gpus, "port": Ports, "host": Host, "process": Ranks}

@@ -12,6 +12,8 @@ from typing import Any
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.derive.hang.job_state import JobState
+from nccl_doctor.derive.hang.job_stop import judge
+from nccl_doctor.formats.recording.hang_records import Looks
 
 HISTORY = 600  # samples kept of each series
 STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
@@ -203,6 +205,7 @@ class State:
     nodes: dict[str, Node] = field(default_factory=dict)
     now: float = 0.0  # time of the newest record
     jobs: dict[str, JobState] = field(default_factory=dict)  # jobs that stopped or wait, by name
+    looks: Looks = field(default_factory=Looks)  # of the hang monitors of all nodes
 
     def headlines(self, now: float) -> list[str]:
         """Returns one sentence for each job that stopped or waits, the stopped ones first."""
@@ -222,15 +225,29 @@ class State:
         Silence is measured by `received_at` on our clock, because the clock of another node may be wrong. In a replay it
         is None and the time of the record counts.
         """
-        if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone"):
+        if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone", "hang"):
             return None
+        if record["kind"] == "hang":
+            self._add_look(record)
         node = self.node(str(record.get("hostname") or "?"))
         if record["kind"] == "gone":
             node.gone = str(record.get("error") or "no answer")
             return node
-        node.add_record(record["kind"], record, received_at)
+        if record["kind"] != "hang":
+            node.add_record(record["kind"], record, received_at)
         self.now = max(self.now, record_time(record) or 0.0)
         return node
+
+    def _add_look(self, record: dict[str, Any]) -> None:
+        """Judge the job of a look of the hang monitor again."""
+        job = self.looks.add(record)
+        if job is None:
+            return
+        state = judge(self.looks.ranks(job), self.looks.sockets(job))
+        if state is not None:
+            self.jobs[job] = state
+        else:
+            self.jobs.pop(job, None)
 
     def gpus(self) -> Iterator[tuple[Node, Device]]:
         for node in self.nodes.values():

@@ -17,9 +17,11 @@ import click
     "--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write files there, not stdout."
 )
 @click.option("--only", metavar="KINDS", help="Comma-separated: gpu, port, host, process.")
+@click.option("--auto/--no-auto", default=True, help="Look at the ranks of jobs that stand still.")
 @click.option("--while-parent", type=int, metavar="PID", help="Exit when the parent, this process, exits.")
-def command(interval: float, into: Path | None, only: str | None, while_parent: int | None) -> None:
+def command(interval: float, into: Path | None, only: str | None, auto: bool, while_parent: int | None) -> None:
     """Sample this node until stopped; write one JSON object a line."""
+    from nccl_doctor.app.hang.monitor import HangMonitor
     from nccl_doctor.app.sample import FEEDS, Files, Sampler
 
     stopped = threading.Event()
@@ -38,8 +40,17 @@ def command(interval: float, into: Path | None, only: str | None, while_parent: 
                 stopped.set()
 
     put = Files(into).put if into is not None else write_line
-    sampler = Sampler(put, interval, {kind: feed for kind, feed in FEEDS.items() if kind in kinds})
+    monitor = HangMonitor(put, into) if auto else None
+
+    def put_and_watch(kind: str, record: dict[str, Any]) -> None:
+        put(kind, record)
+        if monitor is not None:
+            monitor.add(record)
+
+    sampler = Sampler(put_and_watch, interval, {kind: feed for kind, feed in FEEDS.items() if kind in kinds})
     sampler.start()
+    if monitor is not None:
+        monitor.start()
     while not stopped.wait(0.5):
         if while_parent is not None and os.getppid() != while_parent:  # it may have ended before we began
             break

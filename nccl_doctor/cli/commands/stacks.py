@@ -37,7 +37,10 @@ FRAMES = 8  # frames shown of one stack without -v
 @click.option("--via", default="ssh", show_default=True, help="ssh, srun, or a command with %host for the node.")
 @click.option("--native", is_flag=True, help="Show C and C++ frames too: identifies a collective; takes longer.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds per process."
+    "--timeout", type=click.FloatRange(0.1, 600), help="Seconds per process.  [default: 10, with --native 60]"
+)
+@click.option(
+    "--pause", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="Seconds between the two dumps."
 )
 @click.option("--format", "form", type=click.Choice(["text", "json", "facts"]), default="text", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Show whole stacks.")
@@ -47,29 +50,38 @@ def command(
     nodes: str | None,
     via: str,
     native: bool,
-    timeout: float,
+    timeout: float | None,
+    pause: float,
     form: str,
     verbose: bool,
 ) -> int:
-    """Dump the stacks of all ranks of a job, group equal ones, and name the ranks that differ.
+    """Dump the stacks of all ranks twice, group equal ones, and name the ranks that keep the others waiting.
 
-    Each process is paused for some milliseconds. Exit status 1 if a rank keeps the others waiting.
+    Jobs are told apart. No process is paused, except with --native. Exit status 1 if a rank keeps the others of its job
+    waiting, 2 if a rank could not be read and nothing else was found.
     """
+    from nccl_doctor.app import stacks
     from nccl_doctor.derive.registry import derive_all
     from nccl_doctor.facts import wire
     from nccl_doctor.facts.store import Facts
 
+    timeout = timeout if timeout is not None else stacks.NATIVE_SECONDS if native else stacks.SECONDS
     problems: list[str] = []
     remote, via = _remote_nodes(nodes, job if form != "facts" and not pids else None, via)
     if remote:
         from nccl_doctor.app import fleet
 
-        options = [f"--timeout={timeout:g}", *(["--native"] if native else []), *([f"--job={job}"] if job else [])]
-        facts = fleet.collect(remote, via, ["stacks", "--format", "facts", *options], timeout + 5)
+        options = [
+            f"--timeout={timeout:g}",
+            f"--pause={pause:g}",
+            *(["--native"] if native else []),
+            *([f"--job={job}"] if job else []),
+        ]
+        facts = fleet.collect(remote, via, ["stacks", "--format", "facts", *options], 4 * timeout + pause)
         problems = [f"{host}: {note}" for host, note in facts.query("SELECT host, note FROM collection")]
     else:
         facts = Facts()
-        problems = _dump(facts, pids, job, native, timeout)
+        problems = _dump(facts, pids, job, native, timeout, pause)
     if form == "facts":
         emit(wire.dump(facts))
         return 0
@@ -78,7 +90,7 @@ def command(
     emit(_render_json(facts, report, problems) if form == "json" else _render_text(facts, report, verbose))
     for problem in problems if form == "text" else ():
         complain(problem)
-    return int(report.verdict == "error")
+    return 1 if report.verdict == "error" else 2 if problems else 0
 
 
 def _remote_nodes(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
@@ -95,10 +107,11 @@ def _remote_nodes(nodes: str | None, job: str | None, via: str) -> tuple[list[st
     return [], via
 
 
-def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, timeout: float) -> list[str]:
-    from nccl_doctor.app import stacks
-
+def _dump(
+    facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, timeout: float, pause: float
+) -> list[str]:
     """Add the stacks of the ranks on this node. Raises UsageProblem when no rank could be dumped."""
+    from nccl_doctor.app import stacks
     from nccl_doctor.node.host import job_processes
 
     found = job_processes.find(job=job)
@@ -115,7 +128,7 @@ def _dump(facts: "Facts", pids: tuple[int, ...], job: str | None, native: bool, 
         raise UsageProblem(
             f"no rank{of} runs on this node (no process with RANK or a launcher's rank){hidden}; name one with --pid"
         )
-    problems = stacks.dump(facts, ranks, native=native, seconds=timeout)
+    problems = stacks.dump(facts, ranks, native=native, seconds=timeout, pause=pause)
     if len(problems) == len(ranks):
         raise UsageProblem(problems[0])
     return problems
@@ -126,7 +139,7 @@ def _diagnose(facts: "Facts") -> "Report":
     from nccl_doctor.diagnosis import diagnose
     from nccl_doctor.rules import engine, loader
 
-    rules = [rule for rule in loader.load_rules() if {"stack", "rank_doing"} & set(rule.needs)]
+    rules = [rule for rule in loader.load_rules() if {"stack", "rank_doing", "job_stop"} & set(rule.needs)]
     return diagnose.diagnose(facts, engine.ask_all(rules, facts))
 
 
@@ -140,7 +153,13 @@ def _render_text(facts: "Facts", report: "Report", verbose: bool) -> str:
         label = f"{finding.severity.upper()} {finding.rule} "
         lines += wrap_labelled(label, f"{finding.name}: {finding.message}", width)
         lines += [*wrap_labelled("  next ", finding.fix, width), ""]
-    for group in stacks.groups(facts):
+    groups = stacks.groups(facts)
+    several = len({group.job for group in groups}) > 1
+    job = None
+    for group in groups:
+        if several and group.job != job:
+            job = group.job
+            lines.append(f"JOB {job}")
         lines += [*_group_lines(facts, group, verbose), ""]
     return "\n".join(lines[:-1]) + "\n"
 
@@ -169,7 +188,7 @@ def _render_json(facts: "Facts", report: "Report", problems: list[str]) -> str:
 
     content = document(report)
     content["stacks"] = [
-        {"doing": group.doing, "frames": group.frames, "ranks": [member.rank for member in group.members],
+        {"job": group.job, "doing": group.doing, "frames": group.frames, "ranks": [member.rank for member in group.members],
          "processes": [{"host": m.host, "pid": m.pid, "rank": m.rank, "leaf": m.leaf} for m in group.members]}
         for group in stacks.groups(facts)
     ]  # fmt: skip

@@ -28,7 +28,7 @@ class JobState:
     """The state of one job.
 
     `state` is `stopped` where nobody moves, `waiting` where the ranks wait for one that still moves. `kind` is the class of
-    the cause: outside, dataloader, checkpoint, compiling, suspended, ended, kernel, gil, apart, rendezvous, network.
+    the cause: outside, dataloader, checkpoint, compiling, suspended, ended, kernel, gil, apart, network, unseen.
     """
 
     job: str

@@ -152,7 +152,9 @@ def main_thread(dump: Dump) -> Thread | None:
     return named or (dump.threads[0] if dump.threads else None)
 
 
-def rows(facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks: dict[int, int]) -> int:
+def rows(
+    facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks: dict[int, int], job: str | None = None
+) -> int:
     """Add the threads of these processes; `ranks` maps process ids. Returns how many there were."""
     made = []
     for dump in dumps:
@@ -169,7 +171,7 @@ def rows(facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks
                     host=host, rank=rank, pid=dump.pid, parent=dump.parent, thread=thread.name,
                     main=int(thread is main), active=int(thread.active), gil=int(thread.gil), doing=kind,
                     frame=str(frame) if frame else None, leaf=str(inner) if inner else None,
-                    frames=len(thread.frames), ref=ref,
+                    frames=len(thread.frames), job=job, ref=ref,
                 )
             )  # fmt: skip
     facts.add(made)

@@ -14,6 +14,7 @@ from nccl_doctor.facts.tables import Env, ProcessEnd
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import monitor_json
+from nccl_doctor.formats.recording.hang_records import HangReader
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines
 
@@ -41,10 +42,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     joined = Joined(head, stream)
     if b'"schema"' in head[:200]:
         return _run(joined, name, facts)
-    kind = next((k for k in (b"gpu", b"port", b"host", b"process") if head.startswith(b'{"kind":"' + k + b'"')), b"")
+    kind = next(
+        (k for k in (b"gpu", b"port", b"host", b"process", b"hang") if head.startswith(b'{"kind":"' + k + b'"')), b""
+    )
     if kind == b"gpu":
         return monitor_json.read_format(joined, name, facts)
-    makers: dict[bytes, Callable[[str], _Reader]] = {b"port": _Ports, b"host": _Hosts, b"process": _Ranks}
+    makers: dict[bytes, Callable[[str], _Reader]] = {
+        b"port": _Ports,
+        b"host": _Hosts,
+        b"process": _Ranks,
+        b"hang": HangReader,
+    }
     reader = makers[kind](name)
     number = used = 0
     for number, record in _records(joined):

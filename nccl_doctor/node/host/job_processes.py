@@ -11,6 +11,13 @@ STEP = "SLURM_PROCID"  # also a launcher that starts the ranks of a node has one
 # A collector of ours that a launcher started beside the ranks has their variables too.
 _OURS = re.compile(r"\S+(?: -\S+)* (?:\S*/nccl-doctor|-m nccl_doctor)(?: |$)")
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+# What ranks of one launch share and two launches do not, on all nodes.
+LAUNCHES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "PMI_JOBID")
+ADDRESSES = (("MASTER_ADDR", "MASTER_PORT"), ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"))
+_HERE = ("localhost", "127.", "::1")
+
+
+_SESSION = "=session"  # no name of a variable has an equals sign
 
 
 class RankProcess(NamedTuple):
@@ -21,8 +28,9 @@ class RankProcess(NamedTuple):
     local_rank: int | None
     world: int | None  # number of ranks
     user: int  # uid
-    job: str | None
+    job: str | None  # id of the scheduler
     command: str
+    name: str = ""  # of the launch: two jobs on one node have two
 
 
 class Found(NamedTuple):
@@ -40,7 +48,7 @@ def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
         try:
             environ = _environ((proc / str(pid) / "environ").read_bytes())
             command = (proc / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-            parent = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+            _, parent, _, session = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[:4]
             user = (proc / str(pid)).stat().st_uid
         except PermissionError:
             hidden += 1
@@ -48,16 +56,47 @@ def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile
         if command and not _OURS.match(command):
-            rows[pid] = (parent, environ, command, user)
+            rows[pid] = (int(parent), {**environ, _SESSION: session}, command, user)
     ranks = {
         pid: parsed
         for pid, (_, environ, command, user) in rows.items()
         if (parsed := _rank(pid, environ, command, user))
     }
+    ranks = {pid: one._replace(name=_name(rows[pid][1], proc / str(pid))) for pid, one in ranks.items()}
     if job is not None:
-        ranks = {pid: one for pid, one in ranks.items() if one.job == job}
+        ranks = {pid: one for pid, one in ranks.items() if job in (one.job, one.name)}
     tops = [one for pid, one in ranks.items() if _is_top(pid, ranks, rows)]
     return Found(sorted(tops, key=lambda one: one.rank), hidden)
+
+
+def _name(environ: Mapping[str, str], process: Path) -> str:
+    """Returns what tells a launch from others, equal on all its nodes where its address is not that of one node.
+
+    A scheduler's job and step, the launcher's own name for the launch, or the address where its ranks meet; the network
+    namespace tells containers apart whose ranks meet at the same local address. Without any of these, the session.
+    """
+    parts = [next((environ[one] for one in JOBS if environ.get(one)), "")]
+    if parts[0] and environ.get("SLURM_STEP_ID", "").isdecimal():
+        parts[0] += f".{environ['SLURM_STEP_ID']}"
+    if launch := next((environ[one] for one in LAUNCHES if environ.get(one)), ""):
+        parts.append(launch)
+    for address, port in ADDRESSES:
+        if environ.get(port):
+            host = environ.get(address, "")
+            parts.append(f"{host}:{environ[port]}")
+            if host.startswith(_HERE):
+                parts.append(_namespace(process))
+            break
+    return " ".join(part for part in parts if part)[:120] or f"session {environ.get(_SESSION, '?')}"
+
+
+def _namespace(process: Path) -> str:
+    """Returns the network namespace of a process where it is not ours; empty if it is or cannot be read."""
+    try:
+        theirs, ours = os.readlink(process / "ns/net"), os.readlink("/proc/self/ns/net")
+    except OSError:
+        return ""
+    return theirs if theirs != ours else ""
 
 
 def _is_top(

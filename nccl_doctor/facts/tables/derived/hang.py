@@ -64,7 +64,31 @@ class RankDoing(NamedTuple):
     same: int  # of those, how many did the same
     waiting: int  # how many others were in a collective or in the backward pass, where gradients are reduced
     worker: str | None  # leaf of a DataLoader worker of it that was not waiting for an index
+    moved: int | None  # 1 where it moved between two looks; None where there was only one
     ref: int
+
+
+class JobStop(NamedTuple):
+    """A job that stood still in two looks of the hang monitor, one row for each rank that is suspected; derived.
+
+    `rank` and `pid` are None in the only row of a job in which no rank is suspected.
+    """
+
+    job: str | None
+    state: str  # stopped: nobody moves; waiting: the ranks wait for one that moves
+    kind: str  # outside, dataloader, checkpoint, compiling, rendezvous, gil, suspended, ended, kernel, apart, network, unseen
+    host: str | None
+    rank: int | None
+    pid: int | None
+    gpu: int | None
+    words: str | None  # what the suspected rank does: is in load (data.py:8)
+    operation: str | None  # in which the others wait
+    waiting: int
+    ranks: int
+    seconds: float  # from the last move to the last look
+    headline: str
+    ref: int
+    refs: str
 
 
 class RecorderMismatch(NamedTuple):

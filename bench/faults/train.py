@@ -1,0 +1,140 @@
+"""A training program of gloo ranks in which rank BAD meets a fault at step AT: `torchrun train.py FAULT --bad 2 --at 30`."""
+
+import argparse
+import ctypes
+import os
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+FOREVER = 10_000.0  # seconds
+PLACE = {"rank": 0, "step": -1}
+
+
+class Samples(Dataset):  # type: ignore[misc]
+    """Random vectors; `stuck_at` is the index at which reading one does not end."""
+
+    def __init__(self, fault: str, stuck_at: int | None) -> None:
+        self.fault, self.stuck_at = fault, stuck_at
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == self.stuck_at:
+            self.read_sample()
+        return torch.full((64,), float(index % 7))
+
+    def read_sample(self) -> None:
+        if self.fault == "slow-loader":
+            end = time.monotonic() + FOREVER
+            while time.monotonic() < end:
+                sum(range(100_000))
+        time.sleep(FOREVER)
+
+
+def compute(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    time.sleep(0.03)  # stands for the work of a GPU
+    return model(batch).pow(2).mean()  # type: ignore[no-any-return]
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def hold_lock() -> None:
+    """Sleep in C without giving the interpreter's lock back."""
+    ctypes.PyDLL(None).sleep(int(FOREVER))
+
+
+def save_checkpoint(model: torch.nn.Module, folder: Path) -> None:
+    torch.save(model.state_dict(), folder)
+
+
+def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor:
+    """What happens to rank BAD at step AT, before the gradients are summed."""
+    if fault == "sleep":
+        time.sleep(FOREVER)
+    elif fault == "spin":
+        spin()
+    elif fault == "gil":
+        threading.Thread(target=hold_lock, name="uploader").start()
+        time.sleep(0.1)
+    elif fault == "sigstop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "sigkill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "exit":
+        os._exit(3)
+    elif fault == "exception":
+        raise ValueError("loss is not finite")
+    elif fault == "memory":
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        bytearray(16 << 30)
+    elif fault == "files":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        print(len([os.open("/dev/null", os.O_RDONLY) for _ in range(100)]))
+    elif fault == "order":
+        dist.broadcast(torch.zeros(1), src=0)
+    elif fault == "shape":
+        return torch.zeros(gradient.numel() * 2)
+    elif fault == "checkpoint":
+        os.mkfifo(folder / f"pipe{os.getpid()}")  # nobody reads it: writing does not end
+        save_checkpoint(torch.nn.Linear(2048, 2048), folder / f"pipe{os.getpid()}")
+    return gradient
+
+
+def train(arguments: argparse.Namespace) -> None:
+    rank, fault = dist.get_rank(), arguments.fault
+    bad = rank == arguments.bad
+    stuck = "loader" in fault and bad
+    world = dist.get_world_size()
+    loader = DataLoader(
+        Samples(fault, arguments.at * 8 if stuck else None), batch_size=8, num_workers=int(fault == "loader-worker")
+    )
+    model = torch.nn.Linear(64, 64)
+    for step, batch in enumerate(loader):
+        if step == arguments.steps:
+            break
+        loss = compute(model, batch)
+        gradient = torch.ones(10_000) * float(loss.detach())
+        if step == arguments.at:
+            if rank == 0:
+                (arguments.folder / "fault").write_text(str(time.time()))
+            if bad and fault != "skip":
+                gradient = meet_fault(fault, arguments.folder, gradient)
+        dist.all_reduce(gradient)
+        if not (fault == "skip" and bad and step == arguments.at):
+            dist.all_gather([torch.zeros(1) for _ in range(world)], loss.detach().reshape(1))
+        if fault == "pause" and step == arguments.at:
+            if rank == 0:
+                time.sleep(8)  # a slow checkpoint that ends
+            dist.barrier()
+        if rank == 0 and step % 10 == 0:
+            print(f"step {step} loss {float(loss):.4f}", flush=True)
+    dist.barrier()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("fault")
+    parser.add_argument("--bad", type=int, default=2)
+    parser.add_argument("--at", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=1 << 30)
+    parser.add_argument("--folder", type=Path, default=Path())
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    train(arguments)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
