@@ -6,8 +6,10 @@ from typing import Any
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.watch.state import Device, Node, State, number, throttle
 from nccl_doctor.watch.view.cells import Cell, Column, Line, Look, choose, row_line
+from nccl_doctor.watch.view.gpus import gpu_columns, peers
+from nccl_doctor.watch.view.nodes import node_state
 from nccl_doctor.watch.view.overview import host_line
-from nccl_doctor.watch.view.panes import GPUS, PORTS, node_state
+from nccl_doctor.watch.view.ports import PORTS
 
 
 def render_text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
@@ -17,7 +19,7 @@ def render_text(state: State, findings: list[Finding], now: float, width: int, a
     for node in state.nodes.values():
         badness, description = node_state(node, now)
         rows.append(f"{node.name}: {description}" if badness else node.name)
-        rows += _table(GPUS, [(node, gpu) for gpu in node.gpus.values()], look, width)
+        rows += _table(gpu_columns(peers(state, now), now), [(node, gpu) for gpu in node.gpus.values()], look, width)
         rows += _table(PORTS, [(node, port) for port in node.ports.values()], look, width)
         rows += [_plain(host_line(node, look, width, now)), ""]
     rows += [f"{f.severity.upper()} {f.rule} {f.name}: {f.message}" for f in findings if f.severity != "note"]
@@ -46,7 +48,7 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
                 "name": node.name, "state": node_state(node, now)[1],
                 "gpus": [{**gpu.now, "throttle": throttle(gpu.now.get("clock_reasons"))} for gpu in node.gpus.values()],
                 "ports": [{**port.now, "rx_gbps": port.last("rx"), "tx_gbps": port.last("tx")} for port in node.ports.values()],
-                "host": node.host.now, "processes": node.ranks,
+                "host": node.host.now, "processes": node.processes,
             }
             for node in state.nodes.values()
         ],

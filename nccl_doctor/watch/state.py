@@ -4,7 +4,7 @@ A record is a JSON object of `app.sample`: one kind of one node. Counters become
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import isfinite
@@ -98,6 +98,16 @@ class Device:
         series = self.series.get(name)
         return series.last if series is not None else None
 
+    def values(self, name: str) -> Sequence[float | None]:
+        """Returns all values of a series, oldest first; one for each of `times`."""
+        series = self.series.get(name)
+        return series.values if series is not None else ()
+
+    def mean(self, name: str, since: float) -> float | None:
+        """Returns the mean of the known values since a time."""
+        known = self.recent(name, since)
+        return sum(known) / len(known) if known else None
+
 
 @dataclass
 class Node:
@@ -107,7 +117,7 @@ class Node:
     gpus: dict[int, Device] = field(default_factory=dict)
     ports: dict[str, Device] = field(default_factory=dict)
     host: Device = field(default_factory=lambda: Device("host"))
-    ranks: list[dict[str, Any]] = field(default_factory=list)
+    processes: list[dict[str, Any]] = field(default_factory=list)  # ranks and other processes on GPUs
     since: float | None = None  # when the first record arrived, or when the node was first expected
     interval: float = 0.0  # seconds between two records of a kind
     last_received: dict[str, float] = field(default_factory=dict)  # kind -> when its last record arrived
@@ -142,7 +152,7 @@ class Node:
         elif kind == "host" and isinstance(record.get("host"), dict):
             self._add_host(record["host"], at)
         elif kind == "process":
-            self.ranks = dicts(record.get("processes"))
+            self.processes = dicts(record.get("processes"))
 
     def _note_arrival(self, kind: str, at: float | None, received_at: float | None) -> None:
         """Update when the node was last heard of, and its sampling interval."""
@@ -169,12 +179,11 @@ class Node:
             rates = {
                 way: _rate(port.now.get(way), sample.get(way), port.sampled_at, at, GIGABIT) for way in ("rx", "tx")
             }
-            before, errors = port.now.get("errors"), sample.get("errors")
-            if isinstance(before, dict) and isinstance(errors, dict):
-                for name, value in errors.items():
-                    old = before.get(name)
-                    if isinstance(value, int) and isinstance(old, int) and value > old:
-                        port.errors[name] = port.errors.get(name, 0) + value - old
+            grown = _growth(port.now.get("errors"), sample.get("errors"))
+            for name, count in grown.items():
+                port.errors[name] = port.errors.get(name, 0) + count
+            passed = at - port.sampled_at if at is not None and port.sampled_at is not None else 0.0
+            rates["errors"] = number(sum(grown.values()) / passed) if passed > 0 else None
             port.add_sample(sample, at, rates)
 
     def _add_host(self, record: dict[str, Any], at: float | None) -> None:
@@ -185,9 +194,18 @@ class Node:
 
 
 GPU_SERIES = {
-    "util": "utilization.gpu", "memory": "memory.used", "power": "power.draw", "temperature": "temperature.gpu",
+    "util": "utilization.gpu", "mem_util": "utilization.memory",
+    "memory": "memory.used", "power": "power.draw", "temperature": "temperature.gpu",
     "clock": "clocks.sm", "pcie_rx": "pcie_rx", "pcie_tx": "pcie_tx", "nvlink_rx": "nvlink_rx", "nvlink_tx": "nvlink_tx",
 }  # fmt: skip
+
+
+def _growth(old: Any, new: Any) -> dict[str, int]:
+    """Returns by how much each error counter grew; a counter that was reset did not grow."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return {}
+    pairs = ((name, old.get(name), value) for name, value in new.items())
+    return {name: b - a for name, a, b in pairs if isinstance(a, int) and isinstance(b, int) and 1 << 64 > b > a >= 0}
 
 
 def _rate(old: Any, new: Any, old_time: float | None, new_time: float | None, unit: float) -> float | None:
@@ -206,6 +224,7 @@ class State:
     now: float = 0.0  # time of the newest record
     jobs: dict[str, JobState] = field(default_factory=dict)  # jobs that stopped or wait, by name
     looks: Looks = field(default_factory=Looks)  # of the hang monitors of all nodes
+    totals: Device = field(default_factory=lambda: Device("all nodes"))  # sums over nodes with fresh values, by second
 
     def headlines(self, now: float) -> list[str]:
         """Returns one sentence for each job that stopped or waits, the stopped ones first."""
@@ -235,7 +254,9 @@ class State:
             return node
         if record["kind"] != "hang":
             node.add_record(record["kind"], record, received_at)
-        self.now = max(self.now, record_time(record) or 0.0)
+        at = record_time(record) or 0.0
+        self.now = max(self.now, at)
+        self._add_totals(at if received_at is None else received_at)
         return node
 
     def _add_look(self, record: dict[str, Any]) -> None:
@@ -248,6 +269,20 @@ class State:
             self.jobs[job] = state
         else:
             self.jobs.pop(job, None)
+
+    def _add_totals(self, at: float) -> None:
+        """Add the sums of the last second: mean utilisation, power, network traffic in and out."""
+        if at - (self.totals.sampled_at or 0.0) < 1.0:
+            return
+        gpus = [gpu for node in self.nodes.values() if node.age("gpu", at) is None for gpu in node.gpus.values()]
+        ports = [port for node in self.nodes.values() if node.age("port", at) is None for port in node.ports.values()]
+        utils = [value for gpu in gpus if (value := gpu.last("util")) is not None]
+        sums = {"power": (gpus, "power"), "rx": (ports, "rx"), "tx": (ports, "tx")}
+        values: dict[str, float | None] = {"util": sum(utils) / len(utils) if utils else None}
+        for name, (devices, series) in sums.items():
+            known = [value for device in devices if (value := device.last(series)) is not None]
+            values[name] = sum(known) if known else None
+        self.totals.add_sample({}, at, values)
 
     def gpus(self) -> Iterator[tuple[Node, Device]]:
         for node in self.nodes.values():
@@ -287,7 +322,7 @@ def spinning(node: Node, seconds: float = 60.0) -> tuple[int, float] | None:
             return None
         if share:
             shares.append(share)
-    quiet_times = [quiet for rank in node.ranks if (quiet := number(rank.get("quiet"))) is not None]
+    quiet_times = [quiet for rank in node.processes if (quiet := number(rank.get("quiet"))) is not None]
     if not shares or any(quiet < seconds for quiet in quiet_times):
         return None
     if any(_port_busy(port, (port.sampled_at or 0.0) - seconds) for port in node.ports.values()):

@@ -32,13 +32,13 @@ def film(request: pytest.FixtureRequest) -> Iterator[Film]:
 @filmed
 @pytest.mark.parametrize("film", [(100, 30, "--demo --interval 0.2")], indirect=True)
 def test_the_demo_develops_its_fault(film: Film) -> None:
-    film.wait("2 nodes", "16 GPUs", "mlx5_0/1")
-    hang = film.wait("spinning-in-collective", "press s for the stacks")
+    film.wait("2 nodes", "16 GPUs", "RDMA")
+    hang = film.wait("ERROR gpu-a,gpu-b spinning-in-collective")
     assert all(len(line) <= 100 for line in hang.splitlines())
     film.keys("5")
     film.wait("severity", "since", "gpu-thermal-throttle")  # judged before or after the hang, as the machine is fast
     film.keys("Enter")
-    film.wait("Why", "Next")
+    film.wait("Why", "Next", "(Esc closes)")
     film.keys("Escape")
     film.wait(TABS)
     film.keys("q")

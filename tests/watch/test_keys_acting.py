@@ -21,7 +21,7 @@ from nccl_doctor.watch.sources import IdleSource
 from nccl_doctor.watch.view.screens import SignalDialog
 
 
-@pytest.mark.parametrize("key", ["s", "K"])
+@pytest.mark.parametrize("key", ["s", "x"])
 def test_a_demo_leaves_processes_alone(key: str) -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("4", key)
@@ -41,20 +41,20 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-@pytest.mark.parametrize(("key", "number"), [("t", signal.SIGTERM), ("i", signal.SIGINT), ("k", signal.SIGKILL)])
+@pytest.mark.parametrize(("key", "number"), [("t", signal.SIGTERM), ("c", signal.SIGINT), ("9", signal.SIGKILL)])
 def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        await pilot.press("K")
+        await pilot.press("x")
         await pilot.pause()
         assert "select a process first" in screen(app)[-1]
-        await pilot.press("4", "K")
+        await pilot.press("4", "x")
         await pilot.pause()
         assert isinstance(app.screen, SignalDialog)
         assert "python train.py" in text(app)
         await pilot.press("enter")
         await pilot.pause()
         assert process.poll() is None
-        await pilot.press("K")
+        await pilot.press("x")
         await shows(pilot, app, lambda: isinstance(app.screen, SignalDialog))
         await pilot.press("y")  # nothing is chosen yet
         await pilot.press(key)
@@ -71,7 +71,7 @@ def test_a_signal_is_sent_after_a_question(key: str, number: int) -> None:
 
 def test_no_signal_to_a_process_that_took_the_number_of_another() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        await pilot.press("4", "K")
+        await pilot.press("4", "x")
         await pilot.pause()
         process.kill()
         process.wait()
@@ -85,7 +85,7 @@ def test_no_signal_to_a_process_that_took_the_number_of_another() -> None:
 
 def test_no_signal_to_another_node() -> None:
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        await pilot.press("4", "K")
+        await pilot.press("4", "x")
         await pilot.pause()
         assert "on this node only" in screen(app)[-1]
 
@@ -143,13 +143,13 @@ def test_replay_seeks(tmp_path: Path) -> None:
         await pilot.press("full_stop", "left")
         await pilot.pause()
         await shows(pilot, app, lambda: replay.start_time + 30 == replay.time)
-        await shows(pilot, app, lambda: START + 31 == app.state.now and "0:00:30 of 0:01:39" in screen(app)[0])
+        await shows(pilot, app, lambda: START + 31 == app.state.now and "0:00:30 of 0:01:39" in screen(app)[2])
         await pilot.press("comma")
         await shows(pilot, app, lambda: replay.start_time == replay.time)
-        await pilot.press("end")
+        await pilot.press("right_curly_bracket")
         await pilot.pause()
         await shows(pilot, app, lambda: replay.ended and "gpu-thermal-throttle" in text(app))
-        await pilot.press("home")
+        await pilot.press("left_curly_bracket")
         await shows(pilot, app, lambda: replay.start_time == replay.time)
         await pilot.press("s")
         await pilot.pause()

@@ -16,7 +16,7 @@ from helpers.waiting import until
 from nccl_doctor.watch import feed
 from nccl_doctor.watch.feed import NodeFeeds
 from nccl_doctor.watch.state import State
-from nccl_doctor.watch.view.panes import node_state
+from nccl_doctor.watch.view.nodes import node_state
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 IP = shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

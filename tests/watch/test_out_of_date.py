@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
-from nccl_doctor.watch.view.cells import DIM, Look
-from nccl_doctor.watch.view.panes import node_columns, short_time
+from nccl_doctor.watch.view.cells import DIM, Look, short_time
+from nccl_doctor.watch.view.nodes import node_columns
 
 
 def late(seconds: float) -> Watch:
@@ -28,8 +28,8 @@ def late(seconds: float) -> Watch:
 
 def test_rows_of_a_silent_node_are_dim_and_show_their_age() -> None:
     app = late(42)
-    rows = app.tables.draw("GPUs", Look(), 160, "").rows
-    fresh, old = rows[:8], rows[8:]
+    rows = app.tables.draw("GPUs", Look(), 160).rows
+    old, fresh = rows[:8], rows[8:]
     assert {DIM} == {style for line in old for text, style in line if text.strip()}
     assert all("-42s" in "".join(text for text, _ in line) for line in old)
     assert not any("-42s" in "".join(text for text, _ in line) for line in fresh)
@@ -38,20 +38,20 @@ def test_rows_of_a_silent_node_are_dim_and_show_their_age() -> None:
 def test_a_node_that_is_gone_is_dim_at_once() -> None:
     app = demo(30)
     app.add_record({"kind": "gone", "hostname": "gpu-b", "error": "Connection refused"})
-    old = app.tables.draw("GPUs", Look(), 160, "").rows[8:]
+    old = app.tables.draw("GPUs", Look(), 160).rows[:8]
     assert {DIM} == {style for line in old for text, style in line if text.strip()}
 
 
 def test_sums_of_a_silent_node_are_unknown() -> None:
     app = late(42)
     node, now = app.state.nodes["gpu-b"], app.now()
-    values = {column.title: column.cell(node, Look()).plain for column in node_columns(now)}
+    values = {column.title: column.cell(node, Look()).plain for column in node_columns(now, {})}
     assert ["-"] * 6 == [values[title] for title in ("util", "low", "watt", "hottest", "net Gb/s", "CPU")]
-    assert "no answer for 42 s" in values["state"]
+    assert "no answer for 42 s" in values["why"]
 
 
 def test_ages_are_short() -> None:
-    assert ["0s", "99s", "2m", "100m", "2h"] == [short_time(value) for value in (0.2, 99.4, 100, 5999, 7200)]
+    assert ["0s", "99s", "2m", "100m", "2h", "5d"] == [short_time(x) for x in (0.2, 99.4, 100, 5999, 7200, 400_000)]
 
 
 def test_rules_that_fail_are_said_and_not_taken_for_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +66,7 @@ def test_rules_that_fail_are_said_and_not_taken_for_no_finding(monkeypatch: pyte
 
         monkeypatch.setattr(LiveDiagnosis, "run_rules", broken)
         await shows(pilot, app, lambda: says("the rules failed, so findings are out of date: KeyError"))
+        assert "nothing was judged: KeyError" in app.tables.by_tab["findings"].empty()
         monkeypatch.undo()
         await shows(pilot, app, lambda: not says("the rules failed"))
         assert screen(app)

@@ -13,9 +13,16 @@ from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.snapshot import render_json, render_metrics
 from nccl_doctor.watch.snapshot import render_text as page
 from nccl_doctor.watch.state import Node, State, record_time, spinning, throttle
-from nccl_doctor.watch.view import overview, panes
+from nccl_doctor.watch.view import detail
 from nccl_doctor.watch.view.cells import GAP, Look, choose
-from nccl_doctor.watch.view.panes import cpu_set, node_state, worst_first
+from nccl_doctor.watch.view.chart import binned
+from nccl_doctor.watch.view.findings import FINDINGS, fold
+from nccl_doctor.watch.view.gpus import Peers, gpu_columns, odd_first, peers
+from nccl_doctor.watch.view.headline import headline
+from nccl_doctor.watch.view.nodes import node_columns, node_state, verdicts, worst_first
+from nccl_doctor.watch.view.overview import alert_lines, alerts, port_lines
+from nccl_doctor.watch.view.ports import PORTS
+from nccl_doctor.watch.view.processes import PROCESSES, cpu_set, in_tree
 from nccl_doctor.watch.view.widgets import wrap_text
 
 
@@ -239,7 +246,7 @@ values = st.recursive(
 KEYS = (
     "index", "utilization.gpu", "power.draw", "enforced.power.limit", "memory.used", "memory.total", "clock_reasons",
     "processes", "name", "kind", "state", "rx", "tx", "speed", "errors", "cpu", "memory_used", "memory_total", "pid", "rank",
-    "user", "cpus", "job", "command", "quiet", "temperature.gpu", "error",
+    "user", "ppid", "age", "threads", "cpus", "job", "command", "quiet", "temperature.gpu", "error",
 )  # fmt: skip
 things = st.lists(st.dictionaries(st.sampled_from(KEYS), values, max_size=6) | values, max_size=3) | values
 records = st.fixed_dictionaries(
@@ -264,14 +271,20 @@ def test_hostile_records_do_no_harm(found: list[Any]) -> None:
     assert page(state, [], now, 80, True).isascii()
     json.loads(render_json(state, [], now))
     render_metrics(state, [], now)
-    overview.port_lines(state, look, 80, 4)
-    overview.alert_lines(state, diagnosis.episodes, look, now, 80, 4)
-    rows = [(node, one) for node in state.nodes.values() for one in node.ranks]
+    groups = fold(diagnosis.episodes)
+    port_lines(state, look, 80, 4, now)
+    headline(state, groups, look, 80, now, "")
+    alert_lines(alerts(state, groups, now), look, 80, 4)
+    rows = [(node, one) for node in state.nodes.values() for one in node.processes]
+    assert len(rows) == len(in_tree(rows))
+    for tab in ("overview", "GPUs", "network", "nodes"):
+        one = next(iter(state.nodes.values()), None) if tab == "nodes" else next(state.gpus(), None)
+        assert 20 == len(detail.draw(tab, one, state, look, now, 100, 20))
     for columns, lines in (
-        (panes.GPUS, list(state.gpus())),
-        (panes.PORTS, [(node, port) for node in state.nodes.values() for port in node.ports.values()]),
-        (panes.PROCESSES, rows),
-        (panes.node_columns(now), worst_first(state, now)),
+        (gpu_columns(peers(state, now), now), odd_first(state, now)),
+        (PORTS, [(node, port) for node in state.nodes.values() for port in node.ports.values()]),
+        (PROCESSES, rows),
+        (node_columns(now, verdicts(groups)), worst_first(state, now)),
     ):  # fmt: skip
         for column in columns:
             for line in lines:
@@ -280,7 +293,7 @@ def test_hostile_records_do_no_harm(found: list[Any]) -> None:
 
 @given(
     st.integers(1, 300),
-    st.sampled_from([panes.GPUS, panes.PORTS, panes.PROCESSES, panes.FINDINGS, panes.node_columns(0)]),
+    st.sampled_from([gpu_columns(Peers(None, None), 0.0), PORTS, PROCESSES, FINDINGS, node_columns(0.0, {})]),
 )
 def test_no_line_is_wider_than_the_screen(width: int, columns: Any) -> None:
     fitted = choose(columns, width)
@@ -300,6 +313,11 @@ def test_text_is_cut_to_the_screen(text: str, width: int) -> None:
 def test_charts_have_their_size(values: list[float | None], width: int, height: int) -> None:
     rows = Look().chart(values, 100.0, width, height)
     assert [width] * height == [len(row) for row in rows]
+
+
+def test_columns_of_a_chart_are_means_and_gaps_stay_gaps() -> None:
+    assert [1.5, 3.0, None, None, 7.0] == binned([0.0, 1.0, 2.0, 8.0], [1.0, 2.0, 3.0, 7.0], 0.0, 10.0, 5)
+    assert [5.0] * 4 == binned([0.0, 2.0], [5.0, 5.0], 0.0, 4.0, 4)  # samples rarer than columns
 
 
 def test_moments() -> None:

@@ -5,39 +5,58 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from nccl_doctor.watch.view.cells import Line, Look, Span
-from nccl_doctor.watch.view.panes import clock
+from nccl_doctor.watch.view.cells import DIM, ClickAreas, Line, Look, Span
+from nccl_doctor.watch.view.findings import SEVERITY_RANKS, STYLES, clock
 
-ClickAreas = list[tuple[int, int, str]]  # first column, column after the last, action
 KEYS = (  # key, label, action, priority (lowest first) where the screen is narrow
-    ("?", "help", "help", 0), ("q", "leave", "quit", 1), ("/", "filter", "filter", 3), ("o", "sort", "sort", 4),
-    ("s", "stacks", "stacks", 2), ("K", "signal", "kill", 5), ("r", "RAS", "ras", 6), ("Spc", "pause", "pause", 7),
+    ("?", "help", "help", 0), ("q", "quit", "quit", 1), ("/", "filter", "filter", 3), ("o", "sort", "sort", 4),
+    ("s", "stacks", "stacks", 2), ("x", "signal", "kill", 5), ("r", "RAS", "ras", 6), ("Spc", "pause", "pause", 7),
     ("+/-", "interval", "interval(1)", 9), ("t", "tree", "tree", 8), ("u", "own", "own", 8),
 )  # fmt: skip
-SEEK = (("left/right", "5 s", "seek('right')", 2), (",/.", "30 s", "seek('full_stop')", 3))
+SEEK = (
+    ("left/right", "5 s", "seek('right')", 2), (",/.", "30 s", "seek('full_stop')", 3), ("n", "next finding", "find(1)", 2),
+    ("[/]", "speed", "speed(1)", 3),
+)  # fmt: skip
 
 
-def status_line(app: Any, cost: float, width: int) -> Line:
-    """Returns the first line: what is watched, the time, and our own CPU time."""
+def status_line(app: Any, width: int) -> Line:
+    """Returns the first line: what is watched, the time, and our own CPU time; what restricts the rows comes first."""
     nodes = len(app.state.nodes)
     gpus = sum(len(node.gpus) for node in app.state.nodes.values())
+    chosen = app.tables.filter
     parts = [
+        "PAUSED" if app.paused else "",
+        f"/{chosen.text}" if chosen.text else "",
+        f"only GPUs {','.join(map(str, sorted(chosen.gpus)))}" if chosen.gpus else "",
+        f"only {chosen.user}" if chosen.user else "",
+        f"only job {chosen.job}" if chosen.job else "",
         app.label,
         f"{nodes} node{'s' if nodes != 1 else ''}",
         f"{gpus} GPUs",
         clock(app.now()),
         f"{app.interval:g} s",
+        f"own {app.cost_percent:.1f} %",
     ]
-    if app.replay is not None:
-        passed, whole = app.replay.time - app.replay.start_time, app.replay.end_time - app.replay.start_time
-        share = passed / whole if whole else 1.0
-        parts.append(f"{span(passed)} of {span(whole)} {app.look.gauge(share, 10)}")
-    parts.append(f"own {cost:.1f} %")
-    if app.filter_text:
-        parts.insert(0, f"/{app.filter_text}")
-    if app.paused:
-        parts.insert(0, "PAUSED")
-    return ((app.look.fit(app.look.dot.join(parts), width), "bold"),)
+    return ((app.look.fit(app.look.dot.join(part for part in parts if part), width), "bold"),)
+
+
+def time_line(app: Any, width: int) -> list[Line]:
+    """Returns the time line of a replay: where it is, how fast it plays, and when findings began."""
+    replay = app.replay
+    if replay is None:
+        return []
+    passed, whole = replay.time - replay.start_time, replay.end_time - replay.start_time
+    head = f"{span(passed)} of {span(whole)}  x{app.speed:g}  "
+    room = max(width - cell_len(head), 10)
+    done = min(round(passed / whole * (room - 1)), room - 1) if whole else room - 1
+    line, rest, here = ("=", "-", "o") if app.look.ascii else ("━", "─", "●")
+    cells = [(line if place < done else rest, DIM) for place in range(room)]
+    for at, severity in sorted(app.marks, key=lambda mark: SEVERITY_RANKS.get(mark[1], 2), reverse=True):
+        if severity in STYLES and whole:
+            place = min(max(round((at - replay.start_time) / whole * (room - 1)), 0), room - 1)
+            cells[place] = ("!", f"bold {STYLES[severity]}")
+    cells[done] = (here, "bold")
+    return [((head, "bold"), *cells)]
 
 
 def span(seconds: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from nccl_doctor.common.printable import printable
+from nccl_doctor.watch.state import Device
 
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-=+*%#"
@@ -14,6 +15,7 @@ GOOD, FAIR, BAD, DIM = "green", "yellow", "red", "dim"
 
 Span = tuple[str, str]  # text and style, as rich names styles
 Line = tuple[Span, ...]
+ClickAreas = list[tuple[int, int, str]]  # first column, column after the last, action
 
 
 class Cell(NamedTuple):
@@ -29,11 +31,58 @@ def cell(value: object, style: str = "", right: bool = False) -> Cell:
     return Cell("-" if value is None else str(value), DIM if value is None else style, right)
 
 
+def grade(value: float | None, fair: float, bad: float) -> str:
+    """Returns the colour of a value that is worse the higher it is."""
+    if value is None:
+        return DIM
+    return BAD if value >= bad else FAIR if value >= fair else ""
+
+
+def whole(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f}"
+
+
+def percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f} %"
+
+
+def degrees(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f} C"
+
+
+def amount(rate: float) -> str:
+    """Returns bytes per second in the largest unit that keeps a digit before the decimal point."""
+    for unit in ("", "K", "M", "G"):
+        if rate < 1000:
+            return f"{rate:.0f}{unit}" if rate >= 10 or not unit else f"{rate:.1f}{unit}"
+        rate /= 1000
+    return f"{rate:.1f}T"
+
+
+def rate_cell(device: Device, *names: str) -> Cell:
+    """Returns the sum of several series of bytes per second."""
+    values = [value for name in names if (value := device.last(name)) is not None]
+    return cell(f"{amount(sum(values))}B" if values else None, right=True)
+
+
+def short_time(seconds: float) -> str:
+    """Returns `42s`, `17m`, `5h` or `3d`."""
+    for unit, length, most in (("s", 1, 100), ("m", 60, 6000), ("h", 3600, 360_000)):
+        if seconds < most:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"
+
+
 @dataclass(frozen=True)
 class Look:
-    """Draws values with Unicode or with ASCII characters."""
+    """Draws values with Unicode or with ASCII characters, in colours for a dark or a light background."""
 
     ascii: bool = False
+    light: bool = False
+
+    def style(self, name: str) -> str:
+        """Returns a style of this background: yellow and cyan cannot be read on white."""
+        return name.replace("yellow", "magenta").replace("cyan", "blue") if self.light else name
 
     @property
     def bars(self) -> str:
@@ -105,6 +154,7 @@ class Column:
     order: Callable[[Any], Any]  # sort key of a row
     rank: int = 0  # columns of the highest rank are dropped first on a narrow screen
     most: int = 0  # width up to which the column grows if the screen is wide enough
+    letter: str = ""  # sorts by this column after `o`; a letter of the title where one is free
 
 
 Fitted = list[tuple[Column, int]]  # columns with their actual widths
@@ -142,7 +192,34 @@ def row_line(cells: Sequence[Cell], fitted: Fitted, look: Look) -> Line:
     return tuple(spans)
 
 
-def title_line(fitted: Fitted, look: Look, rights: Sequence[bool]) -> Line:
-    """Returns the titles of columns, aligned like their cells."""
-    cells = [Cell(column.title, "bold", right) for (column, _), right in zip(fitted, rights, strict=True)]
-    return row_line(cells, fitted, look)
+def title_line(
+    fitted: Fitted, look: Look, rights: Sequence[bool], sort: str | None, reverse: bool, letters: bool
+) -> tuple[Line, ClickAreas]:
+    """Returns the titles, aligned like their cells, and their columns on the screen for the mouse.
+
+    The column by which rows are sorted has an arrow; with `letters` the letter that sorts by a column is underlined.
+    """
+    spans: list[Span] = []
+    areas: ClickAreas = []
+    at = 0
+    gap = 0
+    for (column, width), right in zip(fitted, rights, strict=True):
+        spans.append((" " * gap, ""))
+        at += gap
+        gap = GAP
+        title = column.title
+        text = look.fit(title, width, right)
+        if column.key == sort:
+            mark = ("v^" if look.ascii else "▼▲")[not reverse]
+            text, gap = (f"{text[:-1]}{mark}", GAP) if text.endswith(" ") else (f"{text}{mark}", GAP - 1)
+        found = text.lower().find(column.letter) if letters and column.letter else -1
+        if found >= 0:
+            spans += [(text[:found], "bold"), (text[found], "bold reverse"), (text[found + 1 :], "bold")]
+        elif letters and column.letter:  # not a letter of the title: shown before it
+            marked = look.fit(f"{column.letter}:{title}", width, right)
+            spans += [(marked, "bold reverse")]
+        else:
+            spans.append((text, "bold"))
+        areas.append((at, at + width, f"sort_by('{column.key}')"))
+        at += cell_len(text)
+    return tuple(spans), areas

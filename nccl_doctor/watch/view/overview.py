@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
-from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.state import Device, Node, State, number
-from nccl_doctor.watch.view import panes
-from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Line, Look, Span
+from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Line, Look, Span, short_time
+from nccl_doctor.watch.view.findings import STYLES, Group
+from nccl_doctor.watch.view.nodes import node_state, worst_first
+from nccl_doctor.watch.view.ports import UP, is_bad
+from nccl_doctor.watch.view.widgets import wrap_text
 
 RATES = 11  # columns for the rates of a port
 ERRORS = 11  # columns for the errors or the state of a port
@@ -16,6 +18,7 @@ def host_line(node: Node, look: Look, width: int, clock: float | None = None) ->
     now = node.host.now
     cpu, used, total = number(now.get("cpu")), number(now.get("memory_used")), number(now.get("memory_total"))
     shm, shm_total = number(now.get("shm_used")), number(now.get("shm_total"))
+    swap = number(now.get("swap_used"))
     bar = 10 if width >= 100 else 0
 
     def gauge(share: float) -> str:
@@ -26,12 +29,17 @@ def host_line(node: Node, look: Look, width: int, clock: float | None = None) ->
         parts.append(f"memory {gauge(used / total)}{used / 1024:.0f}/{total / 1024:.0f} GiB")
     if shm is not None and shm_total:
         parts.append(f"shm {shm / shm_total:.0%}")
+    if swap:
+        parts.append(f"swap {swap / 1024:.0f} GiB")
     disk = [node.host.last(name) for name in ("disk_read", "disk_write")]
     if disk[0] is not None and disk[1] is not None:
         parts.append(f"disk {disk[0]:.0f}+{disk[1]:.0f} MiB/s")
+    load, cpus = number(now.get("load")), number(now.get("cpus"))
+    if load is not None and cpus and width >= 100:
+        parts.append(f"load {load:.0f} of {cpus:.0f} cores")
     age = None if clock is None else node.age("host", clock)
     if age is not None:
-        return ((look.fit("  ".join([*parts, f"{panes.short_time(age)} old"]), width), DIM),)
+        return ((look.fit("  ".join([*parts, f"{short_time(age)} old"]), width), DIM),)
     full = max(_share(used, total), _share(shm, shm_total))
     return ((look.fit("  ".join(parts), width), BAD if full >= 0.97 else FAIR if full >= 0.9 else ""),)
 
@@ -41,19 +49,19 @@ def _share(used: float | None, total: float | None) -> float:
     return used / total if used is not None and total else 0.0
 
 
-def port_lines(state: State, look: Look, width: int, most: int) -> list[Line]:
+def port_lines(state: State, look: Look, width: int, most: int, now: float, bad_only: bool = False) -> list[Line]:
     """Returns ports side by side, those with errors or without a link first; the last cell counts those left out."""
     several = len(state.nodes) > 1
     ports = sorted(
-        ((node, port) for node in state.nodes.values() for port in node.ports.values()),
-        key=lambda row: not _bad(row[1]),
+        ((node, port) for node in state.nodes.values() for port in node.ports.values() if is_bad(port) or not bad_only),
+        key=lambda row: not is_bad(row[1]),
     )
     names = max((len(_name(node, port, several)) for node, port in ports), default=0)
-    each = names + 1 + RATES + (ERRORS if any(_bad(port) for _, port in ports) else 0) + 2
+    each = names + 1 + RATES + (ERRORS if any(is_bad(port) for _, port in ports) else 0) + 2
     per = max(width // each, 1)
     rows = -(-len(ports) // per)
     shown = ports if rows <= most else ports[: max(most * per - 1, 0)]
-    cells = [(_port(node, port, several), BAD if _bad(port) else "") for node, port in shown]
+    cells = [_port(node, port, several, now) for node, port in shown]
     if len(shown) < len(ports):
         cells.append((f"{len(ports) - len(shown)} more: press 3", DIM))
     lines: list[Line] = []
@@ -65,50 +73,57 @@ def port_lines(state: State, look: Look, width: int, most: int) -> list[Line]:
     return lines[:most]
 
 
-def _bad(port: Device) -> bool:
-    return bool(port.errors) or port.now.get("state") not in ("ACTIVE", "UP", None)
-
-
 def _name(node: Node, port: Device, several: bool) -> str:
     return f"{node.name[:12]} {port.name[:16]}" if several else port.name[:16]
 
 
-def _port(node: Node, port: Device, several: bool) -> str:
-    rx, tx = port.last("rx"), port.last("tx")
+def _port(node: Node, port: Device, several: bool, now: float) -> Span:
     name = _name(node, port, several)
     errors = f" +{sum(port.errors.values())} err" if port.errors else ""
-    if port.now.get("state") not in ("ACTIVE", "UP", None):
-        return f"{name} {port.now.get('state')}{errors}"
-    return f"{name} {_gigabits(rx)}/{_gigabits(tx)} Gb{errors}"
+    age = node.age("port", now)
+    if age is not None:
+        return f"{name} {short_time(age)} old{errors}", DIM
+    if port.now.get("state") not in UP:
+        return f"{name} {port.now.get('state')}{errors}", BAD
+    return f"{name} {_gigabits(port.last('rx'))}/{_gigabits(port.last('tx'))} Gb{errors}", BAD if errors else ""
 
 
 def _gigabits(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def alert_lines(
-    state: State, episodes: Iterable[Episode], look: Look, now: float, width: int, most: int, rules_problem: str = ""
-) -> list[Line]:
-    """Returns a failure of the rules, nodes that do not answer, and current findings, the worst first."""
-    lines: list[Span] = []
-    if rules_problem:
-        lines.append((f"the rules failed, so findings are out of date: {rules_problem}", BAD))
-    for node in panes.worst_first(state, now):
-        badness, description = panes.node_state(node, now)
+Alert = tuple[str, str, Group | None]  # text, style, and the finding that it is about
+
+
+def alerts(state: State, groups: Iterable[Group], now: float) -> list[Alert]:
+    """Returns nodes that do not answer, and current findings, the worst first."""
+    found: list[Alert] = []
+    for node in worst_first(state, now):
+        badness, description = node_state(node, now)
         if badness:
-            lines.append((f"{node.name}  {description}", FAIR if badness == 1 else BAD))
-    for episode in panes.episodes(episodes):
-        finding = episode.finding
-        if episode.over or finding.severity == "note":
-            continue
-        where = f" {finding.hosts}" if finding.hosts else ""
-        text = f"{finding.severity.upper()}{where} {finding.name}: {finding.message}"
-        lines.append((text, panes.STYLES[finding.severity]))
-        if finding.name == "spinning-in-collective" and HINT not in lines:
-            lines.append(HINT)
-    if len(lines) > most:
-        lines[most - 1 :] = [(f"{len(lines) - most + 1} more: press 5", DIM)]
-    return [((look.fit(text, width), style),) for text, style in lines[:most]]
+            found.append((f"{node.name}  {description}", FAIR if badness == 1 else BAD, None))
+    for group in groups:
+        finding = group.finding
+        if not group.over and finding.severity != "note":
+            where = f" {','.join(group.nodes)}" if group.nodes else ""
+            text = f"{finding.severity.upper()}{where} {finding.name}: {group.message}"
+            found.append((text, STYLES[finding.severity], group))
+    return found
 
 
-HINT: Span = ("  press s for the stacks of all ranks, r for the status from NCCL's RAS", "bold")
+def alert_lines(found: list[Alert], look: Look, width: int, most: int) -> tuple[list[Line], list[Group | None]]:
+    """Returns the alerts on at most so many lines, wrapped where there is space, and the finding of each line."""
+    wrapped = [(wrap_text(look.ascii, text, width), style, group) for text, style, group in found]
+    per = max((n for n in (4, 3, 2) if sum(min(len(lines), n) for lines, _, _ in wrapped) <= most), default=1)
+    drawn: list[tuple[Line, Group | None]] = []
+    for place, (lines, style, group) in enumerate(wrapped):
+        if len(drawn) + 1 >= most and place + 1 < len(wrapped):
+            drawn.append((((look.fit(f"{len(wrapped) - place} more: press 5", width), DIM),), None))
+            break
+        for line in lines[: per - 1]:
+            drawn.append((((look.fit(line, width), style),), group))
+        if rest := lines[per - 1 :]:
+            drawn.append(
+                (((look.fit(" ".join([rest[0], *(line.strip() for line in rest[1:])]), width), style),), group)
+            )
+    return [line for line, _ in drawn][:most], [group for _, group in drawn][:most]

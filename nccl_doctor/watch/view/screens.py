@@ -1,6 +1,7 @@
-"""Screens above the main one: a page of text, the history of a GPU, the choice of a signal, and the filter."""
+"""Screens above the main one: a page of text, charts, the choice of a signal; and the field for the filter."""
 
 import signal
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,38 +10,45 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from nccl_doctor.watch.live_diagnosis import Episode
-from nccl_doctor.watch.state import Device, Node
-from nccl_doctor.watch.view.cells import Look
-from nccl_doctor.watch.view.panes import clock
+from nccl_doctor.watch.view.cells import Line, Look
+from nccl_doctor.watch.view.chart import Panel, side_by_side
+from nccl_doctor.watch.view.findings import Group, full_text
 from nccl_doctor.watch.view.widgets import Lines, Pager
 
 HELP = """\
-1-6, Tab   select a tab: overview, GPUs, network, processes, findings,
-           nodes
-arrows     move, also j and k. Enter opens the history of a GPU, a finding with its
-           fix, the stacks of a process, the GPUs of a node
-/          show only rows that contain a text; empty shows all
-o  O       sort by the next column; reverse the order
-t          sort processes by node and job, or not
-u          show your own processes only, or all
-s          stacks of all ranks on this node, or of the selected process
-K          send a signal to the selected process; asks twice
-r          ask NCCL's RAS which ranks do not answer (port 28028)
-Space      pause
-+  -       redraw more or less often
-left right replay: 5 s back or forth; , and . 30 s; Home, End
-?  q       this help; quit
+Select
+  1-6, Tab     overview, GPUs, network, processes, findings, nodes
+  arrows, j k  move; PgUp PgDn a page; Home End, g G first or last row
+  Enter        charts of a GPU or port, the whole of a finding, the stacks of a
+               process, the GPUs of a node
+  mouse        tabs, keys, rows; a title sorts, a finding opens
+Rows
+  /            filter while you type; Enter keeps it, Esc clears it
+  o + letter   sort by the column whose letter is marked; again reverses
+  O            reverse the order
+  t            processes as a tree: each below the one that started it
+  u            only your own processes, or all
+Act
+  s            stacks of all ranks of this node, or of the selected process
+  r            ask NCCL's RAS which ranks do not answer (port 28028)
+  x            signal the selected process: t, c or 9, then y
+Time
+  Space        pause: values and clock stop; nothing is lost
+  + -          redraw more or less often
+  left right   replay: 5 s back or on; , and . 30 s; { and } start and end
+  n N          replay: the next or the last finding
+  [ ]          replay: slower, faster
+  q  Ctrl-Z    quit; suspend
 
-"util" is green while a GPU works, yellow while it draws so little power
-that it only waits. "throttled by": the driver's reason for lower clocks.
-"low": the least busy GPU of a node. "own": CPU use of this program, in
-percent of one core.
+Rows in grey are out of date; "-42s" is their age, and sums leave them out.
+GPUs that differ from the others of the job come first; "note" says why.
+"waits": busy at 25 % of the power limit or less, as NCCL's kernels are while
+they wait. "own": CPU use of this program, in percent of one core.
 """
 SIGNALS = (
     ("t", signal.SIGTERM, "ask it to exit"),
-    ("i", signal.SIGINT, "like Ctrl-C"),
-    ("k", signal.SIGKILL, "kill it at once"),
+    ("c", signal.SIGINT, "like Ctrl-C"),
+    ("9", signal.SIGKILL, "kill it at once"),
 )
 
 
@@ -76,47 +84,35 @@ class Page(ModalScreen[None]):
         """Draw what changed; plain text does not change."""
 
 
-def finding_page(look: Look, episode: Episode) -> Page:
-    """Returns the page of a finding: message, why, fix and evidence."""
-    finding = episode.finding
-    evidence = "\n".join(f"  {place.file}:{place.line} {place.text[:300]}" for place in finding.evidence[:6])
-    seen = f"since {clock(episode.first)}" + (f", over at {clock(episode.last)}" if episode.over else "")
-    text = (
-        f"{finding.severity}, {finding.confidence}, {finding.rule}, {seen}\n{finding.hosts}\n\n{finding.message}\n\n"
-        f"Why\n  {finding.why}\n\nNext\n  {finding.fix}\n\nEvidence\n{evidence}\n"
-    )
-    return Page(look, text, finding.name)
+def finding_page(look: Look, group: Group) -> Page:
+    """Returns the page of a finding: messages of all nodes, why, fix and evidence."""
+    return Page(look, full_text(group), group.finding.name)
 
 
-class Chart(Page):
-    """The history of one GPU, updated live."""
+class Chart(ModalScreen[None]):
+    """The history of a GPU or a port, updated live."""
 
-    SERIES = (
-        ("util", "utilisation, %"), ("power", "power, W"), ("memory", "memory, MiB"), ("temperature", "temperature, C"),
-        ("clock", "clock of the SMs, MHz"), ("nvlink_rx", "NVLink received, MB/s"), ("pcie_rx", "PCIe received, MB/s"),
-    )  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,question_mark", "dismiss", "close")]
+    DEFAULT_CSS = "Chart { align: center middle; } Chart Box { max-width: 200; } Chart Lines { height: 1fr; }"
 
-    def __init__(self, look: Look, node: Node, gpu: Device) -> None:
-        super().__init__(look, "", f"{node.name} {gpu.name} {gpu.now.get('name') or ''}")
-        self._gpu = gpu
+    def __init__(self, look: Look, title: str, panels: Callable[[], Sequence[Panel]], now: Callable[[], float]) -> None:
+        super().__init__()
+        self._look, self._title, self._panels, self._now = look, title, panels, now
+
+    def compose(self) -> ComposeResult:
+        with Box(self._look, f"{self._title} (Esc closes)"):
+            yield Lines(self._look, id="chart")
 
     def on_resize(self) -> None:
-        self.draw()
+        self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        width = max(self.pager.size.width, 20)
-        rows = []
-        for name, title in self.SERIES:
-            unit = 1e6 if name.endswith("_rx") else 1.0
-            values = list(self._gpu.series[name].values) if name in self._gpu.series else []
-            known = [value / unit for value in values if value is not None]
-            if known:
-                rows.append(f"{title}: now {known[-1]:.0f}, lowest {min(known):.0f}, highest {max(known):.0f}")
-                rows += [row.rstrip() for row in self._look.chart(values, self._top(name, known, unit), width, 3)]
-        self.pager.show("\n".join(rows) or "no sample of this GPU yet")
-
-    def _top(self, name: str, known: list[float], unit: float) -> float:
-        return 100.0 if name == "util" else (max(known) or 1.0) * unit
+        """Draw the newest values."""
+        width, height = max(self.app.size.width - 4, 20), max(self.app.size.height - 2, 4)
+        width = min(width, 196)
+        lines = side_by_side(self._look, self._panels(), self._now(), width, height)
+        empty: list[Line] = [(("no value yet", "dim"),)]
+        self.query_one("#chart", Lines).show(lines or empty)
 
 
 class SignalDialog(ModalScreen[signal.Signals | None]):
@@ -156,29 +152,31 @@ class SignalDialog(ModalScreen[signal.Signals | None]):
         self.dismiss(None)
 
 
-class Filter(ModalScreen[str | None]):
-    """Asks for the text that rows must contain; returns None if cancelled."""
+class FilterBar(Horizontal):
+    """The field for the filter in the last line; hidden until it is opened."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "keep the old one")]
     DEFAULT_CSS = """
-    Filter { align: center bottom; }
-    Filter > Horizontal { height: 1; background: ansi_default; }
-    Filter Lines { width: 9; }
-    Filter Input, Filter Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: ansi_default; }
+    FilterBar { height: 1; background: ansi_default; display: none; }
+    FilterBar Lines { width: 8; }
+    FilterBar Input, FilterBar Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: ansi_default; }
     """
 
-    def __init__(self, value: str) -> None:
-        super().__init__()
-        self._value = value
+    def __init__(self, look: Look) -> None:
+        super().__init__(id="filter")
+        self._look = look
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
-            title = Lines()
-            title.show([(("filter /", "bold"),)])
-            yield title
-            field = Input(self._value, id="filter", select_on_focus=False)
-            field.cursor_blink = False
-            yield field
+        title = Lines(self._look)
+        title.show([(("filter /", "bold"),)])
+        yield title
+        field = Input(select_on_focus=False)
+        field.cursor_blink = False
+        yield field
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+    def open(self, text: str) -> None:
+        """Show the field and put the cursor into it."""
+        self.display = True
+        field = self.query_one(Input)
+        field.value = text
+        field.cursor_position = len(text)
+        field.focus()

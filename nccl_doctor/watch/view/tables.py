@@ -8,17 +8,46 @@ import psutil
 
 from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.state import Device, Node, State
-from nccl_doctor.watch.view import panes
-from nccl_doctor.watch.view.cells import DIM, Cell, Column, Line, Look, choose, row_line, title_line
+from nccl_doctor.watch.view import gpus, nodes
+from nccl_doctor.watch.view.cells import (
+    DIM,
+    Cell,
+    ClickAreas,
+    Column,
+    Line,
+    Look,
+    choose,
+    row_line,
+    short_time,
+    title_line,
+)  # fmt: skip
+from nccl_doctor.watch.view.findings import FINDINGS, Group, fold, group_key
+from nccl_doctor.watch.view.ports import PORTS, is_bad
+from nccl_doctor.watch.view.processes import PROCESSES, ProcessRow, in_tree
+
+NAMES = frozenset(
+    {"node", "gpu", "model", "port", "kind", "state", "rank", "pid", "user", "job", "container", "cpus", "command", "severity",
+     "verdict", "hosts", "name", "message", "lowest"}
+)  # fmt: skip  # columns that are sorted from the lowest value first; the others from the highest
 
 
 class Drawing(NamedTuple):
     """A table as lines: the title, a line and a key for each row, and the text shown when there is no row."""
 
     title: Line
+    areas: ClickAreas  # of the title
     rows: list[Line]
     keys: list[Hashable]
     empty: str
+
+
+class Filter(NamedTuple):
+    """Which rows the user wants to see."""
+
+    text: str = ""  # that a row must contain
+    gpus: frozenset[int] = frozenset()  # numbers of GPUs; empty for all
+    user: str = ""  # whose processes
+    job: str = ""  # whose processes
 
 
 @dataclass
@@ -28,20 +57,29 @@ class Table:
     columns: Callable[[], tuple[Column, ...]]
     rows: Callable[[], list[Any]]
     key: Callable[[Any], Hashable]
-    empty: str
+    empty: Callable[[], str]
     age: Callable[[Any], float | None] = lambda _: None  # seconds of a row that is out of date
     dated: str = ""  # key of the column that shows the age in place of its value
     sort: str | None = None  # key of a column; None keeps the order of `rows`
     reverse: bool = False
     shown: list[Any] = field(default_factory=list)  # the rows of the last drawing
 
-    def sort_by_next(self) -> str:
-        """Sort by the next column; returns its title."""
-        keys = [None, *(column.key for column in self.columns())]
-        self.sort = keys[(keys.index(self.sort) + 1) % len(keys)]
-        return next((column.title for column in self.columns() if column.key == self.sort), "nothing")
+    def sort_by(self, key: str | None) -> str:
+        """Sort by a column, in the other direction if it already is; None for the usual order. Returns its title."""
+        titles = {column.key: column.title for column in self.columns()}
+        if key is None or key not in titles:
+            self.sort, self.reverse = None, False
+            return "the usual order"
+        self.reverse = not self.reverse if key == self.sort else key not in NAMES
+        self.sort = key
+        return titles[key]
 
-    def draw(self, look: Look, width: int, filter_text: str, with_node: bool) -> Drawing:
+    def sort_by_letter(self, letter: str) -> str | None:
+        """Sort by the column with this letter; returns its title, None if there is none."""
+        key = next((column.key for column in self.columns() if column.letter == letter), None)
+        return None if key is None else self.sort_by(key)
+
+    def draw(self, look: Look, width: int, filter_text: str, with_node: bool, letters: bool = False) -> Drawing:
         """Sort, filter and draw the rows in this width; without `with_node` the column of node names is left out."""
         columns = [column for column in self.columns() if column.key != "node" or with_node]
         rows = self._sorted(self.rows(), columns)
@@ -52,9 +90,10 @@ class Table:
             rows, drawn = [rows[n] for n in kept], [drawn[n] for n in kept]
         self.shown = rows
         rights = [cell.right for cell in drawn[0]] if drawn else [False] * len(fitted)
-        empty = f"no row contains {filter_text}; press / to change the filter" if filter_text else self.empty
+        empty = f"no row contains {filter_text}; / changes the filter, Esc clears it" if filter_text else self.empty()
         lines = [row_line(cells, fitted, look) for cells in drawn]
-        return Drawing(title_line(fitted, look, rights), lines, [self.key(row) for row in rows], empty)
+        title, areas = title_line(fitted, look, rights, self.sort, self.reverse, letters)
+        return Drawing(title, areas, lines, [self.key(row) for row in rows], empty)
 
     def _cells(self, row: Any, columns: Sequence[Column], look: Look) -> list[Cell]:
         """The cells of a row; one that is out of date is dim and shows its age."""
@@ -62,9 +101,9 @@ class Table:
         age = self.age(row)
         if age is None:
             return cells
+        old = {self.dated: f"-{short_time(age)}", "note": f"{short_time(age)} old"}
         return [
-            Cell(f"-{panes.short_time(age)}" if column.key == self.dated else one.plain, DIM, one.right)
-            for column, one in zip(columns, cells, strict=True)
+            Cell(old.get(column.key, one.plain), DIM, one.right) for column, one in zip(columns, cells, strict=True)
         ]
 
     def _sorted(self, rows: list[Any], columns: Sequence[Column]) -> list[Any]:
@@ -79,47 +118,76 @@ class Tables:
     """The tables of all tabs over the state and the findings that the screen has now."""
 
     def __init__(
-        self, state: Callable[[], State], episodes: Callable[[], list[Episode]], now: Callable[[], float]
-    ) -> None:
-        self._state = state
+        self, state: Callable[[], State], episodes: Callable[[], list[Episode]], now: Callable[[], float],
+        problem: Callable[[], str] = str,
+    ) -> None:  # fmt: skip
+        self._state, self._episodes, self._now = state, episodes, now
+        self.filter = Filter()
         self.own_only = False  # processes of this user only
-        self.grouped = False  # processes sorted by node and job
-        gpus = "no GPU was found"
+        self.tree = False  # each process below the one that started it
 
         def age(kind: str) -> Callable[[Any], float | None]:
             return lambda row: row[0].age(kind, now())
 
+        def gpu_columns() -> tuple[Column, ...]:
+            return gpus.gpu_columns(gpus.peers(state(), now()), now())
+
+        def no_gpu() -> str:
+            return next(
+                (text for node in state().nodes.values() if (text := node.problems.get("gpu"))), "no GPU was found"
+            )
+
+        def no_finding() -> str:
+            why = problem()
+            return f"the rules failed, so nothing was judged: {why}" if why else "no finding so far"
+
+        def gpu_table() -> Table:
+            return Table(gpu_columns, self._gpus, _device_key, no_gpu, age("gpu"), "util")
+
         self.by_tab = {
-            "overview": Table(lambda: panes.GPUS, self._gpus, _device_key, gpus, age("gpu"), "util"),
-            "GPUs": Table(lambda: panes.GPUS, self._gpus, _device_key, gpus, age("gpu"), "util"),
-            "network": Table(lambda: panes.PORTS, self._ports, _device_key, "no network port was found", age("port"), "state"),
-            "processes": Table(lambda: panes.PROCESSES, self._processes, lambda row: (row[0].name, row[1].get("pid")),
-                               "no rank of a job was found (a process with RANK or the like in its environment)",
-                               age("process"), "state"),
-            "findings": Table(lambda: panes.FINDINGS, lambda: panes.episodes(episodes()), id, "no finding so far"),
-            "nodes": Table(lambda: panes.node_columns(now()), lambda: panes.worst_first(state(), now()),
-                           lambda node: node.name, "no node has answered"),
+            "overview": gpu_table(),
+            "GPUs": gpu_table(),
+            "network": Table(lambda: PORTS, self._ports, _device_key, lambda: "no network port was found", age("port"), "state"),
+            "processes": Table(lambda: PROCESSES, self._processes, lambda row: (row[0].name, row[1].get("pid")),
+                               lambda: "no rank of a job and no process on a GPU was found", age("process"), "state"),
+            "findings": Table(lambda: FINDINGS, self.groups, group_key, no_finding),
+            "nodes": Table(lambda: nodes.node_columns(now(), self.verdicts()), self._nodes, lambda node: node.name,
+                           lambda: "no node has answered"),
         }  # fmt: skip
 
-    def draw(self, tab: str, look: Look, width: int, filter_text: str) -> Drawing:
+    def draw(self, tab: str, look: Look, width: int, letters: bool = False) -> Drawing:
         """Draw the table of a tab; node names are shown where there are several nodes."""
         with_node = tab == "nodes" or len(self._state().nodes) > 1
-        return self.by_tab[tab].draw(look, width, filter_text, with_node)
+        return self.by_tab[tab].draw(look, width, self.filter.text, with_node, letters)
+
+    def groups(self) -> list[Group]:
+        """Returns the findings, folded."""
+        return fold(self._episodes())
+
+    def verdicts(self) -> nodes.Verdicts:
+        return nodes.verdicts(self.groups())
 
     def _gpus(self) -> list[tuple[Node, Device]]:
-        return list(self._state().gpus())
+        rows = gpus.odd_first(self._state(), self._now())
+        return [row for row in rows if not self.filter.gpus or row[1].now.get("index") in self.filter.gpus]
 
     def _ports(self) -> list[tuple[Node, Device]]:
-        return [(node, port) for node in self._state().nodes.values() for port in node.ports.values()]
+        rows = [(node, port) for node in self._state().nodes.values() for port in node.ports.values()]
+        return sorted(rows, key=lambda row: not is_bad(row[1]))
 
-    def _processes(self) -> list[tuple[Node, dict[str, Any]]]:
-        rows = [(node, rank) for node in self._state().nodes.values() for rank in node.ranks]
-        if self.own_only:
-            user = psutil.Process().username()
+    def _nodes(self) -> list[Node]:
+        return nodes.worst_first(self._state(), self._now(), self.verdicts())
+
+    def _processes(self) -> list[ProcessRow]:
+        rows = [(node, process) for node in self._state().nodes.values() for process in node.processes]
+        user = psutil.Process().username() if self.own_only else self.filter.user
+        if user:
             rows = [row for row in rows if row[1].get("user") == user]
-        if self.grouped:
-            rows.sort(key=lambda row: (row[0].name, str(row[1].get("job")), _sortable(row[1].get("rank"))))
-        return rows
+        if self.filter.job:
+            rows = [row for row in rows if row[1].get("job") == self.filter.job]
+        if self.tree:
+            return in_tree(rows)
+        return [row for row in rows if row[1].get("role") != "other"]
 
 
 def _device_key(row: tuple[Node, Device]) -> Hashable:

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nccl_doctor.watch.view.cells import Line, Look
+from nccl_doctor.watch.view.cells import ClickAreas, Line, Look
 
 
 @lru_cache(256)
@@ -23,10 +23,10 @@ def _style(name: str) -> Style:
     return Style.parse(name)
 
 
-def _strip(line: Line, width: int, over: str = "") -> Strip:
+def _strip(line: Line, width: int, look: Look, over: str = "") -> Strip:
     """Returns a line as a textual strip, exactly as wide as the widget."""
     more = _style(over)
-    segments = [Segment(text, _style(style) + more) for text, style in line]
+    segments = [Segment(text, _style(look.style(style)) + more) for text, style in line]
     return Strip(segments).adjust_cell_length(width, more)
 
 
@@ -42,15 +42,17 @@ class Lines(Widget):
 
     DEFAULT_CSS = "Lines { height: 1; width: 1fr; }"
 
-    def __init__(self, id: str | None = None) -> None:
+    def __init__(self, look: Look, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._look = look
         self.lines: list[Line] = []
-        self.click_areas: list[tuple[int, int, str]] = []  # columns of the first line that react to a click
+        self.click_areas: ClickAreas = []  # columns of the first line that react to a click
+        self.click_lines: list[str] = []  # actions of whole lines; empty where a line has none
 
     def show(self, lines: Sequence[Line]) -> None:
         """Show these lines and set the height to their number."""
         new = list(lines)
-        if len(new) != len(self.lines):
+        if len(new) != len(self.lines) or self.display != bool(new):
             self.lines = new
             self.styles.height = len(new)
             self.display = bool(new)
@@ -60,12 +62,14 @@ class Lines(Widget):
         _refresh_changed(self, old, new)
 
     def render_line(self, y: int) -> Strip:
-        return _strip(self.lines[y] if y < len(self.lines) else (), self.size.width)
+        return _strip(self.lines[y] if y < len(self.lines) else (), self.size.width, self._look)
 
     async def on_click(self, event: events.Click) -> None:
         for start, end, action in self.click_areas:
             if event.y == 0 and start <= event.x < end:
                 await self.app.run_action(action)
+        if event.y < len(self.click_lines) and self.click_lines[event.y]:
+            await self.app.run_action(self.click_lines[event.y])
 
 
 class Grid(Widget, can_focus=True):
@@ -74,7 +78,8 @@ class Grid(Widget, can_focus=True):
     DEFAULT_CSS = "Grid { height: 1fr; width: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False), Binding("down,j", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False), Binding("pagedown", "page(1)", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", show=False), Binding("pagedown,ctrl+f", "page(1)", show=False),
+        Binding("home,g", "first", show=False), Binding("end,G", "last", show=False),
         Binding("enter", "choose", show=False),
     ]  # fmt: skip
 
@@ -83,6 +88,13 @@ class Grid(Widget, can_focus=True):
 
     class Moved(Message):
         """The cursor moved."""
+
+    class Letter(Message):
+        """A key was pressed while the grid waits for the letter of a column."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
 
     def __init__(self, look: Look, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -94,10 +106,15 @@ class Grid(Widget, can_focus=True):
         self._drawn: list[Line] = []
         self.cursor = 0
         self._top = 0
+        self.waits_for_letter = False
+        self.click_areas: ClickAreas = []  # of the title
 
     def show(self, title: Line, rows: Sequence[Line], keys: Sequence[Hashable], empty: str) -> None:
-        """Show these rows, or the text `empty` if there are none; the cursor stays on the row with its key."""
-        selected = self._keys[self.cursor] if self.cursor < len(self._keys) else None
+        """Show these rows, or the text `empty` if there are none.
+
+        The cursor stays on the row with its key, unless it is on the first row: there it keeps showing what is on top.
+        """
+        selected = self._keys[self.cursor] if 0 < self.cursor < len(self._keys) else None
         self._title, self._rows, self._keys, self._empty = title, list(rows), list(keys), empty
         if selected is not None and selected in self._keys:
             self.cursor = self._keys.index(selected)
@@ -140,7 +157,14 @@ class Grid(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         line = self._drawn[y] if y < len(self._drawn) else ()
         over = "reverse" if line and line[-1] == ("", "reverse") else ""
-        return _strip(line, self.size.width, over)
+        return _strip(line, self.size.width, self._look, over)
+
+    def on_key(self, event: events.Key) -> None:
+        if self.waits_for_letter:
+            event.stop()
+            event.prevent_default()
+            self.waits_for_letter = False
+            self.post_message(self.Letter(event.key))
 
     def on_resize(self) -> None:
         self._drawn = []
@@ -162,8 +186,12 @@ class Grid(Widget, can_focus=True):
         if self._rows:
             self.post_message(self.Chosen())
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         row = self._top + event.y - 1
+        if event.y < 1:
+            for start, end, action in self.click_areas:
+                if start <= event.x < end:
+                    await self.app.run_action(action)
         if event.y < 1 or row >= len(self._rows):
             return
         if row == self.cursor:
@@ -184,9 +212,9 @@ class Pager(Widget, can_focus=True):
     Pager { height: 1fr; width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll(-1)", show=False), Binding("down", "scroll(1)", show=False),
-        Binding("pageup", "page(-1)", show=False), Binding("pagedown,space", "page(1)", show=False),
-        Binding("home", "scroll(-1000000)", show=False), Binding("end", "scroll(1000000)", show=False),
+        Binding("up,k", "scroll(-1)", show=False), Binding("down,j", "scroll(1)", show=False),
+        Binding("pageup,b,ctrl+b", "page(-1)", show=False), Binding("pagedown,space,ctrl+f", "page(1)", show=False),
+        Binding("home,g", "scroll(-1000000)", show=False), Binding("end,G", "scroll(1000000)", show=False),
     ]  # fmt: skip
 
     def __init__(self, look: Look, text: str, id: str | None = None) -> None:
@@ -208,7 +236,7 @@ class Pager(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         lines = self._wrapped
         at = self._top + y
-        return _strip(((lines[at], ""),) if at < len(lines) else (), self.size.width)
+        return _strip(((lines[at], ""),) if at < len(lines) else (), self.size.width, self._look)
 
     def action_scroll(self, step: int) -> None:
         top = min(max(self._top + step, 0), max(len(self._wrapped) - self.size.height, 0))

@@ -1,0 +1,57 @@
+"""The lines below the status: what the job does, in one sentence."""
+
+from collections.abc import Sequence
+
+from nccl_doctor.watch.state import State
+from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, GOOD, Line, Look, whole
+from nccl_doctor.watch.view.findings import Group
+from nccl_doctor.watch.view.widgets import wrap_text
+
+MOST = 4  # lines
+
+
+def headline(state: State, groups: Sequence[Group], look: Look, width: int, now: float, problem: str) -> list[Line]:
+    """Returns the jobs that stopped; without one, what runs, how busy it is and what was found."""
+    if problem:
+        return [
+            ((look.fit(f"NOT JUDGED  the rules failed, so findings are out of date: {problem}", width), f"bold {BAD}"),)
+        ]
+    jobs = state.headlines(now)
+    if jobs:
+        lines = [
+            (line, FAIR if " WAITS " in job else BAD) for job in jobs for line in wrap_text(look.ascii, job, width)
+        ]
+        if len(lines) > MOST:
+            lines[MOST - 1 :] = [(f"{lines[MOST - 1][0]} {look.more}", BAD)]
+        return [((look.fit(text, width), f"bold {style}"),) for text, style in lines]
+    text, style = _summary(state, groups, look, now)
+    return [((look.fit(text, width), f"bold {style}"),)]
+
+
+def _summary(state: State, groups: Sequence[Group], look: Look, now: float) -> tuple[str, str]:
+    if not state.nodes:
+        return "waiting for the first values", DIM
+    fresh = [node for node in state.nodes.values() if node.age("gpu", now) is None and node.gone is None]
+    gpus = [gpu for node in fresh for gpu in node.gpus.values()]
+    ranks = sum(isinstance(one.get("rank"), int) for node in state.nodes.values() for one in node.processes)
+    silent = len(state.nodes) - len(fresh)
+    parts = [f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "no rank of a job"]
+    utils = [value for gpu in gpus if (value := gpu.last("util")) is not None]
+    if utils:
+        parts.append(f"{len(utils)} GPUs at {whole(sum(utils) / len(utils))} %")
+    powers = [value for gpu in gpus if (value := gpu.last("power")) is not None]
+    if powers:
+        parts.append(f"{sum(powers) / 1000:.1f} kW")
+    if silent:
+        parts.append(f"{silent} of {len(state.nodes)} nodes not counted: no fresh values")
+    severities = set()
+    for severity in ("error", "warning"):
+        names = [group.finding.name for group in groups if not group.over and group.finding.severity == severity]
+        if names:
+            severities.add(severity)
+            parts.append(f"{len(names)} {severity}{'s' * (len(names) != 1)}: {', '.join(dict.fromkeys(names))}")
+    if "error" in severities:
+        return f"ERROR  {look.dot.join(parts)}", BAD
+    if "warning" in severities or silent:
+        return f"WARNING  {look.dot.join(parts)}", FAIR
+    return f"{'RUNNING' if ranks else 'WATCHING'}  {look.dot.join(parts)}", GOOD if ranks else ""
