@@ -36,6 +36,7 @@ SAMPLES = {
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
     "slurm-job": ["captures/scontrol_jobs.txt"],
     "stacks": ["stacks/stuck_rank0.txt"],
+    "training-records": ["records/mlperf_8.log", "records/dllogger_16.json", "records/trainer_state.json"],
     "training-steps": ["throughput/deepspeed.log", "throughput/checkpoints.log"],
 }
 # What every reading fills, whatever the format.

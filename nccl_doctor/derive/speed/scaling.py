@@ -39,10 +39,14 @@ def _speakers(runs: list[ThroughputRun], steady: dict[int, Steady]) -> Iterator[
         if run.gpus and known is not None and known.job_rate:
             groups[run.file, run.gpus].append(run)
     for group in groups.values():
-        best = min(group, key=lambda run: (_TRUSTED.index(run.tool), -run.points, run.rank or 0, run.run))
+        best = min(group, key=lambda run: (_trust(run.tool), -run.points, run.rank or 0, run.run))
         known = steady[best.run]
         if known.job_rate:
             yield _Run(best, known.job_rate, known.ref)
+
+
+def _trust(tool: str) -> int:
+    return _TRUSTED.index(tool) if tool in _TRUSTED else len(_TRUSTED)
 
 
 def work(run: ThroughputRun) -> float | None:

@@ -23,7 +23,7 @@ End = tuple[str, int | None]  # clause, evidence
 
 def end_of(facts: Facts) -> End | None:
     """How the job ended; None where nothing says it."""
-    for source in (_recorded, _reported, _benchmark, _said, _destroyed):
+    for source in (_recorded, _reported, _benchmark, _mlperf, _said, _destroyed):
         if (ended := source(facts)) is not None:
             return ended
     return None
@@ -100,6 +100,14 @@ _PRINTED = {  # strsignal(3) in the C locale
     "killed": "SIGKILL", "segmentation fault": "SIGSEGV", "aborted": "SIGABRT", "terminated": "SIGTERM", "bus error": "SIGBUS",
     "floating point exception": "SIGFPE", "illegal instruction": "SIGILL", "hangup": "SIGHUP", "interrupt": "SIGINT",
 }  # fmt: skip
+
+
+def _mlperf(facts: Facts) -> End | None:
+    """What `run_stop` of the last run says; None where a run has not stopped."""
+    rows = facts.query("SELECT status, ref FROM mlperf_run ORDER BY ref DESC LIMIT 1")
+    for status, ref in rows:
+        return (IN_ORDER if status == "success" else f"run {status}", ref) if status else None
+    return None
 
 
 def _benchmark(facts: Facts) -> End | None:

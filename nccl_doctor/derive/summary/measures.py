@@ -18,6 +18,7 @@ from nccl_doctor.facts.tables import (
     GpuUse,
     InitTiming,
     Measure,
+    MlperfRun,
     RecordedRun,
     Scaling,
     Steady,
@@ -56,6 +57,9 @@ QUERIES = (
     "SELECT 'communication', 100 * comm_s / span_s, '%', 'rank', coalesce(rank, file), ref FROM trace"
     " WHERE span_s > 0 AND comm_s IS NOT NULL",
     "SELECT 'step_time', step_s, 's', 'rank', coalesce(rank, file), ref FROM trace WHERE step_s > 0",
+    # MLPerf: from run_start to run_stop
+    "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
+    "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",
     # samples of GPUs
     "SELECT 'gpu_busy', 100 * busy_share, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE busy_share IS NOT NULL",
@@ -75,8 +79,8 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     fills=[Measure],
     needs=SOURCES,
     reads=[
-        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, Timeline, Trace, GpuUse,
-        InitTiming, RecordedRun,
+        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
+        Timeline, Trace, GpuUse, InitTiming, RecordedRun,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:
@@ -130,8 +134,10 @@ def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[Thr
 
 def _steps(run: ThroughputRun) -> int:
     """Steps that a run went through; a program may print every tenth only."""
-    if run.first_step is None or run.last_step is None or run.points < 2 or run.last_step <= run.first_step:
+    if run.first_step is None or run.last_step is None or run.last_step <= run.first_step:
         return 0 if run.tool in _SUMMARIES else run.points
+    if run.points < 2:
+        return run.last_step - run.first_step + 1
     stride = (run.last_step - run.first_step) / (run.points - 1)
     return round(run.last_step - run.first_step + stride)
 

@@ -88,6 +88,20 @@ class CommOp(NamedTuple):
     ref: int
 
 
+class MlperfRun(NamedTuple):
+    """A run that wrote MLPerf's `:::MLLOG` events."""
+
+    file: str
+    benchmark: str | None
+    status: str | None  # success or aborted; None where the run did not stop
+    init_s: float | None  # from init_start to init_stop or run_start
+    seconds: float | None  # from run_start to run_stop
+    samples: int | None  # trained until the last event that tells
+    quality: float | None  # last evaluation
+    target: float | None  # quality that ends the run
+    ref: int
+
+
 class BenchRun(NamedTuple):
     """One run of an nccl-tests program."""
 

@@ -1,8 +1,22 @@
-"""What training programs print about their progress."""
+"""What training programs print about their progress, and the records that training libraries keep of it."""
+
+import re
 
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
+    Format(
+        "training-records",
+        "records",
+        tables=("throughput_run", "step", "mlperf_run"),
+        begins=re.compile(
+            rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^\[\]]{0,4000}\"log_history\" ?: ?\[)(?=[^\[\]]{0,4000}\"global_step\" ?:)"
+            rb"|\A\s{0,200}\{(?=[^\n]{0,60000}\"_step\" ?: ?\d)(?=[^\n]{0,60000}\"_(?:runtime|timestamp)\" ?: ?[\d.])"
+            rb"|\ADLLL \{\""
+        ),
+        inside=(b":::MLLOG {", b"DLLL {"),
+        after=("gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
+    ),
     Format(
         "training-steps",
         "step_lines",
@@ -13,8 +27,10 @@ FORMATS = (
             b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ",
             b"throughput/samples_per_sec: ", b" examples/second between steps ", b" examples/sec; ", b"Epoch: [", b"data_time: ",
             b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
+            b"ms, mfu ", b" tokens_per_second_per_gpu:", b", Tokens/s/device: ", b"train_step_timing in s",
+            b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
-        after=("profile-summary", "gpu-samples", "node-capture", "nccl-tests", "stacks"),
+        after=("profile-summary", "gpu-samples", "node-capture", "nccl-tests", "stacks", "training-records"),
     ),
 )  # fmt: skip

@@ -75,6 +75,18 @@ _detectron = re.compile(
     + rb"(?: +last_time: [\d.]+)?.{0,60}?data_time: "
     + _NUMBER
 ).search
+_nanogpt = re.compile(rb"\biter (\d+): loss [\d.naif]+, time " + _NUMBER + rb"ms, mfu ").search
+_torchtune = re.compile(rb"\bStep (\d+) \| .{0,300}?\btokens_per_second_per_gpu:" + _NUMBER).search
+_maxtext = re.compile(
+    rb"completed step: (\d+), seconds: " + _NUMBER + rb", TFLOP/s/device: [\d.]{1,20}, Tokens/s/device: " + _NUMBER
+).search
+_nemo = re.compile(rb"global_step[=:] ?(\d+)(?:\.0+)?\b.{0,300}?train_step_timing in s[=:] ?" + _NUMBER).search
+_axolotl = re.compile(
+    rb"'loss': .{0,400}?'(?:tokens_per_second_per_gpu|tokens/train_per_sec_per_gpu)': '?" + _NUMBER
+).search
+_gnmt = re.compile(
+    rb"TRAIN \[(\d+)\]\[(\d+)/(\d+)\]\s+Time " + _NUMBER + rb" .{0,40}?Data " + _NUMBER + rb" .{0,40}?Tok/s " + _NUMBER
+).search
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
 _DESCRIPTION = re.compile(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
 
@@ -195,6 +207,41 @@ def _read_imagenet(line: bytes) -> Point | None:
     return match.start(), step, float(time), None, float(data) if data else None
 
 
+def _read_nanogpt(line: bytes) -> Point | None:
+    match = _nanogpt(line)
+    return (match.start(), int(match[1]), float(match[2]) / 1000, None, None) if match else None
+
+
+def _read_torchtune(line: bytes) -> Point | None:
+    match = _torchtune(line)
+    return (match.start(), int(match[1]), None, float(match[2]), None) if match else None
+
+
+def _read_maxtext(line: bytes) -> Point | None:
+    match = _maxtext(line)
+    return (match.start(), int(match[1]), float(match[2]), float(match[3]), None) if match else None
+
+
+def _read_nemo(line: bytes) -> Point | None:
+    match = _nemo(line)
+    if match is None:
+        return None
+    return max(line.find(b"Training epoch"), line.find(b"Epoch "), 0), int(match[1]), float(match[2]), None, None
+
+
+def _read_axolotl(line: bytes) -> Point | None:
+    match = _axolotl(line)
+    return (line.find(b"{"), None, None, float(match[1]), None) if match else None
+
+
+def _read_gnmt(line: bytes) -> Point | None:
+    match = _gnmt(line)
+    if match is None:
+        return None
+    epoch, batch, total, time, data, rate = match.groups()
+    return match.start(), int(epoch) * int(total) + int(batch), float(time), float(rate), float(data)
+
+
 def _read_timm(line: bytes) -> Point | None:
     match = _timm(line)
     if match is None:
@@ -289,6 +336,13 @@ TOOLS = (
     Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
     Tool(b" examples/sec; ", "tf-tutorial", "samples/s", "job", _read_tutorial),
     Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet, _time_word, False),
+    Tool(b"ms, mfu ", "nanogpt", "samples/s", "job", _read_nanogpt),
+    Tool(b" tokens_per_second_per_gpu:", "torchtune", "tokens/s", "gpu", _read_torchtune),
+    Tool(b", Tokens/s/device: ", "maxtext", "tokens/s", "gpu", _read_maxtext),
+    Tool(b"train_step_timing in s", "nemo", "samples/s", "job", _read_nemo),
+    Tool(b"'tokens_per_second_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl),
+    Tool(b"'tokens/train_per_sec_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl),
+    Tool(b"\tTok/s ", "gnmt", "tokens/s", "job", _read_gnmt),
     Tool(b"Train: ", "timm", "samples/s", "job", _read_timm),
     Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time),
 )

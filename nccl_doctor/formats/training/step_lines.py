@@ -10,14 +10,15 @@ from functools import cache
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Step, ThroughputRun, TrainingEvent
+from nccl_doctor.facts.tables import TrainingEvent
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import all_reduce_bench
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.run_settings import LITERALS, Settings
 from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, read_bar, stamps
-from nccl_doctor.formats.training.step_series import BULK, Line, Series, stamp_of, stamp_span
+from nccl_doctor.formats.training.step_rows import run_rows, text_of
+from nccl_doctor.formats.training.step_series import BULK, Line, Series, stamp_span
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import Cursor, blocks
 from nccl_doctor.inputs.prefilter import Prefilter
@@ -298,10 +299,10 @@ class _Reader:
         share = max(128, 32_768 // max(len(self.done), 8))
         for series, settings in self.done:
             series.end(share)
-            yield from _run_rows(facts, self.name, run, series, settings)
+            yield from run_rows(facts, self.name, run, series, settings)
             run += 1
         for number, kind, line in self.events:
-            yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, _text(line)))
+            yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))
         yield from self.comm.rows(facts, self.name)
         yield from self.bench.rows(facts, self.name)
 
@@ -328,49 +329,3 @@ def _before(settings: Settings) -> Settings:
     old.world = settings.previous
     settings.early_overflows = []
     return old
-
-
-def _text(line: bytes) -> str:
-    return prefixes.clean(line[:600].decode("utf-8", "replace"))
-
-
-def _run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settings) -> Iterator[Any]:
-    gpus, source = settings.gpus(file)
-    batch = series.batch or settings.batch
-    steps = list(_steps(facts, file, run, series, batch))
-    shown = series.tool.unit
-    unit = shown if any(step.rate is not None for step in steps) else "steps/s"
-    if unit == "steps/s":
-        steps = [s._replace(rate=1 / s.seconds) if s.seconds else s for s in steps]
-    yield ThroughputRun(
-        run=run, file=file, host=series.host, rank=series.rank, tool=series.tool.name, unit=unit,
-        scope="job" if unit == "steps/s" else series.scope(gpus), points=series.points,
-        first_step=series.first_step, last_step=series.last_step, gpus=gpus, gpus_source=source, batch=batch,
-        layers=settings.layers, hidden=settings.hidden, sequence=settings.sequence, vocabulary=settings.vocabulary,
-        pipeline=settings.pipeline, microbatches=settings.microbatches(batch), synthetic=settings.synthetic,
-        total=series.total, ref=steps[0].ref,
-    )  # fmt: skip
-    yield from steps
-    row = series.losses.row(facts, file, run)
-    if row is not None:
-        yield row
-
-
-def _steps(facts: Facts, file: str, run: int, series: Series, batch: int | None) -> Iterator[Step]:
-    """Rows of the series; seconds and rate complete each other where the batch is known."""
-    job = series.tool.scope == "job"
-    for one in series.rows:
-        seconds, rate = one.seconds, one.rate
-        if batch and job and series.tool.unit == "samples/s":
-            if rate is None and seconds:
-                rate = batch / seconds
-            elif seconds is None and rate and series.tool.name not in ("deepspeed", "tf-cnn-benchmarks"):
-                seconds = batch / rate
-        text = _text(one.line)
-        ref = facts.evidence(file, one.number, text)
-        stamp = one.when if one.when is not None else stamp_of(text)
-        yield Step(
-            run=run, step=one.step, last_step=one.last_step, n=one.n, seconds=seconds, rate=rate,
-            slowest=one.slowest, slowest_step=one.slowest_step, data=one.data, line=one.number, stamp=stamp,
-            ref=ref,
-        )  # fmt: skip

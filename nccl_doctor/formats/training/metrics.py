@@ -1,0 +1,73 @@
+"""What the metrics of a training library mean: which key is a rate, of what, and which is the time of a step.
+
+Libraries log numbers under keys of their own; what is measured stands in the key (`train/tokens_per_second_per_gpu`).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_OTHER = re.compile(r"(?i)eval|val[./_]|valid|test|infer|predict|_std|peak|flop")
+_TOKENS = r"(?:tok|tokens?|words)(?:_per_|/|_)?(?:train_)?(?:per_)?s(?:ec(?:ond)?s?)?"
+_SAMPLES = r"(?:samples?|images?|imgs?|img|examples?|seq(?:uence)?s?)(?:_per_|/|_)s(?:ec(?:ond)?s?)?"
+_RATES = (  # pattern, unit, what one number counts
+    (re.compile(rf"(?i)(?:device/{_TOKENS}$|{_TOKENS}(?:_per_|/)(?:gpu|device)$|\btps_per_gpu$)"), "tokens/s", "gpu"),
+    (re.compile(rf"(?i)(?:device/{_SAMPLES}$|{_SAMPLES}(?:_per_|/)(?:gpu|device)$)"), "samples/s", "gpu"),
+    (re.compile(rf"(?i)(?:^|[./_-]){_TOKENS}$"), "tokens/s", "job"),
+    (re.compile(rf"(?i)(?:^|[./_-])(?:{_SAMPLES}|total_ips|compute_ips|throughput(?:_train)?)$"), "samples/s", "job"),
+)
+_SECONDS = re.compile(
+    r"(?i)(?:^|[./_ -])(?:(?:train_)?step[_ -]?tim(?:e|ing)|iter(?:ation)?[_ -]time|time[/_]step|sec(?:ond)?s?_per_step|step_seconds)"
+    r"(?:[_ ]?(?:in_|in |\()?(?P<unit>s|sec|seconds|ms|msec)\)?)?$"
+)
+_DATA = re.compile(r"(?i)(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?$")
+_GPUS = re.compile(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
+_BATCH = re.compile(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
+
+
+class Speed(NamedTuple):
+    """What one record says about speed; None where it does not."""
+
+    rate: float | None
+    unit: str | None
+    scope: str | None
+    seconds: float | None
+    data: float | None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also where it was written as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def speed_of(metrics: Mapping[str, Any], units: Mapping[str, str] | None = None) -> Speed:
+    """Rate and times among the metrics of a step; `units` are those that the library declared, by key."""
+    rate = unit = scope = seconds = data = None
+    for key, raw in metrics.items():
+        value = number(raw)
+        if value is None or value <= 0 or _OTHER.search(key):
+            continue
+        if match := _SECONDS.search(key):
+            seconds = seconds or (value / 1000 if (match["unit"] or "").startswith("ms") else value)
+        elif _DATA.search(key):
+            data = value
+        elif rate is None and (found := next(((u, s) for p, u, s in _RATES if p.search(key)), None)):
+            rate, (unit, scope) = value, found
+            if "tok" in (units or {}).get(key, "").lower():
+                unit = "tokens/s"
+    return Speed(rate, unit, scope, seconds, data)
+
+
+def setting_of(metrics: Mapping[str, Any], *, gpus: bool) -> int | None:
+    """The number of GPUs, or the global batch size, among the parameters of a run."""
+    pattern = _GPUS if gpus else _BATCH
+    values = [number(value) for key, value in metrics.items() if pattern.search(key)]
+    known = [int(value) for value in values if value is not None and 1 <= value < 1 << 40]
+    return known[0] if known else None

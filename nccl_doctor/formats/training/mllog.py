@@ -1,0 +1,113 @@
+"""MLPerf's events, `:::MLLOG {…}`: the run with its result, and how fast it trained."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import MlperfRun
+from nccl_doctor.formats.training.metrics import number, speed_of
+from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.step_formats import Tool
+from nccl_doctor.formats.training.step_rows import text_of
+from nccl_doctor.formats.training.step_series import Series
+
+LITERAL = b":::MLLOG {"
+_STEPS = Tool(LITERAL, "mlperf", "samples/s", "job", lambda _: None)
+_GPUS_OF_A_NODE = 8  # of a DGX or HGX system since the A100; `submission_platform` is `4xDGXH100`
+
+
+class MlperfLog:
+    """The events of one log. A program may print one run after the other."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.runs: list[dict[str, Any]] = []
+        # Three ways to say how fast it was, the best first: the program's own number, blocks of samples, epochs.
+        self.series = [Series(_STEPS, None, None) for _ in range(3)]
+        self._began: dict[str, tuple[float, float | None]] = {}  # interval -> when, samples
+        self._samples: float | None = None  # of an epoch
+
+    def add(self, event: Mapping[str, Any], line: bytes, number_: int) -> bool:
+        """Take one event; False where it is none."""
+        key, when = event.get("key"), number(event.get("time_ms"))
+        if not isinstance(key, str) or when is None:
+            return False
+        value, metadata = event.get("value"), event.get("metadata")
+        details: Mapping[str, Any] = metadata if isinstance(metadata, dict) else {}
+        when /= 1000
+        run = self._run(key, line, number_)
+        match key:
+            case "init_start" | "init_stop" | "run_start" | "run_stop":
+                run[key] = when
+                if key == "run_stop" and isinstance(details.get("status"), str):
+                    run["status"], run["line"], run["number"] = str(details["status"])[:40], line, number_
+            case "submission_benchmark" | "submission_platform" if isinstance(value, str):
+                run[key] = value[:80]
+                self._platform(value)
+            case "global_batch_size" if (batch := number(value)) is not None:
+                self.settings.batch = int(batch)
+            case "train_samples":
+                self._samples = number(value)
+            case "eval_accuracy":
+                run["quality"] = number(value)
+            case "target_accuracy" | "quality_target":
+                run["target"] = number(value)
+            case _:
+                self._progress(key, value, details, when, line, number_)
+        if (samples := number(details.get("samples_count", details.get("trained_samples")))) is not None:
+            run["samples"] = max(samples, run.get("samples", 0.0))
+        return True
+
+    def _run(self, key: str, line: bytes, number_: int) -> dict[str, Any]:
+        started = {"init_start": ("init_start", "run_start"), "run_start": ("run_start",)}.get(key, ())
+        if not self.runs or any(one in self.runs[-1] for one in started):
+            kept = {"submission_benchmark": self.runs[-1].get("submission_benchmark")} if self.runs else {}
+            self.runs.append({**kept, "line": line, "number": number_})
+        return self.runs[-1]
+
+    def _platform(self, text: str) -> None:
+        count, _, system = text.strip().partition("x")
+        if (
+            count.strip().isdecimal()
+            and any(name in system.upper() for name in ("DGX", "HGX"))
+            and "DGX-2" not in system
+        ):
+            self.settings.num_gpus = min(int(count[:6]), 100_000) * _GPUS_OF_A_NODE
+
+    def _progress(
+        self, key: str, value: Any, details: Mapping[str, Any], when: float, line: bytes, number_: int
+    ) -> None:
+        name, _, edge = key.rpartition("_")
+        if key == "tracked_stats" and isinstance(value, dict):
+            speed = speed_of(value)
+            if speed.rate or speed.seconds:
+                self._point(0, speed.seconds, speed.rate, (line, number_, when))
+        elif name in ("block", "epoch") and edge in ("start", "stop"):
+            samples = number(details.get("samples_count"))
+            if edge == "start":
+                self._began[name] = when, samples
+            elif (began := self._began.pop(name, None)) is not None and when > began[0]:
+                done = samples - began[1] if samples is not None and began[1] is not None else None
+                if name == "epoch" and not done:
+                    done = self._samples
+                if done and done > 0:
+                    self._point(1 if name == "block" else 2, None, done / (when - began[0]), (line, number_, when))
+
+    def _point(self, which: int, seconds: float | None, rate: float | None, place: tuple[bytes, int, float]) -> None:
+        line, number_, when = place
+        # `step` of these events counts samples in most programs and epochs in others
+        self.series[which].add((0, None, seconds, rate, None), line, number_, when)
+
+    def rows(self, facts: Facts, file: str) -> Iterator[MlperfRun]:
+        """One row a run."""
+        for run in self.runs:
+            init, start, stop = run.get("init_start"), run.get("run_start"), run.get("run_stop")
+            ready = run.get("init_stop", start)
+            yield MlperfRun(
+                file=file, benchmark=run.get("submission_benchmark"), status=run.get("status"),
+                init_s=ready - init if init is not None and ready is not None and ready >= init else None,
+                seconds=stop - start if start is not None and stop is not None and stop >= start else None,
+                samples=int(run["samples"]) if 0 <= run.get("samples", -1) < 1 << 62 else None,
+                quality=run.get("quality"), target=run.get("target"),
+                ref=facts.evidence(file, run["number"], text_of(run["line"])),
+            )  # fmt: skip

@@ -1,0 +1,171 @@
+"""Records of training libraries: speeds against an independent reading, scaling by hand, and broken files."""
+
+import io
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Measure, MlperfRun, Scaling, Step, ThroughputRun
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.registry import recognise
+from nccl_doctor.formats.training import records
+from nccl_doctor.formats.training.metrics import speed_of
+
+FIXTURES = FIXTURES / "records"
+
+
+def read(data: bytes) -> tuple[Facts, Reading]:
+    facts = Facts()
+    return facts, records.read_format(io.BytesIO(data), "file", facts)
+
+
+def events(name: str) -> list[dict[str, object]]:
+    return [json.loads(line.split(" ", 1)[1]) for line in (FIXTURES / name).read_text().splitlines()]
+
+
+def measured(facts: Facts) -> dict[str, float]:
+    return {measure.name: measure.value for measure in facts.rows(Measure)}
+
+
+def test_mlperf_run_against_its_events() -> None:
+    log = events("mlperf_8.log")
+    rates = [event["value"]["throughput"] for event in log if event["key"] == "tracked_stats"]  # type: ignore[index]
+    when = {event["key"]: event["time_ms"] for event in log}
+    report, facts, problems = analyze.analyze([str(FIXTURES / "mlperf_8.log")])
+    assert ([], "healthy", []) == (problems, report.verdict, report.findings)
+    (run,) = facts.rows(MlperfRun)
+    seconds = (when["run_stop"] - when["run_start"]) / 1000  # type: ignore[operator]
+    assert ("mlp", "success", 15_360, 0.7) == (run.benchmark, run.status, run.samples, run.quality)
+    assert run.seconds == pytest.approx(seconds)
+    assert rates == [step.rate for step in facts.rows(Step)]
+    assert measured(facts)["time_to_train"] == pytest.approx(seconds)
+    assert measured(facts)["throughput"] == pytest.approx(statistics.median(rates), rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["mlperf_{}.log", "dllogger_{}.json"])
+def test_scaling_equals_the_calculation_by_hand(name: str) -> None:
+    def rate(gpus: int) -> float:
+        values = events(name.format(gpus))
+        key = "value" if name.startswith("mlperf") else "data"
+        return statistics.median(
+            event[key]["throughput"]  # type: ignore[index]
+            for event in values
+            if isinstance(event.get(key), dict) and "throughput" in event[key] and event.get("step") != []  # type: ignore[operator]
+        )
+
+    facts, _ = analyze.read_facts([str(FIXTURES / name.format(gpus)) for gpus in (8, 16)])
+    small, large = facts.rows(Scaling)
+    assert (8, 16) == (small.gpus, large.gpus)
+    assert small.rate == pytest.approx(rate(8), rel=0.02)
+    assert large.efficiency == pytest.approx(rate(16) / rate(8) / 2, rel=0.02)
+
+
+def test_trainer_state_has_the_time_of_the_whole_run() -> None:
+    path = FIXTURES / "trainer_state.json"
+    (last,) = [one for one in json.loads(path.read_text())["log_history"] if "train_runtime" in one]
+    facts, problems = analyze.read_facts([str(path)])
+    numbers = measured(facts)
+    assert [] == problems
+    assert (180, last["train_samples_per_second"]) == (numbers["steps"], numbers["throughput"])
+    assert numbers["step_time"] == pytest.approx(last["train_runtime"] / 180)
+
+
+def test_histories_and_summaries_of_wandb() -> None:
+    history = [{"loss": 1.0, "_step": n, "_timestamp": 1e9 + 2.5 * n, "_runtime": 2.5 * n} for n in range(0, 40, 2)]
+    text = "".join(json.dumps(one) + "\n" for one in history).encode()
+    known = recognise(text)
+    assert known is not None
+    assert "training-records" == known.kind
+    facts, reading = read(text + b'{"_step": 41, "_tim')
+    assert (20, "1 records are cut or no JSON, the last in line 21") == (reading.understood, reading.note)
+    assert {2.5} == {round(step.seconds or 0, 9) for step in facts.rows(Step)}
+    summary = {
+        "train/loss": 0.3,
+        "train/tokens_per_second": 81920.0,
+        "_runtime": 60.0,
+        "_step": 29,
+        "_timestamp": 1e9,
+        "_wandb": {},
+    }
+    facts, reading = read(json.dumps(summary).encode())
+    (run,) = facts.rows(ThroughputRun)
+    (step,) = facts.rows(Step)
+    assert ("tokens/s", 81920.0, 2.0) == (run.unit, step.rate, step.seconds)
+
+
+def test_aborted_run_is_named_and_a_running_one_has_no_end() -> None:
+    text = (FIXTURES / "mlperf_8.log").read_text()
+    facts = analyze.read_text(text.replace('"status": "success"', '"status": "aborted"'))
+    assert ["aborted"] == [run.status for run in facts.rows(MlperfRun)]
+    assert [("run aborted",)] == facts.query("SELECT value FROM job_fact WHERE name = 'end'")
+    running = analyze.read_text("".join(f"0: {line}\n" for line in text.splitlines()[:-1]))
+    assert [(None, None)] == [(run.status, run.seconds) for run in running.rows(MlperfRun)]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "wanted"),
+    [
+        ({"throughput": "1234.5"}, (1234.5, "samples/s", "job", None, None)),
+        ({"tokens/train_per_sec_per_gpu": 10}, (10.0, "tokens/s", "gpu", None, None)),
+        ({"train.total_ips": 2500.0, "val.total_ips": 1.0}, (2500.0, "samples/s", "job", None, None)),
+        ({"train_step_timing in s": 1.5, "eval_step_time": 9}, (None, None, None, 1.5, None)),
+        ({"step_time_ms": 250, "data_time": 0.1}, (None, None, None, 0.25, 0.1)),
+        ({"throughput/device/samples_per_sec": 7}, (7.0, "samples/s", "gpu", None, None)),
+        ({"loss": 1, "throughput": float("nan"), "tokens_seen": 5, "peak_throughput": 8}, (None,) * 5),
+    ],
+)
+def test_metrics_by_their_keys(metrics: dict[str, object], wanted: tuple[object, ...]) -> None:
+    assert wanted == tuple(speed_of(metrics))
+
+
+@pytest.mark.parametrize("name", ["mlperf_8.log", "dllogger_8.json", "trainer_state.json"])
+@given(data=st.data())
+def test_cut_and_changed_files_are_read_as_far_as_they_go(name: str, data: st.DataObject) -> None:
+    whole = (FIXTURES / name).read_bytes()
+    cut = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
+    for _ in range(data.draw(st.integers(0, 3)) if cut else 0):
+        cut[data.draw(st.integers(0, len(cut) - 1))] = data.draw(st.integers(0, 255))
+    facts, reading = read(bytes(cut))
+    assert reading.understood <= len(whole.splitlines())
+    assert all((step.rate or 1) > 0 for step in facts.rows(Step))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b':::MLLOG {"key": "run_stop", "time_ms": 1e999, "metadata": {"status": "success"}}',
+        b':::MLLOG {"key": "train_samples", "time_ms": 1, "value": ' + b"9" * 5000 + b"}",
+        b':::MLLOG {"key": "tracked_stats", "time_ms": 1, "value": {"throughput": -1}, "metadata": []}',
+        b"DLLL " + b'{"a":' * 100_000,
+        b'DLLL {"type": "LOG", "step": [[]], "data": {"throughput": {}}}',
+    ],
+)
+def test_hostile_records(line: bytes) -> None:
+    facts, reading = read(line + b"\n")
+    assert [] == facts.rows(Step)
+    assert 1 == reading.lines
+
+
+def test_step_lines_of_newer_programs(tmp_path: Path) -> None:
+    lines = {
+        "nanogpt": ("iter {n}: loss 3.2, time 250.00ms, mfu 12.30%", 0.25, None),
+        "torchtune": ("Step {n} | loss:1.2 lr:2e-05 tokens_per_second_per_gpu:1200.5 peak_memory_active:9.1", None, 1200.5),
+        "maxtext": ("completed step: {n}, seconds: 1.150, TFLOP/s/device: 470.000, Tokens/s/device: 57000.000, loss: 2.1", 1.15, 57000),
+        "nemo": ("Training epoch 0, iteration {n}/99 | global_step: {n} | reduced_train_loss: 1.3 | train_step_timing in s: 2", 2, None),
+        "axolotl": ("{{'loss': 1.2, 'epoch': 0.1, 'tokens_per_second_per_gpu': 2345.6}}", None, 2345.6),
+        "gnmt": ("0: TRAIN [0][{n}/100]\tTime 0.500 (0.51)\tData 1.10e-04 (1.2e-04)\tTok/s 12345 (12000)\tLoss/tok 5.1", 0.5, 12345),
+    }  # fmt: skip
+    for tool, (line, seconds, rate) in lines.items():
+        facts = analyze.read_text("".join(f"{line.format(n=number)}\n" for number in range(1, 20)))
+        (run,) = [run for run in facts.rows(ThroughputRun) if run.tool == tool]
+        steps = [step for step in facts.rows(Step) if step.run == run.run]
+        assert (tool, 19) == (run.tool, run.points)
+        assert {seconds or steps[0].seconds} == {step.seconds for step in steps}
+        assert rate is None or {rate} == {step.rate for step in steps}
