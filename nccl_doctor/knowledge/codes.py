@@ -34,11 +34,14 @@ def vendor(code: int, status: int | None = None) -> str:
 
 
 def cuda(text: str) -> Entry | None:
-    """Returns a CUDA error by number, or by its name in the runtime or driver API."""
+    """Returns a CUDA or HIP error by number, or by its name in HIP or in the runtime or driver API of CUDA."""
     if text.isdecimal():
         return by_code("cuda_error", int(text))
     upper = text.upper()
-    return next((e for e in entries("cuda_error") if upper in (e["name"].upper(), e.get("driver"))), None)
+    return next(
+        (e for e in entries("cuda_error") if upper in (e["name"].upper(), e.get("driver"), e.get("hip", "").upper())),
+        None,
+    )
 
 
 def nvlink_status(xid: int, unit: str, information: int, status: int) -> Entry | None:

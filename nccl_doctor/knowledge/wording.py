@@ -26,7 +26,7 @@ RESULT = re.compile(
 )
 TRAIL = re.compile(r"(?:^|\s)->\s*(?P<code>[0-8])(?=\s*(?:\[|$))")
 CUDA = re.compile(
-    r"\bcuda (?:failure|error)[ :]*(?P<code>\d{1,4})\b|\b(?P<name>cudaError[A-Z]\w{2,60}|CUDA_ERROR_[A-Z_]{4,60})\b",
+    r"\bcuda (?:failure|error)[ :]*(?P<code>\d{1,4})\b|\b(?P<name>(?:cuda|hip)Error[A-Z]\w{2,60}|CUDA_ERROR_[A-Z_]{4,60})\b",
     re.IGNORECASE,
 )
 NVLINK = re.compile(
@@ -244,7 +244,9 @@ def cuda(match: re.Match[str]) -> str | None:
     known = codes.cuda(match["code"] or match["name"])
     if known is None:
         return None
-    return block(f"{known['name']} = {known['code']} (CUDA error)", known["meaning"], known["check"])
+    hip = (match["name"] or "").startswith("hip")
+    title = f"{match['name'] if hip else known['name']} = {known['code']} ({'HIP' if hip else 'CUDA'} error)"
+    return block(title, known["meaning"], known["check"])
 
 
 def exit_(match: re.Match[str]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import by_name, column_types
+from nccl_doctor.knowledge import codes
 from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.line_patterns import Pattern
@@ -206,6 +207,23 @@ def _ucx_completion(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     )  # fmt: skip
 
 
+def _hip_error(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
+    """A HIP error by its name: the numbers are those of CUDA, which rules ask for."""
+    known = codes.cuda(fields["text"])
+    code = int(fields["code"]) if fields.get("code") else known["code"] if known else None
+    yield tables.CudaError(
+        context.host,
+        context.rank,
+        context.pid,
+        code,
+        fields["text"],
+        context.source,
+        context.n,
+        context.stamp,
+        context.ref,
+    )
+
+
 READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
     "interfaces": _interfaces,
     "ib_devices": _ib_devices,
@@ -213,6 +231,7 @@ READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
     "ring": _ring,
     "collective": _collective,
     "ucx-completion": _ucx_completion,
+    "hip-error": _hip_error,
 }
 
 

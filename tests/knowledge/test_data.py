@@ -55,10 +55,11 @@ def test_sxids_are_those_of_the_switch_driver() -> None:
 
 
 @pytest.mark.parametrize("entry", entries("cuda_error"), ids=lambda entry: entry["name"])
-def test_cuda_error_is_found_by_number_and_by_both_names(entry: dict[str, Any]) -> None:
+def test_cuda_error_is_found_by_number_and_by_all_names(entry: dict[str, Any]) -> None:
     assert codes.cuda(str(entry["code"])) == entry
     assert codes.cuda(entry["name"].lower()) == entry
     assert codes.cuda(entry.get("driver", entry["name"])) == entry
+    assert codes.cuda(entry.get("hip", entry["name"])) == entry
 
 
 @pytest.mark.parametrize(("unit", "information", "status", "fatal", "says"), [

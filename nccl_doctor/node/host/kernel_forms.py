@@ -17,6 +17,7 @@ from functools import cache
 _BDF = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _GPU = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
 _DEVICE = rf"[\w-]+ {_BDF}: "  # dev_printk: driver and address
+_AMDGPU = _DEVICE + "(?:amdgpu: )?"
 _NAMED = rf"[\w-]+ {_BDF}(?: [\w.-]+)?: "  # netdev_printk and mlx5: also the interface
 _XID = rf"NVRM: Xid:? \((?:PCI:)?{_GPU}(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): \d+(?:,|$| caused by )"
 _SXID = rf"nvidia-nvswitch\d+: SXid \(PCI:{_BDF}\): \d+, "
@@ -24,9 +25,14 @@ _LUSTRE = r"(?:LustreError|LNetError|LNet): (?:\d+:\d+:\(\w+\.c:\d+:\w+\(\)\) |\
 
 _FORMS = {
     "aer-error": _DEVICE + "AER: ",
-    "amdgpu-reset": _DEVICE + "(?:amdgpu: )?(?:GPU|ASIC) ",
+    "amdgpu-bad-pages": _AMDGPU + "(?:RAS records:|Saved bad pages)",
+    "amdgpu-init-failed": rf"(?:{_AMDGPU}|\[drm:amdgpu_device_[\w.]+ \[amdgpu\]\] \*ERROR\* )(?:Fatal error during|\w+init of IP block) ",
+    "amdgpu-off-bus": _AMDGPU + "device lost from bus!",
+    "amdgpu-poison": _AMDGPU + r"(?:\{\d+\} ?)?(?:poison is|RAS poison|GPU reset for) ",
+    "amdgpu-reset": _DEVICE + r"(?:amdgpu: |\[drm\] )?(?:GPU|ASIC|device wedged, needs) ",
     "amdgpu-ring-timeout": rf"(?:{_DEVICE}(?:amdgpu: )?|\[drm:amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* )ring [\w.]+ timeout, ",
-    "amdgpu-uncorrectable": _DEVICE + "(?:amdgpu: )?(?:socket: |\\d+ |uncorrectable )",
+    "amdgpu-uncorrectable": _AMDGPU + r"(?:\{\d+\} ?)?(?:socket: |\d+ |[Uu]ncorrectable )",
+    "amdgpu-xgmi-error": _AMDGPU + r"(?:XGMI: |(?:XGMI|WAFL)\S* PCS )",
     "disk-error": (
         r"(?:blk_update_request: |print_req_error: )?(?:I/O|critical medium|critical target) error, dev [\w-]+, sector \d"
         r"|nvme nvme\d+: (?:Disabling device|Removing) after "

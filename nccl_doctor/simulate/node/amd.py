@@ -95,3 +95,8 @@ def _reset(tree: Tree, machine: Machine) -> None:
 def _ras(tree: Tree, machine: Machine) -> None:
     pci = bus.gpus(machine)[1].pci
     print_line(tree, HOUR, f"amdgpu {pci}: amdgpu: 1 uncorrectable hardware errors detected in umc block")
+
+
+@fault("amd-gpu-refused", *AMD)
+def _off_bus(tree: Tree, machine: Machine) -> None:
+    print_line(tree, HOUR, f"amdgpu {bus.gpus(machine)[1].pci}: amdgpu: device lost from bus!")
