@@ -6,7 +6,7 @@ from nccl_doctor.derive.host_names import host_columns
 from nccl_doctor.facts.store import Facts, by_name, column_types
 from nccl_doctor.facts.tables import InferredHost
 
-_WITHOUT_EARLIER = ("xid", "message")
+_WITHOUT_EARLIER = ("xid", "message", "known_message")
 
 
 def settle(facts: Facts) -> None:

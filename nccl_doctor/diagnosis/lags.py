@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Lead, ThrottledSteps
+from nccl_doctor.facts.tables import Lead, ThrottledSteps, Undated
 
 
 class Lags:
@@ -14,19 +14,21 @@ class Lags:
         for lead in facts.rows(Lead):
             self._leads.setdefault(lead.ref, []).append(lead)
         self._steps = {row.ref: row for row in facts.rows(ThrottledSteps)}
+        self._undated = {row.ref: row.why for row in facts.rows(Undated)}
         shown = [lead.symptom_ref for leads in self._leads.values() for lead in leads]
         self._places = {
             place.id: f"{place.file.rpartition('/')[2]}:{place.line}" for place in facts.evidence_rows(shown)
         }
 
     def clause(self, refs: Sequence[int]) -> str:
-        """`41 s before the first watchdog timeout (job.log:12)`; empty where no clock tells."""
+        """`41 s before the first watchdog timeout (job.log:12)`; what is missing where no clock tells, empty where none is asked."""
         leads = [lead for ref in refs for lead in self._leads.get(ref, ())]
         if leads:
             return self._words(min(leads, key=lambda lead: (lead.hours is not None, lead.seconds)))
         steps = next((self._steps[ref] for ref in refs if ref in self._steps), None)
         if steps is None:
-            return ""
+            undated = next((self._undated[ref] for ref in refs if ref in self._undated), "")
+            return f"no clock tells whether it belongs to the job: {undated}" if undated else ""
         return f"in {steps.slow_held} of {steps.slow} slow steps and in {steps.others_held} of {steps.others} others"
 
     def symptoms(self, refs: Iterable[int]) -> frozenset[int]:

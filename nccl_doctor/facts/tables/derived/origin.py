@@ -23,11 +23,12 @@ class InferredHost(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """A line of the kernel from long before the job: no rule takes it for a cause; derived."""
+    """A line of the kernel from long before the job or its end: no rule takes it for a cause; derived."""
 
     kind: str  # xid, sxid, or the name of the pattern
     host: str | None
     text: str
-    hours: float  # before the job's first dated line
+    hours: float  # before the job's first dated line, or before its end
+    relation: str  # start or end: what it came long before
     n: int
     ref: int

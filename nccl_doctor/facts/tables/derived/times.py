@@ -38,3 +38,11 @@ class Restart(NamedTuple):
     file: str
     line: int  # of the first line of the new processes
     ref: int
+
+
+class Undated(NamedTuple):
+    """A kernel event whose file holds no line of the job, and that no clock places before, in or after the job; derived."""
+
+    host: str | None
+    why: str  # as a clause says it: `its line counts seconds since boot`
+    ref: int
