@@ -11,6 +11,7 @@ from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, log_input
 from nccl_doctor.common import budgets, interruption
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
+from nccl_doctor.diagnosis.pictures import draw
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
@@ -39,13 +40,14 @@ def analyze(
     config: Config | None = None,
     progress: Callable[[int, int], None] | None = None,
     apart: str = "one",
+    drawn: bool = False,
 ) -> tuple[Report, Facts, list[str]]:
     """Read everything that was named and diagnose it.
 
     Returns the report, its fact base, and one sentence for each input that could not be read or only in part, and for
     each rule of the site that cannot be used. `apart` says whether they are of one
     job: `auto` by what they show, `one`, or `each` a job of its own. Where the inputs are of several jobs, the report
-    holds one for each of them, and the fact base what compares jobs.
+    holds one for each of them, and the fact base what compares jobs. `drawn` asks for pictures.
     Raises UsageProblem where nothing at all could be read.
     """
     reader = InputReader(paths, progress)
@@ -56,12 +58,12 @@ def analyze(
     stopped = [reader.interrupted] if reader.interrupted else []
     found = _jobs(reader, apart) if not reader.is_saved else []
     if found:
-        ask = partial(report_of, rules_dirs=rules_dirs, config=config)
+        ask = partial(report_of, rules_dirs=rules_dirs, config=config, drawn=drawn)
         report = _report_of_jobs(reader, found, ask)
         return replace(report, missing=[*stopped, *report.missing]), reader.facts, problems
     if not reader.is_saved:
         problems += [*_complete(reader), *reader.name_unread_sections()]
-    report = report_of(reader.facts, rules_dirs=rules_dirs, config=config)
+    report = report_of(reader.facts, rules_dirs=rules_dirs, config=config, drawn=drawn)
     doubt = _doubt(reader, apart)
     return replace(report, missing=[*stopped, *doubt, *report.missing]), reader.facts, [*problems, *doubt]
 
@@ -159,9 +161,14 @@ def left_out(rules_dirs: Sequence[Path]) -> list[str]:
 
 
 def report_of(
-    facts: Facts, *, rules_dirs: Sequence[Path] = (), config: Config | None = None, needs: Sequence[str] = ()
+    facts: Facts,
+    *,
+    rules_dirs: Sequence[Path] = (),
+    config: Config | None = None,
+    needs: Sequence[str] = (),
+    drawn: bool = False,
 ) -> Report:
-    """Ask the rules, or those that need one of some tables, and order what they found."""
+    """Ask the rules, or those that need one of some tables, and order what they found; `drawn` adds pictures."""
     chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
     if needs:
         chosen = [rule for rule in chosen if not {*needs}.isdisjoint(rule.needs)]
@@ -172,7 +179,11 @@ def report_of(
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
         chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]
     answers = engine.ask_all(chosen, facts)
-    return diagnose.diagnose(facts, answers, _missing(facts, kinds))
+    report = diagnose.diagnose(facts, answers, _missing(facts, kinds))
+    if not drawn:
+        return report
+    shown = draw(facts, report.findings, chosen)
+    return replace(report, pictures=[one for one in shown if not needs or {*needs} & {*one.shown.tables}])
 
 
 def _missing(facts: Facts, kinds: set[str]) -> list[str]:

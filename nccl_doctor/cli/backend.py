@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None] | None
 
 
 def run_analysis(
-    paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress, apart: str
+    paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress, apart: str, drawn: bool
 ) -> "tuple[Report, Facts, list[str]]":
     """Returns the report, of one job or of several, the facts, and one sentence for each input that could not be read."""
     from nccl_doctor.app import analyze
@@ -26,7 +26,9 @@ def run_analysis(
 
     with _usage_problems():
         settings = Config.read(config) if config is not None else None
-        return analyze.analyze(paths, rules_dirs=rules_dirs, config=settings, progress=progress, apart=apart)
+        return analyze.analyze(
+            paths, rules_dirs=rules_dirs, config=settings, progress=progress, apart=apart, drawn=drawn
+        )
 
 
 def run_comparison(

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from html import escape
 from itertools import takewhile
 from typing import Any
 
@@ -27,6 +28,11 @@ def clean(text: str) -> str:
     if is_printable(text):
         return text
     return "".join(map(_printable, _ESCAPES.sub("", text)))
+
+
+def escaped(text: str) -> str:
+    """`clean`, as text of an HTML page."""
+    return escape(clean(text))
 
 
 def clean_block(text: str) -> str:

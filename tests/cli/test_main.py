@@ -63,7 +63,7 @@ def test_help_and_explain_load_nothing_heavy(arguments: list[str]) -> None:
 def test_json_needs_neither_pandas_nor_rich() -> None:
     done = run_python(LOADED, "analyze", "--format", "json", str(DEMO))
     modules = done.stderr.splitlines()[-1].split()
-    assert [] == [name for name in ("pandas", "textual", "rich") if name in modules]
+    assert [] == [name for name in ("pandas", "textual", "rich", "matplotlib") if name in modules]
 
 
 def test_every_command_has_its_module_and_a_help_page(capsys: pytest.CaptureFixture[str]) -> None:

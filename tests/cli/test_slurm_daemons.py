@@ -31,6 +31,8 @@ def nodes(slurm: Cluster, tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     for name in SCRIPTS:
         slurm.script(name, "exit 0")
+    for name in ("n1", "n2"):  # a call that still runs could drain a node that was given back
+        slurm.wait(lambda name=name: calls(tmp_path / "begun", name) == calls(tmp_path / "called", name))
     for name in ("n1", "n2"):
         slurm.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
     slurm.idle()
@@ -56,7 +58,11 @@ def use(
     check = scripts / "slurm-healthcheck.sh"  # both nodes are this machine
     check.write_text(check.read_text().replace("/run/nccl-doctor.lock", f'"{folder}/lock.$SLURMD_NODENAME"'))
     script = {"healthcheck": "slurm-healthcheck.sh"}.get(name, "slurm-prolog.sh")
-    slurm.script(name, f"{scripts}/{script}; status=$?; echo $SLURMD_NODENAME >> {folder}/called; exit $status")
+    slurm.script(
+        name,
+        f"echo $SLURMD_NODENAME >> {folder}/begun; {scripts}/{script}; status=$?;"
+        f" echo $SLURMD_NODENAME >> {folder}/called; exit $status",
+    )
     return folder / "called"
 
 

@@ -70,7 +70,7 @@ def command(
         apart = "one" if save is not None else apart
         folders = rule_folders(rules_dirs)
         with interruption.stopping_reading():
-            report, facts, problems = backend.run_analysis(paths, folders, config, progress, apart)
+            report, facts, problems = backend.run_analysis(paths, folders, config, progress, apart, form == "html")
     for problem in problems:
         complain(problem)
     if save is not None:
