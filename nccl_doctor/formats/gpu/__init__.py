@@ -49,6 +49,15 @@ FORMATS = (
         after=("recording", "profile-summary"),  # whose samples of GPUs have the same keys
     ),
     Format(
+        "gpu-metrics",
+        "prometheus",
+        tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter"),
+        begins=re.compile(
+            rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?(?:DCGM_FI_(?:DEV|PROF)_|nvidia_smi_)\w{2,80}[ {]"
+            rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|nvidia_smi_))"
+        ),
+    ),
+    Format(
         "nvidia-smi-q",
         "smi_query",
         tables=("node_driver", "node_gpu", "gpu_health"),

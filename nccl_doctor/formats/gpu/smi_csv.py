@@ -17,6 +17,7 @@ from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
+from nccl_doctor.formats.gpu.sweeps import Sweeps
 
 _CELL = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
 _KNOWN = (
@@ -68,6 +69,7 @@ class Table:
         self.names = names
         self._samples = samples
         self._host = host
+        self._sweeps = Sweeps()
         self.rows = 0
         self._key = next((name for name in ("index", "uuid", "bus") if name in names), None)
         self._unique = [name or f"unused{number}" for number, name in enumerate(names)]
@@ -174,7 +176,18 @@ class Table:
         import pandas
 
         if self._key is None:
-            return np.full(len(frame), self._slot(None, None, None, lambda: line(0)), np.int64)
+            places = self._places(len(frame), line)
+            if not places.any():
+                return np.full(len(frame), self._slot(None, None, None, lambda: line(0)), np.int64)
+            numbers, first, which = np.unique(places, return_index=True, return_inverse=True)
+            slots = np.array(
+                [
+                    self._slot(number, None, "index", functools.partial(line, int(row)))
+                    for number, row in zip(numbers, first, strict=True)
+                ]
+            )
+            placed: Ints = slots[which]
+            return placed
         keys = frame[self._key]
         if self._key == "index" and not pandas.api.types.is_numeric_dtype(keys):
             keys = pandas.to_numeric(keys, errors="coerce")
@@ -189,6 +202,14 @@ class Table:
                 slots[at] = self._slot(key, host, self._key, functools.partial(line, int(first[at])))
         known: Ints = slots[which]
         return known
+
+    def _places(self, rows: int, line: Callable[[int], str]) -> Ints:
+        """Which GPU of its sweep each row is of, where no column names the GPU."""
+        if "time" not in self.names:
+            return np.zeros(rows, np.int64)
+        at = self.names.index("time")
+        texts = (line(row).split(",") for row in range(rows))
+        return self._sweeps.places(np.array([seconds(cells[at]) if len(cells) > at else np.nan for cells in texts]))
 
     def _slot(self, key: Any, host: str | None, kind: str | None, line: Callable[[], str]) -> int:
         host = str(host) if host is not None else self._host

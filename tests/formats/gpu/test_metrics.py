@@ -1,0 +1,141 @@
+"""Metrics that Prometheus collected give what the same samples give as CSV; GPUs without a name are told apart."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from helpers.places import FIXTURES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.gpu import GpuUse
+from nccl_doctor.formats.gpu import prometheus
+from nccl_doctor.formats.gpu.sweeps import Sweeps
+from nccl_doctor.formats.registry import recognise
+
+FIXTURES = FIXTURES / "gpu"
+METRICS = {
+    "utilization.gpu": "DCGM_FI_DEV_GPU_UTIL",
+    "memory.used": "DCGM_FI_DEV_FB_USED",
+    "power.draw": "DCGM_FI_DEV_POWER_USAGE",
+    "power.limit": "DCGM_FI_DEV_POWER_MGMT_LIMIT",
+    "clocks.current.sm": "DCGM_FI_DEV_SM_CLOCK",
+    "temperature.gpu": "DCGM_FI_DEV_GPU_TEMP",
+    "clocks_event_reasons.active": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+}
+
+
+def table() -> pandas.DataFrame:
+    frame = pandas.read_csv(FIXTURES / "hot_gpu2.csv", skipinitialspace=True)
+    frame.columns = [name.split(" [")[0] for name in frame.columns]
+    return frame
+
+
+def answer() -> dict[str, Any]:
+    """What Prometheus would answer for the samples of hot_gpu2.csv."""
+    frame = table()
+    series = []
+    for index, rows in frame.groupby("index"):
+        times = [int(time.timestamp()) for time in pandas.to_datetime(rows["timestamp"])]
+        for column, name in METRICS.items():
+            texts = rows[column].astype(str).str.split(" ").str[0]
+            values = [str(int(text, 16) if text.startswith("0x") else text) for text in texts]
+            metric = {"__name__": name, "gpu": str(index), "UUID": f"GPU-{index}", "instance": "node01:9400"}
+            series.append(
+                {"metric": metric, "values": [[time, value] for time, value in zip(times, values, strict=True)]}
+            )
+    return {"status": "success", "data": {"resultType": "matrix", "result": series}}
+
+
+def uses(path: Path) -> list[tuple[object, ...]]:
+    facts, _ = analyze.read_facts([str(path)])
+    names = (
+        "gpu",
+        "samples",
+        "busy_share",
+        "util_mean",
+        "power_median",
+        "clock_median",
+        "temperature_max",
+        "memory_max",
+    )
+    return sorted(
+        tuple(round(value, 6) if isinstance(value := getattr(row, name), float) else value for name in names)
+        for row in facts.rows(GpuUse)
+    )
+
+
+def test_answer_of_prometheus_equals_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    path.write_text(json.dumps(answer()))
+    assert uses(FIXTURES / "hot_gpu2.csv") == uses(path)
+    report, facts, problems = analyze.analyze([str(path)])
+    assert [] == problems
+    assert {"gpu-thermal-throttle", "gpu-straggler"} == {finding.name for finding in report.findings}
+    assert {"node01"} == {row.host for row in facts.rows(GpuUse)}
+
+
+def test_text_of_the_exporter() -> None:
+    text = (FIXTURES / "dcgm_exporter.txt").read_text()
+    facts = Facts()
+    reading = prometheus.read_format(io.BytesIO(text.encode() * 3), "metrics", facts)
+    rows = facts.rows(GpuUse)
+    first = table().groupby("index").first()
+    assert ([0, 1, 2, 3], {3}) == ([row.gpu for row in rows], {row.samples for row in rows})
+    assert (72, None) == (reading.understood, reading.note)
+    assert [float(str(text).split()[0]) for text in first["utilization.gpu"]] == [row.util_mean for row in rows]
+    assert {("node01", "NVIDIA H100 80GB HBM3", None)} == {(row.host, row.model, row.first) for row in rows}
+
+
+@given(st.data())
+def test_cut_and_changed_answers_are_reported(data: st.DataObject) -> None:
+    whole = json.dumps({"status": "success", "data": {"result": answer()["data"]["result"][:2]}}).encode()[:3000]
+    cut = data.draw(st.integers(0, len(whole)))
+    facts = Facts()
+    reading = prometheus.read_format(io.BytesIO(whole[:cut]), "metrics", facts)
+    assert (0, True) == (reading.understood, bool(reading.note) or not whole[:cut].strip())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"status":"success","data":{"result":[{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL","gpu":"0"},"values":[[1,"NaN"],[1],"x",null]}]}}',
+        b'{"status":"success","data":{"result":[null,{"metric":[]},{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL"},"value":[1,"1"]}]}}',
+        b'DCGM_FI_DEV_GPU_UTIL{gpu="0",GPU_I_ID="3"} 97\nDCGM_FI_DEV_GPU_UTIL{gpu="99999999"} 97\nDCGM_FI_DEV_GPU_UTIL{gpu="0"} inf\n',
+    ],
+)
+def test_hostile_metrics(text: bytes) -> None:
+    facts = Facts()
+    known = recognise(text)
+    assert known is not None
+    assert "gpu-metrics" == known.kind
+    prometheus.read_format(io.BytesIO(text), "metrics", facts)
+    assert [] == facts.rows(GpuUse)
+
+
+def test_rows_without_an_index_are_told_apart_by_time(tmp_path: Path) -> None:
+    lines = (FIXTURES / "hot_gpu2.csv").read_text().splitlines()
+    path = tmp_path / "gpu.csv"
+    path.write_text("\n".join(line.replace(line.split(", ")[1] + ", ", "", 1) for line in lines) + "\n")
+    assert uses(FIXTURES / "hot_gpu2.csv") == uses(path)
+
+
+@given(st.integers(1, 16), st.floats(0.2, 60), st.floats(0, 0.01), st.integers(3, 20), st.integers(1, 97))
+def test_places_in_a_sweep(gpus: int, period: float, step: float, sweeps: int, cut: int) -> None:
+    times = np.array([sweep * period + gpu * step for sweep in range(sweeps) for gpu in range(gpus)])
+    wanted = [gpu for _ in range(sweeps) for gpu in range(gpus)]
+    reader = Sweeps()
+    cut = max(cut, 3 * gpus)
+    found = [*reader.places(times[:cut]).tolist(), *reader.places(times[cut:]).tolist()]
+    assert wanted == found
+
+
+@pytest.mark.parametrize("times", [[], [1.0], [3.0, 2.0, 1.0], [float("nan")] * 9, [0.0, 1.0, 1.1, 2.9, 3.0, 4.7, 6.1]])
+def test_times_without_a_pattern_are_of_one_gpu(times: list[float]) -> None:
+    assert [0] * len(times) == Sweeps().places(np.array(times)).tolist()
