@@ -1,5 +1,6 @@
 """The commands beside analyze: facts, sql, rules, explain, simulate, and rules of a site."""
 
+import csv
 import inspect
 import io
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from helpers.places import DEMO
 
+from nccl_doctor.app import analyze
 from nccl_doctor.cli.main import main
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
@@ -34,6 +36,42 @@ def test_sql_and_facts_show_rows(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_meaning_of_a_column_stands_on_its_line(table: type) -> None:
     """`facts` reads it from there; a formatter moves one that is too long."""
     assert [] == re.findall(r"^    (\w+): \($", inspect.getsource(table), re.MULTILINE)
+
+
+def test_facts_are_exported_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "tables"
+    assert 0 == main(["facts", str(DEMO), "--export", str(folder)])
+    written = sorted(capsys.readouterr().out.splitlines())
+    assert sorted(map(str, folder.iterdir())) == written
+    facts, _ = analyze.read_facts([str(DEMO)])
+    assert {name for name, number in facts.counts().items() if number} == {path.stem for path in folder.iterdir()}
+    with (folder / "process.csv").open() as lines:
+        columns, *rows = csv.reader(lines)
+    wanted_columns, wanted = facts.sql("SELECT * FROM process")
+    assert wanted_columns == columns
+    assert [["" if cell is None else str(cell) for cell in row] for row in wanted] == rows
+    assert 2 == main(["facts", str(DEMO), "--export", str(folder)])
+    assert "is not an empty folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [["--format", "parquet"], ["--export", "x", "--table", "job"], ["--export", "x", "--format", "json"]]
+)
+def test_facts_refuses_what_it_cannot_export(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["facts", str(DEMO), *options])
+    assert "--export" in capsys.readouterr().err
+
+
+def test_parquet_keeps_types_and_unknown_values(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="an extra of the package")
+    folder = tmp_path / "tables"
+    assert 0 == main(["facts", str(DEMO), "--export", str(folder), "--format", "parquet"])
+    facts, _ = analyze.read_facts([str(DEMO)])
+    for path in folder.iterdir():
+        columns, rows = facts.sql(f"SELECT * FROM {path.stem}")
+        table = parquet.read_table(path)
+        assert columns == table.column_names
+        assert rows == [tuple(row.values()) for row in table.to_pylist()]
 
 
 def test_facts_without_a_path_describes_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
