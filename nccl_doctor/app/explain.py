@@ -38,6 +38,17 @@ def explain(text: str) -> str | None:
     return None
 
 
+def nearest(text: str) -> list[str]:
+    """At most two names of rules that are spelled almost like this; empty for anything else than one word."""
+    from difflib import get_close_matches
+
+    from nccl_doctor.rules import loader
+
+    if not _RULE_NAME.fullmatch(text.lower()):
+        return []
+    return get_close_matches(text.lower(), loader.shipped_names(), 2, 0.75)
+
+
 # Rules ---------------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -46,9 +47,32 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"nccl_doctor.cli.commands.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
+            raise click.UsageError(f"there is no command {_shown(name)}; {_meant(name)}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _meant(name: str) -> str:
+    """What to type instead of a command that does not exist."""
+    from difflib import get_close_matches
+
+    if os.path.lexists(name):
+        return f"to read this file or folder, type nccl-doctor analyze {shlex.quote(_shown(name))}"
+    near = get_close_matches(name, COMMANDS, 1)
+    return f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+
+
+def _shown(name: str) -> str:
+    """A word of the command line as it can be shown on one line."""
+    return "".join(sign if sign.isprintable() else "?" for sign in name[:120])
 
 
 @click.group(

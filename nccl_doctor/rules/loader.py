@@ -122,6 +122,11 @@ def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
     return build_rule(_read_toml(found), found) if found in ours else read_rule(found)
 
 
+def shipped_names() -> list[str]:
+    """The names of our rules; no file is read for them."""
+    return sorted(path.stem for path in rule_files(shipped_folder()))
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")

@@ -242,6 +242,31 @@ def test_equal_seeds_give_equal_logs(capsys: pytest.CaptureFixture[str]) -> None
     assert texts[0] == texts[1] != texts[2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["analyse", "job.log"], "did you mean analyze?"),
+        (["preflght"], "did you mean preflight?"),
+        (["frobnicate"], "the commands are analyze, compare"),
+        (["a log.txt"], "type nccl-doctor analyze 'a log.txt'"),
+        (["explain", "tcp-falback"], "did you mean tcp-fallback?"),
+        (["explain", "no-such-thing-at-all"], "give the id or name of a rule"),
+    ],
+)
+def test_what_is_misspelled_is_answered_with_what_was_meant(
+    arguments: list[str],
+    meant: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a log.txt").touch()
+    assert 2 == main(arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert meant in line
+
+
 def test_explain_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", "dev-shm-full"])
     named = capsys.readouterr().out

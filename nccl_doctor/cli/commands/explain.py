@@ -27,7 +27,7 @@ def command(text: tuple[str, ...]) -> None:
     TEXT is the id or name of a rule, a line of a log, a variable such as NCCL_IB_HCA, an Xid, a completion status or a
     result code. - reads it from standard input.
     """
-    from nccl_doctor.app.explain import explain
+    from nccl_doctor.app.explain import explain, nearest
 
     pasted = sys.stdin.read() if text == ("-",) else " ".join(text)
     answer = explain(pasted)
@@ -35,5 +35,7 @@ def command(text: tuple[str, ...]) -> None:
         shown = pasted.strip()
         if not shown:
             raise UsageProblem(f"nothing to explain: give {ASK}")
-        raise UsageProblem(f"nothing is known about {shown if len(shown) <= 60 else shown[:60] + '...'}; give {ASK}")
+        near = nearest(shown)
+        meant = f"did you mean {' or '.join(near)}?" if near else f"give {ASK}"
+        raise UsageProblem(f"nothing is known about {shown if len(shown) <= 60 else shown[:60] + '...'}; {meant}")
     emit(answer.rstrip("\n") + "\n")
