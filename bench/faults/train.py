@@ -5,6 +5,7 @@ import ctypes
 import os
 import resource
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -108,7 +109,12 @@ def train(arguments: argparse.Namespace) -> None:
         if step == arguments.at:
             if rank == 0:
                 (arguments.folder / "fault").write_text(str(time.time()))
-            if bad and fault != "skip":
+            if rank == 0 and fault == "blocked":
+                subprocess.run(
+                    ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "8bit", "burst", "1", "latency", "1s"],
+                    check=True,
+                )
+            if bad and fault not in ("skip", "blocked"):
                 gradient = meet_fault(fault, arguments.folder, gradient)
         dist.all_reduce(gradient)
         if not (fault == "skip" and bad and step == arguments.at):

@@ -28,9 +28,13 @@ _MAX_LINE = 4 << 20  # bytes of one line
 class NodeFeeds:
     """Runs one child process per node that streams records; restarts a child that ended without delaying the others."""
 
-    def __init__(self, put: Put, nodes: Sequence[str] = (), via: str = "ssh", interval: float = 1.0) -> None:
+    def __init__(
+        self, put: Put, nodes: Sequence[str] = (), via: str = "ssh", interval: float = 1.0, options: Sequence[str] = ()
+    ) -> None:
+        """`options` are further ones of `sample`: --no-auto, --eager."""
         self._put = put
         self._interval = interval
+        self._options = options
         self._commands = {node: self._command(node, via) for node in nodes} or {"": self._local()}
         self._stopped = threading.Event()
         self._children: dict[str, _Child] = {}
@@ -44,11 +48,12 @@ class NodeFeeds:
             "sample",
             f"--while-parent={os.getpid()}",
             f"--interval={self._interval:g}",
+            *self._options,
         ]
 
     def _command(self, node: str, via: str) -> list[str]:
         program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
-        remote = [*program, "sample", f"--interval={self._interval:g}"]
+        remote = [*program, "sample", f"--interval={self._interval:g}", *self._options]
         words = [word.replace("%host", node) for word in shlex.split(VIAS.get(via, via))]
         return [*words, shlex.join(remote)] if via == "ssh" else [*words, *remote]
 

@@ -14,10 +14,13 @@ from nccl_doctor.facts.tables import Input
 from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.formats.recording import recorded_files
 from nccl_doctor.rules import engine, loader
+from nccl_doctor.watch.bands import Bands
 from nccl_doctor.watch.state import KINDS, State, dicts, number, record_time, spinning
 
 WINDOW = 180.0  # seconds of records that the rules see
 SAMPLES = 60  # records per kind and node that the rules see; more cost CPU time and change no answer
+ALL_SAMPLES = 320  # records per kind of all nodes, where there are many; at least FEWEST of each
+FEWEST = 8
 TABLES = frozenset(
     {"gpu_use", "gpu_throttle", "gpu_counter", "gpu_peer", "gpu_process", "port_use", "port_error", "host_use", "rank_use",
      "spinning"}
@@ -41,6 +44,8 @@ class LiveDiagnosis:
         self._window = window
         self._feeds: dict[tuple[str, str], deque[tuple[float, dict[str, Any]]]] = {}
         self._newest = 0.0
+        self._bands: dict[tuple[str, str], Bands] = {}
+        self.changed = True  # whether a fact that rules ask about may have changed since the last run
         self.episodes: list[Episode] = []
 
     def add_record(self, record: dict[str, Any], received_at: float | None = None) -> None:
@@ -51,6 +56,8 @@ class LiveDiagnosis:
         self._newest = max(self._newest, at)
         feed = self._feeds.setdefault((record["kind"], str(record.get("hostname"))), deque())
         feed.append((at, record))
+        bands = self._bands.setdefault((record["kind"], str(record.get("hostname"))), Bands())
+        self.changed |= bands.add(record)
         while feed[0][0] < at - self._window:
             feed.popleft()
 
@@ -67,6 +74,7 @@ class LiveDiagnosis:
 
     def run_rules(self, spins: list[tuple[str, int, int, float]], now: float) -> list[Finding]:
         """Like `diagnose`, for a worker thread: does not read the state, which the screen changes meanwhile."""
+        self.changed = False
         facts = Facts()
         for kind in KINDS:
             lines = self._lines(kind)
@@ -84,14 +92,22 @@ class LiveDiagnosis:
         self._remember(findings, now)
         return findings
 
+    def prolong(self, now: float) -> None:
+        """Nothing changed, so what was found last still holds."""
+        for episode in self.episodes:
+            if not episode.over:
+                episode.last = now
+
     def _lines(self, kind: str) -> list[str]:
-        """The window as lines of `record`: SAMPLES records of each node, evenly spread, and all records of down ports."""
+        """The window as lines of `record`: at most SAMPLES records of each node, evenly spread, and all records of down ports."""
         lines = []
+        nodes = sum(feed_kind == kind for feed_kind, _ in list(self._feeds))
+        most = max(min(SAMPLES, ALL_SAMPLES // max(nodes, 1)), FEWEST)
         for (feed_kind, _), feed in list(self._feeds.items()):
             if feed_kind != kind:
                 continue
             records = [record for received_at, record in list(feed) if received_at >= self._newest - self._window]
-            step = -(-len(records) // SAMPLES)
+            step = -(-len(records) // most)
             lines += [
                 json.dumps({"kind": kind, **_sanitized(record, 3)}, separators=(",", ":"))
                 for n, record in enumerate(records) if n % step == 0 or (kind == "port" and _has_down_port(record))

@@ -1,6 +1,7 @@
 """Renders the state of all nodes as text, as JSON, and as metrics for Prometheus."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from nccl_doctor.diagnosis.report import Finding
@@ -15,7 +16,7 @@ from nccl_doctor.watch.view.ports import PORTS
 def render_text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
     """Returns one page of plain text."""
     look = Look(ascii_only)
-    rows: list[str] = []
+    rows = [line for headline in state.headlines(now) for line in (headline, "")]
     for node in state.nodes.values():
         badness, description = node_state(node, now)
         rows.append(f"{node.name}: {description}" if badness else node.name)
@@ -51,6 +52,12 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
                 "host": node.host.now, "processes": node.processes,
             }
             for node in state.nodes.values()
+        ],
+        "jobs": [
+            {"job": one.job, "state": one.state, "since": one.since, "kind": one.kind, "ranks": one.ranks, "waiting": one.waiting,
+             "operation": one.operation, "suspects": [asdict(suspect) for suspect in one.suspects],
+             "headline": one.sentence(now, named=True)}
+            for one in state.jobs.values()
         ],
         "findings": [
             {"rule": f.rule, "name": f.name, "severity": f.severity, "hosts": f.hosts, "message": f.message} for f in findings
@@ -101,6 +108,7 @@ def render_metrics(state: State, findings: list[Finding], now: float) -> str:
         for node in state.nodes.values()
     ]
     rows += _metric("nccl_doctor_node_up", "1 where the node answers.", "gauge", samples)
+    rows += _job_metrics(state, now)
     counts: dict[str, int] = {}
     for f in findings:
         labels = f'rule="{f.rule}",name="{f.name}",severity="{f.severity}",hosts="{_label(f.hosts)}"'
@@ -108,6 +116,23 @@ def render_metrics(state: State, findings: list[Finding], now: float) -> str:
     samples = [f"nccl_doctor_finding{{{labels}}} {count}" for labels, count in counts.items()]
     rows += _metric("nccl_doctor_finding", "Current findings of the rules.", "gauge", samples)
     return "\n".join(rows) + "\n"
+
+
+def _job_metrics(state: State, now: float) -> list[str]:
+    """Returns how long each job has stood still; a job that runs has no line."""
+    jobs = dict(state.jobs)  # another thread adds records
+    labels = {name: f'job="{_label(name)}",state="{job.state}",kind="{job.kind}"' for name, job in jobs.items()}
+    seconds = [
+        f"nccl_doctor_job_stopped_seconds{{{labels[name]}}} {max(now - job.since, 0.0):.0f}"
+        for name, job in jobs.items()
+    ]
+    waiting = [f"nccl_doctor_job_waiting_ranks{{{labels[name]}}} {job.waiting}" for name, job in jobs.items()]
+    return [
+        *_metric(
+            "nccl_doctor_job_stopped_seconds", "Seconds since the waiting ranks of a job moved last.", "gauge", seconds
+        ),
+        *_metric("nccl_doctor_job_waiting_ranks", "Ranks that wait in a job that stands still.", "gauge", waiting),
+    ]
 
 
 def _counts(errors: Any) -> dict[str, int]:

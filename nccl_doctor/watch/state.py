@@ -16,6 +16,7 @@ from nccl_doctor.derive.hang.job_stop import judge
 from nccl_doctor.formats.recording.hang_records import Looks
 
 HISTORY = 600  # samples kept of each series
+STILL = 0.7  # seconds between two samples in which a main thread did not wake up
 STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
 MAX_GAP = 15.0  # seconds between two samples above which the time between them counts as unknown
 KINDS = ("gpu", "port", "host", "process")
@@ -121,6 +122,7 @@ class Node:
     since: float | None = None  # when the first record arrived, or when the node was first expected
     interval: float = 0.0  # seconds between two records of a kind
     last_received: dict[str, float] = field(default_factory=dict)  # kind -> when its last record arrived
+    last_sampled: dict[str, float] = field(default_factory=dict)  # kind -> when its last record was sampled
     problems: dict[str, str] = field(default_factory=dict)  # kind -> why it is missing
     gone: str | None = None  # why the whole node does not answer
 
@@ -139,6 +141,8 @@ class Node:
     def add_record(self, kind: str, record: dict[str, Any], received_at: float | None) -> None:
         """Add one record; `received_at` is when it arrived, None in a replay."""
         at = record_time(record)
+        if at is not None:
+            self.last_sampled[kind] = at
         self._note_arrival(kind, at, received_at)
         problem = record.get("error")
         if isinstance(problem, str):
@@ -228,7 +232,7 @@ class State:
 
     def headlines(self, now: float) -> list[str]:
         """Returns one sentence for each job that stopped or waits, the stopped ones first."""
-        worst_first = sorted(self.jobs.values(), key=lambda job: (job.state != "stopped", job.since))
+        worst_first = sorted([*self.jobs.values()], key=lambda job: (job.state != "stopped", job.since))
         return [job.sentence(now, named=len(worst_first) > 1) for job in worst_first]
 
     def node(self, name: str) -> Node:
@@ -258,6 +262,18 @@ class State:
         self.now = max(self.now, at)
         self._add_totals(at if received_at is None else received_at)
         return node
+
+    def still_ranks(self) -> bool:
+        """Returns whether at least half of the ranks of a job did not move in the last samples, and nobody has looked twice."""
+        jobs: dict[str, list[bool]] = {}
+        for node in self.nodes.values():
+            for one in node.processes:
+                since = number(one.get("since"))
+                at = node.last_sampled.get("process")
+                if since is not None and at is not None:
+                    jobs.setdefault(str(one.get("name")), []).append(at - since >= STILL)
+        looked = {job for (job, _), records in self.looks.records.items() if len(records) > 1}
+        return any(2 * sum(still) >= len(still) for job, still in jobs.items() if job not in looked)
 
     def _add_look(self, record: dict[str, Any]) -> None:
         """Judge the job of a look of the hang monitor again."""

@@ -18,9 +18,10 @@ from helpers.nvml import STUB, NvmlStub
 from helpers.processes import runs
 from helpers.waiting import DEADLINE, until
 
+from nccl_doctor.app.hang import ras
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.watch import exporter, feed, ras, snapshot
+from nccl_doctor.watch import exporter, feed, snapshot
 from nccl_doctor.watch.demo import Demo
 from nccl_doctor.watch.feed import NodeFeeds, Replay
 from nccl_doctor.watch.state import State

@@ -1,6 +1,7 @@
 """What a stopped job can tell beside its stacks: NCCL's RAS service, PyTorch's flight recorder, and the headline, as files."""
 
 import os
+import re
 import stat
 import time
 from contextlib import suppress
@@ -30,6 +31,12 @@ def collect(folder: Path | None, job: Job, state: JobState, *, first: bool) -> N
     with suppress(OSError, ValueError):
         answer = ras.query_status(ras.address(), RAS_SECONDS)
         replace_file(folder / f"ras-{time.strftime('%H%M%S')}.txt", answer.encode(), 0o644)
+
+
+def job_of(headline: str) -> str:
+    """Returns the job of a headline; empty if it is none."""
+    found = re.match(r"JOB (.{1,200}?) (?:STOPPED|WAITS) ", headline)
+    return found[1] if found else ""
 
 
 def withdraw(folder: Path | None) -> None:

@@ -34,6 +34,7 @@ class Job:
     longest_pause: float = 0.0  # seconds between two outputs of a rank
     spins_since: float | None = None
     works: bool = False  # a GPU of it works
+    blocked: float = BLOCKED
 
     def suspicious(self, now: float) -> bool:
         """Returns whether the job may stand still."""
@@ -44,13 +45,13 @@ class Job:
             return True
         if self.spins_since is not None and now - self.spins_since >= SPINS:
             return True
-        blocked = sum(now - self.since.get(pid, now) >= BLOCKED for pid in left)
+        blocked = sum(now - self.since.get(pid, now) >= self.blocked for pid in left)
         return 2 * blocked >= len(left) or self._silent()
 
     def moves(self, now: float) -> bool:
         """Returns whether most ranks have woken up within a moment."""
         left = [pid for pid in self.ranks if pid not in self.broken]
-        awake = sum(now - self.since.get(pid, now) < BLOCKED / 2 for pid in left)
+        awake = sum(now - self.since.get(pid, now) < self.blocked / 2 for pid in left)
         return self.works or (self.spins_since is None and not self.broken and 2 * awake > len(left))
 
     def _silent(self) -> bool:
@@ -61,8 +62,9 @@ class Job:
 class Signs:
     """All jobs on this node."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocked: float = BLOCKED) -> None:
         self.jobs: dict[str, Job] = {}
+        self._blocked = blocked
         self._gpus: dict[int, dict[str, Any]] = {}
 
     def add(self, record: dict[str, Any], now: float, silence: float | None = None) -> None:
@@ -75,10 +77,11 @@ class Signs:
     def _add_ranks(self, processes: list[dict[str, Any]], now: float, silence: float | None) -> None:
         by_job: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for one in processes:
-            by_job[one["name"]].append(one)
+            if isinstance(one.get("rank"), int) and one.get("name"):  # not another process on a GPU
+                by_job[one["name"]].append(one)
         self.jobs = {name: job for name, job in self.jobs.items() if name in by_job}
         for name, found in by_job.items():
-            job = self.jobs.setdefault(name, Job(name))
+            job = self.jobs.setdefault(name, Job(name, blocked=self._blocked))
             self._add_job(job, found, now, silence)
 
     def _add_job(self, job: Job, found: list[dict[str, Any]], now: float, silence: float | None) -> None:

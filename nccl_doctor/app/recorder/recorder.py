@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nccl_doctor.app.recorder.settings import settings
+from nccl_doctor.app.recorder.settings import PIPE_FILE, settings
 from nccl_doctor.app.recorder.tee import Channel, Tee, write_all
 from nccl_doctor.app.recorder.terminal import Terminal
 from nccl_doctor.common.atomic_write import replace_file
@@ -59,8 +59,9 @@ def rotate(folder: Path, keep: int) -> None:
 class Recorder:
     """Records one run of one command."""
 
-    def __init__(self, run: Path, interval: float = 1.0, rotate: int | None = None) -> None:
+    def __init__(self, run: Path, interval: float = 1.0, rotate: int | None = None, *, auto: bool = True) -> None:
         self.run = run
+        self._auto = auto
         self._interval = interval
         self._rotate = rotate
         self._sampler: subprocess.Popen[bytes] | None = None
@@ -86,6 +87,7 @@ class Recorder:
             while child.poll() is None:
                 self._wait(child, tee, terminal)
             self._lacking = tee.finish()
+            remove_pipes(added)
         finally:
             self.stop()
             if terminal is not None:
@@ -198,7 +200,7 @@ class Recorder:
         """Start the sampler, a child process that exits when this process exits."""
         self._sampler = subprocess.Popen(
             [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(self.run), "--interval", str(self._interval),
-             "--while-parent", str(os.getpid())],
+             "--while-parent", str(os.getpid()), *([] if self._auto else ["--no-auto"])],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),
         )  # fmt: skip
@@ -228,6 +230,14 @@ class Recorder:
         """Write a file of the run; where that fails the job matters more."""
         with suppress(OSError):
             replace_file(self.run / name, (json.dumps(content, indent=1) + "\n").encode(), 0o644)
+
+
+def remove_pipes(added: Mapping[str, str]) -> None:
+    """Remove the pipes that PyTorch made for its flight recorder on this node."""
+    if prefix := added.get(PIPE_FILE):
+        for pipe in Path(prefix).parent.glob(f"{Path(prefix).name}*.pipe"):
+            with suppress(OSError):
+                pipe.unlink()
 
 
 def _working_folder() -> str | None:

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
+
+PIPE_FILE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"  # prefix of the pipes that trigger a dump
 
 
 def settings(run: Path, environ: Mapping[str, str], torch: bool, horovod: bool) -> dict[str, str]:
@@ -18,6 +21,8 @@ def settings(run: Path, environ: Mapping[str, str], torch: bool, horovod: bool) 
             "TORCH_FR_BUFFER_SIZE": "2000",
             "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
             "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(run / "flight_recorder_rank_"),
+            # PyTorch ends the job if it cannot make its pipe, so it is not in the folder, which may be full or removed.
+            PIPE_FILE: f"/tmp/nccl-doctor-{token_hex(8)}-rank_",
         }
     if horovod:
         wanted |= {"HOROVOD_TIMELINE": str(run / "timeline.json"), "HOROVOD_TIMELINE_MARK_CYCLES": "1"}

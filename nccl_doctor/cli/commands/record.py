@@ -30,6 +30,7 @@ OPEN_MPI = ("mpirun", "mpiexec", "orterun")  # forward to other nodes only the v
 @click.option(
     "--report", is_flag=True, help="When CMD has ended, print the diagnosis to stderr and keep it as report.txt."
 )
+@click.option("--no-auto", is_flag=True, help="Do not look at stacks when the job stands still.")
 @click.argument("job", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD...]")
 def command(
     output: Path,
@@ -41,6 +42,7 @@ def command(
     tty: bool,
     rotate: int | None,
     report: bool,
+    no_auto: bool,
     job: tuple[str, ...],
 ) -> int:
     """Run CMD, write NCCL's log to files, sample the node, and keep all of it in DIR for `analyze DIR`.
@@ -68,7 +70,7 @@ def command(
         return _run_alone(job)
     if keep is not None:
         recorder.rotate(output, keep - 1)
-    this = recorder.Recorder(run, interval, rotate << 20 if rotate else None)
+    this = recorder.Recorder(run, interval, rotate << 20 if rotate else None, auto=not no_auto)
     if not job:
         complain(f"recording into {run}; press Ctrl-C to stop")
         this.attach(duration, complain)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nccl_doctor.watch.state import State
 
 FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
+LOOKS = 8.0  # seconds to wait for two looks at a job whose ranks do not move, with --once
 DEMO_SECONDS = 200  # of the demo that --once shows
 
 
@@ -38,10 +39,11 @@ DEMO_SECONDS = 200  # of the demo that --once shows
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
 @click.option("--readonly", is_flag=True, help="Disable signals and stacks.")
+@click.option("--no-auto", is_flag=True, help="Do not look at the stacks of jobs that stand still.")
 @click.option("--no-mouse", is_flag=True, help="Do not use the mouse, so that the terminal can select text.")
 def command(
     nodes: str | None, job: str | None, via: str, replay: Path | None, demo: bool, once: bool, form: str, export: str | None,
-    interval: float, ascii_only: bool, readonly: bool, no_mouse: bool,
+    interval: float, ascii_only: bool, readonly: bool, no_auto: bool, no_mouse: bool,
 ) -> int:  # fmt: skip
     """Watch GPUs, network ports, hosts and ranks live, with the findings of the rules. `?` lists the keys.
 
@@ -54,10 +56,12 @@ def command(
         raise UsageProblem(f"{' and '.join(sources)} exclude each other")
     names, via = _node_names(nodes, job, via)
     if once or export is not None:
-        return _run_without_screen(names, via, replay, demo, interval, form, export, ascii_only)
+        return _run_without_screen(names, via, replay, demo, interval, form, export, ascii_only, auto=not no_auto)
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
-    return _run_screen(names, via, replay, demo, interval, ascii_only or _ascii_terminal(), readonly, not no_mouse)
+    return _run_screen(
+        names, via, replay, demo, interval, ascii_only or _ascii_terminal(), readonly, not no_mouse, auto=not no_auto
+    )
 
 
 def _ascii_terminal() -> bool:
@@ -75,7 +79,7 @@ def _node_names(nodes: str | None, job: str | None, via: str) -> tuple[list[str]
 
 def _run_screen(
     names: list[str], via: str, replay: Path | None, demo: bool, interval: float, ascii_only: bool, readonly: bool,
-    mouse: bool,
+    mouse: bool, *, auto: bool,
 ) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
     from nccl_doctor.watch.feed import NodeFeeds, Replay
@@ -100,8 +104,8 @@ def _run_screen(
         )
     else:
         app = Watch(
-            lambda put: NodeFeeds(put, names, via, interval), interval=interval, look=look, readonly=readonly, via=via,
-            nodes=tuple(names),
+            lambda put: NodeFeeds(put, names, via, interval, [] if auto else ["--no-auto"]), interval=interval, look=look,
+            readonly=readonly, via=via, nodes=tuple(names),
         )  # fmt: skip
     app.run(mouse=mouse)
     return app.return_code or 0
@@ -116,6 +120,8 @@ def _run_without_screen(
     form: str,
     export: str | None,
     ascii_only: bool,
+    *,
+    auto: bool,
 ) -> int:
     from nccl_doctor.watch import snapshot
     from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
@@ -127,8 +133,12 @@ def _run_without_screen(
         state.add_record(record)
         diagnosis.add_record(record)
 
-    source = _fill_state(add_record, names, via, replay, demo, interval)
+    options = ["--no-auto"] if not auto else ["--eager"] if export is None else []
+    source = _fill_state(add_record, names, via, replay, demo, interval, options)
     if export is None:
+        end = time.monotonic() + LOOKS
+        while source is not None and auto and time.monotonic() < end and state.still_ranks():
+            time.sleep(0.05)
         findings = diagnosis.diagnose(state)
         now = state.now if replay is not None or demo else time.time()
         width = shutil.get_terminal_size((80, 24)).columns
@@ -139,12 +149,21 @@ def _run_without_screen(
         )
         if source is not None:
             source.stop()
-        return int(any(finding.severity == "error" for finding in findings))
+        stopped = any(job.state == "stopped" for job in state.jobs.values())
+        return int(stopped or any(finding.severity == "error" for finding in findings))
     _export(export, state, lambda: diagnosis.diagnose(state), interval)
     return 0
 
 
-def _fill_state(add_record: Any, names: list[str], via: str, replay: Path | None, demo: bool, interval: float) -> Any:
+def _fill_state(
+    add_record: Any,
+    names: list[str],
+    via: str,
+    replay: Path | None,
+    demo: bool,
+    interval: float,
+    options: list[str],
+) -> Any:
     """Add all records of a recording or the demo; else start the feeds and wait until each node sent each kind twice.
 
     Returns the source that still runs, or None. Two samples are needed because counters become rates.
@@ -174,7 +193,7 @@ def _fill_state(add_record: Any, names: list[str], via: str, replay: Path | None
             twice.update((key[0], kind) for kind in ("gpu", "port", "host", "process"))
         add_record(record)
 
-    source = NodeFeeds(count_and_add, names, via, min(interval, 1.0))
+    source = NodeFeeds(count_and_add, names, via, min(interval, 1.0), options)
     source.start()
     end = time.monotonic() + FIRST_SAMPLES + (10 if names else 0)
     while time.monotonic() < end and len(twice) < 4 * max(len(names), 1):

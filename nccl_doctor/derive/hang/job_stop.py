@@ -17,7 +17,7 @@ from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
 WAITS = (*WAITING, "rendezvous")
 _SHARE = 0.5  # of the ranks: where fewer wait, the job computes
 _GONE = ("ended", "zombie")
-_BUSY = 50.0  # % of a processor from which a rank computes
+_BUSY = 20.0  # % of a processor from which a rank computes
 
 
 def judge(looks: Iterable[RankState], sockets: Sequence[StuckSocket] = ()) -> JobState | None:

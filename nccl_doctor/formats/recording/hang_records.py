@@ -22,6 +22,8 @@ _SWITCHES = (
     2  # voluntary context switches between two looks up to which a thread counts as blocked: the look itself costs some
 )
 _BUSY = 20.0  # % of a processor from which a rank outside a collective moves
+_ASKS = (120.0, 210.0)  # wake-ups a second of a thread that asks for the interpreter's lock every 5 ms
+_WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "connection.py", "asyncio/base_events.py", "thread.py")
 _SILENT = 10.0  # seconds without output and traffic after which a rank that polls counts as waiting
 
 
@@ -75,35 +77,44 @@ def parse_ranks(record: dict[str, Any], before: dict[str, Any] | None) -> Iterat
             continue
         text = _word(one.get("text")) or ""
         dumps = [dump for dump, _ in pyspy.parse_text((n, None, line) for n, line in enumerate(text.splitlines(), 1))]
-        doing, worker, holder = _activity(dumps, pid)
         old = earlier.get(pid)
         busy = _busy(one, old, at, then)
+        locked = _asks_for_lock(one, old, busy, (at or 0.0) - (then or 0.0))
+        doing, holder = _activity(dumps, pid, locked)
         yield RankState(
             host=_word(record.get("hostname")), job=_word(record.get("job")), rank=_whole(one.get("rank")), pid=pid,
             gpu=_whole(one.get("gpu")), world=_whole(record.get("world")), look=_whole(record.get("look")) or 1, at=at or 0.0,
             since=_number(one.get("since")), state=_word(one.get("state")), doing=_word(one.get("doing")) or doing,
-            op=_word(one.get("op")), site=_word(one.get("site")), worker=worker, holder=holder, counter=_word(one.get("counter")),
-            step=_whole(one.get("step")), moved=_moved(one, old, busy, doing), busy=busy, ref=0,
+            op=_word(one.get("op")), site=_word(one.get("site")), worker=_word(one.get("worker")), holder=holder,
+            counter=_word(one.get("counter")), step=_whole(one.get("step")), moved=0 if locked else _moved(one, old, busy, doing),
+            busy=busy, ref=0,
         ), text  # fmt: skip
 
 
-def _activity(dumps: list[pyspy.Dump], pid: int) -> tuple[str, str | None, str | None]:
-    """Returns what the main thread does, the frame of a loader worker at work, and a thread that holds the lock."""
-    doing, worker, holder = "other", None, None
-    for dump in dumps:
-        main = pyspy.main_thread(dump)
-        if main is None:
-            continue
-        kind, _ = pyspy.doing(main)
-        if dump.pid == pid:
-            doing = kind
-            other = next((one for one in dump.threads if one.gil and one is not main), None)
-            inner = pyspy.leaf(other) if other is not None else None
-            if other is not None and inner is not None:
-                holder = f"{other.name or other.number} at {inner}"
-        elif kind == "loader-worker" and worker is None:
-            worker = str(pyspy.leaf(main))
-    return doing, worker, holder
+def _activity(dumps: list[pyspy.Dump], pid: int, locked: bool) -> tuple[str, str | None]:
+    """Returns what the main thread does, and the thread that holds the interpreter's lock where the main thread waits for it."""
+    own = next((dump for dump in dumps if dump.pid == pid), None)
+    main = pyspy.main_thread(own) if own is not None else None
+    if own is None or main is None:
+        return "other", None
+    others = [one for one in own.threads if one is not main and (one.gil or (locked and not _waits(one)))]
+    holder = next((one for one in others if one.gil), others[0] if len(others) == 1 else None)
+    inner = pyspy.leaf(holder) if holder is not None else None
+    return pyspy.doing(main)[0], f"{holder.name or holder.number} at {inner}" if holder is not None and inner else None
+
+
+def _waits(thread: pyspy.Thread) -> bool:
+    """Returns whether a thread waits in the standard library, which gives the lock back."""
+    inner = pyspy.leaf(thread)
+    return inner is None or inner.file.endswith(_WAITING_FILES)
+
+
+def _asks_for_lock(one: dict[str, Any], old: dict[str, Any] | None, busy: float | None, passed: float) -> bool:
+    """Returns whether a main thread only asks for the interpreter's lock: it wakes every 5 ms (sys.getswitchinterval) and stays."""
+    new, before = _whole(one.get("switches")), _whole((old or {}).get("switches"))
+    if old is None or new is None or before is None or passed <= 0 or one.get("place") != old.get("place"):
+        return False
+    return _ASKS[0] <= (new - before) / passed <= _ASKS[1] and (busy or 0.0) < _BUSY
 
 
 def _busy(one: dict[str, Any], old: dict[str, Any] | None, at: float | None, then: float | None) -> float | None:
