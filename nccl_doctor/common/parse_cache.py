@@ -2,6 +2,7 @@
 
 It lies beside the code in `compiled/`, as bytecode does. Root reads it only where nobody else can write it. The wheel brings
 it along; a checkout writes it at the first start. The hash of the files' content is its key, so it cannot be out of date.
+Bytes that depend on the machine, such as compiled automata, are kept in the same way and are never part of the wheel.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.trusted import distrust
 
 FOLDER = Path(__file__).parent / "compiled"
+_DIGEST = 16  # bytes of a hash
 
 
 def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder: Path = FOLDER) -> Any:
@@ -31,12 +33,29 @@ def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder
         if kept["key"] == key:
             return kept["value"]
     value = make()
-    with suppress(OSError):
-        if (
-            trusted and folder.parent.stat().st_uid == os.geteuid()
-        ):  # root leaves nothing of its own in the checkout of a user
-            _write(target, json.dumps({"key": key, "value": value}, ensure_ascii=False).encode())
+    _keep(target, json.dumps({"key": key, "value": value}, ensure_ascii=False).encode())
     return value
+
+
+def remembered_bytes(name: str, key: bytes, make: Callable[[], bytes], folder: Path = FOLDER) -> bytes:
+    """What `make` returns, made anew only where `key`, which names all that it is made from, differs from the last time."""
+    target = folder / f"{name}.bin"
+    head = hashlib.blake2b(key, digest_size=_DIGEST).digest()
+    with suppress(OSError):
+        kept = target.read_bytes() if distrust(target) is None else b""
+        value = kept[2 * _DIGEST :]
+        if kept[: 2 * _DIGEST] == head + hashlib.blake2b(value, digest_size=_DIGEST).digest():
+            return value
+    value = make()
+    _keep(target, head + hashlib.blake2b(value, digest_size=_DIGEST).digest() + value)
+    return value
+
+
+def _keep(target: Path, data: bytes) -> None:
+    """Write a file of the cache where that is safe: root leaves nothing of its own in the checkout of a user."""
+    with suppress(OSError):
+        if distrust(target) is None and target.parent.parent.stat().st_uid == os.geteuid():
+            _write(target, data)
 
 
 def _key(files: Sequence[Path]) -> str:

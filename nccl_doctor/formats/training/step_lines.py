@@ -21,7 +21,7 @@ from nccl_doctor.formats.training.step_rows import run_rows, text_of
 from nccl_doctor.formats.training.step_series import BULK, Line, Series, stamp_span
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import Cursor, blocks
-from nccl_doctor.inputs.prefilter import Prefilter
+from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 from nccl_doctor.inputs.streams import Readable
 
 _EVENTS = (
@@ -71,9 +71,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 @cache
 def _gate() -> Prefilter:
-    return Prefilter(
-        [*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *all_reduce_bench.LITERALS, *Losses.LITERALS]
-    )
+    literals = [*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *all_reduce_bench.LITERALS, *Losses.LITERALS]
+    return prefilter(frozenset(literals), name="steps")
 
 
 class _Reader:
