@@ -157,6 +157,8 @@ def read_text(text: str, name: str = "log") -> Facts:
 
 def left_out(rules_dirs: Sequence[Path]) -> list[str]:
     """One sentence for each rule file of these folders that cannot be used."""
+    if not rules_dirs:
+        return []
     return [f"rule left out: {problem}" for problem in loader.load_usable(tuple(rules_dirs)).problems]
 
 
@@ -169,10 +171,13 @@ def report_of(
     drawn: bool = False,
 ) -> Report:
     """Ask the rules, or those that need one of some tables, and order what they found; `drawn` adds pictures."""
-    chosen = (config or Config()).apply(loader.load_usable(tuple(rules_dirs)).rules)
+    kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
+    every = partial(loader.load_usable, tuple(rules_dirs))
+    of_logs = not rules_dirs and kinds.isdisjoint(("node", "nvidia-smi-q"))  # then a third of the rules is not needed
+    usable = every(without=schema.NODE) if of_logs else every()
+    chosen = (config or Config()).apply(usable.rules, lambda: every().rules)
     if needs:
         chosen = [rule for rule in chosen if not {*needs}.isdisjoint(rule.needs)]
-    kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
         chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(schema.NODE)]

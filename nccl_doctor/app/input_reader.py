@@ -18,9 +18,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.rank_progress import RankProgress
-from nccl_doctor.node.runtime import expectations, tree
-from nccl_doctor.node.runtime.collect import collect
-from nccl_doctor.node.runtime.root import Root
+from nccl_doctor.node.runtime import tree
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 UNREAD = "unread"  # the kind of inputs that nothing here reads
@@ -275,6 +273,10 @@ def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Readi
 
 def _read_tree(facts: Facts, path: str) -> None:
     """Read the tree of a node that `preflight --save` kept."""
+    from nccl_doctor.node.runtime import expectations  # slow to import, and most inputs are logs
+    from nccl_doctor.node.runtime.collect import collect
+    from nccl_doctor.node.runtime.root import Root
+
     with tree.opened(Path(path)) as folder:
         root = Root(folder)
         host = root.value("/proc/sys/kernel/hostname") or root.value("/etc/hostname")

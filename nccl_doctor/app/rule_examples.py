@@ -8,6 +8,7 @@ from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts, by_name, column_types
 from nccl_doctor.rules import engine, schema
 from nccl_doctor.rules.query_check import query_problems
+from nccl_doctor.rules.row_sources import Present
 
 
 def problems(rule: schema.Rule) -> Iterator[str]:
@@ -21,7 +22,7 @@ def problems(rule: schema.Rule) -> Iterator[str]:
         except ValueError as error:
             yield f"example {example.name!r}: {error}"
             continue
-        answer = engine.ask(rule, facts)
+        answer = engine.ask(rule, facts, present=Present(facts))
         if answer.outcome == "broken":
             yield f"example {example.name!r}: {answer.reason}"
             continue

@@ -6,7 +6,6 @@ Python (1, 2, 120), `timeout` (124, 125, 137), `env` and `nice` (125), sysexits.
 """
 
 import os
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -33,6 +32,8 @@ def status_of_failure(arguments: Sequence[str]) -> int | None:
 
 def syslog(text: str) -> None:
     """One line to the system's log; never waits, and a system without a log is not an error."""
+    import socket
+
     line = printable(" ".join(text.split()))[:1000]
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
         stream.setblocking(False)

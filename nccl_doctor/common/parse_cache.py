@@ -37,6 +37,17 @@ def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder
     return value
 
 
+def remembered_toml(name: str, file: Path) -> Any:
+    """What a TOML file holds."""
+
+    def parsed() -> Any:
+        import tomllib
+
+        return tomllib.loads(file.read_text("utf-8"))
+
+    return remembered(name, [file], parsed)
+
+
 def remembered_bytes(name: str, key: bytes, make: Callable[[], bytes], folder: Path = FOLDER) -> bytes:
     """What `make` returns, made anew only where `key`, which names all that it is made from, differs from the last time."""
     target = folder / f"{name}.bin"

@@ -7,7 +7,6 @@ Expressions are matched at a position, so the time grows with the length of the 
 
 import json
 import re
-from html import unescape
 from typing import NamedTuple
 
 from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
@@ -188,6 +187,8 @@ CLOSING = ("</stdout>", "</stderr>")  # tags of Open MPI's XML
 
 def closed(text: str) -> str:
     """A text out of Open MPI's XML, without the closing tag and with its characters as they were."""
+    from html import unescape  # its tables are slow to import
+
     return unescape(text.removesuffix("</stdout>").removesuffix("</stderr>")).rstrip("\n")
 
 

@@ -9,7 +9,6 @@ Messages are found by the rarest word of their fixed text, so that a look-up cos
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
-from nccl_doctor.common.parse_cache import remembered
+from nccl_doctor.common.parse_cache import remembered, remembered_toml
 
 FOLDER = Path(__file__).parent / "messages"
 CLASSES = FOLDER / "classes.toml"
@@ -274,7 +273,7 @@ def _parsed(files: Iterable[Path]) -> dict[str, Any]:
 @cache
 def classes() -> dict[str, MessageClass]:
     """The classes of messages by name."""
-    content = remembered("message-classes", [CLASSES], lambda: tomllib.loads(CLASSES.read_text("utf-8")))
+    content = remembered_toml("message-classes", CLASSES)
     return {name: MessageClass(name, **values) for name, values in content["class"].items()}
 
 
@@ -293,6 +292,8 @@ def read(files: Iterable[Path]) -> Iterator[KnownMessage]:
 
 def read_file(file: Path) -> Iterator[KnownMessage]:
     """The messages of one file. Raises CatalogueProblem."""
+    import tomllib  # only where the messages are not kept
+
     try:
         content = tomllib.loads(file.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -5,7 +5,6 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
@@ -146,6 +145,8 @@ def check_columns(pattern: Pattern) -> None:
 
 def read_patterns(file: Path) -> list[Pattern]:
     """The patterns of one file. Raises PatternProblem."""
+    import tomllib  # only where the patterns are not kept
+
     try:
         entries = tomllib.loads(file.read_text("utf-8")).get("pattern", [])
     except tomllib.TOMLDecodeError as error:

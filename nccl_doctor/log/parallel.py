@@ -1,17 +1,14 @@
 """Reads logs; a large one in parts by several processes, many small ones ahead of time."""
 
 import gc
-import multiprocessing
 import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from nccl_doctor.common import interruption
 from nccl_doctor.formats import registry
@@ -20,6 +17,9 @@ from nccl_doctor.log import rank_progress
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.rank_progress import RankProgress
 from nccl_doctor.log.scanner import Scanner
+
+if TYPE_CHECKING:  # slow to import, and a small log needs no other process
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
@@ -143,8 +143,10 @@ def _log(path: Path) -> bytes | None:
     return pickle.dumps((counts.packed(), end), pickle.HIGHEST_PROTOCOL)
 
 
-def _pool(count: int) -> ProcessPoolExecutor:
+def _pool(count: int) -> "ProcessPoolExecutor":
     """Worker processes. They end silently on SIGINT, which a terminal sends to all of them, and on SIGTERM."""
+    from concurrent.futures import ProcessPoolExecutor
+
     return ProcessPoolExecutor(count, initializer=_end_on_signals)
 
 
@@ -154,7 +156,7 @@ def _end_on_signals() -> None:
 
 
 @contextmanager
-def _ended_with_us(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
+def _ended_with_us(pool: "ProcessPoolExecutor") -> Iterator["ProcessPoolExecutor"]:
     """A pool that is not waited for where this process is told to end."""
     with pool:
         try:
@@ -167,7 +169,9 @@ def _ended_with_us(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_children() -> None:
-    for child in multiprocessing.active_children():
+    from multiprocessing import active_children
+
+    for child in active_children():
         child.terminate()
 
 
@@ -198,8 +202,10 @@ def _end(path: Path, size: int) -> RankProgress:
         return rank_progress.collect(file.read(size - file.tell()))
 
 
-def _result(job: Future[Result]) -> Result | None:
+def _result(job: "Future[Result]") -> Result | None:
     """What a process of ours read; None where it was killed or reading was stopped."""
+    from concurrent.futures.process import BrokenProcessPool
+
     try:
         with interruption.wait():
             return job.result()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_doctor.rules.folding import Folding, Group, Row
+from nccl_doctor.rules.row_sources import Present
 from nccl_doctor.rules.schema import OVERRIDES, Rule
 
 if TYPE_CHECKING:
@@ -31,13 +32,21 @@ class Answer(NamedTuple):
         return sum(group.count for group in self.groups)
 
 
-def ask(rule: Rule, facts: "Facts", looked: set[str] | None = None, steps: int | None = None) -> Answer:
-    """Ask one rule."""
+def ask(
+    rule: Rule,
+    facts: "Facts",
+    looked: set[str] | None = None,
+    steps: int | None = None,
+    present: Present | None = None,
+) -> Answer:
+    """Ask one rule. With `present`, a query that cannot return a row of these facts is not run."""
     from nccl_doctor.facts.guard import QueryProblem
 
     lacking = [table for table in rule.needs if table not in (looked if looked is not None else facts.covered())]
     if lacking:
         return Answer(rule, "skipped", [], f"no facts in table {', '.join(lacking)}")
+    if present is not None and not present.may_return(rule.row_sources):
+        return Answer(rule, "clear", [], "")
     folding = Folding(rule.message)
     try:
         with facts.asked(rule.query, rule.params, steps) as (columns, found):
@@ -88,5 +97,5 @@ def _showable(row: dict[str, Any]) -> dict[str, bool]:
 
 def ask_all(rules: Iterable[Rule], facts: "Facts") -> list[Answer]:
     """Ask every rule; one that breaks does not stop the rest."""
-    looked = facts.covered()
-    return [ask(rule, facts, looked) for rule in rules]
+    looked, present = facts.covered(), Present(facts)
+    return [ask(rule, facts, looked, present=present) for rule in rules]

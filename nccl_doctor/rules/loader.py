@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.common import trusted
 from nccl_doctor.common.parse_cache import remembered
-from nccl_doctor.rules import schema, symptoms, templates
+from nccl_doctor.facts import views
+from nccl_doctor.rules import row_sources, schema, symptoms, templates
 from nccl_doctor.rules.folder import rule_files, shipped_folder
 from nccl_doctor.rules.schema import Rule, RuleProblem, build_rule, parse_rule
 
-_CODE = [Path(str(module.__file__)) for module in (schema, symptoms, templates)]
+_CODE = [Path(str(module.__file__)) for module in (schema, symptoms, templates, row_sources, views)]
 
 
 def read_rule(path: Path) -> Rule:
@@ -23,6 +23,8 @@ def read_rule(path: Path) -> Rule:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib  # most starts read only what is kept
+
     try:
         return tomllib.loads(trusted.read(path).decode("utf-8"))
     except OSError as error:
@@ -52,9 +54,13 @@ def load_rules(directories: tuple[Path, ...] = (), groups: str = "") -> tuple[Ru
 
 
 @cache
-def load_usable(directories: tuple[Path, ...] = (), groups: str = "") -> Usable:
-    """The same, without the files of further folders that are broken or use an id or name of another rule."""
-    ours = sorted(path for path in shipped_folder().iterdir() if path.is_dir() and path.name.startswith(groups))
+def load_usable(directories: tuple[Path, ...] = (), groups: str = "", *, without: str | None = None) -> Usable:
+    """The same, without the files of further folders that are broken or use an id or name of another rule.
+
+    Of the shipped ones it leaves out groups that start with `without`.
+    """
+    folders = sorted(path for path in shipped_folder().iterdir() if path.is_dir() and path.name.startswith(groups))
+    ours = [folder for folder in folders if without is None or not folder.name.startswith(without)]
     rules: list[Rule] = []
     seen: dict[str, Path] = {}
     problems: list[str] = []
@@ -100,9 +106,7 @@ def _kept(folder: Path) -> list[Rule]:
     files = sorted(folder.glob("*.toml"))
 
     def make() -> list[dict[str, Any]]:
-        for file in files:
-            read_rule(file)
-        return [_read_toml(file) for file in files]
+        return [{**_read_toml(file), "row_sources": read_rule(file).row_sources} for file in files]
 
     entries = remembered(f"rules-{folder.name}", [*files, *_CODE], make)
     return [build_rule(data, file) for data, file in zip(entries, files, strict=True)]

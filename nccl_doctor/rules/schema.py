@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from nccl_doctor.common.levels import ACTIONS, CONFIDENCES, ROLES, SEVERITIES
 from nccl_doctor.rules import symptoms
+from nccl_doctor.rules.row_sources import row_sources
 from nccl_doctor.rules.templates import placeholders, template_problems
 
 GROUPS = (
@@ -19,7 +20,7 @@ NODE = "node-"  # groups of rules about a node itself; `preflight` reads no othe
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MARK = "FILL IN"  # what `rules new` leaves to the author
-_SET_BY_LOADER = ("group", "path", "decided")
+_SET_BY_LOADER = ("group", "path", "decided", "row_sources")
 OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
 Scalar = str | int | float | bool
 
@@ -67,6 +68,7 @@ class Rule:
     example: list[Example] = field(default_factory=list)
     group: str = ""
     path: Path = Path()
+    row_sources: list[list[str]] = field(default_factory=lambda: [[]])  # what `rules.row_sources` says of the query
     decided: str = ""  # severity that the configuration of the site sets, above what rows say
 
     @property
@@ -91,7 +93,7 @@ def parse_rule(data: Mapping[str, Any], path: Path) -> Rule:
             for problem in _shape_problems(example, Example)
         ]
     if not problems:
-        rule = build_rule(data, path)
+        rule = build_rule({**data, "row_sources": row_sources(data["query"])}, path)
         problems = list(_content_problems(rule))
     if problems:
         raise RuleProblem(f"{path}: {'; '.join(problems)}")

@@ -1,7 +1,6 @@
 """What a site may change without touching a rule: parameters, severities and rules that are switched off."""
 
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +26,8 @@ class Config:
     @classmethod
     def read(cls, path: Path) -> "Config":
         """Raises UsageProblem on a file that cannot be read or holds anything unknown."""
+        import tomllib  # most sites have no such file
+
         try:
             data = tomllib.loads(path.read_text("utf-8"))
         except OSError as error:

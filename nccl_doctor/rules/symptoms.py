@@ -7,12 +7,11 @@ includes = ["@stuck", "@rank-behind"]      # what explains @hang explains these 
 ```
 """
 
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from nccl_doctor.common.parse_cache import remembered
+from nccl_doctor.common.parse_cache import remembered_toml
 from nccl_doctor.rules.folder import shipped_folder
 
 FILE = "_symptoms.toml"
@@ -30,7 +29,7 @@ class SymptomClass(NamedTuple):
 def load_classes() -> dict[str, SymptomClass]:
     """Name -> class."""
     file = shipped_folder() / FILE
-    content = remembered("symptoms", [file], lambda: tomllib.loads(file.read_text("utf-8")))
+    content = remembered_toml("symptoms", file)
     return {
         name: SymptomClass(name, entry["meaning"], tuple(entry.get("includes", ()))) for name, entry in content.items()
     }

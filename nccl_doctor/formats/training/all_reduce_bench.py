@@ -1,9 +1,9 @@
 """Output of `all_reduce_bench.py`, a benchmark of torch.distributed that many sites start from."""
 
 import re
-import statistics
 from collections.abc import Iterator
 
+from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import CommOp
 from nccl_doctor.inputs import prefixes
@@ -56,6 +56,6 @@ class AllReduceBench:
         milliseconds = [1000 * seconds for seconds in self._seconds]
         yield CommOp(
             host=None, rank=None, op="all_reduce", size=self._size, n=len(self._busbw),
-            milliseconds=statistics.median(milliseconds), slowest=max(milliseconds),
-            busbw=statistics.median(self._busbw), ref=ref,
+            milliseconds=median(milliseconds), slowest=max(milliseconds),
+            busbw=median(self._busbw), ref=ref,
         )  # fmt: skip

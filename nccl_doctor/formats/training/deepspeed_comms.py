@@ -1,9 +1,9 @@
 """Lines of DeepSpeed's communication logger (`comms_logger` with `verbose`): one timed collective each."""
 
 import re
-import statistics
 from collections.abc import Iterator
 
+from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import CommOp
 from nccl_doctor.inputs import prefixes
@@ -56,10 +56,10 @@ class CommOps:
         for (rank, op, size), times in self._found.items():
             number, line = times.place
             text = prefixes.clean(line[:600].decode("utf-8", "replace"))
-            busbw = statistics.median(times.busbw) if times.busbw else None
+            busbw = median(times.busbw) if times.busbw else None
             ref = facts.evidence(file, number, text)
             host = prefixes.split(text)[0].host
             yield CommOp(
-                host=host, rank=rank, op=op, size=size, n=times.n, milliseconds=statistics.median(times.times),
+                host=host, rank=rank, op=op, size=size, n=times.n, milliseconds=median(times.times),
                 slowest=times.slowest, busbw=busbw, ref=ref,
             )  # fmt: skip

@@ -1,8 +1,8 @@
 """One series of step lines while it grows: repeated lines left out, neighbours folded when it gets long."""
 
 import re
-import statistics
 
+from nccl_doctor.common.robust import median
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.step_formats import Point, Tool
@@ -34,7 +34,7 @@ def _cost(point: Point) -> float:
 
 
 def _median(values: list[float]) -> float | None:
-    return statistics.median(values) if values else None
+    return median(values) if values else None
 
 
 class Row:
