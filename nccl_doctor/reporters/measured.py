@@ -5,7 +5,14 @@ from typing import NamedTuple
 from nccl_doctor.diagnosis.report import MeasureRow, Report
 from nccl_doctor.reporters.words import clean
 
-SCOPES = ("host", "pair", "gpu", "rank", "step")  # in this order; measures of the job and of a run are in its lines
+SCOPES = (
+    "host",
+    "pair",
+    "gpu",
+    "rank",
+    "step",
+    "slurm-job",
+)  # in this order; measures of the job and of a run are in its lines
 COMPARED = "busbw_of_usual"  # by which rows are sorted, the lowest first
 SHOWN = 8  # rows of a table in a report that is not verbose
 

@@ -35,6 +35,7 @@ SAMPLES = {
     "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],
     "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
+    "slurm-accounting": ["captures/sacct.txt"],
     "slurm-job": ["captures/scontrol_jobs.txt"],
     "stacks": ["stacks/stuck_rank0.txt"],
     "training-records": ["records/mlperf_8.log", "records/dllogger_16.json", "records/trainer_state.json"],

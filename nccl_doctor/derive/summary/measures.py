@@ -21,6 +21,7 @@ from nccl_doctor.facts.tables import (
     MlperfRun,
     RecordedRun,
     Scaling,
+    SlurmJob,
     Steady,
     Step,
     ThroughputRun,
@@ -65,6 +66,12 @@ QUERIES = (
     " WHERE busy_share IS NOT NULL",
     "SELECT 'gpu_power', power_median, 'W', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE power_median IS NOT NULL",
+    # Slurm's accounting
+    "SELECT 'elapsed', elapsed_s, 's', 'slurm-job', job, ref FROM slurm_job WHERE elapsed_s IS NOT NULL",
+    "SELECT 'max_rss', max_rss, 'MiB', 'slurm-job', job, ref FROM slurm_job WHERE max_rss IS NOT NULL",
+    "SELECT 'cpu_efficiency', 100 * cpu_efficiency, '%', 'slurm-job', job, ref FROM slurm_job WHERE cpu_efficiency IS NOT NULL",
+    "SELECT 'memory_efficiency', 100 * memory_efficiency, '%', 'slurm-job', job, ref FROM slurm_job"
+    " WHERE memory_efficiency IS NOT NULL",
     # NCCL's own timing of a communicator's start, the slowest rank of the largest communicator
     "SELECT 'startup', max(total), 's', 'job', '', ref FROM init_timing"
     " WHERE nranks IS (SELECT max(nranks) FROM init_timing) HAVING max(total) IS NOT NULL",
@@ -80,7 +87,7 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
-        Timeline, Trace, GpuUse, InitTiming, RecordedRun,
+        SlurmJob, Timeline, Trace, GpuUse, InitTiming, RecordedRun,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

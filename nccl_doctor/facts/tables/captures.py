@@ -119,3 +119,18 @@ class KubeResource(NamedTuple):
     allocatable: str | None
     requested: str | None
     ref: int
+
+
+class SlurmJob(NamedTuple):
+    """A job, or a step of one, as Slurm's accounting shows it (`sacct`, `seff`)."""
+
+    job: str  # id, with the index of an array and the name of a step
+    name: str | None
+    state: str | None
+    elapsed_s: float | None
+    nodes: int | None
+    cpus: int | None
+    max_rss: float | None  # MiB of the task that used most; of the whole job from seff
+    cpu_efficiency: float | None  # share of the allocated time of CPUs that was used
+    memory_efficiency: float | None  # share of the memory that was asked for
+    ref: int

@@ -6,6 +6,15 @@ from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
     Format(
+        "slurm-accounting",
+        "slurm_accounting",
+        tables=("slurm_job", "message", "process_end"),
+        begins=re.compile(
+            rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}JobID(?:Raw)?(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|\|[A-Z])"
+            rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
+        ),
+    ),
+    Format(
         "slurm-job",
         "scontrol_job",
         tables=("message", "process_end"),

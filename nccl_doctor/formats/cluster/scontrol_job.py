@@ -1,32 +1,16 @@
-"""Jobs as `scontrol show job` prints them, in a file or inside a log (many batch scripts print it at their start and end).
+"""Jobs as `scontrol show job` prints them, in a file or inside a log (many batch scripts print it at their start and end)."""
 
-Ends that Slurm itself announces in the log of a job (time limit, preemption, a lost node) become the messages of the patterns
-for those lines, so that the same rules judge both. Any other end with a status or signal becomes a row of `process_end`.
-"""
-
-import json
 import re
-import signal
-from collections.abc import Iterator
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Message, ProcessEnd
+from nccl_doctor.formats.cluster.slurm_ends import End, end_rows
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
 
 _FIELD = re.compile(r"(?:^|(?<= ))([A-Z][A-Za-z/:]{1,40})=(\S{0,400})")
 _MAX_JOBS = 10_000  # of one file; `scontrol show job` lists those of some minutes
-# State of the job -> pattern of the line that Slurm writes into its log (nccl_doctor/log/patterns/launcher.toml).
-_ANNOUNCED = {
-    "TIMEOUT": "slurm-time-limit",
-    "DEADLINE": "slurm-time-limit",
-    "CANCELLED": "slurm-cancelled",
-    "PREEMPTED": "slurm-preempted",
-    "NODE_FAIL": "slurm-node-failure",
-    "OUT_OF_MEMORY": "slurm-oom-kill",
-}
 
 
 class _Job:
@@ -64,34 +48,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if is_open:
             jobs[-1].add(number, line, fields)
             understood += 1
-    facts.add(row for job in jobs for row in _rows(facts, name, job))
+    facts.add(row for job in jobs for row in end_rows(facts, name, _end(job)))
     facts.mark_covered("message", "process_end")
     return Reading(number, understood)
 
 
-def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Message | ProcessEnd]:
-    """How a job ended; nothing for one that waits, runs or is complete."""
+def _end(job: _Job) -> End:
     get = job.fields.get
-    state = get("JobState", "")
-    host, stamp = get("BatchHost"), iso_seconds(get("EndTime", ""))
-    text = f"JobId={get('JobId')} JobName={get('JobName')} {job.line}"
-    if state in _ANNOUNCED:
-        words = {"what": "JOB", "job": get("JobId"), "node": host, "state": state, "reason": get("Reason")}
-        ref = facts.evidence(file, job.number, text)
-        shown = json.dumps(words, ensure_ascii=False)
-        yield Message(
-            kind=_ANNOUNCED[state], level=None, host=host, rank=None, pid=None, source=None, text=text,
-            fields=shown, n=1, last_line=job.number, stamp=stamp, ref=ref,
-        )  # fmt: skip
-    elif state == "FAILED" and (match := re.fullmatch(r"(\d{1,3}):(\d{1,2})", get("ExitCode", ""))):
-        ref = facts.evidence(file, job.number, f"{text} ExitCode={match[0]}")
-        status, number = int(match[1]), int(match[2])
-        yield ProcessEnd(
-            host=host, rank=None, local_rank=None, pid=None, exitcode=status or -number,
-            signal=_signal_name(number), reporter="scontrol", first=None, n=1, stamp=stamp, ref=ref,
-        )  # fmt: skip
-
-
-def _signal_name(number: int) -> str | None:
-    """`SIGKILL` for 9; None for 0 and for numbers without a name."""
-    return signal.Signals(number).name if number in set(signal.Signals) else None
+    return End(
+        job=get("JobId"), state=get("JobState", ""), exit_code=get("ExitCode", ""), host=get("BatchHost"), reason=get("Reason"),
+        stamp=iso_seconds(get("EndTime", "")), line=job.number, text=f"JobId={get('JobId')} JobName={get('JobName')} {job.line}",
+        reporter="scontrol",
+    )  # fmt: skip

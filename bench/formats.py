@@ -1,0 +1,124 @@
+"""Throughput and memory of `analyze` on files of each format that is read line by line.
+
+    python bench/formats.py [--size MIB] [--only NAME]
+
+Every file repeats what one program prints, with numbers that change. The time of an empty run is taken off.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from logs import run
+
+ANALYZE = (sys.executable, "-m", "nccl_doctor", "analyze", "--fail-on", "never")
+LEAST = 40  # MB/s, what each format has to reach
+
+
+def nccl_tests() -> Iterator[str]:
+    yield "# nThread 1 nGpus 8 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1"
+    yield "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
+    size = 8
+    while True:
+        time = 30 + size / 200_000
+        cells = f"{time:8.1f} {size / time / 1e3:7.2f} {size / time / 1e3 * 1.75:7.2f}      0  "
+        yield f"{size:12d}  {size // 4:12d}     float     sum      -1 {cells}{cells}"
+        size = size + 8 if size < 1 << 33 else 8
+
+
+def steps(line: str) -> Callable[[], Iterator[str]]:
+    """Lines of a program with the number of the step for N and a time that changes for T."""
+
+    def text() -> Iterator[str]:
+        number = 0
+        while True:
+            number += 1
+            yield line.replace("N", str(number)).replace("T", str(200 + number * 7919 % 40))
+
+    return text
+
+
+def csv() -> Iterator[str]:
+    yield "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]"
+    second = 0
+    while True:
+        for gpu in range(8):
+            time = f"2026/05/{1 + second // 86_400 % 28:02d} {second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}.00{gpu}"
+            yield f"{time}, {gpu}, {90 + (second + gpu) % 10} %, 61234 MiB, {600 + second % 50}.12 W"
+        second += 1
+
+
+def dllogger() -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        data = {"loss": 2.5, "throughput": 4000.0 + number * 7919 % 40}
+        yield "DLLL " + json.dumps({"timestamp": str(1.7e9 + number), "type": "LOG", "step": number, "data": data})
+
+
+def mllog() -> Iterator[str]:
+    yield ':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "INTERVAL_START", "key": "run_start", "value": null}'
+    number = 0
+    while True:
+        number += 1
+        event = {
+            "namespace": "",
+            "time_ms": 1_700_000_000_000 + 100 * number,
+            "event_type": "POINT_IN_TIME",
+            "key": "tracked_stats",
+        }
+        yield ":::MLLOG " + json.dumps(
+            {**event, "value": {"throughput": 4000.0 + number % 40}, "metadata": {"step": number}}
+        )
+
+
+_TIMER = "[2026-05-07 12:00:20,101] [INFO] [timer.py:199:stop]"
+FORMATS: dict[str, Callable[[], Iterator[str]]] = {
+    "nccl-tests": nccl_tests,
+    "nvidia-smi CSV": csv,
+    "Megatron-LM": steps(" iteration N/ 900000 | elapsed time per iteration (ms): T.1 | global batch size: 64 | lm loss: 2.1E+00 |"),
+    "DeepSpeed": steps(_TIMER + " epoch=0/micro_step=N/global_step=N, RunningAvgSamplesPerSec=T.1, CurrSamplesPerSec=T.3"),
+    "TorchTitan": steps("[titan] step: N  loss: 7.9  memory: 30.12GiB(31.7%)  tps: 7,T  tflops: 380.1  mfu: 38.4%"),
+    "NeMo": steps("Training epoch 0, iteration N/900000 | global_step: N | train_step_timing in s: 2.T"),
+    "MaxText": steps("completed step: N, seconds: 1.T, TFLOP/s/device: 470.000, Tokens/s/device: 57000.000, loss: 2.1"),
+    "torchtune": steps("Step N | loss:1.2 lr:2e-05 tokens_per_second_per_gpu:1T.5 peak_memory_active:9.1"),
+    "nanoGPT": steps("iter N: loss 3.2000, time T.00ms, mfu 12.30%"),
+    "DLLogger": dllogger,
+    "MLPerf": mllog,
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=int, default=64, metavar="MIB")
+    parser.add_argument("--only", choices=FORMATS)
+    options = parser.parse_args()
+    slow = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.log"
+        path.write_text("nothing\n")
+        empty = run([*ANALYZE, str(path)])[0]
+        print("| format | MB | MB/s | peak MB |\n|---|---|---|---|")
+        for name, text in FORMATS.items():
+            if options.only not in (None, name):
+                continue
+            size = 0
+            with path.open("w") as file:
+                for line in text():
+                    size += file.write(line + "\n")
+                    if size >= options.size << 20:
+                        break
+            seconds, _, peak = run([*ANALYZE, str(path)])
+            speed = size / 1e6 / max(seconds - empty, 0.01)
+            slow += [name] if speed < LEAST else []
+            print(f"| {name} | {size / 1e6:.0f} | {speed:.0f} | {peak:.0f} |", flush=True)
+    if slow:
+        print(f"slower than {LEAST} MB/s: {', '.join(slow)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Jobs in Slurm's accounting: the table of `sacct`, with columns of fixed width or `|` between them, and `seff`."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.common.timestamps import iso_seconds
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import SlurmJob
+from nccl_doctor.formats.cluster.slurm_ends import ANNOUNCED, End, end_rows
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import plain_lines
+
+_MOST = 50_000  # rows of one file
+_HEAD = re.compile(r"\s*JobID(?:Raw)?(?:\s+[A-Z][A-Za-z]+){1,80}\s*$")
+_RULE = re.compile(r"-+(?: +-+)+\s*$")
+_STATES = (
+    *ANNOUNCED, "COMPLETED", "FAILED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
+    "REVOKED", "BOOT_FAIL", "STOPPED",
+)  # fmt: skip
+_CLOCK = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{2}(?:\.\d{1,6})?)$")
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s?([KMGTP]?)i?[Bnc]?$")
+_POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}  # of 1024, to MiB
+_SEFF = re.compile(r"([A-Z][A-Za-z/ -]{1,40}): (.{1,200})$")
+
+
+class _Row:
+    """One line of a table, or one answer of seff."""
+
+    def __init__(self, fields: dict[str, str], number: int, text: str) -> None:
+        self.fields = fields
+        self.number = number
+        self.text = text
+        self.job = fields.get("JobID") or fields.get("JobIDRaw") or ""
+        self.state = _state(fields.get("State", ""))
+
+    @property
+    def is_step(self) -> bool:
+        return "." in self.job
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every job of a file.
+
+    Source: src/sacct/print.c of Slurm 20 to 24, contribs/seff::
+
+        JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
+        ------------ ---------- ---------- ---------- ---------- ---------- --------
+        4711          train-llm        gpu   research        128 OUT_OF_ME+    0:125
+    """
+    facts.mark_covered("slurm_job", "message", "process_end")
+    rows: list[_Row] = []
+    head: list[str] = []
+    spans: list[tuple[int, int]] = []
+    number = understood = 0
+    for number, _, line in plain_lines(stream):
+        if line.startswith("$ ") or len(rows) >= _MOST:
+            continue
+        if _HEAD.match(line) or line.startswith(("JobID|", "JobIDRaw|")):
+            head, spans = line.replace("|", " ").split(), []
+        elif head and _RULE.match(line):
+            spans = [match.span() for match in re.finditer(r"-+", line)]
+        elif found := _SEFF.match(line):
+            rows += [_Row({}, number, line)] if found[1] == "Job ID" else []
+            if rows and not head:
+                _seff(rows[-1], found[1], found[2], line)
+        elif head and line.strip():
+            cells = line.split("|") if "|" in line else [line[start:end].strip() for start, end in spans]
+            if len(cells) >= len(head):
+                rows.append(_Row(dict(zip(head, cells, strict=False)), number, line.strip()))
+        else:
+            continue
+        understood += 1
+    facts.add(_jobs(facts, name, rows))
+    return Reading(number, understood)
+
+
+def _seff(row: _Row, key: str, value: str, line: str) -> None:
+    """`State: FAILED (exit code 1)`, `CPU Efficiency: 13.80% of 16:00:00 core-walltime`."""
+    if key == "Job ID":
+        row.job = value.strip()
+    elif key == "State":
+        row.state = _state(value)
+        code = re.search(r"\(exit code (\d{1,3})\)", value)
+        row.fields["ExitCode"] = f"{code[1]}:0" if code else ""
+        row.text = f"Job ID: {row.job} {line.strip()}"
+    else:
+        row.fields[key] = value.strip()
+
+
+def _jobs(facts: Facts, file: str, rows: list[_Row]) -> Iterator[Any]:
+    steps: dict[str, list[_Row]] = {}
+    for row in rows:
+        if row.is_step:
+            steps.setdefault(row.job.partition(".")[0], []).append(row)
+        yield _job(facts, file, row)
+    for row in rows:
+        if row.is_step:
+            continue
+        # A job that failed says with which status its script ended, and a step why.
+        own = [
+            step
+            for step in steps.get(row.job, [])
+            if row.state == "FAILED" and step.state in ("FAILED", "OUT_OF_MEMORY")
+        ]
+        worst = (
+            min(own, key=lambda step: (step.state != "OUT_OF_MEMORY", step.job.endswith((".batch", ".extern"))))
+            if own
+            else row
+        )
+        nodes = row.fields.get("NodeList", "")
+        yield from end_rows(
+            facts, file,
+            End(
+                job=row.job, state=worst.state, exit_code=worst.fields.get("ExitCode", ""),
+                host=nodes if re.fullmatch(r"[\w.-]{1,200}", nodes) and nodes != "None" else None,
+                reason=row.fields.get("Reason"), stamp=iso_seconds(row.fields.get("End", "")), line=worst.number,
+                text=worst.text, reporter="sacct" if row.fields.get("JobID") or row.fields.get("JobIDRaw") else "seff",
+            ),
+        )  # fmt: skip
+
+
+def _job(facts: Facts, file: str, row: _Row) -> SlurmJob:
+    get = row.fields.get
+    efficiency = [_share(get(f"{what} Efficiency", "")) for what in ("CPU", "Memory")]
+    return SlurmJob(
+        job=row.job[:80], name=get("JobName"), state=row.state or None,
+        elapsed_s=_clock(get("Elapsed") or get("Job Wall-clock time") or ""),
+        nodes=_whole(get("NNodes") or get("AllocNodes") or get("Nodes") or ""),
+        cpus=_whole(get("AllocCPUS") or get("NCPUS") or get("Cores") or ""),
+        max_rss=_size((get("MaxRSS") or get("Memory Utilized") or "").split(" (")[0]),
+        cpu_efficiency=efficiency[0], memory_efficiency=efficiency[1], ref=facts.evidence(file, row.number, row.text),
+    )  # fmt: skip
+
+
+def _state(text: str) -> str:
+    """`CANCELLED by 1001` and the cut `OUT_OF_ME+` as the state that they mean."""
+    word = (text.split() or [""])[0]
+    if word.endswith("+"):
+        return next((state for state in _STATES if state.startswith(word[:-1])), word)
+    return word
+
+
+def _clock(text: str) -> float | None:
+    """Seconds of `1-02:03:04`, `02:03:04` or `03:04.123`."""
+    match = _CLOCK.match(text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = match.groups()
+    return 86_400 * int(days or 0) + 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+
+
+def _size(text: str) -> float | None:
+    """MiB of `181.20 GB`, `1234K` or `12.5G`."""
+    match = _SIZE.match(text.strip())
+    return float(match[1]) * 1024.0 ** _POWERS[match[2]] if match else None
+
+
+def _share(text: str) -> float | None:
+    match = re.match(r"(\d{1,6}(?:\.\d{1,6})?)%", text)
+    return float(match[1]) / 100 if match else None
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,9}", text.strip()) else None

@@ -1,0 +1,105 @@
+"""sacct and seff: states, statuses and numbers, whole and cut; the same ends as `scontrol show job` gives."""
+
+import io
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Measure, Message, ProcessEnd, SlurmJob
+from nccl_doctor.formats.cluster import slurm_accounting
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.registry import recognise
+
+SACCT = FIXTURES / "captures" / "sacct.txt"
+PIPED = """\
+JobID|JobName|State|ExitCode|Elapsed|MaxRSS|NodeList|End
+4713|train|FAILED|1:0|1-02:03:04||node[01-02]|2026-05-07T12:00:00
+4713.batch|batch|FAILED|1:0|1-02:03:04|1024K|node01|2026-05-07T12:00:00
+4713.0|python|FAILED|0:9|1-02:03:00|12.5G|node[01-02]|2026-05-07T12:00:00
+"""
+SEFF = """\
+Job ID: 4714
+Cluster: hpc
+User/Group: anna/research
+State: {state}
+Nodes: 2
+Cores per node: 64
+CPU Utilized: 02:12:29
+CPU Efficiency: 13.80% of 16:00:00 core-walltime
+Job Wall-clock time: 00:07:30
+Memory Utilized: 181.20 GB (estimated maximum)
+Memory Efficiency: 90.60% of 200.00 GB
+"""
+
+
+def read(text: str) -> tuple[Facts, Reading]:
+    known = recognise(text.encode())
+    assert known is not None
+    assert "slurm-accounting" == known.kind
+    facts = Facts()
+    return facts, slurm_accounting.read_format(io.BytesIO(text.encode()), "sacct.txt", facts)
+
+
+def test_table_of_sacct() -> None:
+    report, facts, problems = analyze.analyze([str(SACCT)])
+    assert [] == problems
+    assert ["host-memory-oom"] == [finding.name for finding in report.findings]
+    states = [(row.job, row.state, row.cpus) for row in facts.rows(SlurmJob)]
+    assert ("4711", "OUT_OF_MEMORY", 128) == states[0]
+    assert [("4712", "COMPLETED", 128), ("4712.0", "COMPLETED", 128)] == states[-2:]
+    assert 1 == len(facts.rows(Message))
+
+
+def test_columns_between_bars_and_the_step_that_failed() -> None:
+    facts, reading = read(PIPED)
+    assert (4, 4) == (reading.lines, reading.understood)
+    (end,) = facts.rows(ProcessEnd)
+    assert (-9, "SIGKILL", "sacct") == (end.exitcode, end.signal, end.reporter)
+    assert [(93_784.0, None), (93_784.0, 1.0), (93_780.0, 12_800.0)] == [
+        (row.elapsed_s, row.max_rss) for row in facts.rows(SlurmJob)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "kinds", "codes"),
+    [
+        ("OUT_OF_MEMORY (exit code 0)", ["slurm-oom-kill"], []),
+        ("CANCELLED by 1001", ["slurm-cancelled"], []),
+        ("FAILED (exit code 3)", [], [3]),
+        ("COMPLETED (exit code 0)", [], []),
+    ],
+)
+def test_answer_of_seff(state: str, kinds: list[str], codes: list[int]) -> None:
+    facts, _ = read(SEFF.format(state=state))
+    assert (kinds, codes) == (
+        [row.kind for row in facts.rows(Message)], [row.exitcode for row in facts.rows(ProcessEnd)]
+    )  # fmt: skip
+    (job,) = facts.rows(SlurmJob)
+    assert (450.0, pytest.approx(185_548.8), 0.138, pytest.approx(0.906)) == (
+        job.elapsed_s, job.max_rss, job.cpu_efficiency, job.memory_efficiency
+    )  # fmt: skip
+
+
+def test_measures_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "seff.txt"
+    path.write_text(SEFF.format(state="COMPLETED (exit code 0)"))
+    _, facts, _ = analyze.analyze([str(path)])
+    shown = {row.name: row.value for row in facts.rows(Measure) if (row.scope, row.of) == ("slurm-job", "4714")}
+    assert {"elapsed": 450.0, "max_rss": 185_548.8, "cpu_efficiency": 13.8, "memory_efficiency": 90.6} == pytest.approx(
+        shown
+    )
+
+
+@given(st.integers(0, 600), st.text(max_size=20))
+def test_cut_and_changed_tables(cut: int, more: str) -> None:
+    text = SACCT.read_text()
+    facts = Facts()
+    data = (text[:cut] + more).encode("utf-8", "replace")
+    reading = slurm_accounting.read_format(io.BytesIO(data), "sacct.txt", facts)
+    assert reading.understood <= reading.lines
+    assert len(facts.rows(SlurmJob)) <= 6
