@@ -26,7 +26,7 @@ from nccl_doctor.watch.view.widgets import Grid, Lines
 
 RULES_EVERY = 10.0  # seconds between two rule runs, at least
 RULES_FIRST = 4.0  # seconds before the first rule run
-RULES_PAUSE = 250.0  # pause after a rule run, as a multiple of its CPU time
+RULES_PAUSE = 10.0  # pause after a rule run, as a multiple of its CPU time
 MESSAGE_SECONDS = 4.0  # seconds for which the answer to a key is shown
 ALL_ROWS = Filter()
 HELD = 5000  # records that arrive during a pause and are shown after it; older ones are dropped
@@ -159,6 +159,9 @@ class Watch(Hands):
 
     def _run_rules(self) -> None:
         if self._rules_running or time.monotonic() < self._rules_due or not self.state.now:
+            return
+        if not self.diagnosis.due(self.state):
+            self._rules_due = time.monotonic() + 1.0
             return
         self._rules_running = True
         spins, now = self.diagnosis.spinning_nodes(self.state), self.state.now

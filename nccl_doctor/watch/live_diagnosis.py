@@ -21,6 +21,7 @@ WINDOW = 180.0  # seconds of records that the rules see
 SAMPLES = 60  # records per kind and node that the rules see; more cost CPU time and change no answer
 ALL_SAMPLES = 320  # records per kind of all nodes, where there are many; at least FEWEST of each
 FEWEST = 8
+SOON, LATEST = 10.0, 60.0  # seconds from a run to the next one without a change
 TABLES = frozenset(
     {"gpu_use", "gpu_throttle", "gpu_counter", "gpu_peer", "gpu_process", "port_use", "port_error", "host_use", "rank_use",
      "spinning"}
@@ -45,7 +46,9 @@ class LiveDiagnosis:
         self._feeds: dict[tuple[str, str], deque[tuple[float, dict[str, Any]]]] = {}
         self._newest = 0.0
         self._bands: dict[tuple[str, str], Bands] = {}
-        self.changed = True  # whether a fact that rules ask about may have changed since the last run
+        self._changed_at: float | None = None  # when a fact that rules ask about changed last
+        self.ran_at: float | None = None  # time of the newest record in the last run
+        self._spins: list[tuple[str, int]] = []
         self.episodes: list[Episode] = []
 
     def add_record(self, record: dict[str, Any], received_at: float | None = None) -> None:
@@ -57,7 +60,8 @@ class LiveDiagnosis:
         feed = self._feeds.setdefault((record["kind"], str(record.get("hostname"))), deque())
         feed.append((at, record))
         bands = self._bands.setdefault((record["kind"], str(record.get("hostname"))), Bands())
-        self.changed |= bands.add(record)
+        if bands.add(record):
+            self._changed_at = self._newest
         while feed[0][0] < at - self._window:
             feed.popleft()
 
@@ -74,7 +78,7 @@ class LiveDiagnosis:
 
     def run_rules(self, spins: list[tuple[str, int, int, float]], now: float) -> list[Finding]:
         """Like `diagnose`, for a worker thread: does not read the state, which the screen changes meanwhile."""
-        self.changed = False
+        self.ran_at = self._newest
         facts = Facts()
         for kind in KINDS:
             lines = self._lines(kind)
@@ -92,11 +96,22 @@ class LiveDiagnosis:
         self._remember(findings, now)
         return findings
 
-    def prolong(self, now: float) -> None:
-        """Nothing changed, so what was found last still holds."""
+    def due(self, state: State) -> bool:
+        """Returns whether to run the rules now: after a change at once, then ever less often while the window fills with it.
+
+        Between two runs, what was found last still holds.
+        """
+        spins = [(name, count) for name, count, _, _ in self.spinning_nodes(state)]
+        if spins != self._spins:
+            self._spins, self._changed_at = spins, self._newest
+        if self.ran_at is None or self._changed_at is None or self._changed_at > self.ran_at:
+            return True
+        if self._newest - self.ran_at >= min(max((self.ran_at - self._changed_at) / 2, SOON), LATEST):
+            return True
         for episode in self.episodes:
             if not episode.over:
-                episode.last = now
+                episode.last = state.now
+        return False
 
     def _lines(self, kind: str) -> list[str]:
         """The window as lines of `record`: at most SAMPLES records of each node, evenly spread, and all records of down ports."""

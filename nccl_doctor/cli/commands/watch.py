@@ -151,7 +151,7 @@ def _run_without_screen(
             source.stop()
         stopped = any(job.state == "stopped" for job in state.jobs.values())
         return int(stopped or any(finding.severity == "error" for finding in findings))
-    _export(export, state, lambda: diagnosis.diagnose(state), interval)
+    _export(export, state, lambda: diagnosis.diagnose(state) if diagnosis.due(state) else None, interval)
     return 0
 
 
@@ -221,7 +221,8 @@ def _export(target: str, state: "State", diagnose: Any, interval: float) -> None
         raise UsageProblem("--export takes prometheus, prometheus:PORT or a file that ends in .prom")
     try:
         while True:
-            findings[:] = diagnose()
+            if (found := diagnose()) is not None:
+                findings[:] = found
             if server is None:
                 try:
                     exporter.write_file(Path(target), snapshot.render_metrics(state, findings, time.time()))
