@@ -7,7 +7,6 @@ blocked driver delays only its own kind.
 import json
 import os
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,14 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nccl_doctor.app.recorder.spool import Spool
-from nccl_doctor.node.host import job_processes
+from nccl_doctor.app.sample_processes import Processes, mib
 
-MIB = 1 << 20
 WAITING = 1 << 20  # bytes of one kind that wait for a file that cannot be written
 RETRY = 15.0  # seconds before NVML is tried again after a failure
 PORTS_EVERY = 30.0  # seconds between two searches for ports
-RANKS_EVERY = 5.0  # seconds between two searches for ranks, at least
-RANKS_SHARE = 200.0  # pause after a search for ranks, as a multiple of its CPU time
 ERRORS = (
     "symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors", "port_xmit_discards",
     "local_link_integrity_errors", "excessive_buffer_overrun_errors",
@@ -42,9 +38,13 @@ class Feed(Protocol):
 
 
 class Gpus:
-    """GPUs through NVML, with the field names of `gpustat --json`; `error` if NVML fails."""
+    """GPUs through NVML, with the field names of `gpustat --json`; `error` if NVML fails.
 
-    def __init__(self) -> None:
+    `pids` receives the processes that are on the GPUs of this PID namespace.
+    """
+
+    def __init__(self, pids: set[int] | None = None) -> None:
+        self._pids = set() if pids is None else pids
         self._nvml: Any = None
         self._failed: tuple[float, str] | None = None
         self._names: dict[int, tuple[str | None, str | None, str | None]] = {}
@@ -64,6 +64,9 @@ class Gpus:
             self._failed = time.monotonic(), str(error)
             return {"gpus": [], "error": str(error)}
         self._failed = None
+        now = {task.pid for one in found for task in one.tasks}
+        self._pids |= now
+        self._pids &= now
         return {"gpus": [self._record(one) for one in found]}
 
     def _named(self, gpu: int) -> tuple[str | None, str | None, str | None]:
@@ -81,12 +84,12 @@ class Gpus:
         name, uuid, cpus = self._names.get(one.gpu, (None, None, None))
         return {
             "index": one.gpu, "uuid": uuid, "name": name, "utilization.gpu": one.util,
-            "utilization.memory": one.util_memory, "memory.used": _mib(one.memory_used),
-            "memory.total": _mib(one.memory_total), "power.draw": one.power, "enforced.power.limit": one.power_limit,
+            "utilization.memory": one.util_memory, "memory.used": mib(one.memory_used),
+            "memory.total": mib(one.memory_total), "power.draw": one.power, "enforced.power.limit": one.power_limit,
             "temperature.gpu": one.temperature, "clocks.sm": one.clock_sm, "clocks.mem": one.clock_memory,
             "clock_reasons": one.reasons, "pcie_tx": one.pcie_tx, "pcie_rx": one.pcie_rx, "nvlink_tx": one.nvlink_tx,
             "nvlink_rx": one.nvlink_rx, "error": one.error, "cpus": cpus,
-            "processes": [{"pid": task.pid, "gpu_memory_usage": _mib(task.memory)} for task in one.tasks],
+            "processes": [{"pid": task.pid, "gpu_memory_usage": mib(task.memory), "sm": task.sm} for task in one.tasks],
         }  # fmt: skip
 
 
@@ -179,65 +182,31 @@ class Host:
         disk = self._psutil.disk_io_counters()
         record = {
             "cpu": self._psutil.cpu_percent(None), "cpus": self._psutil.cpu_count(), "load": os.getloadavg()[0],
-            "memory_used": _mib(memory.total - memory.available), "memory_total": _mib(memory.total),
-            "swap_used": _mib(swap.used), "disk_read": disk.read_bytes if disk else None,
+            "memory_used": mib(memory.total - memory.available), "memory_total": mib(memory.total),
+            "swap_used": mib(swap.used), "disk_read": disk.read_bytes if disk else None,
             "disk_write": disk.write_bytes if disk else None,
         }  # fmt: skip
         try:
             shm = os.statvfs("/dev/shm")
-            record["shm_total"] = _mib(shm.f_blocks * shm.f_frsize)
-            record["shm_used"] = _mib((shm.f_blocks - shm.f_bfree) * shm.f_frsize)
+            record["shm_total"] = mib(shm.f_blocks * shm.f_frsize)
+            record["shm_used"] = mib((shm.f_blocks - shm.f_bfree) * shm.f_frsize)
         except OSError:
             pass
         return {"host": record}
 
 
-class Ranks:
-    """The ranks of jobs on this node: resource use, CPU binding, and process state."""
-
-    def __init__(self) -> None:
-        import psutil
-
-        self._psutil = psutil
-        self._known: dict[int, Any] = {}
-        self._moved: dict[int, tuple[int, float]] = {}  # pid -> context switches of the main thread, since when
-        self._ranks: list[job_processes.RankProcess] = []
-        self._next = 0.0
-
-    def read(self) -> dict[str, Any]:
-        if time.monotonic() >= self._next:
-            before = time.thread_time()
-            self._ranks = job_processes.find().ranks
-            self._next = time.monotonic() + max(RANKS_EVERY, RANKS_SHARE * (time.thread_time() - before))
-        found = [record for one in self._ranks if (record := self._record(one)) is not None]
-        return {"processes": found}
-
-    def _record(self, one: job_processes.RankProcess) -> dict[str, Any] | None:
-        try:
-            process = self._known.get(one.pid) or self._known.setdefault(one.pid, self._psutil.Process(one.pid))
-            with process.oneshot():
-                return {
-                    "pid": one.pid, "rank": one.rank, "local_rank": one.local_rank, "world": one.world, "job": one.job,
-                    "name": one.name, "since": self._since(one.pid, process.num_ctx_switches().voluntary),
-                    "user": process.username(), "state": process.status(), "cpu": process.cpu_percent(None),
-                    "memory": _mib(process.memory_info().rss), "threads": process.num_threads(),
-                    "cpus": _folded(process.cpu_affinity()), "container": _container(one.pid),
-                    "quiet": _quiet(one.pid), "command": one.command[:200],
-                }  # fmt: skip
-        except self._psutil.Error:
-            self._known.pop(one.pid, None)
-            self._moved.pop(one.pid, None)
-            return None
-
-    def _since(self, pid: int, switches: int) -> float:
-        """Returns when the main thread of a process was last seen to wake up, in seconds since the epoch."""
-        before = self._moved.get(pid)
-        if before is None or before[0] != switches:
-            self._moved[pid] = before = switches, round(time.time(), 1)
-        return before[1]
+def make_feeds() -> dict[str, Callable[[], Feed]]:
+    """Returns a maker of each kind of samples; the processes are told which of them are on GPUs."""
+    on_gpus: set[int] = set()
+    return {
+        "gpu": lambda: Gpus(on_gpus),
+        "port": Ports,
+        "host": Host,
+        "process": lambda: Processes(lambda: tuple(on_gpus)),
+    }
 
 
-FEEDS: Mapping[str, Callable[[], Feed]] = {"gpu": Gpus, "port": Ports, "host": Host, "process": Ranks}
+KINDS = ("gpu", "port", "host", "process")
 
 
 class Sampler:
@@ -245,11 +214,11 @@ class Sampler:
 
     def __init__(
         self, put: Callable[[str, dict[str, Any]], None], interval: float = 1.0,
-        feeds: Mapping[str, Callable[[], Feed]] = FEEDS,
+        feeds: Mapping[str, Callable[[], Feed]] | None = None,
     ) -> None:  # fmt: skip
         self._put = put
         self._interval = interval
-        self._feeds = feeds
+        self._feeds = make_feeds() if feeds is None else feeds
         self._stopped = threading.Event()
         self._host = socket.gethostname()
 
@@ -301,25 +270,11 @@ def _gap(dropped: int, why: str) -> bytes:
     return json.dumps({"dropped": dropped, "why": why}, separators=(",", ":")).encode() + b"\n"
 
 
-def _mib(number: int | None) -> float | None:
-    return round(number / MIB, 1) if number is not None else None
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
-
-
-def _folded(cpus: list[int]) -> str:
-    parts: list[list[int]] = []
-    for cpu in cpus:
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in parts)
 
 
 def _near(pci: Any) -> str | None:
@@ -329,21 +284,3 @@ def _near(pci: Any) -> str | None:
     name = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
     domain, _, rest = name.lower().partition(":")
     return _text(Path(f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/local_cpulist")) or None
-
-
-def _quiet(pid: int) -> float | None:
-    """Returns seconds since a process wrote to stdout; None if stdout is not a file."""
-    try:
-        output = os.stat(f"/proc/{pid}/fd/1")  # noqa: PTH116
-    except OSError:
-        return None
-    return round(max(time.time() - output.st_mtime, 0.0), 1) if stat.S_ISREG(output.st_mode) else None
-
-
-def _container(pid: int) -> str | None:
-    """Returns the first twelve digits of the container id in the cgroup name of docker, containerd or CRI-O."""
-    import re
-
-    found = re.search(r"(?:docker|cri-containerd|crio|libpod)[-/]([0-9a-f]{12})[0-9a-f]{52}|/kubepods\S{0,900}/([0-9a-f]{12})[0-9a-f]{52}",
-                      _text(Path(f"/proc/{pid}/cgroup")))  # fmt: skip
-    return (found[1] or found[2]) if found else None

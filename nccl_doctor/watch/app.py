@@ -71,6 +71,7 @@ class Watch(Hands):
         self, source: Callable[[Callable[[dict[str, Any]], None]], Source], *, interval: float = 1.0, look: Look | None = None,
         readonly: bool = False, title: str = "", replay: Replay | None = None, invented: bool = False, via: str = "ssh",
         nodes: tuple[str, ...] = (), clock: Callable[[], float] = time.time, rows: Filter = ALL_ROWS,
+        answer: Callable[[str], str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(ansi_color=True)
         self.animation_level = "none"
@@ -86,6 +87,7 @@ class Watch(Hands):
         self.marks = []
         self.label = title or "nccl-doctor"
         self.recorded = replay is not None or invented  # the screen shows the time of the records, not ours
+        self.answer = answer
         self.via = via
         self.hostname = os.uname().nodename
         self.rules_problem = ""
@@ -93,17 +95,18 @@ class Watch(Hands):
         self._clock = clock
         self._paused_at = 0.0
         self._held: deque[tuple[dict[str, Any], float | None]] = deque(maxlen=HELD)
-        self._source = source(self._put)
+        self._source = source(self.receive)
         self._cost = Cost(self._source.pids)
         self._dirty = True
         self._rules_running = False
-        self._rules_due = time.monotonic() + RULES_FIRST
+        self._rules_due = time.monotonic() + (0.0 if invented else RULES_FIRST)
         self._message = ("", 0.0)
         self.tables = Tables(lambda: self.state, lambda: self.diagnosis.episodes, self.now, lambda: self.rules_problem)
         self.tables.filter = rows
         self.painter = Painter(self)
 
-    def _put(self, record: dict[str, Any]) -> None:
+    def receive(self, record: dict[str, Any]) -> None:
+        """Hand a record to the screen's thread."""
         self.post_message(Record(record, None if self.recorded else self._clock()))
 
     def compose(self) -> ComposeResult:

@@ -1,7 +1,8 @@
 """Records of an invented job on two nodes with eight GPUs each: for `--demo`, documentation and tests.
 
 The first minute is healthy. Then a GPU of the second node throttles because of heat and its peers wait. After two minutes
-a rank stops in its DataLoader while all others spin in a collective.
+a rank stops in its DataLoader while all others spin in a collective; the hang monitor looks at the stacks twice. `--demo` begins
+a few seconds before that.
 """
 
 import math
@@ -9,12 +10,18 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+from nccl_doctor.watch import demo_hang
+
 NODES = ("gpu-a", "gpu-b")
 HOT_NODE, HOT_GPU = "gpu-b", 3
 STUCK_RANK = 13
+NOTEBOOK, NOTEBOOK_AT = 7312, ("gpu-a", 2)  # a process of another user on a GPU of the job
 FAR_RANK = 6  # bound to the cores of the other socket
 HEATS, STOPS = 60, 120  # seconds after the start
+AHEAD = STOPS - 5  # where `--demo` begins
+LOOKS = {2: 1, 4: 2}  # looks at the stacks by the seconds after the stop
 START = 1_780_000_000.0
+LAUNCHER, AGE = 3990, 15_120.0  # the process that started the ranks, and how long they run at the start
 _MIB_GPU = 81_559
 
 
@@ -39,8 +46,12 @@ class Demo:
                 {"kind": "gpu", **head, "gpus": [self._gpu(node, gpu) for gpu in range(8)]},
                 {"kind": "port", **head, "ports": self._ports(node)},
                 {"kind": "host", **head, "host": self._host()},
-                {"kind": "process", **head, "processes": [self._rank(node, local) for local in range(8)]},
+                {"kind": "process", **head, "processes": self._processes(node)},
             ]
+            if (number := LOOKS.get(self.second - STOPS)) is not None:
+                ranks = {4000 + local: _rank_of(node, local) for local in range(8)}
+                stamp = str(head["query_time"])
+                records.append(demo_hang.look(node, stamp, number, START + STOPS, ranks, STUCK_RANK))
         return records
 
     def _gpu(self, node: str, gpu: int) -> dict[str, Any]:
@@ -66,7 +77,10 @@ class Demo:
             "clocks.sm": clock, "clocks.mem": 2619, "clock_reasons": 0x20 | 0x40 if hot else 0,
             "pcie_tx": 2e6 if stopped else 4e9 * noise, "pcie_rx": 2e6 if stopped else 6e9 * noise, "nvlink_tx": link,
             "nvlink_rx": link, "error": None, "cpus": "0-55" if gpu < 4 else "56-111",
-            "processes": [{"pid": 4000 + gpu, "gpu_memory_usage": 60_900.0}],
+            "processes": [
+                {"pid": 4000 + gpu, "gpu_memory_usage": 60_900.0, "sm": util},
+                *([{"pid": NOTEBOOK, "gpu_memory_usage": 420.0, "sm": 0}] if (node, gpu) == NOTEBOOK_AT else []),
+            ],
         }  # fmt: skip
 
     def _ports(self, node: str) -> list[dict[str, Any]]:
@@ -101,16 +115,37 @@ class Demo:
             "shm_total": 1_031_000.0, "shm_used": 18_200.0,
         }  # fmt: skip
 
+    def _processes(self, node: str) -> list[dict[str, Any]]:
+        """Returns the ranks of a node, the launcher that started them, and a notebook on one of its GPUs."""
+        launcher = {
+            "pid": LAUNCHER, "ppid": 1, "role": "other", "user": "trainer", "state": "sleeping", "cpu": 0.1, "memory": 310.0,
+            "job": "81234", "age": AGE + self.second, "command": "torchrun --nnodes 2 --nproc-per-node 8 train.py",
+        }  # fmt: skip
+        notebook = {
+            "pid": NOTEBOOK, "ppid": 1, "role": "gpu", "user": "guest", "state": "sleeping", "cpu": 0.0, "memory": 1900.0,
+            "age": 86_400.0 + self.second, "cpus": "0-111", "container": "3f9ac1d20b77", "command": "python -m ipykernel_launcher",
+        }  # fmt: skip
+        ranks = [self._rank(node, local) for local in range(8)]
+        return [launcher, *ranks, *([notebook] if node == NOTEBOOK_AT[0] else [])]
+
     def _rank(self, node: str, local: int) -> dict[str, Any]:
         rank = _rank_of(node, local)
         stuck = self.second > STOPS and rank == STUCK_RANK
         near = 0 if rank == FAR_RANK else local
         return {
-            "pid": 4000 + local, "rank": rank, "local_rank": local, "world": 16, "job": "81234", "user": "trainer",
+            "pid": 4000 + local, "ppid": LAUNCHER, "role": "rank", "age": AGE + self.second, "rank": rank,
+            "local_rank": local, "world": 16, "job": "81234", "user": "trainer",
             "state": "sleeping" if stuck else "running", "cpu": 0.3 if stuck else 100.0, "memory": 24_000.0, "threads": 96,
             "cpus": f"{near * 14}-{near * 14 + 13}", "quiet": max(self.second - STOPS, 1),
-            "container": None, "command": "python train.py --config pretrain.yaml",
+            "container": None, "command": demo_hang.PROGRAM,
         }  # fmt: skip
+
+    def answer(self, question: str) -> str:
+        """Returns what the programs behind the keys for stacks and RAS would say now."""
+        stopped = self.second > STOPS
+        if question == "RAS":
+            return demo_hang.RAS if stopped else demo_hang.NO_RAS_ERROR
+        return demo_hang.stacks_text(stopped, STUCK_RANK)
 
 
 def _rank_of(node: str, local: int) -> int:

@@ -12,7 +12,8 @@ PORT = 9879  # unused in the default port allocations of the Prometheus project
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LANDING = (
     "<!doctype html><html lang=en><title>nccl-doctor</title><h1>nccl-doctor watch</h1>"
-    "<p><a href=/metrics>Metrics</a> of GPUs, network ports, nodes and findings for Prometheus.</html>"
+    "<p><a href=/metrics>Metrics</a> of GPUs, network ports, hosts, ranks, jobs and findings for Prometheus."
+    "<p>A dashboard for Grafana and alert rules lie in docs/monitoring of the source.</html>"
 )
 
 

@@ -1,5 +1,6 @@
 """What the keys and the mouse do on the live screen."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from textual.app import App
@@ -70,6 +71,7 @@ class Hands(App[None]):
     hostname: str
     via: str
     recorded: bool
+    answer: Callable[[str], str] | None  # of the demo, to the keys for stacks and RAS
     timer: Timer
 
     def now(self) -> float:
@@ -89,6 +91,12 @@ class Hands(App[None]):
 
     def diagnose_now(self) -> None:
         raise NotImplementedError
+
+    def disabled(self) -> tuple[str, ...]:
+        """Returns the actions that do nothing here."""
+        if not self.readonly:
+            return ()
+        return ("kill",) if self.answer is not None else ("kill", "stacks", "ras")
 
     def selected(self) -> Any:
         """Returns the row under the cursor: a device, a process, a finding or a node; None if there is none."""
@@ -241,15 +249,21 @@ class Hands(App[None]):
             self.push_screen(finding_page(self.look, group))
 
     def action_stacks(self) -> None:
+        if self.answer is not None:
+            self.push_screen(Page(self.look, self.answer("stacks"), "stacks of the invented job"))
+            return
         if self.readonly:
-            self.show_message("stacks are disabled (--readonly, replay or demo)")
+            self.show_message("stacks are disabled (--readonly or replay)")
             return
         row = self.selected() if self.active == "processes" else None
         actions.show_output(self, self.look, "stacks", actions.stacks_command(row, self.hostname, self.via))
 
     def action_ras(self) -> None:
+        if self.answer is not None:
+            self.push_screen(Page(self.look, self.answer("RAS"), "RAS of the invented job"))
+            return
         if self.recorded:
-            self.show_message("RAS is not available in a replay or demo")
+            self.show_message("RAS is not available in a replay")
             return
         actions.show_output(self, self.look, "RAS", actions.RAS)
 

@@ -29,7 +29,7 @@ class DemoSource:
     def __init__(self, put: Put, pace: float = 1.0, ahead: int = 0) -> None:
         self._put = put
         self._pace = pace
-        self._demo = Demo()
+        self.demo = Demo()
         self._ahead = ahead
         self._stopped = threading.Event()
 
@@ -50,5 +50,5 @@ class DemoSource:
             self._step()
 
     def _step(self) -> None:
-        for record in self._demo.step():
+        for record in self.demo.step():
             self._put(record)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from helpers.waiting import DEADLINE, until
 from nccl_doctor.app.hang import ras
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.watch import exporter, feed, snapshot
+from nccl_doctor.watch import exporter, feed, metrics
 from nccl_doctor.watch.demo import Demo
 from nccl_doctor.watch.feed import NodeFeeds, Replay
 from nccl_doctor.watch.state import State
@@ -267,7 +268,7 @@ def test_metrics_over_http() -> None:
 
 def assert_metrics(page: str) -> None:
     samples = [line for line in page.splitlines() if not line.startswith("#")]
-    names = {line.partition("{")[0] for line in samples}
+    names = {re.split("[{ ]", line)[0] for line in samples}
     typed = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")}
     assert names == typed
     assert 'nccl_doctor_gpu_power_limit_watts{node="gpu-b",gpu="7"} 700' in samples
@@ -309,9 +310,9 @@ def test_metrics_in_a_file_of_a_running_watch(tmp_path: Path) -> None:
 
 def test_labels_cannot_break_the_page() -> None:
     state = State()
-    state.add_record({"kind": "port", "hostname": 'a"\n\\', "ports": [{"name": "x", "rx": 1}]})
-    rows = [line for line in snapshot.render_metrics(state, [], 0.0).splitlines() if "receive_bytes_total{" in line]
-    assert ['nccl_doctor_port_receive_bytes_total{node="a\\" \\\\",port="x"} 1'] == rows
+    state.add_record({"kind": "port", "hostname": 'a"\n\\', "ports": [{"name": "x", "kind": "ib", "rx": 1}]}, 0.0)
+    rows = [line for line in metrics.render_metrics(state, [], 0.0).splitlines() if "receive_bytes_total{" in line]
+    assert ['nccl_doctor_port_receive_bytes_total{node="a\\"\\n\\\\",port="x",kind="ib"} 1'] == rows
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,11 @@ def test_processes_tree_own_and_numa() -> None:
         await pilot.press("t")
         await pilot.pause()
         assert "processes" == app.active
-        assert list(range(16)) == [row[1]["rank"] for row in app.tables.by_tab["processes"].shown]
+        shown = [(row[1].get("rank"), row[1]["depth"]) for row in app.tables.by_tab["processes"].shown]
+        ranks = [(rank, 1) for rank in range(16)]
+        assert [(None, 0), *ranks[:8], (None, 0), (None, 0), *ranks[8:]] == shown
+        assert "torchrun" in text(app)
+        assert "guest" in text(app)
         assert "GPU6 FAR" in text(app)
         assert 15 == text(app).count(" near")
         await pilot.press("u")

@@ -127,7 +127,7 @@ def test_ras_says_that_nobody_answers() -> None:
 
 def test_stacks_of_another_node_go_the_way_it_is_watched() -> None:
     app = demo(2)
-    row = app.tables.by_tab["processes"].rows()[9]
+    row = next(row for row in app.tables.by_tab["processes"].rows() if row[1].get("rank") == 9)
     assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == actions.stacks_command(row, "here", "srun")[4:]
 
 

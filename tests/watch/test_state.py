@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from nccl_doctor.watch.demo import STOPS, Demo
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
-from nccl_doctor.watch.snapshot import render_json, render_metrics
+from nccl_doctor.watch.metrics import render_metrics
+from nccl_doctor.watch.snapshot import render_json
 from nccl_doctor.watch.snapshot import render_text as page
 from nccl_doctor.watch.state import Node, State, record_time, spinning, throttle
 from nccl_doctor.watch.view import detail

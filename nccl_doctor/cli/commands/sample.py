@@ -25,13 +25,13 @@ def command(
 ) -> None:
     """Sample this node until stopped; write one JSON object a line."""
     from nccl_doctor.app.hang.monitor import HangMonitor
-    from nccl_doctor.app.sample import FEEDS, Files, Sampler
+    from nccl_doctor.app.sample import KINDS, Files, Sampler, make_feeds
 
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stopped.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN if into is not None else lambda *_: stopped.set())
-    kinds = set((only or ",".join(FEEDS)).split(","))
+    kinds = set((only or ",".join(KINDS)).split(","))
     lock = threading.Lock()
 
     def write_line(kind: str, record: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def command(
         if monitor is not None:
             monitor.add(record)
 
-    sampler = Sampler(put_and_watch, interval, {kind: feed for kind, feed in FEEDS.items() if kind in kinds})
+    sampler = Sampler(put_and_watch, interval, {kind: feed for kind, feed in make_feeds().items() if kind in kinds})
     sampler.start()
     if monitor is not None:
         monitor.start()

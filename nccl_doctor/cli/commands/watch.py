@@ -82,6 +82,7 @@ def _run_screen(
     mouse: bool, *, auto: bool,
 ) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
+    from nccl_doctor.watch.demo import AHEAD
     from nccl_doctor.watch.feed import NodeFeeds, Replay
     from nccl_doctor.watch.sources import DemoSource, IdleSource
     from nccl_doctor.watch.view.cells import Look
@@ -94,13 +95,15 @@ def _run_screen(
             lambda _: IdleSource(), interval=interval, look=look, readonly=True, title=replay.name, replay=played
         )
     elif demo:
+        source = DemoSource(lambda record: app.receive(record), interval, AHEAD)
         app = Watch(
-            lambda put: DemoSource(put, interval),
+            lambda _: source,
             interval=interval,
             look=look,
             readonly=True,
             title="demo",
             invented=True,
+            answer=source.demo.answer,
         )
     else:
         app = Watch(
@@ -151,7 +154,9 @@ def _run_without_screen(
             source.stop()
         stopped = any(job.state == "stopped" for job in state.jobs.values())
         return int(stopped or any(finding.severity == "error" for finding in findings))
-    _export(export, state, lambda: diagnosis.diagnose(state) if diagnosis.due(state) else None, interval)
+    recorded = replay is not None or demo
+    clock = (lambda: state.now) if recorded else time.time
+    _export(export, state, lambda: diagnosis.diagnose(state) if diagnosis.due(state) else None, interval, clock)
     return 0
 
 
@@ -201,17 +206,22 @@ def _fill_state(
     return source
 
 
-def _export(target: str, state: "State", diagnose: Any, interval: float) -> None:
-    """Serve or write metrics until stopped."""
-    from nccl_doctor.watch import exporter, snapshot
+def _export(target: str, state: "State", diagnose: Any, interval: float, clock: Any) -> None:
+    """Serve or write metrics until stopped; `clock` is that of the records."""
+    from nccl_doctor.watch import exporter, metrics
 
     findings: list[Finding] = []
+    judged = [False]
+
+    def page() -> str:
+        return metrics.render_metrics(state, findings, clock(), judged=judged[0])
+
     name, _, where = target.partition(":")
     server = None
     if name == "prometheus":
         try:
             address = exporter.parse_address(where)
-            server = exporter.serve(address, lambda: snapshot.render_metrics(state, findings, time.time()))
+            server = exporter.serve(address, page)
         except (OSError, ValueError, OverflowError) as error:
             raise UsageProblem(
                 f"cannot listen on {where or exporter.PORT}: {getattr(error, 'strerror', None) or error}"
@@ -221,11 +231,15 @@ def _export(target: str, state: "State", diagnose: Any, interval: float) -> None
         raise UsageProblem("--export takes prometheus, prometheus:PORT or a file that ends in .prom")
     try:
         while True:
-            if (found := diagnose()) is not None:
-                findings[:] = found
+            try:
+                if (found := diagnose()) is not None:
+                    findings[:], judged[0] = found, True
+            except Exception as error:  # a node can send anything; the values must go on
+                judged[0] = False
+                complain(f"the rules failed: {type(error).__name__}: {error}")
             if server is None:
                 try:
-                    exporter.write_file(Path(target), snapshot.render_metrics(state, findings, time.time()))
+                    exporter.write_file(Path(target), page())
                 except OSError as error:
                     raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
             time.sleep(max(interval, 5.0))

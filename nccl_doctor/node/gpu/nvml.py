@@ -38,6 +38,7 @@ class GpuTask(NamedTuple):
     pid: int
     kind: str  # C compute, G graphics
     memory: int | None  # bytes; None where NVML may not say
+    sm: int | None = None  # % of the SMs since the last sample; None where the driver does not count it
 
 
 class GpuNow(NamedTuple):
@@ -87,6 +88,7 @@ class Nvml:
         self.must("nvmlInit")
         self._handles: dict[int, Any] = {}
         self._before: dict[int, tuple[float, list[int | None]]] = {}
+        self._shares_at: dict[int, int] = {}  # time stamp of the newest share of each GPU, microseconds
 
     def close(self) -> None:
         self.get("nvmlShutdown")
@@ -172,6 +174,15 @@ class Nvml:
                 rows.append(GpuTask(int(one.pid), kind, int(used) if used is not None else None))
         return rows
 
+    def shares(self, gpu: int, handle: Any) -> dict[int, int]:
+        """The newest share of the SMs that each process used since the last call, in %; empty where nothing is counted."""
+        newest: dict[int, tuple[int, int]] = {}
+        for one in self.get("nvmlDeviceGetProcessUtilization", handle, self._shares_at.get(gpu, 0)) or []:
+            if int(one.smUtil) <= 100:  # drivers answer with other numbers for processes that ended
+                newest[int(one.pid)] = max(newest.get(int(one.pid), (0, 0)), (int(one.timeStamp), int(one.smUtil)))
+        self._shares_at[gpu] = max([self._shares_at.get(gpu, 0), *(at for at, _ in newest.values())])
+        return {pid: share for pid, (_, share) in newest.items()}
+
     def reasons(self, handle: Any) -> int | None:
         parsed = self.first(
             ("nvmlDeviceGetCurrentClocksEventReasons", handle), ("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
@@ -195,6 +206,8 @@ class Nvml:
             handle = self.handle(gpu)
             memory = self.memory(handle)
             rates = self._rates(gpu, handle, moment, pcie)
+            tasks = self.tasks(handle)
+            shares = self.shares(gpu, handle) if tasks else {}
             util = self.get("nvmlDeviceGetUtilizationRates", handle)
             power = self.get("nvmlDeviceGetPowerUsage", handle)
             limit = self.get("nvmlDeviceGetEnforcedPowerLimit", handle)
@@ -206,7 +219,7 @@ class Nvml:
                 clock_sm=self.get("nvmlDeviceGetClockInfo", handle, 1),
                 clock_memory=self.get("nvmlDeviceGetClockInfo", handle, 2), reasons=self.reasons(handle),
                 pcie_tx=rates[0], pcie_rx=rates[1], nvlink_tx=rates[2], nvlink_rx=rates[3],
-                tasks=tuple(self.tasks(handle)), error=None,
+                tasks=tuple(task._replace(sm=shares.get(task.pid)) for task in tasks), error=None,
             )  # fmt: skip
         except NvmlFailure as failure:
             self._handles.pop(gpu, None)

@@ -82,12 +82,12 @@ def tab_line(names: Sequence[str], active: str, visible_range: str, width: int) 
     return (*spans, (visible_range.rjust(max(width - at, 0)), "dim")), areas
 
 
-def key_line(readonly: bool, replay: bool, message: str, look: Look, width: int) -> tuple[Line, ClickAreas]:
+def key_line(disabled: Sequence[str], replay: bool, message: str, look: Look, width: int) -> tuple[Line, ClickAreas]:
     """Returns the keys that fit, by priority; or the answer to the last key."""
     if message:
         return ((look.fit(message, width), "bold"),), []
     keys = [*KEYS[:2], *(SEEK if replay else ()), *KEYS[2:]]
-    keys = [key for key in keys if not (readonly and key[0] in ("s", "K", "r"))]
+    keys = [key for key in keys if key[2] not in disabled]
     fitting = []
     free = width
     for key in sorted(keys, key=lambda key: key[3]):

@@ -52,7 +52,7 @@ def oddness(row: GpuRow, others: Peers, now: float) -> tuple[int, str]:
         return 5, error
     util, power = _lately(gpu, "util"), _lately(gpu, "power")
     if _in_use(gpu) and util is not None and others.util is not None and abs(util - others.util) >= APART:
-        word = "busy" if util > others.util else "idle" if util < 10 else "slow"
+        word = "busy" if util > others.util else "idle" if (gpu.last("util") or 0) < 10 else "slow"
         return 4, f"{word}, others {others.util:.0f} %"
     if reason in GRAVE:
         return 3, reason

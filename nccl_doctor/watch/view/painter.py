@@ -36,7 +36,7 @@ class Painter:
         line, tabs.click_areas = bars.tab_line(TABS, app.active, self.grid.visible_range, width)
         tabs.show([line])
         keys = self._lines("keys")
-        line, keys.click_areas = bars.key_line(app.readonly, app.replay is not None, app.message(), app.look, width)
+        line, keys.click_areas = bars.key_line(app.disabled(), app.replay is not None, app.message(), app.look, width)
         keys.show([] if self._app.screen_stack[0].query_one(FilterBar).display else [line])
 
     def body(self) -> None:
