@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from nccl_doctor.app import jobs
-from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, log_input
+from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, ReadAheadOf, log_input
 from nccl_doctor.common import budgets, interruption
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
@@ -41,19 +41,26 @@ def analyze(
     progress: Callable[[int, int], None] | None = None,
     apart: str = "one",
     drawn: bool = False,
+    read_ahead: ReadAheadOf = parallel.ReadAhead,
 ) -> tuple[Report, Facts, list[str]]:
     """Read everything that was named and diagnose it.
 
     Returns the report, its fact base, and one sentence for each input that could not be read or only in part, and for
-    each rule of the site that cannot be used. `apart` says whether they are of one
+    each rule of the site that cannot be used. `read_ahead` makes what reads plain logs. `apart` says whether they are of one
     job: `auto` by what they show, `one`, or `each` a job of its own. Where the inputs are of several jobs, the report
     holds one for each of them, and the fact base what compares jobs. `drawn` asks for pictures.
     Raises UsageProblem where nothing at all could be read.
     """
-    reader = InputReader(paths, progress)
+    reader = InputReader(paths, progress, read_ahead)
     with parallel.without_garbage_collection():
         reader.read_all()
-    interruption.clear()  # what was read may be read a second time
+    with interruption.held():  # some of what was read is read a second time
+        return _diagnosed(reader, rules_dirs, config, apart, drawn)
+
+
+def _diagnosed(
+    reader: InputReader, rules_dirs: Sequence[Path], config: Config | None, apart: str, drawn: bool
+) -> tuple[Report, Facts, list[str]]:
     problems = [*reader.problems, *left_out(rules_dirs)]
     stopped = [reader.interrupted] if reader.interrupted else []
     found = _jobs(reader, apart) if not reader.is_saved else []

@@ -1,10 +1,10 @@
 """From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from nccl_doctor.app.input_streams import INTERRUPTED, ReadProgress, RejoinedStream
 from nccl_doctor.common import interruption
@@ -14,10 +14,11 @@ from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format, Reading
 from nccl_doctor.inputs import conversions, exports, partials, sources
-from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.readers.followed import GONE, Vanished
 from nccl_doctor.node.runtime import tree
 
 READABLE = ("nccl-log", "job-log", "text", "json")
@@ -26,6 +27,22 @@ BROKEN = "broken"  # of those that may hold a log and could not be read; no repo
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
 TOLD = 3  # problems that are told where nothing could be read
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
+
+
+class LogReader(Protocol):
+    """What reads the plain logs among the inputs."""
+
+    def scan_file(self, path: Path, on_bytes: parallel.OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
+        """The counts of a file and what its end shows."""
+
+    def vanished(self) -> Iterable[Vanished]:
+        """Logs that were read at an earlier look and are no longer there."""
+
+    def close(self) -> None:
+        """Called when everything was asked for."""
+
+
+ReadAheadOf = Callable[[Iterable[tuple[Path, int]]], LogReader]
 
 
 class _Log(NamedTuple):
@@ -49,7 +66,13 @@ class _Part(NamedTuple):
 class InputReader:
     """Reads inputs one by one into `facts`, `logs` and `problems`."""
 
-    def __init__(self, paths: Sequence[str], progress: Callable[[int, int], None] | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        progress: Callable[[int, int], None] | None = None,
+        read_ahead: ReadAheadOf = parallel.ReadAhead,
+    ) -> None:
+        """`read_ahead` makes what reads plain logs from their names and sizes."""
         self.facts = Facts()
         self.logs: list[job_log.LogPart] = []
         self.problems: list[str] = []
@@ -70,7 +93,7 @@ class InputReader:
             if interruption.requested():
                 break
         self._progress = ReadProgress(progress, sum(source.size or 0 for source in self._sources))
-        self._ahead = parallel.ReadAhead(
+        self._ahead = read_ahead(
             (source.path, source.size or 0) for source in self._sources if source.plain and source.path
         )
 
@@ -109,6 +132,8 @@ class InputReader:
             self._read_source(source)
             if self.is_saved:
                 break
+        for gone in self._ahead.vanished():
+            self._keep_vanished(gone)
         self._ahead.close()
         if interruption.requested() and self._has_nothing():
             raise KeyboardInterrupt
@@ -208,6 +233,15 @@ class InputReader:
         self._progress.begin(source)
         self._progress.advance(counts.bytes)
         return _Log(head, counts, tail, f"read only in part: {INTERRUPTED}")
+
+    def _keep_vanished(self, gone: Vanished) -> None:
+        row = log_input(gone.name, gone.counts, [], GONE)
+        part = gone.name, gone.counts, gone.end
+        source = sources.Source(gone.name, Path(gone.name), None, False, lambda: open_regular(gone.name))
+        self.logs.append(part)
+        self.facts.add([row])
+        self._parts[gone.name] = _Part(source, row, (), part)
+        self.problems.append(f"{gone.name}: {GONE}")
 
     def _exported(self, source: sources.Source, stream: Readable, kind: str) -> exports.Exported:
         """The lines inside an exported log; evidence of it names the lines of the file."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,71 @@ if TYPE_CHECKING:
     from nccl_doctor.diagnosis.comparison import Comparison
     from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
+    from nccl_doctor.log.readers.followed import Follower
     from nccl_doctor.rules.schema import Rule
 
 Progress = Callable[[int, int], None] | None
 
 
 def run_analysis(
-    paths: Sequence[str], rules_dirs: tuple[Path, ...], config: Path | None, progress: Progress, apart: str, drawn: bool
+    paths: Sequence[str],
+    rules_dirs: tuple[Path, ...],
+    config: Path | None,
+    progress: Progress,
+    apart: str,
+    drawn: bool,
+    dask: str | None = None,
 ) -> "tuple[Report, Facts, list[str]]":
-    """Returns the report, of one job or of several, the facts, and one sentence for each input that could not be read."""
+    """Returns the report, of one job or of several, the facts, and one sentence for each input that could not be read.
+
+    `drawn` asks for pictures, `dask` names the cluster whose workers read.
+    """
     from nccl_doctor.app import analyze
+    from nccl_doctor.log.readers import cluster
     from nccl_doctor.rules.site_config import Config
 
     with _usage_problems():
         settings = Config.read(config) if config is not None else None
-        return analyze.analyze(
-            paths, rules_dirs=rules_dirs, config=settings, progress=progress, apart=apart, drawn=drawn
+        ask = partial(analyze.analyze, paths, rules_dirs=rules_dirs, config=settings, progress=progress)
+        ask = partial(ask, apart=apart, drawn=drawn)
+        if dask is None:
+            return ask()
+        with cluster.connected(dask, complain) as client:
+            return ask(read_ahead=partial(cluster.ClusterReader, client, complain))
+
+
+def run_following(
+    paths: Sequence[str],
+    rules_dirs: tuple[Path, ...],
+    config: Path | None,
+    apart: str,
+    drawn: bool,
+    show: "Callable[[Report], None]",
+    enough: "Callable[[Report], bool]",
+    idle: float | None,
+) -> "tuple[Report, Facts]":
+    """Returns the last report on inputs that grow, and its facts. `show` gets each report with other findings."""
+    from nccl_doctor.app import analyze, follow
+    from nccl_doctor.rules.site_config import Config
+
+    told: set[str] = set()
+    last: list[Facts] = []
+
+    def look(now: Sequence[str], follower: "Follower") -> "Report":
+        report, facts, problems = analyze.analyze(
+            now, rules_dirs=rules_dirs, config=settings, apart=apart, drawn=drawn, read_ahead=follower
         )
+        last[:] = [facts]
+        for problem in problems:
+            if problem not in told:
+                complain(problem)
+        told.update(problems)
+        return report
+
+    with _usage_problems():
+        settings = Config.read(config) if config is not None else None
+        report = follow.Following(paths, look, show, complain).run(enough, idle)
+        return report, last[0]
 
 
 def run_comparison(

@@ -15,6 +15,7 @@ class Stopped(Exception):
 class _Request:
     made = False
     waiting = False
+    held = 0
 
 
 _request = _Request()
@@ -22,19 +23,29 @@ _request = _Request()
 
 def requested() -> bool:
     """Whether reading should stop."""
-    return _request.made
+    return _request.made and not _request.held
 
 
 def request() -> None:
     """Ask to stop reading. Called by a signal handler; raises Stopped where the program waits."""
     _request.made = True
-    if _request.waiting:
+    if _request.waiting and not _request.held:
         raise Stopped
 
 
 def clear() -> None:
-    """Forget the request: what follows may read again."""
+    """Forget the request."""
     _request.made = False
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let a request wait until the end: what is read inside is read to its end."""
+    _request.held += 1
+    try:
+        yield
+    finally:
+        _request.held -= 1
 
 
 @contextmanager
@@ -42,7 +53,7 @@ def wait() -> Iterator[None]:
     """A wait for bytes or for a process. Raises Stopped when reading should stop; what was waited for may be lost then."""
     _request.waiting = True
     try:
-        if _request.made:
+        if requested():
             raise Stopped
         yield
     finally:

@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def expand(paths: Sequence[str], known: Known = lambda head: False) -> Iterator[
     not followed, pipes, sockets and devices not opened. `known` tells whether a reader exists for a file that begins with
     these bytes, although it looks like binary data.
     """
-    seen: set[tuple[int, int]] = set()
+    seen = _own_output()
     piped = False
     for text in paths:
         if text == "-":
@@ -121,6 +122,16 @@ def expand(paths: Sequence[str], known: Known = lambda head: False) -> Iterator[
             yield Source(text, None, None, False, partial(_descriptor, int(number[1] or 0)))
         else:
             yield InputProblem(one_line(text), f"is a {_node(found.st_mode)}, not a file; pipe it in and name `-`")
+
+
+def _own_output() -> set[tuple[int, int]]:
+    """The files that this process writes to: a report in the folder that it is about is not read."""
+    written = set()
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            found = os.fstat(descriptor)
+            written.add((found.st_dev, found.st_ino))
+    return written
 
 
 def _standard_input(known: Known) -> Iterator[Source | InputProblem]:

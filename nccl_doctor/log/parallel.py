@@ -64,21 +64,21 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
     with path.open("rb", buffering=0) as file:
         if count < 2:
             return scan(_StoppableStream(file, on_bytes), large=large or size >= LARGE)
-        cuts = [_line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
+        cuts = [line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
         with _ended_with_us(_pool(count)) as pool:
-            end = pool.submit(_end, path, size)
+            end = pool.submit(read_end, path, size)
             others = [pool.submit(_packed, path, *part) for part in parts]
-            counts = _part(path, *first, on_bytes and (lambda size: on_bytes(size * count)))
+            counts = read_part(path, *first, on_bytes and (lambda size: on_bytes(size * count)))
             results = [_result(other) for other in others]
             tail = _result(end)
         for part, packed in zip(parts, results, strict=False):  # when the memory of the others is free
             if counts.bytes < part[0]:  # the reading was stopped before
-                return counts, _end(path, counts.bytes)
+                return counts, read_end(path, counts.bytes)
             # One that was killed, perhaps for its memory, is read here.
-            counts.merge(pickle.loads(packed) if packed is not None else _part(path, *part).packed())
-        return counts, tail or _end(path, size)
+            counts.merge(pickle.loads(packed) if packed is not None else read_part(path, *part).packed())
+        return counts, tail or read_end(path, size)
 
 
 class ReadAhead:
@@ -117,6 +117,10 @@ class ReadAhead:
         if on_bytes is not None:
             on_bytes(counts.bytes)
         return counts, end
+
+    def vanished(self) -> tuple[()]:
+        """No log: each is read once."""
+        return ()
 
     def close(self) -> None:
         """Cancel what was not asked for."""
@@ -180,7 +184,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _line_start(file: BinaryIO, offset: int) -> int:
+def line_start(file: BinaryIO, offset: int) -> int:
     """The start of the first line after an offset; the offset itself where a line has no end."""
     file.seek(offset)
     for start in range(0, 64 << 20, 1 << 16):
@@ -190,13 +194,15 @@ def _line_start(file: BinaryIO, offset: int) -> int:
     return offset
 
 
-def _part(path: Path, start: int, length: int, on_bytes: OnBytes | None = None) -> LogCounts:
+def read_part(path: Path, start: int, length: int, on_bytes: OnBytes | None = None) -> LogCounts:
+    """The counts of a part of a plain file that begins and ends with a line."""
     with path.open("rb", buffering=0) as file:
         file.seek(start)
         return _scanner(large=True).read(_StoppableStream(file, on_bytes), length)
 
 
-def _end(path: Path, size: int) -> RankProgress:
+def read_end(path: Path, size: int) -> RankProgress:
+    """The progress of ranks that the end of a plain file of so many bytes shows."""
     with path.open("rb") as file:
         file.seek(max(size - rank_progress.TAIL, 0))
         return rank_progress.collect(file.read(size - file.tell()))
@@ -215,7 +221,7 @@ def _result(job: "Future[Result]") -> Result | None:
 
 def _packed(path: Path, start: int, length: int) -> bytes:
     with without_garbage_collection():
-        return pickle.dumps(_part(path, start, length).packed(), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(read_part(path, start, length).packed(), pickle.HIGHEST_PROTOCOL)
 
 
 def _scanner(large: bool) -> Scanner:

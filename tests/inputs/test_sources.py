@@ -6,6 +6,7 @@ import lzma
 import os
 import random
 import socket
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -313,3 +314,15 @@ def test_bombs_are_stopped(tmp_path: Path, method: str, monkeypatch: pytest.Monk
 
     assert len(got) < 30 << 20
     assert "grows to more than 500 times its size" in problem
+
+
+def test_the_file_of_standard_output_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text("node01:101:140 [0] NCCL INFO Using network IB\n")
+    script = (
+        "import sys; from nccl_doctor.inputs import sources; print(*[s.name for s in sources.expand(sys.argv[1:])])"
+    )
+    with (tmp_path / "report.txt").open("w+") as output:
+        print("a report of yesterday", file=output, flush=True)
+        subprocess.run([sys.executable, "-c", script, str(tmp_path)], stdout=output, check=True)
+        output.seek(0)
+        assert str(tmp_path / "job.log") == output.read().splitlines()[-1]

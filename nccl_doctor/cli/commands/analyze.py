@@ -1,6 +1,7 @@
 """`nccl-doctor analyze`: reads logs and writes one report."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,10 @@ from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
+
+if TYPE_CHECKING:
+    from nccl_doctor.diagnosis.report import Report
+    from nccl_doctor.facts.store import Facts
 
 SQLITE = b"SQLite format 3\0"
 
@@ -39,6 +44,27 @@ SQLITE = b"SQLite format 3\0"
     show_default=True,
     help="Inputs are of the jobs that they show, of one job, or each of its own. --save takes them for one.",
 )
+@click.option(
+    "--dask",
+    metavar="ADDRESS|local[:N]|slurm[:JOBS]",
+    help="Read plain logs with the workers of a Dask cluster, which open them by the same names. Needs nccl-doctor[cluster].",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Read what is appended to the inputs, also to new files of a folder; report when the findings change, and at Ctrl-C.",
+)
+@click.option(
+    "--until",
+    type=click.Choice(["finding"]),
+    help="With --follow: end when there is a finding at or above --fail-on.",
+)
+@click.option(
+    "--idle",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="With --follow: end when nothing was appended for so long.",
+)
 @rule_options()
 @display_options("Show all findings in full, not only one screen.")
 def command(
@@ -48,6 +74,10 @@ def command(
     fail_on: str,
     save: Path | None,
     apart: str,
+    dask: str | None,
+    follow: bool,
+    until: str | None,
+    idle: float | None,
     rules_dirs: tuple[str, ...],
     config: Path | None,
     verbose: bool,
@@ -66,28 +96,50 @@ def command(
         _refuse_foreign_file(save)
         if output is not None and is_same_file(save, output):
             raise UsageProblem(f"-o and --save both name {save}; choose two names")
-    with progress_bar() as progress:
-        apart = "one" if save is not None else apart
-        folders = rule_folders(rules_dirs)
+    if not follow and (until or idle is not None):
+        raise UsageProblem("--until and --idle need --follow")
+    if follow and dask:
+        raise UsageProblem("--follow and --dask do not go together")
+    apart = "one" if save is not None else apart
+    folders = rule_folders(rules_dirs)
+
+    def show(report: "Report") -> None:
+        if output is not None:
+            options = Options(width=width or 80, verbose=verbose, color=color == "always")
+            write_file(output, render(form, report, options).encode("utf-8", "replace"))
+        elif form == "terminal":
+            emit(render(form, report, terminal_options(width, verbose, color)))
+        else:
+            emit_bytes(render(form, report).encode("utf-8", "replace"))
+
+    if follow:
+        ends = until and (lambda report: exit_status(report.verdict, fail_on) == 1)
         with interruption.stopping_reading():
-            report, facts, problems = backend.run_analysis(paths, folders, config, progress, apart, form == "html")
-    for problem in problems:
-        complain(problem)
-    if save is not None:
-        try:
-            facts.save(save)
-        except OSError as error:
-            raise UsageProblem(f"cannot write {save}: {error.strerror}") from None
-        except Exception as error:  # of SQLite
-            raise UsageProblem(f"cannot write {save}: {error}") from None
-    if output is not None:
-        options = Options(width=width or 80, verbose=verbose, color=color == "always")
-        write_file(output, render(form, report, options).encode("utf-8", "replace"))
-    elif form == "terminal":
-        emit(render(form, report, terminal_options(width, verbose, color)))
+            report, facts = backend.run_following(
+                paths, folders, config, apart, form == "html", show, ends or (lambda _: False), idle
+            )
     else:
-        emit_bytes(render(form, report).encode("utf-8", "replace"))
+        with progress_bar() as progress, interruption.stopping_reading():
+            report, facts, problems = backend.run_analysis(
+                paths, folders, config, progress, apart, form == "html", dask
+            )
+        for problem in problems:
+            complain(problem)
+    if save is not None:
+        _save(facts, save)
+    if follow:
+        return exit_status(report.verdict, fail_on)
+    show(report)
     return interruption.status() if interruption.was_received() else exit_status(report.verdict, fail_on)
+
+
+def _save(facts: "Facts", target: Path) -> None:
+    try:
+        facts.save(target)
+    except OSError as error:
+        raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
+    except Exception as error:  # of SQLite
+        raise UsageProblem(f"cannot write {target}: {error}") from None
 
 
 def _refuse_foreign_file(target: Path) -> None:

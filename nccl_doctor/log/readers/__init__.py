@@ -1,0 +1,1 @@
+"""Other ways to read logs than `parallel`: with a cluster, and while they grow."""

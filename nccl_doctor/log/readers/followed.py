@@ -1,0 +1,153 @@
+"""Logs that grow: what was read of a file is kept as counts, and only what was appended is read.
+
+A file is known by its inode, so that a renamed one (`job.log` to `job.log.1`) keeps its counts. One that was truncated begins anew;
+if there is a copy of its old content beside it (copytruncate), the counts go on with the copy.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nccl_doctor.log import parallel
+from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.parallel import OnBytes
+from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.scanner import AHEAD
+
+_MARK = 4096  # bytes at the start of a file by which it is known to be the same
+_WINDOW = 1 << 20  # bytes in which the end of the last settled line is looked for
+_PACKED = (".gz", ".xz", ".bz2", ".zst")
+GONE = "was removed or truncated; what had been read before counts"
+
+_Inode = tuple[int, int]
+
+
+class Vanished(NamedTuple):
+    """A log that was read and is no longer there."""
+
+    name: str
+    counts: LogCounts
+    end: RankProgress
+
+
+class _Followed:
+    """What was read of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0  # bytes at the last look
+        self.end = RankProgress({}, 0)  # what they show
+        self.mark = b""  # the first bytes
+        self._settled = LogCounts()  # of the lines that later ones cannot change
+        self._offset = 0  # bytes of these
+        self._rest = LogCounts().packed()  # of those behind them
+
+    def begins(self, path: Path) -> bool:
+        """Whether a file begins with what was read of this one."""
+        try:
+            with path.open("rb", buffering=0) as file:
+                return path.stat().st_size >= self.size and file.read(len(self.mark)) == self.mark
+        except OSError:
+            return False
+
+    def read(self, path: Path, size: int, on_bytes: OnBytes | None) -> None:
+        """Count what was appended since the last time."""
+        self.path = path
+        if size == self.size:
+            return
+        with path.open("rb", buffering=0) as file:
+            self.mark = file.read(min(_MARK, size))
+            start = max(size - AHEAD - _WINDOW, self._offset)
+            file.seek(start)
+            stop = start + file.read(max(size - AHEAD - start, 0)).rfind(b"\n") + 1
+        if stop > max(start, self._offset):
+            self._settled.merge(parallel.read_part(path, self._offset, stop - self._offset, on_bytes).packed())
+            self._settled.columns.fold()
+            self._offset = stop
+        self._rest = parallel.read_part(path, self._offset, size - self._offset, on_bytes).packed()
+        self.size, self.end = size, parallel.read_end(path, size)
+
+    def counts(self) -> LogCounts:
+        """A copy of all counts."""
+        copy = LogCounts()
+        copy.merge(self._settled.packed())
+        copy.merge(self._rest)
+        return copy
+
+
+class Follower:
+    """Reads plain logs again and again; has the methods of `parallel.ReadAhead`."""
+
+    def __init__(self) -> None:
+        self._known: dict[_Inode, _Followed] = {}
+        self._past: list[_Followed] = []  # truncated
+        self._seen: set[_Inode] = set()
+
+    def __call__(self, files: Iterable[tuple[Path, int]]) -> "Follower":
+        """Begin another look."""
+        self._seen.clear()
+        return self
+
+    def refresh(self) -> list[Path]:
+        """The present names of all logs: also of those that were renamed within their folder, and of copies of truncated ones."""
+        found = []
+        for inode, known in list(self._known.items()):
+            if _inode(known.path) != inode:
+                known.path = next((path for path in _beside(known.path) if _inode(path) == inode), known.path)
+            if _inode(known.path) == inode:
+                found.append(known.path)
+                if known.path.stat().st_size < known.size:
+                    self._past.append(self._known.pop(inode))
+        return found + [path for past in self._past for path in _copies(past.path) if past.begins(path)]
+
+    def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
+        """The counts of a whole file and what its end shows; only what was appended is read."""
+        found = path.stat()
+        inode = found.st_dev, found.st_ino
+        known = self._known.get(inode)
+        if known is not None and not known.begins(path):
+            self._past.append(self._known.pop(inode))
+            known = None
+        if known is None:
+            known = self._known[inode] = self._copied(path) or _Followed(path)
+        self._seen.add(inode)
+        known.read(path, found.st_size, on_bytes)
+        return known.counts(), known.end
+
+    def close(self) -> None:
+        """Nothing is read ahead."""
+
+    def vanished(self) -> Iterator[Vanished]:
+        """The logs that this look did not meet again; of a compressed one it met the copy."""
+        gone = [known for inode, known in self._known.items() if inode not in self._seen]
+        for known in (*self._past, *gone):
+            if known.size and not any(path.suffix in _PACKED for path in _copies(known.path)):
+                yield Vanished(str(known.path), known.counts(), known.end)
+
+    def _copied(self, path: Path) -> _Followed | None:
+        """The truncated log of which a new file is the copy."""
+        for past in self._past:
+            if past.path != path and path.name.startswith(past.path.name) and past.begins(path):
+                self._past.remove(past)
+                return past
+        return None
+
+
+def _beside(path: Path) -> list[Path]:
+    try:
+        return sorted(path.parent.iterdir())
+    except OSError:
+        return []
+
+
+def _copies(path: Path) -> list[Path]:
+    """Files beside one whose names begin with its name."""
+    return [other for other in _beside(path) if other.name.startswith(path.name) and other != path]
+
+
+def _inode(path: Path) -> _Inode | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

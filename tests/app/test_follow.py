@@ -1,0 +1,198 @@
+"""Inputs that grow: the report is that of all that was written, and what was read is not read again."""
+
+import gzip
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nccl_doctor.app import analyze, follow
+from nccl_doctor.common import interruption
+from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.log import parallel
+from nccl_doctor.log.readers import followed
+from nccl_doctor.log.scanner import AHEAD
+from nccl_doctor.reporters import render
+from nccl_doctor.simulate import Spec, write_log
+
+LOG = ("\n".join(write_log(Spec(nodes=2, gpus=4, fault="collective-desync", steps=1500))) + "\n").encode()
+HALF = len(LOG) // 2
+
+
+class Log:
+    """A log of a folder, written step by step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "job.log"
+        self.shown: list[Report] = []
+        self.said: list[str] = []
+        self.problems: list[str] = []
+        self.looks = 0
+
+    def follow(self, steps: Iterator[None], *paths: Path, idle: float | None = None) -> Report:
+        """Take a step after each look."""
+        next(steps)
+        running = follow.Following(
+            [str(path) for path in paths or (self.path.parent,)], self._look, self.shown.append, self.said.append
+        )
+        return running.run(lambda _: next(steps, steps) is steps, idle)
+
+    def _look(self, paths: list[str], follower: followed.Follower) -> Report:
+        self.looks += 1
+        report, _, self.problems = analyze.analyze(paths, read_ahead=follower)
+        return report
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    monkeypatch.setattr(follow, "PAUSE", 0.0)
+    monkeypatch.setattr(follow, "REST", 0.0)
+    (tmp_path / "logs").mkdir()
+    return Log(tmp_path / "logs")
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def grows(path: Path) -> Iterator[None]:
+    cuts = sorted(Random(1).sample(range(len(LOG)), 5))
+    for start, stop in zip([0, *cuts], [*cuts, len(LOG)], strict=True):
+        append(path, LOG[start:stop])
+        yield
+
+
+def rotates(path: Path) -> Iterator[None]:
+    append(path, LOG[:HALF])
+    yield
+    append(path, b"the last words before it is renamed\n")
+    path.rename(path.with_name("job.log.1"))
+    append(path, LOG[HALF:])
+    yield
+
+
+def is_copied_and_truncated(path: Path) -> Iterator[None]:
+    append(path, LOG[:HALF])
+    yield
+    append(path, b"the last words before it is copied\n")
+    shutil.copy(path, path.with_name("job.log.1"))
+    path.write_bytes(b"")
+    yield
+    append(path, LOG[HALF:])
+    yield
+
+
+def is_joined_by_others(path: Path) -> Iterator[None]:
+    append(path, LOG[:HALF])
+    yield
+    append(path.with_name("other.log"), LOG[HALF:])
+    (path.parent / "deep").mkdir()
+    (path.parent / "deep" / "old.log.gz").write_bytes(gzip.compress(LOG[:5000]))
+    yield
+
+
+@pytest.mark.parametrize("happens", [grows, rotates, is_copied_and_truncated, is_joined_by_others])
+def test_the_report_is_that_of_the_whole_folder(
+    log: Log, happens: Callable[[Path], Iterator[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    real = parallel.read_part
+
+    def counted(path: Path, start: int, length: int, on_bytes: parallel.OnBytes | None = None) -> parallel.LogCounts:
+        read.append(length)
+        return real(path, start, length, on_bytes)
+
+    monkeypatch.setattr(parallel, "read_part", counted)
+    last = log.follow(happens(log.path))
+
+    expected = analyze.analyze([str(log.path.parent)])[0]
+    assert render("json", expected) == render("json", last)
+    plain = sum(path.stat().st_size for path in log.path.parent.rglob("*.log*") if path.suffix != ".gz")
+    assert plain <= sum(read) <= plain + log.looks * 3 * AHEAD
+
+
+@pytest.mark.parametrize("happens", [rotates, is_copied_and_truncated])
+def test_a_log_that_was_named_is_followed_to_its_next_name(log: Log, happens: Callable[[Path], Iterator[None]]) -> None:
+    last = log.follow(happens(log.path), log.path)
+    assert {"job.log", "job.log.1"} == {Path(one.path).name for one in last.inputs}
+    assert [] == log.problems
+
+
+def test_a_log_that_is_truncated_without_a_copy_keeps_what_was_read(log: Log) -> None:
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        yield
+        log.path.write_bytes(b"a new job begins\n")
+        yield
+
+    last = log.follow(steps(), log.path)
+    assert log.shown[0].findings[0].rule == last.findings[0].rule
+    assert [f"{log.path}: {followed.GONE}"] == log.problems
+
+
+def test_a_log_that_is_compressed_in_place_counts_once(log: Log) -> None:
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        yield
+        log.path.with_name("job.log.gz").write_bytes(gzip.compress(LOG))
+        log.path.unlink()
+        yield
+
+    last = log.follow(steps())
+    assert ["job.log.gz"] == [Path(one.path).name for one in last.inputs]
+
+
+def test_a_report_comes_only_with_other_findings(log: Log) -> None:
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        yield
+        for _ in range(3):
+            append(log.path, b"nothing to see\n")
+            yield
+
+    last = log.follow(steps())
+    assert (1, 3) == (len(log.shown[:-1]), len(log.said))  # and the last one, which has more lines
+    assert last == log.shown[-1]
+
+
+def test_a_log_that_is_not_there_yet_is_waited_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            append(log.path, LOG)
+
+    monkeypatch.setattr(follow.time, "sleep", sleep)
+    last = log.follow(iter([None]), log.path)
+    assert "error" == last.verdict
+    assert 1 == len([line for line in log.said if line.startswith("waiting: ")])
+
+
+def test_a_request_to_stop_ends_with_a_last_look(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log.path, LOG[:HALF])
+
+    def sleep(_: float) -> None:
+        append(log.path, LOG[HALF:])
+        interruption.request()
+
+    monkeypatch.setattr(follow.time, "sleep", sleep)
+    try:
+        last = log.follow(iter([None, None, None, None]))
+    finally:
+        interruption.clear()
+    assert render("json", analyze.analyze([str(log.path.parent)])[0]) == render("json", last)
+
+
+def test_rest_ends_it(log: Log) -> None:
+    append(log.path, LOG)
+    assert "error" == log.follow(iter([None] * 1000), idle=0.0).verdict
+
+
+def test_standard_input_is_not_followed() -> None:
+    with pytest.raises(UsageProblem, match="files or folders"):
+        follow.Following(["-"], lambda *_: None, print, print)  # type: ignore[arg-type,return-value]

@@ -1,0 +1,136 @@
+"""Reading with a Dask cluster: the same report as a serial run, whatever happens to the workers."""
+
+import gzip
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import slurm_cluster
+from helpers.places import DEMO
+
+import nccl_doctor
+from nccl_doctor.app import analyze
+from nccl_doctor.cli.main import main
+from nccl_doctor.log import parallel
+from nccl_doctor.log.readers import cluster
+from nccl_doctor.reporters import render
+from nccl_doctor.simulate import Spec, write_log
+
+try:
+    import dask
+    import dask_jobqueue  # noqa: F401
+    import distributed  # noqa: F401
+except ImportError:
+    pytest.skip("the extra `cluster` is not installed: pip install 'nccl-doctor[cluster]'", allow_module_level=True)
+
+SAID: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A scheduler and two workers, processes of their own that talk over TCP."""
+    with cluster.connected("local:2", SAID.append) as found:
+        yield found
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log of many parts, small ones, a compressed one, and output of another kind."""
+    monkeypatch.setattr(parallel, "PARALLEL", 50_000)
+    monkeypatch.setattr(parallel, "processors", lambda: 1)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    lines = list(write_log(Spec(nodes=2, gpus=4, fault="collective-desync", steps=300)))
+    (folder / "job.log").write_text("\n".join(lines))
+    for number in range(3):
+        (folder / f"small{number}.log").write_bytes(DEMO.read_bytes()[: 5_000 * (number + 1)])
+    (folder / "old.log.gz").write_bytes(gzip.compress(DEMO.read_bytes()))
+    (folder / "gpus.csv").write_text("timestamp, index, utilization.gpu [%]\n2026/05/07 12:00:00.000, 0, 98 %\n")
+    return folder
+
+
+def report(folder: Path, client: Any = None) -> str:
+    ahead = parallel.ReadAhead if client is None else partial(cluster.ClusterReader, client, SAID.append)
+    return render("json", analyze.analyze([str(folder)], read_ahead=ahead)[0])
+
+
+def test_the_report_is_that_of_a_serial_run(client: Any, logs: Path) -> None:
+    SAID.clear()
+    assert report(logs) == report(logs, client)
+    assert [] == SAID
+
+
+def test_a_worker_that_is_killed_loses_nothing(
+    client: Any, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, read_parts = tmp_path / "mark", cluster.read_parts
+
+    def dies_once(*given: Any) -> list[bytes]:
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return read_parts(*given)
+        os.kill(os.getpid(), 9)
+        raise AssertionError
+
+    expected = report(logs)
+    monkeypatch.setattr(cluster, "read_parts", dies_once)
+    SAID.clear()
+
+    assert expected == report(logs, client)
+    assert (True, []) == (mark.exists(), SAID)
+
+
+@pytest.mark.parametrize("other", ["version", "file"])
+def test_what_no_worker_can_read_is_read_here(
+    client: Any, logs: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    expected = report(logs)
+    if other == "version":
+        monkeypatch.setattr(nccl_doctor, "__version__", "0")
+    else:
+        real = cluster._parts
+        monkeypatch.setattr(cluster, "_parts", lambda *given: [part._replace(mark=b"?" * 9) for part in real(*given)])
+    SAID.clear()
+
+    assert expected == report(logs, client)
+    assert 1 == len(SAID)
+    assert "NotTheSame" in SAID[0]
+
+
+def test_an_address_of_nobody_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cluster, "CONNECTED", "1s")
+    assert 2 == main(["analyze", "--dask", "tcp://127.0.0.1:1", str(DEMO)])
+    assert "--dask tcp://127.0.0.1:1: " in capfd.readouterr().err
+
+
+def test_without_the_extra_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert 2 == main(["analyze", "--dask", "local", str(DEMO)])
+    assert "pip install 'nccl-doctor[cluster]'" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing() or "-")
+def test_jobs_of_slurm_read(
+    logs: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = report(logs)
+    with slurm_cluster.cluster(tmp_path_factory.mktemp("slurm")) as slurm:
+        for name, value in slurm.environ.items():
+            monkeypatch.setenv(name, value)
+        for script in slurm_cluster.SCRIPTS:
+            slurm.script(script, "exit 0")
+        slurm.idle()
+        monkeypatch.chdir(tmp_path_factory.mktemp("jobs"))
+        SAID.clear()
+        little = dask.config.set({"jobqueue.slurm.job-mem": "20MB"})  # of what each node of the test has
+        with little, cluster.connected("slurm:2", SAID.append) as client:
+            assert expected == report(logs, client)
+            assert [] == SAID[1:]
+        slurm.idle()  # the jobs have ended; their daemons would wait for them
