@@ -1,7 +1,8 @@
 """One record of an exported log turned into the lines that the job wrote.
 
 A record is an object of JSON or a row of a CSV table: structlog, loguru and python-json-logger, Fluent Bit, Loki, Cloud Logging,
-CloudWatch, Elasticsearch, the journal, `kubectl get events`. Time, pod and rank come in front of each line as launchers print them.
+CloudWatch, Elasticsearch, the journal, `kubectl get events` and `get pods`.
+Time, pod and rank come in front of each line as launchers print them.
 """
 
 import json
@@ -53,7 +54,7 @@ class Record(NamedTuple):
 
 def read(row: dict[str, Any], depth: int = 0) -> Record | None:
     """The lines of a record; None for an object that is no record of a log."""
-    row = _of_pod_event(row)
+    row = _of_pod_event(_of_pod(row))
     message, stacks = _message(row), _stacks(row)
     if message is None or (not message.strip() and not stacks):
         return None
@@ -99,6 +100,38 @@ def _of_pod_event(row: dict[str, Any]) -> dict[str, Any]:
         "message": f"{row.get('type', 'Normal')}   {row['reason']}   {thing}   {note}",
         "time": row.get("lastTimestamp") or row.get("eventTime"),
     }
+
+
+def _of_pod(row: dict[str, Any]) -> dict[str, Any]:
+    """A pod of `kubectl get pods -o json` with the words of `kubectl get pods` and, where a container ended badly, of `describe`."""
+    status, metadata = row.get("status"), row.get("metadata")
+    if row.get("kind") != "Pod" or not isinstance(status, dict) or not isinstance(metadata, dict):
+        return row
+    known = status.get("containerStatuses")
+    containers = [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    reason, lines = str(status.get("reason") or status.get("phase") or "Unknown"), list[str]()
+    for container in containers:
+        for state in ("state", "lastState"):
+            inner = container.get(state)
+            for name, how in inner.items() if isinstance(inner, dict) else ():
+                if isinstance(how, dict) and isinstance(how.get("reason"), str) and name != "running":
+                    reason = str(how["reason"]) if state == "state" else reason
+                    lines += [
+                        f"      Reason:       {how['reason']}",
+                        *_lines_of(how.get("message"), "      Message:      "),
+                    ]
+                    lines += [f"      Exit Code:    {how['exitCode']}"] if isinstance(how.get("exitCode"), int) else []
+    ready = sum(one.get("ready") is True for one in containers)
+    restarts = sum(count for one in containers if isinstance(count := one.get("restartCount"), int))
+    head = f"{metadata.get('name')}   {ready}/{len(containers)}   {reason}   {restarts}"
+    return {
+        "message": "\n".join([head, *_lines_of(status.get("message"), "Message:      "), *lines]),
+        "time": status.get("startTime"),
+    }
+
+
+def _lines_of(text: object, before: str) -> list[str]:
+    return [before + line for line in text.split("\n")[:20]] if isinstance(text, str) and text else []
 
 
 def _at(row: dict[str, Any], name: str) -> Any:

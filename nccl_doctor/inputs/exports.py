@@ -27,7 +27,9 @@ _LINES = 400  # of the head that tell
 _FRONT = 300  # characters in which a record of a line begins
 _JOURNAL = b"__CURSOR="
 _KEY = "|".join(MESSAGE)
-_HOLDS = re.compile(rf'"(?:{_KEY})"\s*:\s*(?:"|\[|\{{)|"values"\s*:\s*\[\s*\[\s*"\d{{10,19}}"'.encode())
+_HOLDS = re.compile(
+    rf'"(?:{_KEY})"\s*:\s*(?:"|\[|\{{)|"values"\s*:\s*\[\s*\[\s*"\d{{10,19}}"|"kind"\s*:\s*"Pod"'.encode()
+)
 _DOCKER = re.compile(rb'\{"log":"(?!\{)(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
 _COLUMNS = frozenset(
     name.lower() for name in (*MESSAGE, "_source.message", "jsonPayload.message", "log.message", "log line")

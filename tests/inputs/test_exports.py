@@ -107,6 +107,45 @@ def test_a_record_says_when_where_and_which_rank(row: dict[str, object], expecte
     assert [expected] == texts(json.dumps(row) + "\n")
 
 
+def pod(name: str, state: dict[str, object], **status: object) -> dict[str, object]:
+    containers = [{"name": "train", "ready": "running" in state, "restartCount": 2, "state": state, "lastState": {}}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "status": {"phase": "Running", "containerStatuses": containers, **status},
+    }
+
+
+def test_pods_are_read_as_get_and_describe_print_them() -> None:
+    items = [
+        pod("worker-0", {"running": {"startedAt": "2026-05-07T12:00:00Z"}}),
+        pod("worker-1", {"terminated": {"reason": "OOMKilled", "exitCode": 137}}),
+        pod(
+            "worker-2",
+            {},
+            reason="Evicted",
+            message="The node was low on resource: memory.",
+            startTime="2026-05-07T12:00:00Z",
+        ),
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=4)
+    assert [
+        "worker-0   1/1   Running   2",
+        "worker-1   0/1   OOMKilled   2",
+        "      Reason:       OOMKilled",
+        "      Exit Code:    137",
+        "2026-05-07T12:00:00Z worker-2   0/1   Evicted   2",
+        "2026-05-07T12:00:00Z Message:      The node was low on resource: memory.",
+    ] == texts(text)
+
+
+@pytest.mark.parametrize(
+    "status", [[], {"containerStatuses": [7, {"state": [], "lastState": {"terminated": 1}}]}, {"containerStatuses": 1}]
+)
+def test_a_pod_with_another_status(status: object) -> None:
+    texts(json.dumps({"kind": "Pod", "metadata": {"name": "x"}, "status": status}))
+
+
 def test_the_stack_of_structlog_is_written_as_python_does() -> None:
     frames = [{"filename": "train.py", "lineno": 7, "name": "main"}]
     row = {"event": "failed", "exception": [{"exc_type": "RuntimeError", "exc_value": "no space", "frames": frames}]}

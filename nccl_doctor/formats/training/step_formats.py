@@ -318,6 +318,16 @@ def _time_word(block: bytes, at: int) -> float:
     return float(block[place : place + 16].lstrip(b": ").split(b" ", 1)[0])
 
 
+def _before_ms(block: bytes, at: int) -> float:
+    return float(block[at - 24 : at - 7].rsplit(b" ", 1)[1])
+
+
+def _after_name(block: bytes, at: int) -> float:
+    return float(
+        block[at + 1 : at + 24].lstrip(b"=: ").split(b" ", 1)[0].split(b"]", 1)[0].split(b",", 1)[0].split(b"\n", 1)[0]
+    )
+
+
 TOOLS = (
     Tool(b"images/sec: ", "tf-cnn-benchmarks", "samples/s", "job", _read_tf_cnn, _following),
     Tool(b"/sec per ", "horovod-synthetic", "samples/s", "gpu", _read_horovod),
@@ -336,10 +346,10 @@ TOOLS = (
     Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
     Tool(b" examples/sec; ", "tf-tutorial", "samples/s", "job", _read_tutorial),
     Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet, _time_word, False),
-    Tool(b"ms, mfu ", "nanogpt", "samples/s", "job", _read_nanogpt),
-    Tool(b" tokens_per_second_per_gpu:", "torchtune", "tokens/s", "gpu", _read_torchtune),
-    Tool(b", Tokens/s/device: ", "maxtext", "tokens/s", "gpu", _read_maxtext),
-    Tool(b"train_step_timing in s", "nemo", "samples/s", "job", _read_nemo),
+    Tool(b"ms, mfu ", "nanogpt", "samples/s", "job", _read_nanogpt, _before_ms, False),
+    Tool(b" tokens_per_second_per_gpu:", "torchtune", "tokens/s", "gpu", _read_torchtune, _following),
+    Tool(b", Tokens/s/device: ", "maxtext", "tokens/s", "gpu", _read_maxtext, _following),
+    Tool(b"train_step_timing in s", "nemo", "samples/s", "job", _read_nemo, _after_name, False),
     Tool(b"'tokens_per_second_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl),
     Tool(b"'tokens/train_per_sec_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl),
     Tool(b"\tTok/s ", "gnmt", "tokens/s", "job", _read_gnmt),
