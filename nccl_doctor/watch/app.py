@@ -14,9 +14,10 @@ from textual.css.query import NoMatches
 from textual.message import Message
 
 from nccl_doctor.watch.cost import Cost
-from nccl_doctor.watch.feed import Replay
 from nccl_doctor.watch.hands import Hands
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
+from nccl_doctor.watch.replay import Mark, Replay, find_marks
+from nccl_doctor.watch.settings import Settings
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.painter import TABS, Painter
@@ -55,6 +56,14 @@ class RulesFinished(Message):
         super().__init__()
         self.cpu_seconds = cpu_seconds
         self.problem = problem
+
+
+class Marks(Message):
+    """The marks of a recording that were found so far."""
+
+    def __init__(self, marks: list[Mark]) -> None:
+        super().__init__()
+        self.marks = marks
 
 
 class Watch(Hands):
@@ -130,6 +139,18 @@ class Watch(Hands):
         self.query_one(Grid).focus()
         self.draw()
 
+        if self.replay is not None:
+            self.run_worker(self._find_marks, thread=True, group="marks", exit_on_error=False)
+
+    def _find_marks(self) -> None:
+        assert self.replay is not None
+        for marks in find_marks(self.replay.records, lambda: self.is_running):
+            self.post_message(Marks(marks))
+
+    def on_marks(self, message: Marks) -> None:
+        self.marks = message.marks
+        self._dirty = True
+
     def on_unmount(self) -> None:
         self._source.stop()
 
@@ -180,6 +201,24 @@ class Watch(Hands):
             self.post_message(RulesFinished(time.thread_time() - started, problem))
 
         self.run_worker(work, thread=True, group="rules", exit_on_error=False)
+
+    def apply(self, settings: Settings) -> None:
+        """Take over what was remembered from the last start."""
+        self.active = settings.tab if settings.tab in TABS else self.active
+        self.tables.own_only, self.tables.tree = settings.own_processes, settings.tree
+        for tab, key in settings.sort.items():
+            if tab in self.tables.by_tab:
+                self.tables.by_tab[tab].sort = key
+                self.tables.by_tab[tab].reverse = settings.reverse.get(tab, False)
+
+    def settings(self) -> Settings:
+        """Returns what is remembered for the next start."""
+        tables = self.tables.by_tab
+        return Settings(
+            tab=self.active, interval=self.interval, light=self.look.light, own_processes=self.tables.own_only, tree=self.tables.tree,
+            sort={tab: table.sort for tab, table in tables.items() if table.sort is not None},
+            reverse={tab: True for tab, table in tables.items() if table.reverse},
+        )  # fmt: skip
 
     def diagnose_now(self) -> None:
         """Run the rules and wait for them: after a jump in a replay, and in tests."""

@@ -11,13 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from heapq import merge
-from pathlib import Path
 from typing import Any
 
 from nccl_doctor.app.fleet import VIAS
-from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.watch.state import record_time
 
 Put = Callable[[dict[str, Any]], None]
 RETRY_AFTER = (2.0, 5.0, 15.0, 30.0)  # seconds before a lost node is tried again, by number of failures
@@ -168,52 +164,3 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
-
-
-class Replay:
-    """Replays a recording at any speed, from any time."""
-
-    def __init__(self, put: Put, folder: Path) -> None:
-        self._put = put
-        self.records = list(read_recording(folder))
-        if not self.records:
-            raise UsageProblem(f"{folder} contains no recording of `nccl-doctor record`")
-        self.start_time = self.records[0][0]
-        self.end_time = self.records[-1][0]
-        self.position = 0  # index of the next record
-        self.time = self.start_time
-
-    def forward(self, seconds: float) -> None:
-        """Pass on the records of the next seconds."""
-        self.time = min(self.time + seconds, self.end_time)
-        while self.position < len(self.records) and self.records[self.position][0] <= self.time:
-            self._put(self.records[self.position][1])
-            self.position += 1
-
-    def seek(self, at: float) -> None:
-        """Restart and pass on all records up to a time; the receiving state must be new."""
-        self.position, self.time = 0, self.start_time
-        self.forward(max(at - self.start_time, 0.0))
-
-    @property
-    def ended(self) -> bool:
-        return self.position >= len(self.records)
-
-
-def read_recording(folder: Path) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Yields (seconds since the epoch, record) of all `*.jsonl` files below a folder, ordered by time."""
-    files = sorted(folder.rglob("*.jsonl"))
-
-    def timed(file: Path) -> Iterator[tuple[float, int, dict[str, Any]]]:
-        with file.open("rb") as lines:
-            for line in lines:
-                record = parse_record(line)
-                at = record_time(record) if record is not None else None
-                if record is not None and at is not None:
-                    yield at, id(record), record
-
-    try:
-        for at, _, record in merge(*map(timed, files)):
-            yield at, record
-    except OSError as error:
-        raise UsageProblem(f"cannot read {folder}: {error.strerror}") from None

@@ -1,6 +1,8 @@
 """A real terminal that tests type into and read: tmux."""
 
+import shutil
 import subprocess
+import tempfile
 from uuid import uuid4
 
 from helpers.waiting import until
@@ -11,6 +13,8 @@ class Film:
 
     def __init__(self, columns: int, rows: int, command: str) -> None:
         self._socket = f"film-{uuid4().hex[:12]}"
+        self._settings = tempfile.mkdtemp()
+        command = f"export XDG_CONFIG_HOME={self._settings}; {command}"
         self._run("new-session", "-d", "-x", str(columns), "-y", str(rows), command)
 
     def _run(self, *words: str) -> str:
@@ -41,3 +45,4 @@ class Film:
 
     def close(self) -> None:
         self._run("kill-session")
+        shutil.rmtree(self._settings)

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from nccl_doctor.watch import actions
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.demo import START, Demo
-from nccl_doctor.watch.feed import Replay
+from nccl_doctor.watch.replay import Replay
 from nccl_doctor.watch.sources import IdleSource
 from nccl_doctor.watch.view.screens import SignalDialog
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,10 @@ from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.diagnosis.report import Finding
+    from nccl_doctor.watch.settings import Settings
     from nccl_doctor.watch.state import State
+    from nccl_doctor.watch.view.cells import Look
+    from nccl_doctor.watch.view.tables import Filter
 
 FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
 LOOKS = 8.0  # seconds to wait for two looks at a job whose ranks do not move, with --once
@@ -36,14 +40,20 @@ DEMO_SECONDS = 200  # of the demo that --once shows
     metavar="prometheus[:[HOST:]PORT]|FILE.prom",
     help="Serve metrics (on 127.0.0.1 unless HOST is given) or write them, instead of a screen.",
 )
-@click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, metavar="SECONDS")
+@click.option(
+    "--interval", type=click.FloatRange(0.2, 60), metavar="SECONDS", help="Between two samples.  [default: 1]"
+)
+@click.option("--only", metavar="GPUS", help="Show these GPUs only: 0,2-5.")
+@click.option("--user", metavar="NAME", help="Show the processes of this user only.")
+@click.option("--light/--dark", default=None, help="Colours for a light or a dark background.  [default: as last time]")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
 @click.option("--readonly", is_flag=True, help="Disable signals and stacks.")
 @click.option("--no-auto", is_flag=True, help="Do not look at the stacks of jobs that stand still.")
 @click.option("--no-mouse", is_flag=True, help="Do not use the mouse, so that the terminal can select text.")
 def command(
     nodes: str | None, job: str | None, via: str, replay: Path | None, demo: bool, once: bool, form: str, export: str | None,
-    interval: float, ascii_only: bool, readonly: bool, no_auto: bool, no_mouse: bool,
+    interval: float | None, only: str | None, user: str | None, light: bool | None, ascii_only: bool, readonly: bool,
+    no_auto: bool, no_mouse: bool,
 ) -> int:  # fmt: skip
     """Watch GPUs, network ports, hosts and ranks live, with the findings of the rules. `?` lists the keys.
 
@@ -56,12 +66,32 @@ def command(
         raise UsageProblem(f"{' and '.join(sources)} exclude each other")
     names, via = _node_names(nodes, job, via)
     if once or export is not None:
-        return _run_without_screen(names, via, replay, demo, interval, form, export, ascii_only, auto=not no_auto)
+        return _run_without_screen(
+            names, via, replay, demo, interval or 1.0, form, export, ascii_only, auto=not no_auto
+        )
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
-    return _run_screen(
-        names, via, replay, demo, interval, ascii_only or _ascii_terminal(), readonly, not no_mouse, auto=not no_auto
-    )
+    from nccl_doctor.watch.settings import read_settings, settings_file
+    from nccl_doctor.watch.view.cells import Look
+    from nccl_doctor.watch.view.tables import Filter
+
+    rows = Filter(gpus=_gpu_numbers(only), user=user or "", job=job or "")
+    settings, problem = read_settings(settings_file())
+    if problem:
+        complain(problem)
+    look = Look(ascii_only or settings.ascii or _ascii_terminal(), settings.light if light is None else light)
+    settings.interval = interval or settings.interval
+    return _run_screen(names, via, replay, demo, settings, look, rows, readonly, not no_mouse, auto=not no_auto)
+
+
+def _gpu_numbers(text: str | None) -> frozenset[int]:
+    """Returns the numbers of `0,2-5`; none for all GPUs. Raises UsageProblem."""
+    from nccl_doctor.watch.view.processes import cpu_set
+
+    numbers = cpu_set(text)
+    if text is not None and not numbers:
+        raise UsageProblem(f"--only takes numbers of GPUs such as 0,2-5, not {text}")
+    return numbers
 
 
 def _ascii_terminal() -> bool:
@@ -78,21 +108,28 @@ def _node_names(nodes: str | None, job: str | None, via: str) -> tuple[list[str]
 
 
 def _run_screen(
-    names: list[str], via: str, replay: Path | None, demo: bool, interval: float, ascii_only: bool, readonly: bool,
-    mouse: bool, *, auto: bool,
+    names: list[str], via: str, replay: Path | None, demo: bool, settings: "Settings", look: "Look", rows: "Filter",
+    readonly: bool, mouse: bool, *, auto: bool,
 ) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
     from nccl_doctor.watch.demo import AHEAD
-    from nccl_doctor.watch.feed import NodeFeeds, Replay
+    from nccl_doctor.watch.feed import NodeFeeds
+    from nccl_doctor.watch.replay import Replay
+    from nccl_doctor.watch.settings import settings_file, write_settings
     from nccl_doctor.watch.sources import DemoSource, IdleSource
-    from nccl_doctor.watch.view.cells import Look
 
     app: Watch
-    look = Look(ascii_only)
+    interval = settings.interval
     if replay is not None:
         played = Replay(lambda record: app.add_record(record), replay)
         app = Watch(
-            lambda _: IdleSource(), interval=interval, look=look, readonly=True, title=replay.name, replay=played
+            lambda _: IdleSource(),
+            interval=interval,
+            look=look,
+            readonly=True,
+            title=replay.name,
+            replay=played,
+            rows=rows,
         )
     elif demo:
         source = DemoSource(lambda record: app.receive(record), interval, AHEAD)
@@ -103,14 +140,22 @@ def _run_screen(
             readonly=True,
             title="demo",
             invented=True,
+            rows=rows,
             answer=source.demo.answer,
         )
     else:
         app = Watch(
             lambda put: NodeFeeds(put, names, via, interval, [] if auto else ["--no-auto"]), interval=interval, look=look,
-            readonly=readonly, via=via, nodes=tuple(names),
+            readonly=readonly, via=via, nodes=tuple(names), rows=rows,
         )  # fmt: skip
+    app.apply(settings)
     app.run(mouse=mouse)
+    after = replace(app.settings(), ascii=settings.ascii)
+    if after != settings:
+        try:
+            write_settings(settings_file(), after)
+        except OSError as error:
+            complain(f"the settings were not saved: {error.strerror}")
     return app.return_code or 0
 
 
@@ -174,10 +219,13 @@ def _fill_state(
     Returns the source that still runs, or None. Two samples are needed because counters become rates.
     """
     from nccl_doctor.watch.demo import Demo
-    from nccl_doctor.watch.feed import NodeFeeds, Replay
+    from nccl_doctor.watch.feed import NodeFeeds
+    from nccl_doctor.watch.replay import Replay
 
     if replay is not None:
         recording = Replay(add_record, replay)
+        for problem in recording.problems:
+            complain(f"skipped {problem}")
         recording.seek(recording.end_time)
         return None
     if demo:

@@ -95,8 +95,8 @@ def _gigabits(value: float | None) -> str:
 Alert = tuple[str, str, Group | None]  # text, style, and the finding that it is about
 
 
-def alerts(state: State, groups: Iterable[Group], now: float) -> list[Alert]:
-    """Returns nodes that do not answer, and current findings, the worst first."""
+def alerts(state: State, groups: Iterable[Group], now: float, skipped: Iterable[str] = ()) -> list[Alert]:
+    """Returns nodes that do not answer, current findings, the worst first, and what of a recording was skipped."""
     found: list[Alert] = []
     for node in worst_first(state, now):
         badness, description = node_state(node, now)
@@ -108,7 +108,7 @@ def alerts(state: State, groups: Iterable[Group], now: float) -> list[Alert]:
             where = f" {','.join(group.nodes)}" if group.nodes else ""
             text = f"{finding.severity.upper()}{where} {finding.name}: {group.message}"
             found.append((text, STYLES[finding.severity], group))
-    return found
+    return [*found, *((f"skipped  {text}", DIM, None) for text in skipped)]
 
 
 def alert_lines(found: list[Alert], look: Look, width: int, most: int) -> tuple[list[Line], list[Group | None]]:

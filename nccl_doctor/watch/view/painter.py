@@ -81,7 +81,7 @@ class Painter:
     ) -> dict[str, list[tuple[Line, Group | None]]]:
         """Returns the lines below the GPUs: hosts, ports and alerts, each at most a part of the screen."""
         app, width = self._app, self._app.size.width
-        found = overview.alerts(app.state, groups, now)
+        found = overview.alerts(app.state, groups, now, app.replay.problems if app.replay is not None else [])
         hosts = [
             overview.host_line(node, app.look, width, now)
             for node in bad_first(app.state, now)[: min(max(free // 8, 1), 8)] if node.host.now
