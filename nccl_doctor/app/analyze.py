@@ -28,6 +28,9 @@ CAPTURE = (
 )
 
 
+_LOGS = {"nccl-log", "job-log", "text"}  # kinds of inputs
+_OUTPUTS = _LOGS | {"training-steps", "nccl-tests"}
+_UNSEEN = {"start-up": "whether all ranks came up", "progress": "whether the job made progress", "end": "how it ended"}
 _COMPARED = 200  # logs of which it is asked whether they are related
 _FILES_OF_JOBS = "SELECT file FROM throughput_run UNION SELECT e.file FROM process p JOIN evidence e ON e.id = p.ref"
 _ACROSS = ("scaling", "bench_host", "bench_link")  # the tables whose rules compare jobs
@@ -192,10 +195,19 @@ def report_of(
         chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]
     answers = engine.ask_all(chosen, facts)
     report = diagnose.diagnose(facts, answers, _missing(facts, kinds))
+    report = replace(report, missing=report.missing or _unseen(report, kinds))
     if not drawn:
         return report
     shown = draw(facts, report.findings, chosen)
     return replace(report, pictures=[one for one in shown if not needs or {*needs} & {*one.shown.tables}])
+
+
+def _unseen(report: Report, kinds: set[str]) -> list[str]:
+    """What to capture where the output of a job is there, nothing was found, and health is not proven."""
+    rows = {row.aspect: row for row in report.coverage}
+    if report.verdict != "nothing-found" or not kinds & _OUTPUTS or all(row.seen == "not" for row in rows.values()):
+        return []
+    return [f"to see {what}: {rows[aspect].capture}" for aspect, what in _UNSEEN.items() if rows[aspect].seen == "not"]
 
 
 def _missing(facts: Facts, kinds: set[str]) -> list[str]:
@@ -204,7 +216,7 @@ def _missing(facts: Facts, kinds: set[str]) -> list[str]:
     of_job = has_nccl or facts.query(
         "SELECT 1 FROM job WHERE ranks > 1 UNION ALL SELECT 1 FROM job_fact WHERE name IN ('launcher', 'framework', 'program') LIMIT 1"
     )
-    if has_info or not of_job or not kinds & {"nccl-log", "job-log", "text"}:
+    if has_info or not of_job or not kinds & _LOGS:
         return []
-    seen = "shows NCCL warnings but not its INFO lines" if has_nccl else "holds no NCCL line"
+    seen = "does not show how NCCL started" if has_nccl else "holds no NCCL line"
     return [f"the log {seen}; to see transports, networks and settings {CAPTURE}"]

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from nccl_doctor.app.input_streams import INTERRUPTED, ReadProgress, RejoinedStream
 from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
@@ -159,13 +160,15 @@ class InputReader:
 
     def name_unread_sections(self) -> list[str]:
         """Add and return what says that sections of logs are not read: those of which no fact has evidence."""
-        found = []
+        unread: dict[tuple[str, str], list[conversions.Section]] = {}  # file and advice -> its sections
         for name, section in self._sections:
             last = section.last if section.last is not None else sys.maxsize
             if not self.facts.query(_EVIDENCE_IN, (name, section.first + 1, last)):
-                found.append(
-                    (f"{name}:{section.first}", f"the output of `{section.command}` is not read; {section.advice}")
-                )
+                unread.setdefault((name, section.advice), []).append(section)
+        found = []
+        for (name, advice), (first, *others) in unread.items():
+            more = f" and of {counted(len(others), 'more command')}" if others else ""
+            found.append((f"{name}:{first.first}", f"the output of `{first.command}`{more} is not read; {advice}"))
         self.facts.add([Input(name, UNREAD, 0, 0, 0, 0, reason) for name, reason in found])
         return [f"{name}: {reason}" for name, reason in found]
 

@@ -34,7 +34,7 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     lags, restarts = Lags(facts), _restarts(facts)
     found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year, lags, restarts)]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
-    verdict = decide(facts, findings, inputs)
+    verdict = decide(facts, findings, inputs, frozenset[int]().union(*(one.refs for one in found)))
     measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
     about = job(facts, fold_hosts)
     return Report(
@@ -143,7 +143,7 @@ def _fold(
         when = {place.id: moment(place.text, year) for place in places}
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
-        message = fill_template(rule.message if hosts else rule.message.removeprefix("{host}: "), values)
+        message = fill_template(rule.message if hosts else _without_host(rule.message), values)
         if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(group, facts)):
             message += f" (rank {fold_ranks(numbers)})"
         message = _with(message, _cut(group))
@@ -163,6 +163,11 @@ def _fold(
         times = span(when.values()) if not lasting else (None, None)
         attempt = min((bisect_right(restarts.get(p.file, []), p.line) for p in places), default=0)
         yield Found(rule, finding, line, *times, frozenset(numbers), frozenset(refs), lags.symptoms(refs), attempt)
+
+
+def _without_host(template: str) -> str:
+    """The words of a rule where no host is known."""
+    return template.removeprefix("{host}: ").replace(" on {host}", "")
 
 
 def _restarts(facts: Facts) -> dict[str, list[int]]:

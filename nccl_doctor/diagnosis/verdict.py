@@ -6,7 +6,7 @@ is nothing to judge by, or error-looking lines that nobody understood. `note`: a
 captured (role context) is not the answer to a log that proves no health, it stands below `nothing-found`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from nccl_doctor.diagnosis.report import Finding, Place
@@ -27,10 +27,10 @@ class Verdict(NamedTuple):
     unread_count: int
 
 
-def decide(facts: Facts, findings: Sequence[Finding], inputs: Sequence[Input]) -> Verdict:
-    """The verdict over all findings and over what the inputs show."""
-    unread, count = _unread(facts)
-    word, basis = _answer(_Shown(facts), findings, [one for one in inputs if one.kind != "unread"], count)
+def decide(facts: Facts, findings: Sequence[Finding], inputs: Sequence[Input], shown: Collection[int] = ()) -> Verdict:
+    """The verdict over all findings and over what the inputs show; `shown` is the evidence of the findings."""
+    unread, count = _unread(facts, shown)
+    word, basis = _answer(facts, _Shown(facts), findings, [one for one in inputs if one.kind != "unread"], count)
     return Verdict(word, basis, unread, count)
 
 
@@ -52,7 +52,9 @@ class _Shown:
         self.proven = not self.bad_end and len(self.hidden) <= 1
 
 
-def _answer(shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input], unread: int) -> tuple[str, str]:
+def _answer(
+    facts: Facts, shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input], unread: int
+) -> tuple[str, str]:
     """The word and the clause it rests on."""
     severities = {finding.severity for finding in findings}
     for severity in ("error", "warning"):
@@ -65,13 +67,13 @@ def _answer(shown: _Shown, findings: Sequence[Finding], inputs: Sequence[Input],
         return "inconclusive", f"{unread} {lines} like an error in words that are not known here"
     if unread and not findings:
         return "nothing-found", f"{', '.join(shown.clauses)}; but {unread} unknown error-looking lines"
-    word, basis = _without_findings(shown, inputs)
+    word, basis = _without_findings(facts, shown, inputs)
     if findings and (word != "nothing-found" or any(finding.role != "context" for finding in findings)):
         return "note", ""
     return word, basis
 
 
-def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]:
+def _without_findings(facts: Facts, shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]:
     """The verdict where no rule found anything and every line was read or is harmless."""
     cut = any(one.note for one in inputs)
     understood = any(one.understood or one.kind == "node" for one in inputs)
@@ -85,17 +87,18 @@ def _without_findings(shown: _Shown, inputs: Sequence[Input]) -> tuple[str, str]
         return "nothing-found", "no fault found; the input shows no running job"
     if shown.anything or understood:
         return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"
-    return "inconclusive", _empty(inputs)
+    return "inconclusive", _empty(facts, inputs)
 
 
-def _unread(facts: Facts) -> tuple[list[Place], int]:
-    """Lines that look like an error in words that no pattern knows: the first of them, and how many there are."""
+def _unread(facts: Facts, shown: Collection[int]) -> tuple[list[Place], int]:
+    """Lines that look like an error in words that no pattern and no finding knows: the first of them, and how many there are."""
     rows = facts.query("SELECT ref, n FROM message WHERE kind = 'error-looking' ORDER BY ref")
+    rows = [row for row in rows if row[0] not in shown]
     places = facts.evidence_rows([ref for ref, _ in rows[:UNREAD]])
     return [Place(place.file, place.line, place.text) for place in places], sum(n for _, n in rows)
 
 
-def _empty(inputs: Sequence[Input]) -> str:
-    if any(one.nccl_lines for one in inputs):
+def _empty(facts: Facts, inputs: Sequence[Input]) -> str:
+    if any(one.nccl_lines for one in inputs) or facts.query("SELECT 1 FROM job WHERE ranks > 0"):
         return "what was logged does not show a fault, nor that all is well"
     return "nothing in the input says anything about a job"

@@ -57,17 +57,19 @@ ALL = Caps(*[UNLIMITED] * 14)
 # The order in which sections give way until the report fits on the screen.
 SQUEEZE = (
     {"evidence": 2},
-    {"job": 3},
     {"gaps": 0},
     {"also": 3, "follows": 3, "missing": 1},
     {"coverage": 1, "note": 2, "notes": 2},
+    {"evidence": 1},
+    {"job": 4},
     {"also": 2, "follows": 2},
+    {"job": 3},
     {"evidence_rows": 1},
     {"fix": 10, "coverage": 0, "missing": 0, "notes": 1},
     {"fix": 8},
     {"also": 1, "follows": 1},
     {"why": 3},
-    {"evidence": 1, "fix": 6},
+    {"fix": 6},
     {"why": 2, "job": 2, "fix": 4},
 )
 
@@ -245,11 +247,17 @@ class _Screen:
         return self._labelled("", styled)
 
     def _job(self) -> list[Text]:
-        """The job in three lines, one row each unless there is room."""
-        rows = [row for line in words.job_lines(self.report) for row in self._wrap(line, self.body)]
-        if len(rows) > self.caps.job:
-            rows = [self._cut(line) for line in words.job_lines(self.report)][: self.caps.job]
-        return self._labelled("Job", [Text(row) for row in rows])
+        """The job in three lines, one row each unless there is room; the first one, which ends with names, gets it last."""
+        lines = words.job_lines(self.report)
+        wrapped = [self._wrap(line, self.body) for line in lines]
+        room = self.caps.job - len(lines)
+        for number, line in reversed(list(enumerate(lines))):
+            room -= len(wrapped[number]) - 1
+            if room < 0:
+                room += len(wrapped[number]) - 1
+                wrapped[number] = [self._cut(line)]
+        rows = [row for line in wrapped for row in line]
+        return self._labelled("Job", [Text(row) for row in rows[: self.caps.job]])
 
     def _unread(self) -> list[Text]:
         """Lines that look like an error and that nothing here knows; they come before any harmless note."""
@@ -266,7 +274,7 @@ class _Screen:
         """What was read, what broke, what is not visible and how to see it."""
         report = self.report
         lines = []
-        hints = " ".join(report.missing)
+        hints = "\n".join(report.missing)
         if self.top is None and report.verdict in ("inconclusive", "nothing-found"):
             lines += self._paragraph("Next", hints, self.caps.fix)
             hints = ""

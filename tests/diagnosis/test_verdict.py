@@ -184,3 +184,37 @@ def test_excerpts_without_fault_are_understood(lines: list[str]) -> None:
 def test_an_excerpt_with_a_fault_is_not_taken_for_one_without() -> None:
     part = report("    Clocks Event Reasons", "        HW Slowdown                       : Active")
     assert ["hw-slowdown"] == [finding.name for finding in part.findings]
+
+
+def test_a_line_that_a_finding_shows_is_not_unread() -> None:
+    """The Fabric Manager's own log: its reader knows the line that looks like an error to all others."""
+    head = "[Feb 27 2025 15:10:02] [INFO] [tid 12727] Fabric Manager version 535.183.06 is running with the following configuration"
+    error = "[Feb 27 2025 15:10:02] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 0:86"
+    known = report(head, error)
+    assert ["fabric-manager-errors"] == [finding.name for finding in known.findings]
+    assert (0, []) == (known.unread_count, known.unread)
+    both = report(head, error, "[Feb 27 2025 15:10:03] frobnication ERROR: the flux capacitor failed")
+    assert 1 == both.unread_count
+
+
+def test_without_a_host_no_message_speaks_of_one() -> None:
+    crashed = report("E1121 01:51:29.515000 29640 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -11)"
+                     " local_rank: 1 (pid: 29792) of binary: python", "RuntimeError: CUDA error: unspecified failure")  # fmt: skip
+    assert crashed.findings
+    assert [] == [finding.message for finding in crashed.findings if "a host" in finding.message]
+
+
+def test_nothing_found_says_how_to_see_the_rest() -> None:
+    part = report(*LINES[: UP + 1])
+    assert "nothing-found" == part.verdict
+    assert ["to see whether the job made progress", "to see how it ended"] == [
+        one.partition(":")[0] for one in part.missing
+    ]
+    assert [] == report(*LINES).missing
+
+
+def test_gpus_of_some_ranks_are_no_number_of_gpus() -> None:
+    (one,) = [line for line in LINES if "Init COMPLETE" in line and " rank 0 " in line]
+    assert "4 ranks" in report(one).job_lines[0]
+    assert "GPU" not in report(one).job_lines[0]
+    assert "4 GPUs" in report(*LINES).job_lines[0]

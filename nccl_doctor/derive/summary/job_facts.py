@@ -97,8 +97,11 @@ def _machines(facts: Facts) -> Iterator[JobFact]:
     models = facts.query(
         "SELECT model, min(ref) FROM ("
         " SELECT model, ref FROM gpu_use WHERE model <> '' UNION ALL SELECT model, ref FROM node_gpu WHERE model <> ''"
-        " UNION ALL SELECT gpu, ref FROM bench_run WHERE gpu <> '' UNION ALL SELECT device, ref FROM trace WHERE device <> ''"
+        " UNION ALL SELECT gpu, ref FROM bench_run WHERE gpu <> ''"
+        " UNION ALL SELECT device, ref FROM trace WHERE device <> ''"
         ") GROUP BY model ORDER BY count(*) DESC"
+    ) or facts.query(  # the head of nccl-tests without its table
+        "SELECT field(fields, 'model'), min(ref) FROM message WHERE kind = 'nccl-tests-device' GROUP BY 1 ORDER BY count(*) DESC LIMIT 1"
     )
     if models:
         yield JobFact("gpu", ", ".join(model for model, _ in models[:3]), models[0][1])
@@ -108,10 +111,17 @@ def _machines(facts: Facts) -> Iterator[JobFact]:
         ),
         *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"),
         *facts.query("SELECT max(ranks), ref FROM bench_run WHERE shared_gpu = 0 HAVING max(ranks)"),
+        *facts.query(
+            "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM message WHERE kind = 'nccl-tests-device'"
+            " GROUP BY field(fields, 'test_host'), field(fields, 'device'), field(fields, 'bus'))"
+        ),
         *facts.query("SELECT max(gpus), ref FROM throughput_run WHERE gpus_source <> 'file-name' HAVING max(gpus)"),
     ]
     count, ref = max(counts, key=lambda row: row[0])
-    if count:
+    ranks, placed = facts.query(
+        "SELECT ranks, (SELECT count(*) FROM rank WHERE bus_id <> '' AND host IS NOT NULL) FROM job"
+    )[0]
+    if count and (count >= (ranks or 0) or placed >= ranks):  # else the input names the GPUs of some ranks only
         yield JobFact("gpus", str(count), ref)
 
 
