@@ -44,6 +44,7 @@ class Following:
         sizes: _Sizes = {}
         cost, grown = 0.0, time.monotonic()
         while True:
+            stopping = interruption.requested()  # before the last look
             paths = [*self._paths, *self._moved()]
             found = dict(_sizes(paths))
             if found != sizes or (self._report is None and self._problem is None):
@@ -51,13 +52,13 @@ class Following:
                 self._look_again(paths, sum(size for _, size, _ in found.values()))
                 cost = time.process_time() - began
             resting = idle is not None and time.monotonic() - grown >= idle
-            if interruption.requested() or resting or (self._report is not None and enough(self._report)):
+            if stopping or resting or (self._report is not None and enough(self._report)):
                 break
             try:
                 with interruption.wait():
                     time.sleep(max(PAUSE, REST * cost))
             except interruption.Stopped:
-                continue  # with a last look
+                continue
         if self._report is None:
             raise self._problem or UsageProblem("nothing to read")
         if self._report != self._shown:

@@ -6,6 +6,7 @@ Where `stopping_reading` holds, the first signal only stops the reading, and the
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -39,6 +40,8 @@ def stopping_reading() -> Iterator[None]:
     interruption.clear()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handled = [number for number, handler in before.items() if handler in (signal.default_int_handler, _end)]
+    if threading.current_thread() is not threading.main_thread():  # which gets no signal
+        handled = []
     for number in handled:
         signal.signal(number, _stop)
     try:

@@ -1,14 +1,20 @@
 """Inputs that grow: the report is that of all that was written, and what was read is not read again."""
 
 import gzip
+import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
+from helpers.waiting import until
 
 from nccl_doctor.app import analyze, follow
+from nccl_doctor.cli.main import main
 from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Report
@@ -196,3 +202,34 @@ def test_rest_ends_it(log: Log) -> None:
 def test_standard_input_is_not_followed() -> None:
     with pytest.raises(UsageProblem, match="files or folders"):
         follow.Following(["-"], lambda *_: None, print, print)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize(
+    ("options", "status"), [(["--until", "finding"], 1), (["--idle", "0", "--fail-on", "never"], 0)]
+)
+def test_the_command_ends_by_itself(
+    log: Log, options: list[str], status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    append(log.path, LOG)
+    assert status == main(["analyze", "--follow", *options, "--format", "json", str(log.path)])
+    assert "error" == json.loads(capfd.readouterr().out)["verdict"]
+
+
+@pytest.mark.parametrize("options", [["--idle", "1"], ["--until", "finding"], ["--follow", "--dask", "local"]])
+def test_options_that_do_not_go_together(log: Log, options: list[str]) -> None:
+    append(log.path, LOG)
+    assert 2 == main(["analyze", *options, str(log.path)])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_command_with_the_report(log: Log, number: signal.Signals) -> None:
+    append(log.path, LOG)
+    report = log.path.parent.parent / "report.json"
+    command = [sys.executable, "-m", "nccl_doctor", "analyze", "--follow", "-o", str(report), str(log.path)]
+    with subprocess.Popen(command) as process:
+        until(lambda: report.exists() or process.poll() is not None)
+        lines = json.loads(report.read_text())["inputs"][0]["lines"]
+        append(log.path, b"the last words\n")
+        process.send_signal(number)
+    assert 1 == process.returncode
+    assert lines + 1 == json.loads(report.read_text())["inputs"][0]["lines"]
