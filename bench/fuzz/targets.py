@@ -31,6 +31,7 @@ from mutations import (
     some,
     toml_file,
 )
+from splices import MUTATORS, spliced
 
 from nccl_doctor.app import analyze
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, node, write_log
@@ -107,6 +108,19 @@ def inside(rng: Random) -> Case:
     data = rng.choice(sorted(fixtures()[name].values()))
     first, second = log(rng), change_text(data.decode("utf-8", "replace"), rng)
     return Case("inside", {"job.log": encoded(first + second)}, ["analyze", "{}/job.log", *_format(rng)])
+
+
+def splices(rng: Random) -> Case:
+    """Genuine files of two kinds in one, in envelopes and encodings."""
+    names = sorted(fixtures())
+    one, other = (rng.choice(sorted(fixtures()[rng.choice(names)].values())) for _ in range(2))
+    if rng.random() < 0.6:
+        one = encoded(log(rng))
+    data = spliced(one, other, rng) if rng.random() < 0.8 else one
+    for mutator in rng.sample(MUTATORS, rng.randrange(3)):
+        data = mutator(data, rng)
+    command = ["analyze", "{}/job.log", *_format(rng)]
+    return Case("splices", {"job.log": data}, command)
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -311,7 +325,7 @@ def queries(rng: Random) -> Case:
 
 
 TARGETS: dict[str, tuple[Callable[[Random], Case], int]] = {  # and how often, in parts
-    "logs": (logs, 6), "formats": (formats, 8), "inside": (inside, 2), "packed": (packed, 3), "rules": (rules, 3),
+    "logs": (logs, 6), "formats": (formats, 8), "inside": (inside, 2), "packed": (packed, 3), "splices": (splices, 6), "rules": (rules, 3),
     "configuration": (configuration, 1), "saved": (saved, 2), "recordings": (recordings, 3), "trees": (trees, 3),
     "explained": (explained, 2), "compared": (compared, 1), "queries": (queries, 1),
 }  # fmt: skip

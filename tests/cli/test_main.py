@@ -218,6 +218,7 @@ WRONG: dict[str, Callable[[Path], list[str]]] = {
     "save in no folder": lambda folder: ["analyze", str(DEMO), "--save", str(folder / "absent" / "r.db")],
     "width of nothing": lambda folder: ["analyze", "--width", "1", str(DEMO)],
     "unknown table": lambda folder: ["facts", "--table", "frobs"],
+    "empty query": lambda folder: ["sql", str(DEMO), " -- nothing"],
     "no query": lambda folder: ["sql", str(DEMO), "DELETE FROM message"],
     "wrong query": lambda folder: ["sql", str(DEMO), "SELECT frob FROM message"],
     "unknown rule": lambda folder: ["rules", "show", "no-such-rule"],

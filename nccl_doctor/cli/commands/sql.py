@@ -27,4 +27,6 @@ def command(paths: tuple[str, ...], query: str, form: str) -> None:
         columns, rows = facts.sql(query, steps=STEPS)
     except QueryProblem as problem:
         raise UsageProblem(f"the query failed: {problem}") from None
+    if not columns:  # blanks or a comment
+        raise UsageProblem("the query is empty; write one SELECT")
     emit(table.render(columns, rows, form))
