@@ -76,6 +76,7 @@ class Processes:
             return None
         return {
             **record, "rank": one.rank, "local_rank": one.local_rank, "world": one.world, "job": one.job, "name": one.name,
+            "recording": one.recording,
             "since": since, "quiet": _quiet(one.pid), "command": one.command[:200],
         }  # fmt: skip
 

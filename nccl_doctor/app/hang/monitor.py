@@ -49,18 +49,20 @@ class HangMonitor:
         folder: Path | None = None,
         *,
         eager: bool = False,
+        own: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`put` gets records of kind `hang`; what else tells of a stop goes into the folder of a recording.
 
-        With `eager` a moment without a move is enough for a look, and the second one follows soon: for one page.
+        With `own` only ranks that run under this recording count. With `eager` a moment without a move is enough for a
+        look, and the second one follows soon: for one page.
         """
         self._put = put
         self._clock = clock
         self._tick, self._between = (0.25, EAGER_BETWEEN) if eager else (1.0, BETWEEN)
         self._folder = folder
         self._lock = threading.Lock()
-        self._signs = Signs(EAGER_BLOCKED if eager else BLOCKED)
+        self._signs = Signs(EAGER_BLOCKED if eager else BLOCKED, folder.name if own and folder is not None else None)
         self._watched: dict[str, _Watched] = {}
         self._stopped = threading.Event()
         self._others_read = float("-inf")

@@ -62,8 +62,10 @@ class Job:
 class Signs:
     """All jobs on this node."""
 
-    def __init__(self, blocked: float = BLOCKED) -> None:
+    def __init__(self, blocked: float = BLOCKED, recording: str | None = None) -> None:
+        """With `recording`, only ranks that run under it count: other jobs of the node are not its business."""
         self.jobs: dict[str, Job] = {}
+        self._recording = recording
         self._blocked = blocked
         self._gpus: dict[int, dict[str, Any]] = {}
 
@@ -77,7 +79,9 @@ class Signs:
     def _add_ranks(self, processes: list[dict[str, Any]], now: float, silence: float | None) -> None:
         by_job: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for one in processes:
-            if isinstance(one.get("rank"), int) and one.get("name"):  # not another process on a GPU
+            if not isinstance(one.get("rank"), int) or not one.get("name"):  # another process on a GPU
+                continue
+            if self._recording is None or one.get("recording") == self._recording:
                 by_job[one["name"]].append(one)
         self.jobs = {name: job for name, job in self.jobs.items() if name in by_job}
         for name, found in by_job.items():

@@ -83,7 +83,7 @@ class Recorder:
             terminal = Terminal() if tty else None
             child, channels = self._start(command, environ, terminal, before)
             tee = Tee(channels, self._rotate)
-            self.sample()
+            self.sample(own=True)
             while child.poll() is None:
                 self._wait(child, tee, terminal)
             self._lacking = tee.finish()
@@ -196,11 +196,12 @@ class Recorder:
             for name, one in self._lacking.items()
         ]
 
-    def sample(self) -> None:
-        """Start the sampler, a child process that exits when this process exits."""
+    def sample(self, *, own: bool = False) -> None:
+        """Start the sampler, a child process that exits when this process exits; `own`: it looks at no other job's stacks."""
         self._sampler = subprocess.Popen(
             [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(self.run), "--interval", str(self._interval),
-             "--while-parent", str(os.getpid()), *([] if self._auto else ["--no-auto"])],
+             "--while-parent", str(os.getpid()), *([] if self._auto else ["--no-auto"]),
+             *(["--own"] if own else [])],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),
         )  # fmt: skip

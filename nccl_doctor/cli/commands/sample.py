@@ -19,9 +19,10 @@ import click
 @click.option("--only", metavar="KINDS", help="Comma-separated: gpu, port, host, process.")
 @click.option("--auto/--no-auto", default=True, help="Look at the ranks of jobs that stand still.")
 @click.option("--eager", is_flag=True, help="Look as soon as a job seems to stand still: for one page.")
+@click.option("--own", is_flag=True, help="Look only at ranks that run under the recording of --into.")
 @click.option("--while-parent", type=int, metavar="PID", help="Exit when the parent, this process, exits.")
 def command(
-    interval: float, into: Path | None, only: str | None, auto: bool, eager: bool, while_parent: int | None
+    interval: float, into: Path | None, only: str | None, auto: bool, eager: bool, own: bool, while_parent: int | None
 ) -> None:
     """Sample this node until stopped; write one JSON object a line."""
     from nccl_doctor.app.hang.monitor import HangMonitor
@@ -43,7 +44,7 @@ def command(
                 stopped.set()
 
     put = Files(into).put if into is not None else write_line
-    monitor = HangMonitor(put, into, eager=eager) if auto else None
+    monitor = HangMonitor(put, into, eager=eager, own=own) if auto else None
 
     def put_and_watch(kind: str, record: dict[str, Any]) -> None:
         put(kind, record)

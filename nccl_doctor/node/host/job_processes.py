@@ -17,6 +17,7 @@ ADDRESSES = (("MASTER_ADDR", "MASTER_PORT"), ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "H
 _HERE = ("localhost", "127.", "::1")
 
 
+RECORDING = "NCCL_DOCTOR_RECORDING"  # set by `record`: the folder of the run
 _SESSION = "=session"  # no name of a variable has an equals sign
 
 
@@ -31,6 +32,7 @@ class RankProcess(NamedTuple):
     job: str | None  # id of the scheduler
     command: str
     name: str = ""  # of the launch: two jobs on one node have two
+    recording: str | None = None  # name of the folder of the recording that it runs under
 
 
 class Found(NamedTuple):
@@ -62,7 +64,10 @@ def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
         for pid, (_, environ, command, user) in rows.items()
         if (parsed := _rank(pid, environ, command, user))
     }
-    ranks = {pid: one._replace(name=_name(rows[pid][1], proc / str(pid))) for pid, one in ranks.items()}
+    ranks = {
+        pid: one._replace(name=_name(rows[pid][1], proc / str(pid)), recording=_recording(rows[pid][1]))
+        for pid, one in ranks.items()
+    }
     if job is not None:
         ranks = {pid: one for pid, one in ranks.items() if job in (one.job, one.name)}
     tops = [one for pid, one in ranks.items() if _is_top(pid, ranks, rows)]
@@ -88,6 +93,10 @@ def _name(environ: Mapping[str, str], process: Path) -> str:
                 parts.append(_namespace(process))
             break
     return " ".join(part for part in parts if part)[:120] or f"session {environ.get(_SESSION, '?')}"
+
+
+def _recording(environ: Mapping[str, str]) -> str | None:
+    return os.path.basename(environ.get(RECORDING, "")) or None
 
 
 def _namespace(process: Path) -> str:

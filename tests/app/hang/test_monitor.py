@@ -177,6 +177,13 @@ def test_gpus_tell_waiting_from_work(gpu: dict[str, Any], since: float | None, a
     assert suspicious == signs.jobs["job"].suspicious(START + after)
 
 
+def test_a_recording_leaves_other_jobs_alone() -> None:
+    signs = Signs(recording="run-1")
+    others = sample(0, START)["processes"]
+    signs.add({"kind": "process", "processes": [*others, process(0, START, name="own", recording="run-1")]}, START)
+    assert ["own"] == list(signs.jobs)
+
+
 def test_a_rank_that_ended_is_a_sign_and_one_that_was_started_again_is_none() -> None:
     signs = Signs()
     signs.add(sample(0, START), START)
