@@ -228,6 +228,7 @@ class State:
     now: float = 0.0  # time of the newest record
     jobs: dict[str, JobState] = field(default_factory=dict)  # jobs that stopped or wait, by name
     looks: Looks = field(default_factory=Looks)  # of the hang monitors of all nodes
+    cleared: set[str] = field(default_factory=set)  # jobs that a look found to move
     totals: Device = field(default_factory=lambda: Device("all nodes"))  # sums over nodes with fresh values, by second
 
     def headlines(self, now: float) -> list[str]:
@@ -272,7 +273,7 @@ class State:
                 at = node.last_sampled.get("process")
                 if since is not None and at is not None:
                     jobs.setdefault(str(one.get("name")), []).append(at - since >= STILL)
-        looked = {job for (job, _), records in self.looks.records.items() if len(records) > 1}
+        looked = self.cleared | {job for (job, _), records in self.looks.records.items() if len(records) > 1}
         return any(2 * sum(still) >= len(still) for job, still in jobs.items() if job not in looked)
 
     def _add_look(self, record: dict[str, Any]) -> None:
@@ -280,6 +281,8 @@ class State:
         job = self.looks.add(record)
         if job is None:
             return
+        if record.get("over"):
+            self.cleared.add(job)
         state = judge(self.looks.ranks(job), self.looks.sockets(job))
         if state is not None:
             self.jobs[job] = state

@@ -59,6 +59,7 @@ class HangMonitor:
         """
         self._put = put
         self._clock = clock
+        self._eager = eager
         self._tick, self._between = (0.25, EAGER_BETWEEN) if eager else (1.0, BETWEEN)
         self._folder = folder
         self._lock = threading.Lock()
@@ -134,7 +135,10 @@ class HangMonitor:
         if watched.looks == 1:
             wait = sum(one.doing in WAITS or one.state in ("stopped", "zombie", "ended") for one in ranks)
             if not wait and not watched.asked:
-                self._clear(watched, self._clock())
+                if self._eager:  # somebody waits for the answer
+                    self._withdraw(job.name, watched)
+                else:
+                    self._clear(watched, self._clock())
                 return
             self._put("hang", record)
             watched.due = self._clock() + self._between
