@@ -22,6 +22,7 @@ def render(report: Report, options: Options) -> str:
         rows = [f"- {escaped(job.name)}: {escaped(short.row(job))}" for job in report.jobs]
         across = _listed("Across the jobs", words.nested(report.findings))
         answer = [_headline(report), "", *_finding(report.findings[0])] if words.is_answer(report) else []
+        rows += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
         return "\n".join([*answer, f"# {escaped(report.basis)}", "", *rows, "", *across, *_measured(report), *whole])
     lines = [_headline(report), ""]
     lines += [line for text in words.job_lines(report) for line in (f"- {escaped(text)}",)]
@@ -41,6 +42,7 @@ def render(report: Report, options: Options) -> str:
     )
     lines += _measured(report)
     lines += [escaped(words.read(report)), ""]
+    lines += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
     lines += [f"- {escaped(text)}" for text in words.coverage(report)]
     if captures := words.captures(report):
         title = "What further captures would show"

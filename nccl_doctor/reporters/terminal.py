@@ -130,6 +130,8 @@ class _Screen:
             )
             line.stylize(STYLES[job.verdict], line.plain.find(verdict), line.plain.find(verdict) + len(verdict))
             lines.append(line)
+        shown = words.not_read(self.report)[: self.caps.notes]
+        lines += [row for text in shown for row in self._paragraph("Not read", text, self.caps.note)]
         head = Text(clean(self.report.basis), style="bold")
         if self.top is not None and words.is_answer(self.report):
             answer = [self._verdict(), *self._finding(self.top), *self._others(), self._measured(), [head, *lines]]

@@ -149,6 +149,11 @@ def read(report: Report) -> str:
     return clean(" · ".join(part for part in parts if part))
 
 
+def not_read(report: Report) -> list[str]:
+    """Inputs that were not read, each with why."""
+    return [clean(f"{one.path}: {one.note}") for one in report.inputs if one.kind in UNREAD and one.note]
+
+
 def coverage(report: Report) -> list[str]:
     """What is seen of the job and what is not, for people: `seen: …`, `not seen: …`; nothing where no job is seen."""
     by_state: dict[str, list[str]] = {}

@@ -98,6 +98,7 @@ def test_what_nobody_reads_is_named_in_folders_and_archives(tmp_path: Path, pack
     assert "journalctl --file" in unread["kernel.journal"]
     assert [f"{before}{name}: {note}" for name, note in unread.items()] == problems
     assert (alone.verdict, alone.basis) == (report.verdict, report.basis)
+    assert all(f"not read: {note}" in render("markdown", report).replace("\\", "") for note in problems)
     shown = render("terminal", report, Options(width=300, verbose=True))
     assert all(f"{before}{name}: " in shown for name in unread)
 
@@ -114,3 +115,13 @@ def test_many_of_them_leave_room_for_the_answer(tmp_path: Path, log: Path) -> No
     assert 0 < named < unread
     assert f"{unread - named} more inputs not read: -v" in {row.strip() for row in rows}
     assert 23 >= len(rows)
+
+
+def test_beside_several_jobs_it_is_named_too(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_bytes((FIXTURES / "nccl_tests" / "a100_8.out").read_bytes())
+    (tmp_path / "blob").write_bytes(bytes(range(256)) * 9)
+    report = analyze.analyze([str(tmp_path)], apart="each")[0]
+    assert 2 == len(report.jobs)
+    for form in ("terminal", "markdown"):
+        assert "blob: is binary data, not a log" in render(form, report, Options(width=200))
