@@ -99,3 +99,41 @@ def test_nodes_and_ranks_are_counted_apart() -> None:
         "SELECT unit, size, came, absent FROM roll_call ORDER BY unit"
     )
     assert [("node", 2, 1, "0"), ("process", 2, 1, "1")] == rows
+
+
+@examples(10)
+@given(st.lists(st.sampled_from(["Running", "Pending", "ImagePullBackOff", "Completed"]), min_size=1, max_size=12))
+def test_pods_of_a_list_that_were_not_started_are_absent(states: list[str]) -> None:
+    """Only beside others of the set that run: where none does, nothing was started yet."""
+    ready = {"Running": "1/1", "Completed": "0/1"}
+    rows = [
+        f"train-worker-{number}   {ready.get(state, '0/1')}   {state}   0   12m\n"
+        for number, state in enumerate(states)
+    ]
+    waits = {number for number, state in enumerate(states) if state not in ready}
+    found = _rows("NAME   READY   STATUS   RESTARTS   AGE\n" + "".join(rows))
+    if waits and "Running" in states:
+        ((source, size, came, absent, _, certain),) = found
+        assert ("pods", len(states), len(states) - len(waits), waits, 1) == (
+            source,
+            size,
+            came,
+            _numbers(absent),
+            certain,
+        )
+    else:
+        assert not found
+
+
+def test_a_list_of_pods_right_after_the_start_says_nothing() -> None:
+    assert not _rows("a-worker-0   1/1   Running   0   9s\na-worker-1   0/1   Pending   0   9s\n")
+
+
+@pytest.mark.parametrize(("times", "absent"), [(2, None), (7, "1,3")])
+def test_tasks_that_tensorflow_waits_for_a_minute_are_absent(times: int, absent: str | None) -> None:
+    line = (
+        "2024-05-06 12:00:{:02}.1: I tensorflow/core/distributed_runtime/master.cc:267] CreateSession still waiting for response "
+        "from worker: /job:worker/replica:0/task:{}\n"
+    )
+    found = _rows("".join(line.format(second, task) for second in range(times) for task in (1, 3)))
+    assert ([] if absent is None else [("tensorflow", absent)]) == [(row[0], row[3]) for row in found]

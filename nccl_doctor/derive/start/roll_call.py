@@ -13,6 +13,11 @@ from nccl_doctor.facts.tables import Communicator, Message, RollCall
 
 _LARGEST = 200_000  # a larger size is no number of ranks
 _SHOWN = 8  # pieces of evidence
+_MINUTE = 6  # lines of which one comes every ten seconds
+_NOT_STARTED = (
+    "Pending", "ContainerCreating", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "CreateContainerError",
+    "PodInitializing",
+)  # fmt: skip
 _START = re.compile(r"Init|PjRT_Client_Connect|WaitForAllTasks|Wait_for_all|Register")
 
 _SAID = """
@@ -40,6 +45,15 @@ SELECT kind, field(fields, 'key'),
 FROM message WHERE kind IN ('agent-barrier-timeout', 'torch-monitored-barrier', 'jax-barrier-timeout', 'xla-rendezvous',
                             'bootstrap-rank-twice')
 """
+_PODS = """
+SELECT m.host, field(m.fields, 'pods'), CAST(field(m.fields, 'index') AS INTEGER), field(m.fields, 'status'),
+       CAST(field(m.fields, 'ready') AS INTEGER) < CAST(field(m.fields, 'containers') AS INTEGER), m.ref, e.file, m.last_line
+FROM message m JOIN evidence e ON e.id = m.ref WHERE m.kind = 'k8s-pod-listed'
+"""
+_WAITED_FOR = """
+SELECT field(fields, 'job'), CAST(field(fields, 'task') AS INTEGER), sum(n), min(ref) FROM message
+WHERE kind = 'tf-session-waits' GROUP BY 1, 2
+"""
 _COMMUNICATORS = """
 SELECT rank, nranks, min(ref), max(phase IN ('complete', 'plain')) FROM communicator
 WHERE rank IS NOT NULL AND nranks = (SELECT max(nranks) FROM communicator) AND comm_rank IS rank GROUP BY rank, nranks
@@ -54,6 +68,8 @@ def roll_call(facts: Facts) -> Iterator[RollCall]:
         yield _row("store", ref, size=expected, came=joined, seconds=seconds, certain=joined < expected)
     yield from _store_barriers(facts)
     yield from _named(facts)
+    yield from _pods(facts)
+    yield from _tasks(facts)
     yield from _nccl(facts)
 
 
@@ -142,6 +158,35 @@ def _named(facts: Facts) -> Iterator[RollCall]:
             yield _row("xla", ref, unit="thread", phase="run", size=size, came=joined, certain=True)
         else:
             yield _row("nccl-bootstrap", ref, size=size, doubled=of_rank, certain=True)
+
+
+def _pods(facts: Facts) -> Iterator[RollCall]:
+    """Replicas in a list of pods: where some of a set run, those that were not started are absent. The last row of each counts."""
+    last: dict[tuple[str, str], dict[int, tuple[int, str, bool, int]]] = defaultdict(dict)
+    for _, pods, index, status, unready, ref, file, line in facts.query(_PODS):
+        seen = last[file, pods].get(index)
+        if seen is None or seen[0] < line:
+            last[file, pods][index] = line, status, bool(unready), ref
+    for (_, pods), rows in last.items():
+        absent = [index for index, (_, status, unready, _) in rows.items() if status in _NOT_STARTED and unready]
+        if absent and any(status == "Running" for _, status, _, _ in rows.values()):
+            refs = [rows[index][3] for index in sorted(absent)]
+            yield _row(
+                "pods", min(refs), unit="pod", scope=pods, size=len(rows), came=len(rows) - len(absent), absent=ranges(absent),
+                certain=True, refs=refs,
+            )  # fmt: skip
+
+
+def _tasks(facts: Facts) -> Iterator[RollCall]:
+    """Tasks for which TensorFlow waits at the start: each of them for a minute or longer."""
+    jobs: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for job, task, n, ref in facts.query(_WAITED_FOR):
+        if n >= _MINUTE:
+            jobs[job].append((task, ref))
+    for job, tasks in jobs.items():
+        refs = [ref for _, ref in tasks]
+        absent = ranges(task for task, _ in tasks)
+        yield _row("tensorflow", min(refs), unit="task", scope=job, absent=absent, certain=True, refs=refs)
 
 
 def _nccl(facts: Facts) -> Iterator[RollCall]:

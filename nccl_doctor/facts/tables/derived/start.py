@@ -7,11 +7,11 @@ class RollCall(NamedTuple):
     """Who came of those that were announced for a meeting, as one source says or shows it; derived."""
 
     # announced (lines in which ranks say who they are), store, store-barrier, agents, jax, nccl-init, nccl-bootstrap, xla,
-    # monitored-barrier
+    # monitored-barrier, pods (a list of Kubernetes), tensorflow
     source: str
-    unit: str  # what is counted: process, node, agent, thread
+    unit: str  # what is counted: process, node, agent, thread, pod, task
     phase: str  # start, or run for a meeting later on
-    scope: str | None  # name of the barrier or key
+    scope: str | None  # name of the barrier, the key, the set of pods or the job
     size: int | None  # how many were announced
     came: int | None  # how many different ones came
     absent: str | None  # the numbers of the others, `2,5-7`; None where it does not follow who they are
