@@ -5,7 +5,8 @@
 `channels` is the start of a job of 1,024 ranks that writes to one stream: nine of ten lines are Channel lines, lines of
 128 ranks stand between each other as they do in real logs, and the number of communicators is what fills the size.
 `many-ranks` is the same of 8,192 ranks: eight times as many processes and edges, an eighth of the communicators for each.
-`calls` are the collectives of 512 ranks, `flood` is one warning of 64. `training` is rank-labelled training output without an NCCL line.
+`calls` are the collectives of 512 ranks, `chatter` are allocations of 64 ranks, `flood` is one warning of 64 ranks.
+`training` is rank-labelled training output without an NCCL line.
 `mixed` is training output with a warning of NCCL among 2,000 lines,
 `stamped` is `many-ranks` behind the time stamps of `kubectl logs --timestamps`,
 `folder` is `many-ranks` with a file for each of the 1,024 hosts, as NCCL_DEBUG_FILE writes them.
@@ -171,6 +172,19 @@ def calls() -> Iterator[str]:
         op += 1
 
 
+def chatter() -> Iterator[str]:
+    """Yields allocations of 64 ranks endlessly (NCCL_DEBUG_SUBSYS=ALL): no two lines have the same numbers."""
+    chance, step = random.Random(1), 0
+    heads = [
+        f"node{rank // LOCAL:05d}:{40_000 + rank % LOCAL}:{40_900 + rank % LOCAL} [{rank % LOCAL}]"
+        for rank in range(64)
+    ]
+    while True:
+        step += 1
+        said = f"NCCL INFO include/alloc.h:{200 + step % 9} Cuda Alloc Size {1 << step % 20} pointer"
+        yield "".join(f"{head} {said} 0x7f{chance.getrandbits(40):010x}\n" for head in heads)
+
+
 def flood() -> Iterator[str]:
     """Yields one warning of 64 ranks endlessly."""
     step = "".join(
@@ -205,6 +219,7 @@ LOGS = {
     "mixed": mixed,
     "stamped": stamped,
     "calls": calls,
+    "chatter": chatter,
     "flood": flood,
     "folder": many_ranks,
 }

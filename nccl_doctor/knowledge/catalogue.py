@@ -207,12 +207,12 @@ class Catalogue:
         """`index` and `leads` are the `index_of` and `info_leads` of the messages, where somebody kept them."""
         self.messages: Sequence[KnownMessage] = messages if isinstance(messages, _Kept) else tuple(messages)
         self._by_word = index_of(self.messages) if index is None else index
-        self._info_leads = frozenset(info_leads(self.messages) if leads is None else leads)
+        self.info_leads = frozenset(info_leads(self.messages) if leads is None else leads)
         self.find = lru_cache(20_000)(self._find)
 
     def find_info(self, text: str) -> Hit | None:
         """The message that the text of an `NCCL INFO` record is; cheap for nearly all of them."""
-        if text[:4] not in self._info_leads:
+        if text[:4] not in self.info_leads:
             return None
         hit = self.find(text, RECORD)
         return hit if hit is not None and hit.message.level == "INFO" else None

@@ -50,6 +50,7 @@ class Pattern:
     reader: str = ""  # a function of `rows.READERS` that turns list-valued lines into rows
     harmless: bool = False
     nccl_too: bool = False
+    any_number: bool = False  # matches a message whatever digits its numbers and addresses have
     fallback: bool = False  # matches only a line that no other pattern knows
     since: str = ""
     until: str = ""
@@ -268,6 +269,10 @@ class Grammar:
             if any(lead.startswith(opening[: len(lead)]) for opening in p.openings)
             and (present is None or p.has not in self.rare or p.has in present)
         ]
+
+    def records(self, level: str) -> list[Pattern]:
+        """The patterns of messages of a level, in the order in which they are asked."""
+        return [pattern for pattern in self._nccl if pattern.fits(level)]
 
     def candidates(self, line: str) -> Iterator[Pattern]:
         """Text patterns of which a literal occurs in the line."""

@@ -15,8 +15,10 @@ from nccl_doctor.log.classifier import DATE, Classifier, Writer
 from nccl_doctor.log.counts import CollectiveCalls
 from nccl_doctor.log.event_columns import Message
 from nccl_doctor.log.groups.line_groups import EDGE, TEXT, BlockLines, Flags, GroupCounts, Numbers, PlainLines
+from nccl_doctor.log.groups.number_shapes import NumberShapes
 
 MAX_GROUPS = 1 << 20  # different lines that are counted together
+_WORTH = 16  # one line in so many that differs only in numbers is worth to look for the shapes of all
 _MEMO = 200_000  # writers and messages remembered
 _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
@@ -50,6 +52,9 @@ class GroupedCounts:
     def __init__(self, classifier: Classifier) -> None:
         self._classifier = classifier
         self._counts = classifier.counts
+        self._shapes = NumberShapes(classifier)
+        self._many_numbers = False  # whether many lines of the last block held no fact and differed in numbers alone
+        self._idle = 0  # new messages of this block that hold no fact
         self._start()
         bytearray(_KEPT)
 
@@ -68,8 +73,10 @@ class GroupedCounts:
             self.close()
         if len(self._message_of) > _MEMO:
             self._message_of.clear()
-        lines = BlockLines(block, end)
+        shapes, self._idle = self._shapes if self._many_numbers else None, 0
+        lines = BlockLines(block, end, None if shapes is None else shapes.messages)
         known = self._groups.add(lines.groups, offset, lambda new: self._targets(lines, new, offset))
+        self._many_numbers = (self._idle if shapes is None else shapes.found) * _WORTH > len(lines.stops)
         return GroupedBlock(lines, known, offset)
 
     def _targets(self, lines: BlockLines, new: Numbers, offset: int) -> tuple[Numbers, Numbers]:
@@ -147,6 +154,7 @@ class GroupedCounts:
         if sentence is None:
             return _READ
         if sentence.pattern is None:
+            self._idle += 1
             return _NO_FACT
         return self._counts.columns.message_id(Message(sentence.pattern, level, text))
 

@@ -91,7 +91,8 @@ class PlainLines(NamedTuple):
 class BlockLines:
     """The lines of `block[:end]`, which ends at a line unless the log ends there. No line ends with a carriage return."""
 
-    def __init__(self, block: bytes, end: int) -> None:
+    def __init__(self, block: bytes, end: int, shaped: "Callable[[bytes, PlainLines], Keys] | None" = None) -> None:
+        """`shaped` gives the keys of messages where lines that hold no fact and differ only in numbers count as equal."""
         self._block = block.ljust(_WORD)
         self.dated = _DATE.search(self._block, 0, _DATES) is not None
         self._words = _words(self._block)
@@ -99,6 +100,8 @@ class BlockLines:
         stops = self._marks[self._is_stop]
         self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
         self._lines = self._plain()
+        if shaped is not None:
+            self._lines = self._lines._replace(message=shaped(self._block, self._lines))
         self.groups = self._grouped()
 
     def _plain(self) -> PlainLines:
@@ -341,6 +344,13 @@ def _has_shape(words: Keys, shape: bytes) -> Flags:
     values = (words ^ _ZEROS) & digits
     shaped: Flags = ((values + _BEYOND_9) | values) & _HIGHEST == 0
     return shaped
+
+
+def text_keys(block: bytearray, lines: PlainLines) -> Keys:
+    """Keys of the messages of lines as they are in another block."""
+    key = (lines.end - lines.text).view(_U) * _MIX
+    _mix_texts(key, _words(block), lines.text, lines.end, np.ones(len(key), bool))
+    return key
 
 
 def _mix_texts(key: Keys, words: Keys, start: Numbers, end: Numbers, wanted: Flags) -> None:
