@@ -184,7 +184,7 @@ class Watch(Hands):
     def _run_rules(self) -> None:
         if self._rules_running or time.monotonic() < self._rules_due or not self.state.now:
             return
-        if not self.diagnosis.due(self.state):
+        if not self.rules_problem and not self.diagnosis.due(self.state):
             self._rules_due = time.monotonic() + 1.0
             return
         self._rules_running = True

@@ -64,6 +64,7 @@ def test_rules_that_fail_are_said_and_not_taken_for_no_finding(monkeypatch: pyte
             app._tick()
             return words in text(app)
 
+        monkeypatch.setattr(LiveDiagnosis, "due", lambda *_: True)
         monkeypatch.setattr(LiveDiagnosis, "run_rules", broken)
         await shows(pilot, app, lambda: says("the rules failed, so findings are out of date: KeyError"))
         assert "nothing was judged: KeyError" in app.tables.by_tab["findings"].empty()
@@ -79,6 +80,24 @@ def shell() -> Iterator[Film]:
     film = Film(100, 30, "sh")
     yield film
     film.close()
+
+
+BROKEN = """
+from nccl_doctor.cli.main import main
+from nccl_doctor.watch.view.painter import Painter
+Painter.body = lambda self: 1 / 0 if self._app.state.nodes else None
+main(["watch", "--demo"])
+"""
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here; install the package tmux")
+def test_a_crash_leaves_the_terminal_clean_and_says_why(tmp_path: Path, shell: Film) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    shell.keys(f"{sys.executable} {file}", "Enter")
+    shell.wait("ZeroDivisionError")
+    shell.keys("clear; stty -a | tr ' ' '\\n' | grep -c '^icanon'; echo cle''an", "Enter")
+    shell.wait("1\nclean")
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here; install the package tmux")

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from nccl_doctor.watch.app import TABS, Watch
 
 SCREENS = ROOT / "docs" / "screens"
-SIZES = [(160, 50), (80, 24), (60, 24)]
+SIZES = [(160, 50), (120, 35), (80, 24), (60, 24)]
 WRITE = os.environ.get("NCCL_DOCTOR_SCREENS") == "write"
 OPENED = {"GPUs": "chart", "findings": "finding"}  # what Enter shows
 

@@ -1,5 +1,6 @@
 """Draws the screen: the bars, the table of the tab, and what fills the rest."""
 
+from collections.abc import Hashable
 from typing import Any
 
 from nccl_doctor.watch.view import bars, detail, overview, ports
@@ -11,6 +12,7 @@ from nccl_doctor.watch.view.screens import FilterBar
 from nccl_doctor.watch.view.widgets import Grid, Lines
 
 TABS = ("overview", "GPUs", "network", "processes", "findings", "nodes")
+DETAIL_EVERY = 3.0  # seconds for which a detail is kept
 TALL = 40  # lines of a screen that shows single ports beside their sums
 
 
@@ -20,6 +22,7 @@ class Painter:
     def __init__(self, app: Any) -> None:
         self._app = app
         self.alert_groups: list[Group | None] = []  # the finding of each line of the alerts
+        self._detail: tuple[Any, float, list[Line]] | None = None  # subject, time and lines of the last detail
 
     def _lines(self, name: str) -> Lines:
         return self._app.screen_stack[0].query_one(f"#{name}", Lines)  # type: ignore[no-any-return]
@@ -63,11 +66,16 @@ class Painter:
         self.grid.click_areas = drawing.areas
         self.grid.styles.height = max(len(drawing.rows), 1) + 1 if free >= detail.LEAST else "1fr"
         self.grid.show(drawing.title, drawing.rows, drawing.keys, drawing.empty)
-        self._lines("detail").show(
-            detail.draw(app.active, app.selected(), app.state, app.look, now, width, free)
-            if free >= detail.LEAST
-            else []
-        )
+        self._lines("detail").show(self._draw_detail(drawing.keys, now, free) if free >= detail.LEAST else [])
+
+    def _draw_detail(self, keys: list[Hashable], now: float, height: int) -> list[Line]:
+        """Returns the lines below the table; charts that show minutes are drawn anew every few seconds only."""
+        app, cursor = self._app, self.grid.cursor
+        subject = app.active, app.size, height, keys[cursor] if cursor < len(keys) else None, id(app.state)
+        if self._detail is None or subject != self._detail[0] or not 0 <= now - self._detail[1] < DETAIL_EVERY:
+            lines = detail.draw(app.active, app.selected(), app.state, app.look, now, app.size.width, height)
+            self._detail = subject, now, lines
+        return self._detail[2]
 
     def _sums(self, now: float, free: int) -> dict[str, list[tuple[Line, Group | None]]]:
         """Returns the sums of the ports of each node, on the tab of the network."""
