@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from textwrap import wrap
 from typing import Any
 
 from nccl_doctor.diagnosis.report import Finding
@@ -16,7 +17,7 @@ from nccl_doctor.watch.view.ports import PORTS
 def render_text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
     """Returns one page of plain text."""
     look = Look(ascii_only)
-    rows = [line for headline in state.headlines(now) for line in (headline, "")]
+    rows = [line for headline in state.headlines(now) for line in (*wrap(headline, width), "")]
     for node in state.nodes.values():
         badness, description = node_state(node, now)
         rows.append(f"{node.name}: {description}" if badness else node.name)
