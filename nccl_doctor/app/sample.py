@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from nccl_doctor.app.hang.processes import Processes, mib
 from nccl_doctor.app.recorder.spool import Spool
-from nccl_doctor.app.sample_processes import Processes, mib
 
 WAITING = 1 << 20  # bytes of one kind that wait for a file that cannot be written
 RETRY = 15.0  # seconds before NVML is tried again after a failure

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 from helpers.waiting import until
 
+from nccl_doctor.app.hang.processes import Processes
 from nccl_doctor.app.hang.signs import Signs
-from nccl_doctor.app.sample_processes import Processes
 from nccl_doctor.node.gpu.nvml import Nvml
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
