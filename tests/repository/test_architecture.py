@@ -25,7 +25,7 @@ def test_files_and_folders_that_are_named_exist() -> None:
 
 def test_each_way_has_at_most_ten_stops_with_a_file_each() -> None:
     ways = re.split(r"^## The way of ", PAGE, flags=re.MULTILINE)[1:]
-    assert 4 == len(ways)
+    assert 5 == len(ways)
     for way in ways:
         stops = re.findall(r"^\d+\. (.*)$", way.split("\n## ")[0], re.MULTILINE)
         assert 0 < len(stops) <= 10
