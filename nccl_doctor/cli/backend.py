@@ -10,6 +10,7 @@ from nccl_doctor.cli.output import complain
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from nccl_doctor.app.bundle.archive import Bundle
     from nccl_doctor.diagnosis.comparison import Comparison
     from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
@@ -91,6 +92,17 @@ def run_comparison(
         settings = Config.read(config) if config is not None else None
         (before, problems), (after, more) = (compare.read(path, rules_dirs, settings, progress) for path in paths)
         return compare.compare(before, after, tolerance), list(dict.fromkeys([*problems, *more]))
+
+
+def make_bundle(paths: Sequence[str]) -> "Bundle":
+    """Returns redacted copies of these inputs, not written yet."""
+    try:
+        from nccl_doctor.app.bundle.archive import Bundle
+    except ImportError:
+        raise UsageProblem("bundle needs the patterns of detect-secrets: pip install 'nccl-doctor[bundle]'") from None
+
+    with _usage_problems():
+        return Bundle(paths)
 
 
 def load_facts(paths: Sequence[str]) -> "Facts":

@@ -28,6 +28,7 @@ COMMANDS = {
     "watch": "Watch GPUs, network ports, hosts and ranks live, with the findings of the rules.",
     "record": "Run CMD, write NCCL's log to files, sample the node, and keep all of it in DIR for `analyze DIR`.",
     "stacks": "Dump the stacks of all ranks twice, group equal ones, and name the ranks that keep the others waiting.",
+    "bundle": "Copy logs into an archive for others, with names, addresses and secrets replaced.",
     "simulate": "Write the log of an invented job, with a fault of your choice.",
 }
 WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an answer of their own to signals

@@ -140,14 +140,20 @@ def _svg(figure: "Figure", says: str, anchor: str) -> str:
     )
     text = written.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    for begin, end in (("<metadata>", "</metadata>"), ("<style", "</style>"), ("<!--", "-->")):
+        text = _without(text, begin, end)
     text = re.sub(r'\bid="([^"]+)"', lambda found: f'id="{anchor}-{found[1]}"', text)
     text = re.sub(r'(href="|url\()#', lambda found: f"{found[1]}#{anchor}-", text)
     text = re.sub(r"#0000\d\d|#00010\d|#00020\d", lambda found: _VARIABLES.get(found[0], found[0]), text)
-    text = re.sub(r"[ \t]*\n[ \t]*", "\n", text)
+    text = "\n".join(line.strip() for line in text.splitlines())
     head = f'<svg role="img" aria-label="{escaped(says)}"'
     return f'<div class="scroll">{text.replace("<svg", head, 1).strip()}</div>'
+
+
+def _without(text: str, begin: str, end: str) -> str:
+    """Text without any part between two marks."""
+    first, *parts = text.split(begin)
+    return first + "".join(part.partition(end)[2] for part in parts)
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -1,0 +1,1 @@
+"""`bundle`: copies of inputs that can be given away, with names, addresses and secrets replaced."""

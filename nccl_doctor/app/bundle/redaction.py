@@ -1,0 +1,226 @@
+"""Replaces what tells who and where: hosts, users, addresses, folders, serial numbers and secrets; equal things get equal words.
+
+What the diagnosis reads stays: versions, ranks, process ids, devices, bus addresses, times, messages, the first folder of a
+path (which file system it is on) and its last part.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from detect_secrets import plugins
+from detect_secrets.plugins.base import RegexBasedDetector
+
+COMMON_HOSTS = {
+    "localhost", "host", "node", "master", "worker", "server", "login", "gpu", "rank", "unknown", "none", "null",
+    "container", "main", "local", "job",
+}  # fmt: skip
+COMMON_USERS = {
+    "root", "user", "users", "nobody", "ubuntu", "admin", "slurm", "jovyan", "docker", "app", "work", "shared", "data", "public",
+}  # fmt: skip
+_KEPT_TOPS = {
+    "usr", "opt", "lib", "lib64", "etc", "proc", "sys", "dev", "run", "tmp", "var", "bin", "sbin", "root", "boot", "snap", "nix",
+}  # fmt: skip
+MOST_PARTS = 12  # of a word with hyphens
+_PACKAGES = re.compile(
+    r"(?:lib|lib64|bin|include|site-packages|dist-packages|python\d.*|envs|(?:mini|ana)conda\d?|venv|\.venv|torch|nccl)"
+)
+_FILE_ENDS = {
+    "log", "txt", "out", "err", "json", "jsonl", "csv", "xml", "gz", "zst", "bz2", "xz", "py", "pyc", "sh", "so", "yaml", "yml",
+    "toml", "cfg", "conf", "db", "pt", "bin", "html", "md",
+}  # fmt: skip
+_VERSION = re.compile(r"(?i)(?:version|libfabric|driver|firmware|release|fw|nccl|cudnn|\bv|\bver)[\s:=]*$")
+_USER = re.compile(
+    r"(?:/home/|/Users/|\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|user|owner)\s?[=:]\s?\"?|\buid=\d+\()(?P<name>[A-Za-z_][\w.-]{1,31})"
+)
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
+_WORD = re.compile(r"(?P<word>[A-Za-z0-9][A-Za-z0-9-]*)(?P<rest>(?:\.[A-Za-z][\w-]*)*)")
+_LIST = re.compile(r"(?P<stem>[A-Za-z][\w-]{0,62})\[(?P<numbers>\d[\d,-]*)\]")
+_IP_NAME = re.compile(r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}")
+_IPV4 = re.compile(r"(?<![\w.-])(?P<net>\d{1,3}\.\d{1,3}\.\d{1,3})\.(?P<last>\d{1,3})(?![\w-]|\.\d)")
+_SPECIAL = re.compile(
+    r"(?:0|127|255|22[4-9]|23\d)\.|169\.254\.|172\.17\."
+)  # no address of a host, or one of every host
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?=[0-9a-fA-F:]{0,40}\d)(?:[0-9a-fA-F]{1,4}:){1,7}:(?:[0-9a-fA-F]{1,4}:){0,6}[0-9a-fA-F]{1,4}(?![\w:])"
+)
+_MAC = re.compile(r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![0-9a-fA-F:])")
+_GUID = re.compile(r"(?i)(?<=guid)(?P<gap>\W{1,40}(?:0x)?)(?P<value>[0-9a-f]{16}|(?:[0-9a-f]{4}:){3}[0-9a-f]{4})\b")
+_UUID = re.compile(r"\b(?P<kind>GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_SERIAL = re.compile(r"(?i)(?<=serial)(?P<gap>(?:[ _-]?(?:number|no|num))?\W{1,40})(?P<value>[A-Z0-9-]{6,40})\b")
+_PATH = re.compile(r"(?<![\w./:])(?P<path>/[\w.+@=-]{1,255}(?:/[\w.+@=-]{1,255}){1,60})")
+_ASSIGNED = re.compile(
+    r"(?i)(?P<name>\b\w{0,60}(?:API_?KEY|SECRET|TOKEN|PASSW(?:OR)?D|CREDENTIAL|ACCESS_KEY)\w{0,60}[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;]{6,})"
+)
+
+
+class Redactor:
+    """Replaces text line by line; `replaced` tells by kind what became what."""
+
+    def __init__(
+        self, hosts: Iterable[str], users: Iterable[str] = (), secrets: Iterable[re.Pattern[str]] = ()
+    ) -> None:
+        self.replaced: dict[str, dict[str, str]] = defaultdict(dict)
+        self._hosts = {name.lower() for name in hosts if _tells(name)}
+        named = {re.escape(name) for name in users if name.lower() not in COMMON_USERS and len(name) > 1}
+        self._users = (
+            re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(named, key=len, reverse=True))})(?!\w)") if named else None
+        )
+        self._secrets = tuple(secrets)
+
+    def __call__(self, line: str) -> str:
+        for pattern in self._secrets:
+            line = pattern.sub(lambda found: self._numbered("secret", found[0], "removed-{}"), line)
+        line = _ASSIGNED.sub(lambda found: found["name"] + self._secret(found["value"]), line)
+        line = _MAIL.sub(lambda found: self._numbered("mail", found[0], "mail-{}@example.org"), line)
+        line = _UUID.sub(lambda found: self._uuid(found), line)
+        line = _GUID.sub(lambda found: found["gap"] + self._hex("GUID", found["value"]), line)
+        line = _SERIAL.sub(lambda found: found["gap"] + self._serial(found["value"]), line)
+        line = _MAC.sub(
+            lambda found: self._numbered("MAC", found[0].lower(), "02:00:00:{:02x}:{:02x}:{:02x}", bytes_=True), line
+        )
+        line = _IPV6.sub(lambda found: self._ipv6(found[0]), line)
+        line = _IPV4.sub(self._ipv4, line)
+        line = _LIST.sub(self._list, line)
+        line = _PATH.sub(self._path, line)
+        if self._users is not None:
+            line = self._users.sub(lambda found: self._user(found[0]), line)
+        return _WORD.sub(self._word, line)
+
+    def _numbered(self, kind: str, text: str, form: str, *, bytes_: bool = False) -> str:
+        """The word for this text: the next one of its kind, or the one that it got before."""
+        known = self.replaced[kind]
+        if text not in known:
+            number = len(known) + 1
+            known[text] = (
+                form.format(number >> 16 & 255, number >> 8 & 255, number & 255)
+                if bytes_
+                else form.format(f"{number:03}")
+            )
+        return known[text]
+
+    def _secret(self, value: str) -> str:
+        return (
+            value if value.startswith("removed-") or value.isdigit() else self._numbered("secret", value, "removed-{}")
+        )
+
+    def _uuid(self, found: re.Match[str]) -> str:
+        number = int(self._numbered("UUID", found[0], "{}"))
+        return f"{found['kind']}-00000000-0000-0000-0000-{number:012x}"
+
+    def _hex(self, kind: str, value: str) -> str:
+        plain = f"{int(self._numbered(kind, value, '{}')):016x}"
+        return ":".join(plain[at : at + 4] for at in range(0, 16, 4)) if ":" in value else plain
+
+    def _serial(self, value: str) -> str:
+        return (
+            value if not any(sign.isdigit() for sign in value) else self._numbered("serial number", value, "SERIAL{}")
+        )
+
+    def _ipv6(self, text: str) -> str:
+        if text in ("::1",):
+            return text
+        head = "fe80" if text.lower().startswith("fe80") else "fd00"
+        return f"{head}::{int(self._numbered('IPv6 address', text, '{}')):x}"
+
+    def _ipv4(self, found: re.Match[str]) -> str:
+        """Another address of a private net; addresses of one net of 256 stay in one."""
+        before = found.string[max(0, found.start() - 24) : found.start()]
+        if _VERSION.search(before) or _SPECIAL.match(found[0]) or any(int(part) > 255 for part in found[0].split(".")):
+            return found[0]
+        known = self._nets
+        number = known.setdefault(found["net"], len(known) + 1)
+        new = f"10.{number >> 8 & 255}.{number & 255}.{found['last']}"
+        return self.replaced["IPv4 address"].setdefault(found[0], new)
+
+    @cached_property
+    def _nets(self) -> dict[str, int]:
+        return {}
+
+    def _list(self, found: re.Match[str]) -> str:
+        """A set of hosts, `node[01-04]`, of which at least one is known."""
+        from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+
+        if found["stem"].lower() not in self._stems:
+            return found[0]
+        try:
+            names = NodeSet(found[0])
+        except NodeSetParseError:
+            return found[0]
+        return str(NodeSet.fromlist([self._host(name) for name in names]))
+
+    @cached_property
+    def _stems(self) -> set[str]:
+        return {name.rstrip("0123456789") for name in self._hosts}
+
+    def _host(self, name: str) -> str:
+        return self._numbered("host", name.lower(), "host-{}")
+
+    def _path(self, found: re.Match[str]) -> str:
+        """A path whose folders between the file system and the file have no names; below a package they keep them."""
+        top, *folders, last = found["path"].split("/")[1:]
+        if top in _KEPT_TOPS:
+            return found["path"]
+        for at, folder in enumerate(folders):
+            if _PACKAGES.fullmatch(folder):
+                break
+            is_user = top in ("home", "Users") and at == 0
+            folders[at] = self._user(folder) if is_user else self._folder(folder)
+        if top in ("home", "Users") and not folders:
+            last = self._user(last)
+        return "/".join(["", top, *folders, last])
+
+    def _folder(self, name: str) -> str:
+        return name if name.isdigit() or len(name) < 2 else self._numbered("folder", name, "folder-{}")
+
+    def _user(self, name: str) -> str:
+        return name if name.lower() in COMMON_USERS else self._numbered("user", name, "user-{}")
+
+    def _word(self, found: re.Match[str]) -> str:
+        """A word that is a host, also before its domain or a suffix such as `-ib0`."""
+        word, rest = found["word"], found["rest"]
+        name = word.lower()
+        if name not in self._hosts and not _IP_NAME.fullmatch(name):
+            shown = self._parts(word)
+            return shown + (_WORD.sub(self._word, rest) if rest else "")
+        ends = rest[1:].split(".") if rest else []
+        is_domain = bool(ends) and not set(ends) & _FILE_ENDS
+        if is_domain:
+            self.replaced["domain"].setdefault(rest[1:], "example")
+        return self._host(name) + (".example" if is_domain else rest)
+
+    def _parts(self, word: str) -> str:
+        """A word with hyphens of which some parts are a host: `gpu-a01-ib0`, `dmesg-gpu-a01`."""
+        parts = word.split("-")
+        if len(parts) > MOST_PARTS:
+            return word
+        for length in range(len(parts) - 1, 0, -1):
+            for first in range(len(parts) - length + 1):
+                name = "-".join(parts[first : first + length])
+                if name.lower() in self._hosts:
+                    return "-".join([*parts[:first], self._host(name), *parts[first + length :]])
+        glued = word.lstrip("0123456789")  # to a number, where two writers share a line
+        return word[: -len(glued)] + self._host(glued) if glued.lower() in self._hosts else word
+
+
+def users_in(line: str) -> list[str]:
+    """Names of users that a line gives as such."""
+    return [found["name"] for found in _USER.finditer(line)]
+
+
+def known_secrets() -> list[re.Pattern[str]]:
+    """The patterns of tokens and keys that the detect-secrets package maintains."""
+    for module in pkgutil.iter_modules(plugins.__path__):
+        importlib.import_module(f"{plugins.__name__}.{module.name}")
+    kinds: list[Callable[[], RegexBasedDetector]] = [
+        one for one in RegexBasedDetector.__subclasses__() if one.__name__ != "IPPublicDetector"
+    ]
+    return [pattern for kind in kinds for pattern in kind().denylist]
+
+
+def _tells(name: str) -> bool:
+    """Whether a host's name says anything; a word that everybody uses stands in sentences too."""
+    return len(name) > 2 and name.lower() not in COMMON_HOSTS and not name.isdigit()
