@@ -81,7 +81,7 @@ pyz: $(VENV)/.developing
 # One file for Python 3.11 to 3.14 and every platform; look at the difference before you commit it.
 constraints: $(BIN)/python
 	$(PIP) uv
-	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra cluster --no-annotate --upgrade --quiet \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --no-annotate --upgrade --quiet \
 		--custom-compile-command 'make constraints' --output-file constraints.txt pyproject.toml
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
@@ -89,7 +89,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.developing: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --constraint constraints.txt --editable '.[dev,cluster]'
+	$(PIP) --constraint constraints.txt --editable '.[dev,bundle,cluster,parquet,pictures]'
 	@touch $@ $(VENV)/.installed
 
 $(BIN)/python:
