@@ -23,7 +23,8 @@ Node = Any  # a token, or the list of those inside parentheses
 
 _MOST = 60  # alternatives; with more of them nothing is said
 _TOKEN = re.compile(
-    r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|[A-Za-z_]\w*|\d[\w.]*|:\w+|<>|[<>=!|]=|\|\||\S", re.DOTALL
+    r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|'(?:[^']|'')*'?|\"[^\"]*\"?|`[^`]*`?|[A-Za-z_]\w*|\d[\w.]*|:\w+|<>|[<>=!|]=|\|\||\S",
+    re.DOTALL,
 )
 _AGGREGATES = frozenset((
     "count", "min", "max", "sum", "total", "avg", "group_concat", "string_agg", "percentile", "median", "mad",

@@ -25,7 +25,7 @@ _KEPT_TOPS = {
     "usr", "opt", "lib", "lib64", "etc", "proc", "sys", "dev", "run", "tmp", "var", "bin", "sbin", "root", "boot", "snap", "nix",
 }  # fmt: skip
 MOST_PARTS = 12  # of a word with hyphens
-_PACKAGES = re.compile(
+_PACKAGE_FOLDER = re.compile(
     r"(?:lib|lib64|bin|include|site-packages|dist-packages|python\d.*|envs|(?:mini|ana)conda\d?|venv|\.venv|torch|nccl)"
 )
 _FILE_ENDS = {
@@ -165,7 +165,7 @@ class Redactor:
         if top in _KEPT_TOPS:
             return found["path"]
         for at, folder in enumerate(folders):
-            if _PACKAGES.fullmatch(folder):
+            if _PACKAGE_FOLDER.fullmatch(folder):
                 break
             is_user = top in ("home", "Users") and at == 0
             folders[at] = self._user(folder) if is_user else self._folder(folder)

@@ -33,7 +33,7 @@ _COLUMNS = {
     "nvidia_smi_clocks_current_sm_clock_hz": ("clock", 1e-6),
 }  # fmt: skip
 """Metric -> column, and the factor to its unit."""
-_LINE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\} (\S{1,40})(?: (\d{10,16}))?\s*$")
+_SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\} (\S{1,40})(?: (\d{10,16}))?\s*$")
 _LABEL = re.compile(r'(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
 _HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_instance", "instance")
 _BLOCK = 8 << 20
@@ -80,7 +80,7 @@ def _exposition(data: bytes) -> tuple[list[_Value], int]:
     seen: dict[tuple[object, str], int] = {}
     number = 0
     for number, line in lines(io.BytesIO(data)):
-        match = _LINE.search(line)
+        match = _SAMPLE.match(line)
         known = _COLUMNS.get(match[1]) if match else None
         if match is None or known is None:
             continue
