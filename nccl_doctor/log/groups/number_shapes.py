@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ADDRESS = 16  # digits
 _X = 1  # stands for the x of `0x` in a text without numbers, so that `0x7` and `5x7` differ
 _MEMO = 20_000  # shapes; a log with more of them is read as if it had none
-_EDGE = re.compile(r"^[0-9a-fx]+|[0-9a-fx]+$")
+_HEX = "0123456789abcdefx"
 
 
 class NumberShapes:
@@ -101,12 +101,12 @@ def _is_skipped(patterns: "list[Pattern]", text: str, plain: str) -> bool:
 def _may_match(pattern: "Pattern", plain: str) -> bool:
     if pattern.has and not may_hold(pattern.has, plain):
         return False
-    return any(plain.startswith(_plain(_EDGE.sub("", opening))) for opening in pattern.openings)
+    return any(plain.startswith(_plain(opening.strip(_HEX))) for opening in pattern.openings)
 
 
 def may_hold(literal: str, plain: str) -> bool:
     """Whether a text of this shape can hold a literal; its first and last characters may be digits of an address."""
-    return _plain(_EDGE.sub("", literal)) in plain
+    return _plain(literal.strip(_HEX)) in plain
 
 
 def _plain(literal: str) -> str:
