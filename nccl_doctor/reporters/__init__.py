@@ -15,6 +15,7 @@ FORMATS = {
     "markdown": "markdown",
     "html": "html_report",
     "junit": "junit",
+    "prometheus": "prometheus",
 }
 SUFFIXES = {
     ".json": "json",
@@ -23,6 +24,7 @@ SUFFIXES = {
     ".html": "html",
     ".htm": "html",
     ".xml": "junit",
+    ".prom": "prometheus",
 }
 
 

@@ -1,4 +1,4 @@
-"""SARIF, Markdown, HTML and JUnit XML of reports."""
+"""SARIF, Markdown, HTML, JUnit XML and Prometheus text of reports."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from helpers.reports import REPORTS, every_report, finding, hostile, report
 
-from nccl_doctor.diagnosis.report import Check
+from nccl_doctor.diagnosis.report import Check, CoverageRow, MeasureRow
 from nccl_doctor.reporters import render
 from nccl_doctor.reporters.words import clean, clean_block
 
@@ -97,6 +97,30 @@ def test_html_runs_and_loads_nothing(name: str) -> None:
 
 def test_html_shows_log_text_as_text() -> None:
     assert "<script>alert(1)</script>" in Page(render("html", hostile())).text
+
+
+@every_report
+def test_prometheus_can_be_parsed(name: str) -> None:
+    series = [line for line in render("prometheus", REPORTS[name]()).splitlines() if not line.startswith("#")]
+    labels = r"""[a-z]+="(?:[^"\\]|\\["\\])*\""""
+    form = re.compile(rf"nccl_doctor_[a-z_]+{{{labels}(?:,{labels})*}} (-?[\d.e+-]+)")
+    assert series
+    assert all(form.fullmatch(line) for line in series), series
+    assert len(series) == len({line.rpartition(" ")[0] for line in series})
+
+
+def test_prometheus_has_verdict_findings_measures_and_coverage() -> None:
+    shown = report("error", finding(), finding(hosts="node03", severity="error"))
+    shown.measures = [MeasureRow("step time", 0.412, "s", "job", "")]
+    shown.coverage = [CoverageRow("transports", "seen", "", "")]
+    text = render("prometheus", shown)
+    assert 'verdict="error"} 1\n' in text
+    assert 'verdict="healthy"} 0\n' in text
+    assert 'name="step time",unit="s",scope="job",of=""} 0.412\n' in text
+    assert 'aspect="transports",seen="seen"} 1\n' in text
+    assert re.search(
+        r'nccl_doctor_finding\{job="[^"]*",rule="NET003",name="libibverbs-missing",severity="error"\} \d+', text
+    )
 
 
 @every_report
