@@ -1,5 +1,6 @@
 """`nccl-doctor analyze`: reads logs and writes one report."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,28 +91,14 @@ def command(
     standard input. The kind is recognised by content.
     """
     form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
-    for target in filter(None, (output, save)):
-        refuse_overwriting(target, paths)
-    if save is not None:
-        _refuse_foreign_file(save)
-        if output is not None and is_same_file(save, output):
-            raise UsageProblem(f"-o and --save both name {save}; choose two names")
+    _check_targets(paths, output, save)
     if not follow and (until or idle is not None):
         raise UsageProblem("--until and --idle need --follow")
     if follow and dask:
         raise UsageProblem("--follow and --dask do not go together")
     apart = "one" if save is not None else apart
     folders = rule_folders(rules_dirs)
-
-    def show(report: "Report") -> None:
-        if output is not None:
-            options = Options(width=width or 80, verbose=verbose, color=color == "always")
-            write_file(output, render(form, report, options).encode("utf-8", "replace"))
-        elif form == "terminal":
-            emit(render(form, report, terminal_options(width, verbose, color)))
-        else:
-            emit_bytes(render(form, report).encode("utf-8", "replace"))
-
+    show = partial(_show, form, output, verbose, color, width)
     if follow:
         ends = until and (lambda report: exit_status(report.verdict, fail_on) == 1)
         with interruption.stopping_reading():
@@ -127,10 +114,32 @@ def command(
             complain(problem)
     if save is not None:
         _save(facts, save)
-    if follow:
-        return exit_status(report.verdict, fail_on)
-    show(report)
-    return interruption.status() if interruption.was_received() else exit_status(report.verdict, fail_on)
+    if not follow:
+        show(report)
+        if interruption.was_received():
+            return interruption.status()
+    return exit_status(report.verdict, fail_on)
+
+
+def _check_targets(paths: tuple[str, ...], output: Path | None, save: Path | None) -> None:
+    """Raises UsageProblem where a file to be written is an input, one of another kind, or both outputs at once."""
+    for target in filter(None, (output, save)):
+        refuse_overwriting(target, paths)
+    if save is not None:
+        _refuse_foreign_file(save)
+        if output is not None and is_same_file(save, output):
+            raise UsageProblem(f"-o and --save both name {save}; choose two names")
+
+
+def _show(form: str, output: Path | None, verbose: bool, color: str, width: int | None, report: "Report") -> None:
+    """Write a report to where it was asked for."""
+    if output is not None:
+        options = Options(width=width or 80, verbose=verbose, color=color == "always")
+        write_file(output, render(form, report, options).encode("utf-8", "replace"))
+    elif form == "terminal":
+        emit(render(form, report, terminal_options(width, verbose, color)))
+    else:
+        emit_bytes(render(form, report).encode("utf-8", "replace"))
 
 
 def _save(facts: "Facts", target: Path) -> None:
