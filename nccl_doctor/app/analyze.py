@@ -11,7 +11,6 @@ from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, ReadAheadO
 from nccl_doctor.common import budgets, interruption
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
-from nccl_doctor.diagnosis.pictures import draw
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
@@ -198,6 +197,8 @@ def report_of(
     report = replace(report, missing=report.missing or _unseen(report, kinds))
     if not drawn:
         return report
+    from nccl_doctor.diagnosis.pictures import draw
+
     shown = draw(facts, report.findings, chosen)
     return replace(report, pictures=[one for one in shown if not needs or {*needs} & {*one.shown.tables}])
 
