@@ -16,6 +16,7 @@ from nccl_doctor.facts.tables import (
     Library,
     Link,
     Message,
+    MlperfRun,
     NetDevice,
     Network,
     NodeDriver,
@@ -61,7 +62,7 @@ _PROGRAMS = {
     needs=SOURCES,
     reads=[
         Job, Rank, Link, GpuUse, NodeGpu, NodeDriver, BenchRun, Trace, Timeline, Recorder, Message, ProcessEnd, Progress, Library,
-        ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator, Restart,
+        ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator, Restart, MlperfRun,
     ],
 )  # fmt: skip
 def job_facts(facts: Facts) -> Iterator[JobFact]:
