@@ -19,6 +19,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define NOT_SUPPORTED 3
+#define NOT_FOUND 6
 #define INSUFFICIENT_SIZE 7
 #define VERSION_MISMATCH 25
 #define MOST 64
@@ -294,6 +295,25 @@ static ret_t tasks(device_t d, const char *key, u32 *count, struct task *found) 
     *count = n;
     return n > room ? INSUFFICIENT_SIZE : 0;
 }
+/* `shares=PID:SM,PID:SM`, in %; `shares_at` is the time of all of them in microseconds */
+struct share { u32 pid; u64 at; u32 sm, memory, encoder, decoder; };
+_Static_assert(sizeof(struct share) == 32, "nvmlProcessUtilizationSample_t");
+ret_t nvmlDeviceGetProcessUtilization(device_t d, struct share *found, u32 *count, u64 since) {
+    BEGIN(d);
+    char text[256], *rest;
+    u32 n = 0, room = found ? *count : 0;
+    u64 at = (u64)number(d, "shares_at", 1000000);
+    if (!text_of(d, "shares", text, sizeof text)) return NOT_SUPPORTED;
+    if (at <= since) { *count = 0; return NOT_FOUND; }
+    for (char *one = strtok_r(text, ",", &rest); one; one = strtok_r(NULL, ",", &rest), n++) {
+        if (n >= room) continue;
+        char *colon = strchr(one, ':');
+        found[n] = (struct share){(u32)strtoul(one, NULL, 10), at, colon ? (u32)strtoul(colon + 1, NULL, 10) : 0, 0, 0, 0};
+    }
+    *count = n;
+    return n > room ? INSUFFICIENT_SIZE : 0;
+}
+
 #define TASKS(version) \
     ret_t nvmlDeviceGetComputeRunningProcesses_##version(device_t d, u32 *n, struct task *p) { BEGIN(d); return tasks(d, "tasks", n, p); } \
     ret_t nvmlDeviceGetGraphicsRunningProcesses_##version(device_t d, u32 *n, struct task *p) { BEGIN(d); return tasks(d, "graphics", n, p); }

@@ -28,6 +28,7 @@ STATE: dict[str, object] = {
     "fabric_status": 0, "fabric_health": 0x2A9, "cluster": 7, "clique": 3, "level": 50, "0.p2p0.1": 1, "0.p2p2.1": 5,
     "field.91": 18, "field.90": 26562, "field.164": 26562, "field.164.4": 20000, "field.161": 2, "field.162": 1, "field.163": 0,
     "field.82": 55, "field.230": 1, "field.270": 4_000_000, "field.271": 0, "tasks": "4242:512", "graphics": "77:16",
+    "shares": "4242:88,4242:90,77:4000000000",
 }  # fmt: skip
 EXPECTED = {
     "model": "NVIDIA H100 80GB HBM3", "vbios": "96.00.74.00.01", "util": 97, "util_memory": 41, "memory_total": 81559.0,
@@ -74,8 +75,8 @@ def test_every_value_arrives(nvml_stub: NvmlStub, tmp_path: Path) -> None:
     assert "07" + "00" * 15 == first["cluster"]
     assert {"link": 4, "active": 1, "speed": 20.0} == first["nvlinks"][4]
     assert {"link": 5, "active": 0, "speed": None} == first["nvlinks"][5]
-    assert [{"pid": 4242, "kind": "C", "memory": 512 << 20}, {"pid": 77, "kind": "G", "memory": 16 << 20}] == first[
-        "tasks"
+    assert [(4242, "C", 512 << 20), (77, "G", 16 << 20)] == [
+        (one["pid"], one["kind"], one["memory"]) for one in first["tasks"]
     ]
     assert {
         "clock-thermal-us": 4_000_000, "clock-brake-us": 0, "pcie-replay": 19, "ecc-corrected": 11,
@@ -204,7 +205,7 @@ def test_samples_are_cheap(nvml_stub: NvmlStub, tmp_path: Path) -> None:
         gpu[name] for name in ("util", "util_memory", "memory_used", "memory_total", "power", "power_limit", "temperature",
                                "clock_sm", "clock_memory", "reasons")
     )  # fmt: skip
-    assert [[4242, "C", 512 << 20], [77, "G", 16 << 20]] == gpu["tasks"]
+    assert [[4242, "C", 512 << 20, 90], [77, "G", 16 << 20, None]] == gpu["tasks"]  # no share can be above 100 %
     assert gpu["nvlink_tx"] is None  # a rate needs two samples
     assert [None, None] == [one["error"] for one in sample]
 
