@@ -331,11 +331,10 @@ def _dialect(head: bytes) -> str | None:
 def _of_table(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     head = read_head(stream, _HEAD)
     sign = _dialect(head.removeprefix(b"\xef\xbb\xbf").lstrip())
-    joined = Joined(head, stream)
     if sign is None:
-        yield from _raw(joined)
+        yield from _raw(Joined(head, stream))
         return
-    table = _Table(joined, sign)
+    table = _Table(Joined(head, stream), sign)
     for number, record in _oldest_first(table.records()):
         yield number, _encoded(record)
     if table.broken:
@@ -354,10 +353,10 @@ class _Table:
 
     def records(self) -> Iterator[tuple[int, Record]]:
         """The records of the rows that hold a message, with the numbers of their first lines."""
-        csv.field_size_limit(LONGEST_PIECE)
         names: list[str] = []
         while True:
             number = self._number + 1
+            usual = csv.field_size_limit(LONGEST_PIECE)  # of the whole process, so only for this row
             try:
                 cells = next(self._cells, None)
             except csv.Error as error:
@@ -365,6 +364,8 @@ class _Table:
                 self.first_broken = self.first_broken or number
                 self.reason = self.reason or str(error)
                 continue
+            finally:
+                csv.field_size_limit(usual)
             if cells is None:
                 return
             if not names:

@@ -82,7 +82,7 @@ def test_a_dead_node_holds_up_no_other(tmp_path: Path) -> None:
     body = "case $node in dead) exec sleep 600;; gone) exit 3;; *) while :; do say; sleep 0.05; done;; esac"
     with watching(script(tmp_path, body), "dead", "n1", "gone", "n2") as heard:
         heard.wait(lambda: len(heard.of("n1")) > 5 and len(heard.of("n2")) > 5 and len(heard.of("gone")) > 1)
-    assert [] == heard.of("dead")
+        assert [] == heard.of("dead")
     assert "exit status 3" == heard.of("gone")[0]["error"]
 
 

@@ -38,7 +38,7 @@ _FORMS = {
         r"|nvme nvme\d+: (?:Disabling device|Removing) after "
     ),
     "filesystem-turned-read-only": r"EXT4-fs \([\w.-]+\): Remounting |XFS \([\w.-]+\): (?:Log I/O|Corruption of in-memory) ",
-    "gpu-init-failed": rf"NVRM: GPU {_GPU}: (?:RmInitAdapter|rm_init_adapter) failed",
+    "gpu-init-failed": rf"NVRM: (?:GPU {_GPU}: )?(?:RmInitAdapter|rm_init_adapter)(?: failed|: os\w+ failed, bailing out)",
     "gpu-off-bus": (
         rf"NVRM: GPU {_GPU}: GPU (?:has fallen off the bus|is lost)|NVRM: GPU at PCI:{_GPU}: |NVRM: The NVIDIA GPU {_GPU}"
         r"|NVRM: (?:installed in this system has )?fallen off the bus and is not responding"
@@ -54,7 +54,9 @@ _FORMS = {
     "nfs-answers": r"nfs: server \S+ OK$",
     "nfs-not-responding": r"nfs: server \S+ not responding, (?:still trying|timed out)$",
     "nic-slot-power": _NAMED,
-    "nic-transmit-stuck": rf"(?:{_NAMED})?NETDEV WATCHDOG: (?:CPU: \d+: )?\S+ \(\w+\): transmit queue ",
+    "nic-transmit-stuck": (
+        rf"(?:{_NAMED})?NETDEV WATCHDOG: (?:CPU: \d+: )?\S+ \(\w+\): transmit queue |{_NAMED}NETDEV WATCHDOG: CPU: \d+: transmit queue "
+    ),
     "oom-kill-constraint": r"oom-kill:constraint=CONSTRAINT_\w+,nodemask=",
     "oom-killed-process": r"(?:(?:Memory cgroup o|O)ut of memory: )?Kill(?:ed)? process \d+ \(",
     "pcie-bandwidth-limited": _NAMED,
