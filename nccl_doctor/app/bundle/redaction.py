@@ -70,6 +70,7 @@ class Redactor:
             re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(named, key=len, reverse=True))})(?!\w)") if named else None
         )
         self._secrets = tuple(secrets)
+        self._nets: dict[str, int] = {}
 
     def __call__(self, line: str) -> str:
         for pattern in self._secrets:
@@ -77,11 +78,9 @@ class Redactor:
         line = _ASSIGNED.sub(lambda found: found["name"] + self._secret(found["value"]), line)
         line = _MAIL.sub(lambda found: self._numbered("mail", found[0], "mail-{}@example.org"), line)
         line = _UUID.sub(lambda found: self._uuid(found), line)
-        line = _GUID.sub(lambda found: found["gap"] + self._hex("GUID", found["value"]), line)
+        line = _GUID.sub(lambda found: found["gap"] + self._guid(found["value"]), line)
         line = _SERIAL.sub(lambda found: found["gap"] + self._serial(found["value"]), line)
-        line = _MAC.sub(
-            lambda found: self._numbered("MAC", found[0].lower(), "02:00:00:{:02x}:{:02x}:{:02x}", bytes_=True), line
-        )
+        line = _MAC.sub(lambda found: self._replace("MAC", found[0].lower(), _mac), line)
         line = _IPV6.sub(lambda found: self._ipv6(found[0]), line)
         line = _IPV4.sub(self._ipv4, line)
         line = _LIST.sub(self._list, line)
@@ -90,17 +89,15 @@ class Redactor:
             line = self._users.sub(lambda found: self._user(found[0]), line)
         return _WORD.sub(self._word, line)
 
-    def _numbered(self, kind: str, text: str, form: str, *, bytes_: bool = False) -> str:
-        """The word for this text: the next one of its kind, or the one that it got before."""
+    def _replace(self, kind: str, text: str, word: Callable[[int], str]) -> str:
+        """What stands for this text: what it got before, or the word of the next number of its kind."""
         known = self.replaced[kind]
         if text not in known:
-            number = len(known) + 1
-            known[text] = (
-                form.format(number >> 16 & 255, number >> 8 & 255, number & 255)
-                if bytes_
-                else form.format(f"{number:03}")
-            )
+            known[text] = word(len(known) + 1)
         return known[text]
+
+    def _numbered(self, kind: str, text: str, form: str) -> str:
+        return self._replace(kind, text, lambda number: form.format(f"{number:03}"))
 
     def _secret(self, value: str) -> str:
         return (
@@ -108,12 +105,15 @@ class Redactor:
         )
 
     def _uuid(self, found: re.Match[str]) -> str:
-        number = int(self._numbered("UUID", found[0], "{}"))
-        return f"{found['kind']}-00000000-0000-0000-0000-{number:012x}"
+        head = f"{found['kind']}-00000000-0000-0000-0000-"
+        return self._replace("UUID", found[0], lambda number: f"{head}{number:012x}")
 
-    def _hex(self, kind: str, value: str) -> str:
-        plain = f"{int(self._numbered(kind, value, '{}')):016x}"
-        return ":".join(plain[at : at + 4] for at in range(0, 16, 4)) if ":" in value else plain
+    def _guid(self, value: str) -> str:
+        def word(number: int) -> str:
+            plain = f"{number:016x}"
+            return ":".join(plain[at : at + 4] for at in range(0, 16, 4)) if ":" in value else plain
+
+        return self._replace("GUID", value, word)
 
     def _serial(self, value: str) -> str:
         return (
@@ -121,24 +121,19 @@ class Redactor:
         )
 
     def _ipv6(self, text: str) -> str:
-        if text in ("::1",):
+        if text == "::1":
             return text
         head = "fe80" if text.lower().startswith("fe80") else "fd00"
-        return f"{head}::{int(self._numbered('IPv6 address', text, '{}')):x}"
+        return self._replace("IPv6 address", text, lambda number: f"{head}::{number:x}")
 
     def _ipv4(self, found: re.Match[str]) -> str:
         """Another address of a private net; addresses of one net of 256 stay in one."""
         before = found.string[max(0, found.start() - 24) : found.start()]
         if _VERSION.search(before) or _SPECIAL.match(found[0]) or any(int(part) > 255 for part in found[0].split(".")):
             return found[0]
-        known = self._nets
-        number = known.setdefault(found["net"], len(known) + 1)
+        number = self._nets.setdefault(found["net"], len(self._nets) + 1)
         new = f"10.{number >> 8 & 255}.{number & 255}.{found['last']}"
         return self.replaced["IPv4 address"].setdefault(found[0], new)
-
-    @cached_property
-    def _nets(self) -> dict[str, int]:
-        return {}
 
     def _list(self, found: re.Match[str]) -> str:
         """A set of hosts, `node[01-04]`, of which at least one is known."""
@@ -219,6 +214,10 @@ def known_secrets() -> list[re.Pattern[str]]:
         one for one in RegexBasedDetector.__subclasses__() if one.__name__ != "IPPublicDetector"
     ]
     return [pattern for kind in kinds for pattern in kind().denylist]
+
+
+def _mac(number: int) -> str:
+    return f"02:00:00:{number >> 16 & 255:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
 
 
 def _tells(name: str) -> bool:
