@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 JOBS ?= 2
 
-.PHONY: help demo test unit fuzz properties lint lint-repository bench format dist pyz constraints clean
+.PHONY: help demo test unit fuzz properties lint lint-repository bench docs format dist pyz constraints clean
 
 help:
 	@echo 'make demo    read a shipped log with a real fault'
@@ -16,6 +16,7 @@ help:
 	@echo 'make fuzz    changed inputs for every reader: SEED=1 MINUTES=10'
 	@echo 'make properties  all properties with many times as many examples'
 	@echo 'make bench   measure reading, start-up and the live screen'
+	@echo 'make docs    build the site into site/ and follow its links'
 	@echo 'make format  format the code'
 	@echo 'make pyz     preflight as one file'
 	@echo 'make dist    wheel and source archive'
@@ -65,6 +66,11 @@ format: $(VENV)/.developing
 bench: $(VENV)/.developing
 	$(BIN)/python bench/run.py
 
+# Nothing is fetched: fonts and scripts are in the pages, links are followed on the disk. `python -m http.server -d site` shows it.
+docs: $(VENV)/.documenting
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python docs/generator/check_links.py site
+
 dist: $(VENV)/.developing
 	rm -rf dist
 	$(BIN)/python -m hatchling build
@@ -92,6 +98,10 @@ $(VENV)/.developing: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --constraint constraints.txt --editable '.[dev,bundle,cluster,parquet,pictures]'
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.documenting: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --constraint constraints.txt --editable '.[docs]'
+	@touch $@ $(VENV)/.installed
+
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo 'nccl-doctor needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3' >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
@@ -100,4 +110,4 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,7 +19,7 @@ _ASSIGNED = re.compile(
     r"(?:export\s+|-x\s+|--env[ =]|-e\s+)?(?P<name>[A-Za-z][A-Za-z0-9_]{2,})(?:\s*=\s*(?P<value>'[^']*'|\"[^\"]*\"|\S*))?"
 )
 _FAMILY = re.compile(r"(NCCL|TORCH|FI|OFI|UCX|OMPI|HOROVOD|CUDA|RDMAV|GLOO)_\w", re.IGNORECASE)
-_ROLES = {
+ROLES = {
     "origin": "Origin: what it reports began in this process or on this node.",
     "echo": "Echo: something else failed first, often in another process; look there.",
 }
@@ -66,7 +66,7 @@ def _rule(text: str) -> str | None:
         return None
     parts = [
         f"{rule.severity}, {rule.role}, {rule.confidence}",
-        _says(rule.message),
+        f"Says: {message_form(rule.message)}",
         "",
         f"Why it matters: {rule.why}",
         f"What to do: {rule.fix}",
@@ -79,9 +79,9 @@ def _rule(text: str) -> str | None:
     return "\n".join([body, *(f"  {reference}" for reference in rule.references)])
 
 
-def _says(message: str) -> str:
+def message_form(message: str) -> str:
     """A message template as a reader may see it: placeholders become names in angle brackets."""
-    return "Says: " + re.sub(r"\{(\w+)(?::[^{}]*)?\}", r"<\1>", message)
+    return re.sub(r"\{(\w+)(?::[^{}]*)?\}", r"<\1>", message)
 
 
 # Settings ------------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _line(line: str) -> str | None:
     for match in line_patterns.classify(line)[:3]:
         pattern = match.pattern
         if pattern.means and not (hit and pattern.fallback) and not any(pattern.means in done for done in paragraphs):
-            paragraphs.append(f"{pattern.means}{_printed(pattern)}")
+            paragraphs.append(f"{pattern.means}{printed_by(pattern)}")
             if pattern.harmless:
                 paragraphs.append("This line alone is harmless.")
             values = _values(match.fields)
@@ -220,7 +220,7 @@ def _catalogued(line: str) -> "Hit | None":
 
 
 def _proved(known: "KnownMessage") -> Iterator[str]:
-    yield f"{known.title}: {known.means}{_printed(known, known.title)}"
+    yield f"{known.title}: {known.means}{printed_by(known, known.title)}"
     if known.proves:
         yield f"It proves: {known.proves}"
 
@@ -232,7 +232,7 @@ def _advice(hit: "Hit") -> Iterator[str]:
     known = hit.message
     yield f"Class {known.kind}: {classes()[known.kind].meaning}"
     if known.kind != "harmless":
-        yield _ROLES[known.role]
+        yield ROLES[known.role]
     if known.causes:
         yield "\n".join(["Likely causes:", *(f"{at}. {cause}" for at, cause in enumerate(known.causes, 1))])
     yield f"Next: {known.command()}"
@@ -245,7 +245,8 @@ def _indented(block: str) -> str:
     return "\n".join("  " + line if line else line for line in block.split("\n"))
 
 
-def _printed(printer: Any, program: str = "NCCL") -> str:
+def printed_by(printer: Any, program: str = "NCCL") -> str:
+    """Which versions of a program print a message; empty where that is not known."""
     if printer.since and printer.until:
         return f" Printed by {program} {printer.since} to {printer.until}."
     if printer.since:

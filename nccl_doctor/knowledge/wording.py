@@ -42,6 +42,11 @@ SIGNAL = re.compile(
     re.IGNORECASE,
 )
 
+WHERE_NCCL_READS = (
+    "NCCL reads its settings from the environment, then from NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf, and "
+    'prints "set by environment" for all of them. A network plug-in may set them too.'
+)
+
 
 def paragraph(text: str, indent: str = "  ", mark: str = "") -> str:
     """Returns wrapped text; line breaks are kept, runs of blanks become one. ``mark`` precedes the first line."""
@@ -65,7 +70,14 @@ def block(title: str, *paragraphs: str) -> str:
 
 def setting_words(setting: settings.Setting, typed: str, value: str | None) -> str:
     """Returns the block of a setting, with an assessment of the value if there is one."""
-    program = settings.PROGRAMS[setting.family]
+    kind = {"int": "number", "bool": "0 or 1", "file": "file or path"}.get(setting.kind, setting.kind)
+    title = f"{setting.name} (setting of {settings.PROGRAMS[setting.family]}, {kind})"
+    where = WHERE_NCCL_READS if setting.family == "nccl" else ""
+    return block(title, *setting_paragraphs(setting, typed, value), where)
+
+
+def setting_paragraphs(setting: settings.Setting, typed: str, value: str | None = None) -> list[str]:
+    """Returns what a setting does, which versions read it, and which values are harmful, or what is wrong with this one."""
     parts = [setting.does]
     if typed.strip() != setting.name:
         parts.append(f"Names of variables are case-sensitive: write {setting.name}.")
@@ -84,15 +96,9 @@ def setting_words(setting: settings.Setting, typed: str, value: str | None) -> s
     else:
         for check in setting.checks:
             parts.append(f"{check.verdict.capitalize()} {_when(check.when)}: {check.why}.")
-    if setting.family == "nccl":
-        parts.append(
-            "NCCL reads it from the environment, then from NCCL_CONF_FILE or ~/.nccl.conf, then from /etc/nccl.conf, and prints "
-            '"set by environment" for all of them. A network plug-in may set it too.'
-        )
-        if not setting.documented:
-            parts.append("It is not documented and may change without notice.")
-    kind = {"int": "number", "bool": "0 or 1", "file": "file or path"}.get(setting.kind, setting.kind)
-    return block(f"{setting.name} (setting of {program}, {kind})", *parts)
+    if setting.family == "nccl" and not setting.documented:
+        parts.append("It is not documented and may change without notice.")
+    return [part for part in parts if part]
 
 
 def _when(conditions: tuple[str, ...]) -> str:
