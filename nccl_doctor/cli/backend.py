@@ -11,7 +11,7 @@ from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.app.bundle.archive import Bundle
-    from nccl_doctor.diagnosis.comparison import Comparison
+    from nccl_doctor.diagnosis.comparison import Comparison, RunsTable
     from nccl_doctor.diagnosis.report import Report
     from nccl_doctor.facts.store import Facts
     from nccl_doctor.log.readers.followed import Follower
@@ -82,16 +82,33 @@ def run_following(
 
 
 def run_comparison(
-    paths: tuple[str, str], rules_dirs: tuple[Path, ...], config: Path | None, tolerance: float, progress: Progress
-) -> "tuple[Comparison, list[str]]":
-    """Returns what changed from the first run to the second, and one sentence for each unreadable input."""
-    from nccl_doctor.app import compare
+    paths: Sequence[str],
+    rules_dirs: tuple[Path, ...],
+    config: Path | None,
+    tolerance: float,
+    drawn: bool,
+    progress: Progress,
+) -> "tuple[Comparison | RunsTable, list[str]]":
+    """Returns what changed from the first run to the second, or a table of more, and one sentence for each unreadable input.
+
+    `drawn` asks for the pictures of two runs.
+    """
+    from nccl_doctor.app.comparison import pair, runs
     from nccl_doctor.rules.site_config import Config
 
     with _usage_problems():
         settings = Config.read(config) if config is not None else None
-        (before, problems), (after, more) = (compare.read(path, rules_dirs, settings, progress) for path in paths)
-        return compare.compare(before, after, tolerance), list(dict.fromkeys([*problems, *more]))
+        if len(paths) == 2:
+            (before, problems), (after, more) = (
+                pair.read(path, rules_dirs, settings, progress, drawn) for path in paths
+            )
+            return pair.compare(before, after, tolerance), list(dict.fromkeys([*problems, *more]))
+        answers, problems = [], []
+        for path in paths:
+            run, more = pair.read(path, rules_dirs, settings, progress)
+            answers.append(runs.ask(run))
+            problems += more
+        return runs.table(answers, tolerance), list(dict.fromkeys(problems))
 
 
 def make_bundle(paths: Sequence[str]) -> "Bundle":

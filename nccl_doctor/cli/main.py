@@ -19,7 +19,7 @@ from nccl_doctor.common.errors import UsageProblem
 # Command name -> its line in the overview. Kept here so that `--help` imports no command.
 COMMANDS = {
     "analyze": "Find the fault in logs: what, where, why, and what to do next.",
-    "compare": "Show what changed between two runs: findings, speed, transports, versions, settings, nodes.",
+    "compare": "Show what changed between runs: findings, speed, transports, versions, settings, nodes.",
     "explain": "Explain a rule, a log line, a variable or a code.",
     "rules": "List, show and check rules.",
     "facts": "List the facts that were read from logs.",

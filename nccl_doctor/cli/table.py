@@ -1,20 +1,16 @@
 """Rows of a query as a plain table, CSV or JSON."""
 
-import csv
-import io
 import json
 import math
-import re
 import shutil
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
+from nccl_doctor.reporters.csv_text import csv_text
 from nccl_doctor.reporters.words import clean
 
 FORMATS = ("table", "csv", "json")
-_FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r")  # East Asian spreadsheets take the wide ones too
-_NUMBER = re.compile(r"[+-]?[0-9.]{1,40}")
 _MIN_WRAPPED = 24  # columns of the terminal below which the last column is cut and not wrapped
 _MIN_WIDTH = 8  # columns of the terminal below which a column is left out
 
@@ -30,11 +26,7 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "t
         records = [dict(zip(columns, row, strict=True)) for row in safe]
         return json.dumps(records, indent=1, ensure_ascii=False, default=str) + "\n"
     if form == "csv":
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(map(_unevaluated, columns))
-        writer.writerows([map(_unevaluated, row) for row in safe])
-        return out.getvalue()
+        return csv_text(columns, safe)
     cells = [["" if cell is None else str(cell) for cell in row] for row in safe]
     return _render_table(columns, cells, safe, width or shutil.get_terminal_size((80, 24)).columns)
 
@@ -44,11 +36,6 @@ def _shown(cell: Any) -> Any:
     if isinstance(cell, float) and not math.isfinite(cell):
         return None
     return clean(cell) if isinstance(cell, str) else cell
-
-
-def _unevaluated(cell: Any) -> Any:
-    """A text that a spreadsheet would take for a formula, behind an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def _render_table(columns: Sequence[str], cells: list[list[str]], values: list[list[Any]], width: int) -> str:

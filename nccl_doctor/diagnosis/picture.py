@@ -61,6 +61,7 @@ class Chart:
     lines: tuple[Line, ...] = ()
     names: tuple[str, ...] = ()  # of x = 0, 1, 2, …
     scale: str = "linear"  # of x: linear, bytes (powers of two)
+    extent: tuple[float, float, float] | None = None  # first and last x, highest y: of charts that are compared
 
 
 @dataclass(frozen=True)
@@ -93,3 +94,11 @@ class Picture:
 
     shown: Shown
     findings: tuple[int, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class PicturePair:
+    """What two runs show of the same thing; None where a run has no facts for it."""
+
+    before: Shown | None
+    after: Shown | None

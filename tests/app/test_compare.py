@@ -1,6 +1,7 @@
 """Two runs side by side: what appeared, what changed, and what only one of them tells."""
 
 import json
+import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -11,14 +12,16 @@ import pytest
 from helpers.places import ROOT
 from referencing import Registry, Resource
 
-from nccl_doctor.app import compare, compare_queries
+from nccl_doctor.app.comparison import pair, queries
 from nccl_doctor.cli.main import main
 from nccl_doctor.diagnosis.comparison import Comparison
+from nccl_doctor.diagnosis.picture import Chart
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.reporters import Options, comparison_json, comparison_markdown, comparison_terminal, json_report
+from nccl_doctor.reporters import Options, json_report
+from nccl_doctor.reporters.comparison import pair_html, pair_json, pair_markdown, pair_terminal
 
 FIXTURES = ROOT / "fixtures"
-RENDERERS = (comparison_terminal.render, comparison_markdown.render, comparison_json.render)
+RENDERERS = (pair_terminal.render, pair_markdown.render, pair_html.render, pair_json.render)
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def simulated(tmp_path: Path) -> Callable[..., str]:
 
 
 def compared(before: str | Path, after: str | Path) -> Comparison:
-    return compare.compare(compare.read(str(before))[0], compare.read(str(after))[0])
+    return pair.compare(pair.read(str(before))[0], pair.read(str(after))[0])
 
 
 def changed(comparison: Comparison) -> dict[str, tuple[str, str, str]]:
@@ -114,9 +117,9 @@ def test_bandwidth_of_nccl_tests_is_compared() -> None:
 @pytest.mark.parametrize(("tolerance", "effects"), [(0.05, ["worse"]), (0.95, [])])
 def test_the_tolerance_decides_what_counts(simulated: Callable[..., str], tolerance: float, effects: list[str]) -> None:
     a, b = (
-        compare.read(simulated(f"{n}.log", *more))[0] for n, more in enumerate(((), ("--fault", "ib-disabled-by-env")))
+        pair.read(simulated(f"{n}.log", *more))[0] for n, more in enumerate(((), ("--fault", "ib-disabled-by-env")))
     )
-    comparison = compare.compare(a, b, tolerance)
+    comparison = pair.compare(a, b, tolerance)
     assert effects == [one.effect for one in comparison.changes if one.topic == "speed"]
 
 
@@ -150,13 +153,13 @@ def test_kept_facts_are_compared_like_logs(simulated: Callable[..., str], tmp_pa
 
 
 def test_json_is_what_its_schema_says(simulated: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    report, schema = json_report.schema(), comparison_json.schema()
+    report, schema = json_report.schema(), pair_json.schema()
     registry: Any = Registry().with_resource(report["$id"], Resource.from_contents(report))
     validator = jsonschema.Draft202012Validator(schema, registry=registry)
     validator.check_schema(schema)
     a, b = simulated("a.log"), simulated("b.log", "--fault", "ib-disabled-by-env")
-    for pair in ((a, b), (b, a), (a, a), (str(FIXTURES / "gpu" / "busy85.csv"), a)):
-        main(["compare", *pair, "--format", "json", "--fail-on", "never"])
+    for two in ((a, b), (b, a), (a, a), (str(FIXTURES / "gpu" / "busy85.csv"), a)):
+        main(["compare", *two, "--format", "json", "--fail-on", "never"])
         document = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(text))
         assert [] == [error.message for error in validator.iter_errors(document)]
     document["colour"] = "red"
@@ -180,8 +183,38 @@ def test_no_format_lets_a_control_character_through(simulated: Callable[..., str
 def test_no_line_is_wider_than_the_screen(simulated: Callable[..., str], width: int) -> None:
     comparison = compared(simulated("a.log"), simulated("b.log", "--fault", "ib-disabled-by-env"))
     for verbose in (False, True):
-        text = comparison_terminal.render(comparison, Options(width=width, verbose=verbose))
+        text = pair_terminal.render(comparison, Options(width=width, verbose=verbose))
         assert width >= max(map(len, text.splitlines()))
+
+
+def test_the_same_pictures_of_both_runs_stand_side_by_side_on_the_same_axes(simulated: Callable[..., str]) -> None:
+    runs = [
+        pair.read(simulated(f"{n}.log", *more), drawn=True)[0]
+        for n, more in enumerate(((), ("--fault", "ib-disabled-by-env")))
+    ]
+    comparison = pair.compare(*runs)
+    (steps,) = [one for one in comparison.pictures if one.before is not None and one.before.title == "Time of a step"]
+    assert isinstance(steps.before, Chart)
+    assert isinstance(steps.after, Chart)
+    slowest = max(y for series in steps.after.series for _, y in series.points)
+    assert steps.before.extent == steps.after.extent
+    assert steps.before.extent is not None
+    assert slowest <= steps.before.extent[2]
+    text = pair_html.render(comparison, Options())
+    assert 2 * len(comparison.pictures) == len(re.findall(r"<section><h3>[AB]</h3>", text))
+    assert "<script" not in text
+    places = re.findall(r'\bid="([^"]*)"', text)
+    assert len(places) == len(set(places))
+    rows = [line for line in pair_markdown.render(comparison, Options()).splitlines() if line.startswith("| Time of")]
+    assert ["▁" * 20, "█" * 20] == [cell.split()[0] for cell in rows[0].split("|")[2:4]]
+
+
+def test_a_picture_that_one_run_lacks_says_so() -> None:
+    old, new = (
+        pair.read(str(FIXTURES / path), drawn=True)[0] for path in ("nccl_tests/a100_8.out", "gpu/hot_gpu2.csv")
+    )
+    text = pair_html.render(pair.compare(old, new), Options())
+    assert "This run has no facts for it." in text
 
 
 def test_the_file_decides_the_format(simulated: Callable[..., str], tmp_path: Path) -> None:
@@ -198,11 +231,11 @@ def test_no_input_is_overwritten(simulated: Callable[..., str], capsys: pytest.C
 
 def test_every_question_can_be_put_to_any_facts() -> None:
     facts = Facts()
-    for trait in compare_queries.RUNS:
+    for trait in queries.RUNS:
         assert [] == [row for row in facts.query(trait.query) if row[1] is not None]
         assert set(trait.needs) <= facts.counts().keys()
 
 
 def test_what_belongs_to_one_topic_stands_together() -> None:
-    topics = [topic for topic, _ in groupby(trait.topic for trait in compare_queries.RUNS)]
+    topics = [topic for topic, _ in groupby(trait.topic for trait in queries.RUNS)]
     assert sorted(set(topics)) == sorted(topics)

@@ -1,8 +1,6 @@
 """`nccl-doctor compare`: shows what changed between two runs."""
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,16 +16,19 @@ from nccl_doctor.cli.options import (
 )
 from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
 from nccl_doctor.cli.site import rule_folders
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters import Options
-
-FORMATS = ("terminal", "json", "markdown")
-SUFFIXES = {".json": "json", ".md": "markdown"}
+from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
 
 
 @click.command("compare")
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of FILE, else terminal.")
+@click.argument("paths", nargs=-1, required=True, metavar="A B...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(RUNS),
+    help="Default: by the suffix of FILE, else terminal. csv is a table of three runs or more.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the comparison to FILE.")
 @click.option(
     "--tolerance",
@@ -41,8 +42,7 @@ SUFFIXES = {".json": "json", ".md": "markdown"}
 @rule_options("; a lower speed is a warning")
 @display_options("Show all changes, with the lines that show them.")
 def command(
-    before: str,
-    after: str,
+    paths: tuple[str, ...],
     form: str | None,
     output: Path | None,
     tolerance: float,
@@ -53,26 +53,29 @@ def command(
     color: str,
     width: int | None,
 ) -> int:
-    """Show what changed between two runs: findings, speed, transports, versions, settings, nodes.
+    """Show what changed between runs: findings, speed, transports, versions, settings, nodes.
 
     A and B are inputs of `analyze`: logs, folders, archives, saved facts, or node trees from `preflight --save`.
-    A is the good run.
+    A is the good run. Three runs or more become a table: best first, with what was chosen otherwise than in A.
     """
     form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
+    if len(paths) < 2:
+        raise UsageProblem("compare needs two runs or more")
+    if len(paths) == 2 and form not in PAIR:
+        raise UsageProblem(f"two runs have no {form}; the formats are {', '.join(PAIR)}")
     if output is not None:
-        refuse_overwriting(output, (before, after))
+        refuse_overwriting(output, paths)
     with progress_bar() as progress:
         comparison, problems = backend.run_comparison(
-            (before, after), rule_folders(rules_dirs), config, tolerance / 100, progress
+            paths, rule_folders(rules_dirs), config, tolerance / 100, form in ("html", "markdown"), progress
         )
     for problem in problems:
         complain(problem)
-    reporter: Any = importlib.import_module(f"nccl_doctor.reporters.comparison_{form}")
     if output is not None:
         options = Options(width=width or 80, verbose=verbose, color=color == "always")
-        write_file(output, reporter.render(comparison, options).encode("utf-8", "replace"))
+        write_file(output, render(form, comparison, options).encode("utf-8", "replace"))
     elif form == "terminal":
-        emit(reporter.render(comparison, terminal_options(width, verbose, color)))
+        emit(render(form, comparison, terminal_options(width, verbose, color)))
     else:
-        emit_bytes(reporter.render(comparison, Options()).encode("utf-8", "replace"))
+        emit_bytes(render(form, comparison).encode("utf-8", "replace"))
     return exit_status(comparison.verdict, fail_on)

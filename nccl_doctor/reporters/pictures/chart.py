@@ -99,6 +99,12 @@ def _plot(axes: "Axes", shown: Chart) -> None:
     axes.grid(axis="y", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.set_ylim(bottom=0)
+    if shown.extent is not None:
+        first, last, top = shown.extent
+        axes.set_ylim(top=1.08 * top)
+        if shown.scale == "linear" and not shown.names:
+            margin = 0.03 * (last - first)
+            axes.set_xlim(first - margin, last + margin)
     if shown.scale == "bytes":
         axes.set_xscale("log", base=2)
         sizes = sorted({x for series in shown.series for x, _ in series.points})

@@ -1,12 +1,11 @@
 """Texts shared by the reporters of comparisons."""
 
 from nccl_doctor.common.plurals import counted
-from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
+from nccl_doctor.diagnosis.comparison import CHOSEN, Change, Comparison, Side
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.reporters import words
 from nccl_doctor.reporters.words import HEADLINES, clean
 
-CHOSEN = ("settings", "versions", "plug-ins", "network devices", "nodes", "hosts")  # topics that a person chooses
 HEADS = {**HEADLINES, "same": "SAME"}
 
 
@@ -43,9 +42,16 @@ def run(side: Side) -> str:
 
 def finding(one: Finding, comparison: Comparison) -> str:
     """Returns a finding of one run, and a note if the other run has no facts for its rule."""
-    unasked = " (the other run has no facts for this)" if one.rule in comparison.unasked else ""
     where = words.scope(one)
-    return clean(f"{one.severity} {one.rule} {one.name}  {one.title}{f' · {where}' if where else ''}{unasked}")
+    note = unasked(one, comparison)
+    return clean(
+        f"{one.severity} {one.rule} {one.name}  {one.title}{f' · {where}' if where else ''}{f' ({note})' if note else ''}"
+    )
+
+
+def unasked(one: Finding, comparison: Comparison) -> str:
+    """Returns a note for a finding for whose rule the other run has no facts; else nothing."""
+    return "the other run has no facts for this" if one.rule in comparison.unasked else ""
 
 
 def changed(change: Change) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from nccl_doctor.diagnosis.comparison import Change, Comparison
 from nccl_doctor.diagnosis.report import Place
 from nccl_doctor.reporters import Options
-from nccl_doctor.reporters import comparison_words as words
+from nccl_doctor.reporters.comparison import pair_words as words
 from nccl_doctor.reporters.terminal import ASCII, LABEL, STYLES
 from nccl_doctor.reporters.words import clean, clean_block
 
@@ -18,7 +18,7 @@ MAX_CHANGES = 12  # changes shown without `verbose`
 MAX_FINDINGS = 4  # findings of a kind shown without `verbose`
 EVIDENCE = 3  # places of a finding with `verbose`
 SUBJECT = 26  # columns for the name of what changed, at most
-_COLORS = {"worse": "bold red", "better": "bold green", "other": ""}
+COLORS = {"worse": "bold red", "better": "bold green", "other": ""}
 
 
 def render(comparison: Comparison, options: Options) -> str:
@@ -77,14 +77,14 @@ def _changes(changes: Sequence[Change]) -> list[Text | Table]:
     table.add_column(overflow="fold")
     shown = changes if len(changes) <= MAX_CHANGES else changes[: MAX_CHANGES - 1]
     for change in shown:
-        table.add_row(Text(clean(change.what)), Text(words.changed(change), style=_COLORS[change.effect]))
+        table.add_row(Text(clean(change.what)), Text(words.changed(change), style=COLORS[change.effect]))
     more = len(changes) - len(shown)
     return [table, *([Text(f"{more} more: -v")] if more else [])] if changes else []
 
 
 def _changes_in_full(changes: Sequence[Change]) -> Iterator[Text]:
     for change in changes:
-        yield Text(f"{clean(change.what)}: {words.changed(change)}", style=_COLORS[change.effect])
+        yield Text(f"{clean(change.what)}: {words.changed(change)}", style=COLORS[change.effect])
         yield from map(_place, change.evidence)
 
 

@@ -6,10 +6,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nccl_doctor.app import analyze, compare_queries
+from nccl_doctor.app import analyze
+from nccl_doctor.app.comparison import queries
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.diagnosis.comparison import Change, Comparison, Side
 from nccl_doctor.diagnosis.diagnose import fold_hosts
+from nccl_doctor.diagnosis.picture_pairs import side_by_side
 from nccl_doctor.diagnosis.report import Finding, Place, Report
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules.site_config import Config
@@ -17,10 +19,10 @@ from nccl_doctor.rules.site_config import Config
 TOLERANCE = 0.05  # of a speed; runs of the same job differ by some per cent
 SHOWN = 3  # values of an item
 MANY = 4  # values of an item; more of them are one for each rank or host and differ between any two runs
-_NOISE = 3.0  # times the spread of the steps, below which a change of speed says nothing
+NOISE = 3.0  # times the spread of the steps, below which a change of speed says nothing
 
 
-class _Figure(NamedTuple):
+class Figure(NamedTuple):
     """A number measured in a run."""
 
     value: float
@@ -28,7 +30,7 @@ class _Figure(NamedTuple):
     ref: int | None
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """A value that a run states in words."""
 
     n: int  # how many hosts, ranks or connections state it
@@ -49,9 +51,15 @@ def read(
     rules_dirs: Sequence[Path] = (),
     config: Config | None = None,
     progress: Callable[[int, int], None] | None = None,
+    drawn: bool = False,
 ) -> tuple[Run, list[str]]:
-    """Read and judge one of the runs. Returns it, and what could not be read. Raises as `analyze.analyze` does."""
-    report, facts, problems = analyze.analyze([path], rules_dirs=rules_dirs, config=config, progress=progress)
+    """Read and judge one of the runs. Returns it, and what could not be read. Raises as `analyze.analyze` does.
+
+    `drawn` asks for pictures.
+    """
+    report, facts, problems = analyze.analyze(
+        [path], rules_dirs=rules_dirs, config=config, progress=progress, drawn=drawn
+    )
     return Run([path], facts, report), problems
 
 
@@ -59,7 +67,7 @@ def compare(before: Run, after: Run, tolerance: float = TOLERANCE) -> Comparison
     """What changed from one run to the other. `tolerance` is the share by which a speed may differ."""
     changes: list[Change] = []
     same, only_before, only_after = [], [], []
-    for topic, group in groupby(compare_queries.RUNS, key=lambda trait: trait.topic):
+    for topic, group in groupby(queries.RUNS, key=lambda trait: trait.topic):
         answers = [_Answers(trait, before.facts, after.facts) for trait in group]
         found = [change for answer in answers for change in answer.changes(tolerance)]
         changes += found
@@ -83,6 +91,7 @@ def compare(before: Run, after: Run, tolerance: float = TOLERANCE) -> Comparison
     return Comparison(
         verdict=verdict, before=a, after=b, changes=changes, appeared=appeared, gone=gone, unasked=unasked,
         same=same, only_before=only_before, only_after=only_after,
+        pictures=side_by_side(before.report.pictures, after.report.pictures),
     )  # fmt: skip
 
 
@@ -112,10 +121,10 @@ def _unasked(findings: Iterable[Finding], report: Report) -> list[str]:
 class _Answers:
     """The answers of two runs to one question."""
 
-    def __init__(self, trait: compare_queries.Words | compare_queries.Number, *runs: Facts) -> None:
+    def __init__(self, trait: queries.Words | queries.Number, *runs: Facts) -> None:
         self._trait = trait
         self._runs = runs
-        ask = _figures if isinstance(trait, compare_queries.Number) else _sayings
+        ask = figures if isinstance(trait, queries.Number) else sayings
         # of a run that was not looked at for it: None
         self._told: list[Any] = [ask(run, trait.query) if run.covered() & set(trait.needs) else None for run in runs]
 
@@ -128,7 +137,7 @@ class _Answers:
         old, new = self._told
         if old is None or new is None:
             return []
-        if isinstance(self._trait, compare_queries.Words) and self._trait.lacking:
+        if isinstance(self._trait, queries.Words) and self._trait.lacking:
             return [*old, *(what for what in new if what not in old)] or [""]
         return [what for what in old if what in new]
 
@@ -136,35 +145,34 @@ class _Answers:
         """The items in which the two runs differ."""
         trait = self._trait
         for what in self.shared():
-            if isinstance(trait, compare_queries.Number):
+            if isinstance(trait, queries.Number):
                 change = self._in_numbers(trait, what, tolerance)
             else:
                 change = self._in_words(trait, what)
             if change is not None:
                 yield change
 
-    def _in_numbers(self, trait: compare_queries.Number, key: tuple[str, str], tolerance: float) -> Change | None:
+    def _in_numbers(self, trait: queries.Number, key: tuple[str, str], tolerance: float) -> Change | None:
         a, b = (told[key] for told in self._told)
-        share = max(tolerance if trait.share is None else trait.share, _NOISE * max(a.spread, b.spread))
-        if abs(b.value - a.value) <= max(share * abs(a.value), trait.least):
+        if not differs(trait, a, b, tolerance):
             return None
         more = 1 if b.value > a.value else -1
         effect = "other" if not trait.better else "better" if more == trait.better else "worse"
         what, unit = key
         return Change(
-            topic=trait.topic, what=what, before=_digits(a.value), after=_digits(b.value), effect=effect,
+            topic=trait.topic, what=what, before=digits(a.value), after=digits(b.value), effect=effect,
             severity="warning" if effect == "worse" else "note", unit=unit,
             ratio=b.value / a.value if a.value else None,
-            evidence=[place for run, figure in zip(self._runs, (a, b), strict=True) for place in _places(run, figure.ref)],
+            evidence=[place for run, figure in zip(self._runs, (a, b), strict=True) for place in places(run, figure.ref)],
         )  # fmt: skip
 
-    def _in_words(self, trait: compare_queries.Words, what: str) -> Change | None:
+    def _in_words(self, trait: queries.Words, what: str) -> Change | None:
         a, b = (told.get(what, {}) for told in self._told)
         names = trait.topic == "hosts"
         many = min(len(a), len(b)) > 1 and max(len(a), len(b)) > MANY and not names
         if a.keys() == b.keys() or many:
             return None
-        before, after = (_listed(said, names) or trait.lacking for said in (a, b))
+        before, after = (listed(said, names) or trait.lacking for said in (a, b))
         lines = [
             place
             for run, said, other in ((self._runs[0], a, b), (self._runs[1], b, a))
@@ -173,28 +181,37 @@ class _Answers:
         return Change(trait.topic, what, before, after, "other", "note", evidence=lines)
 
 
-def _figures(facts: Facts, query: str) -> dict[tuple[str, str], _Figure]:
-    figures: dict[tuple[str, str], _Figure] = {}
+def differs(trait: queries.Number, a: Figure, b: Figure, tolerance: float) -> bool:
+    """Whether two numbers differ by more than the question, the user and the spread of either allow."""
+    share = max(tolerance if trait.share is None else trait.share, NOISE * max(a.spread, b.spread))
+    return abs(b.value - a.value) > max(share * abs(a.value), trait.least)
+
+
+def figures(facts: Facts, query: str) -> dict[tuple[str, str], Figure]:
+    """What a run measured, by item and unit."""
+    figures: dict[tuple[str, str], Figure] = {}
     for what, value, unit, spread, ref in facts.query(query):
         if value is not None:
-            figures.setdefault((what, unit), _Figure(float(value), spread or 0.0, ref))
+            figures.setdefault((what, unit), Figure(float(value), spread or 0.0, ref))
     return figures
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
+    """A number with the digits that matter."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _sayings(facts: Facts, query: str) -> dict[str, dict[str, _Said]]:
-    sayings: dict[str, dict[str, _Said]] = {}
+def sayings(facts: Facts, query: str) -> dict[str, dict[str, Said]]:
+    """What a run states, by item: each value and how many state it."""
+    sayings: dict[str, dict[str, Said]] = {}
     for what, value, n, ref in facts.query(query):
         if what is not None and value is not None:
             text = f"{value:g}" if isinstance(value, float) else str(value)
-            sayings.setdefault(str(what), {})[text] = _Said(n, ref)
+            sayings.setdefault(str(what), {})[text] = Said(n, ref)
     return sayings
 
 
-def _listed(said: dict[str, _Said], names: bool) -> str:
+def listed(said: dict[str, Said], names: bool) -> str:
     """`IB`; of several values the most frequent ones with how many state them: `IB (14), Socket (2)`."""
     if names:
         return fold_hosts(said)
@@ -205,12 +222,13 @@ def _listed(said: dict[str, _Said], names: bool) -> str:
     return ", ".join([*(f"{value} ({one.n})" for value, one in frequent[:SHOWN]), *more])
 
 
-def _differing(facts: Facts, said: dict[str, _Said], other: dict[str, _Said]) -> list[Place]:
+def _differing(facts: Facts, said: dict[str, Said], other: dict[str, Said]) -> list[Place]:
     """The values that one run states and the other does not."""
-    return next((_places(facts, one.ref) for value, one in said.items() if value not in other), [])
+    return next((places(facts, one.ref) for value, one in said.items() if value not in other), [])
 
 
-def _places(facts: Facts, ref: int | None) -> list[Place]:
+def places(facts: Facts, ref: int | None) -> list[Place]:
+    """The line of a reference; empty without one."""
     return (
         [Place(place.file, place.line, place.text) for place in facts.evidence_rows([ref])] if ref is not None else []
     )

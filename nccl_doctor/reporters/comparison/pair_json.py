@@ -1,7 +1,7 @@
 """A comparison as JSON, described by `reporters/schema/comparison-1.json`."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import resources
 from typing import Any
 
@@ -18,7 +18,12 @@ def render(comparison: Comparison, options: Options) -> str:
 
 def document(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain dictionaries and lists, free of control characters."""
-    content = {"schema": SCHEMA, "tool": {"name": "nccl-doctor", "version": __version__}, **asdict(comparison)}
+    content = {
+        "schema": SCHEMA,
+        "tool": {"name": "nccl-doctor", "version": __version__},
+        **asdict(replace(comparison, pictures=[])),
+    }
+    del content["pictures"]
     return {key: cleaned(value) for key, value in content.items()}
 
 

@@ -1,0 +1,1 @@
+"""What `compare` does: reads runs, puts the same queries to each, and says what differs."""
