@@ -95,7 +95,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.developing: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --constraint constraints.txt --editable '.[dev,bundle,cluster,mcp,parquet,pictures]'
+	$(PIP) --constraint constraints.txt --editable '.[dev,bundle,cluster,mcp,parquet,pictures,tensorboard]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.documenting: pyproject.toml constraints.txt | $(BIN)/python

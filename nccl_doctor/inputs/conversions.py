@@ -58,7 +58,6 @@ CONVERSIONS = (
         "`tcpdump -nn -r FILE` prints it",
         _begins(rb"\A(?:\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\x0a\x0d\x0d\x0a)"),
     ),
-    Conversion("scalars of TensorBoard", "`tensorboard --logdir FOLDER` shows them", called=_called(r"events\.out\.tfevents")),
     Conversion("a run of Weights & Biases", "`wandb sync --view FILE` prints it", called=_called(r"\.wandb$")),
     Conversion(
         "a profile of py-spy record",

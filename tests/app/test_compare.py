@@ -239,3 +239,16 @@ def test_every_question_can_be_put_to_any_facts() -> None:
 def test_what_belongs_to_one_topic_stands_together() -> None:
     topics = [topic for topic, _ in groupby(trait.topic for trait in queries.RUNS)]
     assert sorted(set(topics)) == sorted(topics)
+
+
+def test_another_parallel_layout_is_a_change(tmp_path: Path) -> None:
+    step = (
+        " iteration {0}/ 100 | elapsed time per iteration (ms): 200.0 | global batch size: 256 | lm loss: 2.1E+00 |\n"
+    )
+    for name, tensor, data in (("a.log", 4, 2), ("b.log", 2, 4)):
+        head = f"using world size: 8, data-parallel size: {data}, tensor-model-parallel size: {tensor}, pipeline-model-parallel size: 1\n"
+        (tmp_path / name).write_text(head + "".join(step.format(number) for number in range(1, 20)))
+    comparison = compared(tmp_path / "a.log", tmp_path / "b.log")
+    changes = changed(comparison)
+    assert (("4", "2", "other"), ("2", "4", "other")) == (changes["tensor parallel"], changes["data parallel"])
+    assert "parallel layout" in {one.topic for one in comparison.changes}

@@ -39,6 +39,7 @@ SAMPLES = {
     "slurm-job": ["captures/scontrol_jobs.txt"],
     "stacks": ["stacks/stuck_rank0.txt"],
     "training-records": ["records/mlperf_8.log", "records/dllogger_16.json", "records/trainer_state.json"],
+    "tensorboard": ["records/events.out.tfevents.1795362399.node01.9730.0"],
     "training-steps": ["throughput/deepspeed.log", "throughput/checkpoints.log"],
 }
 # What every reading fills, whatever the format.

@@ -27,7 +27,6 @@ FILES = {
     "perf.data": (b"PERFILE2" + BINARY, "perf report"),
     "sa21": (b"\xd5\x96" + BINARY, "sar -A -f"),
     "ib0.pcap": (b"\xd4\xc3\xb2\xa1" + BINARY, "tcpdump"),
-    "events.out.tfevents.1.node01.7.0": (BINARY, "tensorboard"),
     "run-1.wandb": (BINARY, "wandb sync"),
     "rank0.json": (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "py-spy dump"),
     "fabric.txt": (b"# Topology file\n\nvendid=0x2c9\ndevid=0xd2f0\n", "ibstat"),

@@ -158,6 +158,22 @@ RUNS: tuple[Words | Number, ...] = (
         "none",
     ),
     Words("settings", ("env",), _SETTINGS, "not set"),
+    Words(
+        "parallel layout",
+        ("run_setting",),
+        "SELECT name, value, count(*), min(ref) FROM run_setting GROUP BY name, value",
+        "not stated",
+    ),
+    Number(
+        "steps",
+        ("loss_scale",),
+        "SELECT 'skipped steps', 100.0 * coalesce(sum(l.skipped), 0) / sum(t.points), '% of the steps', NULL,"
+        " coalesce(min(l.ref), min(t.ref)) FROM throughput_run t LEFT JOIN loss_scale l USING (run)"
+        " WHERE t.tool IN ('megatron', 'deepspeed', 'fairseq') HAVING sum(t.points) > 0",
+        better=-1,
+        share=0.5,
+        least=1.0,
+    ),
     Number(
         "GPUs",
         ("gpu_use",),

@@ -17,9 +17,11 @@ from nccl_doctor.facts.tables import (
     CommOp,
     GpuUse,
     InitTiming,
+    LossScale,
     Measure,
     MlperfRun,
     RecordedRun,
+    Scalar,
     Scaling,
     SlurmJob,
     Steady,
@@ -32,6 +34,11 @@ from nccl_doctor.facts.tables import (
 # Each query yields the columns of `measure` in their order. Numbers that the inputs do not hold yield no row.
 QUERIES = (
     "SELECT 'scaling_efficiency', 100 * efficiency, '%', 'run', gpus || ' GPUs', ref FROM scaling",
+    # steps that did not count (formats/training/loss_scale.py)
+    "SELECT 'skipped_steps', l.skipped, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run)",
+    "SELECT 'nan_steps', l.nan, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run) WHERE l.nan > 0",
+    # the losses that TensorBoard, Weights & Biases and the Hugging Face Trainer keep
+    "SELECT 'loss', last, '', 'run', name, ref FROM scalar WHERE last IS NOT NULL AND name REGEXP '(?i)(^|[/_.-])loss$' LIMIT 8",
     # nccl-tests: what small messages take (derive/speed/nccl_tests.py), and the average that the program prints
     "SELECT 'latency', min(l.floor_us), 'us', 'run', coalesce(b.operation, ''), l.ref FROM bench_limit l"
     " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL GROUP BY b.file, b.operation, b.ranks",
@@ -87,7 +94,8 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
-        SlurmJob, Timeline, Trace, GpuUse, InitTiming, RecordedRun,
+        SlurmJob, Timeline, Trace, GpuUse, InitTiming, LossScale, RecordedRun,
+        Scalar,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -50,6 +50,31 @@ class Step(NamedTuple):
     ref: int
 
 
+class RunSetting(NamedTuple):
+    """How a run divides its work, as its program printed it at the start."""
+
+    run: int
+    name: str  # tensor parallel, pipeline parallel, data parallel, …, sequence length, micro batch, global batch, ZeRO stage
+    value: str
+    ref: int
+
+
+class Scalar(NamedTuple):
+    """A number that a library kept of each step under a name of its own: TensorBoard, Weights & Biases, Hugging Face Trainer."""
+
+    file: str
+    name: str  # train/loss, throughput/device/tokens_per_sec, ...
+    n: int
+    first_step: int | None
+    last_step: int | None
+    first: float | None
+    last: float | None
+    lowest: float | None
+    highest: float | None
+    not_finite: int  # values that are nan or inf
+    ref: int  # the first value that is not finite, else the last
+
+
 class LossScale(NamedTuple):
     """What became of the dynamic loss scale of a run, and of steps that did not count."""
 
@@ -59,7 +84,7 @@ class LossScale(NamedTuple):
     lowest: float | None
     halvings: int  # how often it was lowered
     longest_fall: int  # times in a row without being raised in between
-    skipped: int  # iterations skipped
+    skipped: int  # steps skipped because a gradient was not finite
     nan: int  # iterations or lines whose loss is not a number
     last_step: int | None  # of the last lowering
     ref: int

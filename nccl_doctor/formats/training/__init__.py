@@ -8,7 +8,7 @@ FORMATS = (
     Format(
         "training-records",
         "records",
-        tables=("throughput_run", "step", "mlperf_run"),
+        tables=("throughput_run", "step", "mlperf_run", "scalar"),
         begins=re.compile(
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^\[\]]{0,4000}\"log_history\" ?: ?\[)(?=[^\[\]]{0,4000}\"global_step\" ?:)"
             rb"|\A\s{0,200}\{(?=[^\n]{0,60000}\"_step\" ?: ?\d)(?=[^\n]{0,60000}\"_(?:runtime|timestamp)\" ?: ?[\d.])"
@@ -18,9 +18,15 @@ FORMATS = (
         after=("gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
     ),
     Format(
+        "tensorboard",
+        "tensorboard",
+        tables=("throughput_run", "step", "scalar"),
+        begins=re.compile(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
+    ),
+    Format(
         "training-steps",
         "step_lines",
-        tables=("throughput_run", "step", "loss_scale", "training_event", "comm_op"),
+        tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op"),
         # Literals of step lines that ordinary output does not have; see `step_formats`.
         inside=(
             b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=",

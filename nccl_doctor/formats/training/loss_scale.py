@@ -11,6 +11,9 @@ _OVERFLOW = re.compile(
     rb"reducing (?:loss scale )?to +([\d.e+-]+)|Reducing dynamic loss scale from [\d.e+-]+ to ([\d.e+-]+)"
 )
 _SKIPPED = re.compile(rb"skipped iterations: +(\d+)")
+_SKIPPED_SO_FAR = re.compile(
+    rb"step=\d{1,18}, skipped=(\d{1,18})(?!\d)"
+)  # of DeepSpeed, since the first start of the run
 _NAN = re.compile(rb"nan iterations: +(\d+)")
 _NOTHING_LOST = b"skipped iterations:   0 | number of nan iterations:   0"
 
@@ -22,6 +25,7 @@ class Losses:
         b"reducing loss scale to",
         b", reducing to ",
         b"Reducing dynamic loss scale from",
+        b", skipped=",
     )
 
     def __init__(self) -> None:
@@ -31,6 +35,7 @@ class Losses:
         self.halvings = 0
         self.longest = 0
         self.skipped = 0
+        self._skipped_so_far: tuple[int, int] | None = None  # the lowest and the highest count that was printed
         self.nan = 0
         self.last_step: int | None = None
         self._fall = 0
@@ -52,8 +57,9 @@ class Losses:
             return
         if _NOTHING_LOST in line:
             return
-        if match := _SKIPPED.search(line):
+        if (match := _SKIPPED.search(line)) and match[1] != b"0":
             self.skipped += int(match[1])
+            self._place = self._place or (number, line)
         if match := _NAN.search(line):
             self._not_a_number(match[1] != b"0", int(match[1]), number, line)
         if b"loss: NAN" in line or b"loss: nan" in line:
@@ -73,11 +79,17 @@ class Losses:
             self._place = self._place or (number, line)
 
     def overflow(self, line: bytes, number: int) -> None:
-        """Take a line of an optimizer that lowers its scale."""
+        """Take a line of an optimizer that lowers its scale, or counts the steps that it skipped."""
         match = _OVERFLOW.search(line)
         if match is not None:
             self.skipped += 1
             self._value(match[1] or match[2], None, number, line)
+        elif match := _SKIPPED_SO_FAR.search(line):
+            count = int(match[1])
+            low, high = self._skipped_so_far or (count, count)
+            self._skipped_so_far = min(low, count), max(high, count)
+            if low != count or high != count:
+                self._place = self._place or (number, line)
 
     def _value(self, text: bytes, step: int | None, number: int, line: bytes) -> None:
         try:
@@ -102,8 +114,10 @@ class Losses:
         if self._place is None:
             return None
         number, line = self._place
+        low, high = self._skipped_so_far or (0, 0)
+        skipped = max(self.skipped, high - low)
         ref = facts.evidence(file, number, prefixes.clean(line[:600].decode("utf-8", "replace")))
         return LossScale(
             run=run, first=self.first, last=self.last, lowest=self.lowest, halvings=self.halvings,
-            longest_fall=self.longest, skipped=self.skipped, nan=self.nan, last_step=self.last_step, ref=ref,
+            longest_fall=self.longest, skipped=skipped, nan=self.nan, last_step=self.last_step, ref=ref,
         )  # fmt: skip

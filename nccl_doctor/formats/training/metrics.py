@@ -6,6 +6,7 @@ Libraries log numbers under keys of their own; what is measured stands in the ke
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 _OTHER = re.compile(r"(?i)eval|val[./_]|valid|test|infer|predict|_std|peak|flop")
@@ -63,6 +64,12 @@ def speed_of(metrics: Mapping[str, Any], units: Mapping[str, str] | None = None)
             if "tok" in (units or {}).get(key, "").lower():
                 unit = "tokens/s"
     return Speed(rate, unit, scope, seconds, data)
+
+
+@lru_cache(maxsize=4096)
+def is_speed(key: str) -> bool:
+    """Whether a metric of this name is a rate, the time of a step, or a time that waited for data."""
+    return speed_of({key: 1.0}) != Speed(None, None, None, None, None)
 
 
 def setting_of(metrics: Mapping[str, Any], *, gpus: bool) -> int | None:

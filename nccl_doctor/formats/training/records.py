@@ -10,10 +10,9 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import mllog
 from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_of
+from nccl_doctor.formats.training.record_series import MOST, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
-from nccl_doctor.formats.training.step_formats import Tool
 from nccl_doctor.formats.training.step_rows import run_rows
-from nccl_doctor.formats.training.step_series import Series
 from nccl_doctor.inputs.blocks import Cursor, blocks
 from nccl_doctor.inputs.prefilter import Prefilter
 from nccl_doctor.inputs.streams import Readable
@@ -31,7 +30,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         :::MLLOG {"namespace": "", "time_ms": 1721026805975, "event_type": "POINT_IN_TIME", "key": "tracked_stats", "value": …}
         DLLL {"timestamp": "1721026805.97", "elapsedtime": "3.2", "datetime": "…", "type": "LOG", "step": [0, 10], "data": {…}}
     """
-    facts.mark_covered("throughput_run", "step", "mlperf_run")
+    facts.mark_covered("throughput_run", "step", "mlperf_run", "scalar")
     reader = _Reader(name)
     lines = 0
     gate = Prefilter(list(_LINES))
@@ -76,11 +75,7 @@ class _Reader:
         self.note: str | None = None
         self.settings = Settings()
         self.mlperf = mllog.MlperfLog()
-        self.series: dict[str, Series] = {}
-        self._units: dict[str, str] = {}  # DLLogger's metric -> unit
-        self._before: tuple[float, int] | None = (
-            None  # when and step of the record before, where nothing else shows the time
-        )
+        self.series = RecordSeries()
         self._broken = 0
 
     def line(self, literal: bytes, line: bytes, place: int) -> None:
@@ -101,8 +96,8 @@ class _Reader:
     def _dllogger(self, event: dict[str, Any], line: bytes, place: int) -> None:
         if event.get("type") == "METADATA":
             metadata = event.get("metadata")
-            if isinstance(metadata, dict) and len(self._units) < 10_000:
-                self._units[str(event.get("metric"))] = str(metadata.get("unit"))
+            if isinstance(metadata, dict):
+                self.series.declare_unit(str(event.get("metric")), str(metadata.get("unit")))
             return
         step, data, when = event.get("step"), event["data"], number(event.get("timestamp"))
         if step == "PARAMETER" or (isinstance(step, list) and step[:1] == ["PARAMETER"]):
@@ -112,11 +107,9 @@ class _Reader:
         if isinstance(step, list) and len(step) == 1 and isinstance(step[0], int):
             own = step[0]
         if step in ([], "()", ""):  # a summary of the run
-            speed = speed_of(data, self._units)
-            if speed.rate is not None and "dllogger" in self.series:
-                self.series["dllogger"].total = speed.rate
+            self.series.note_total("dllogger", data)
             return
-        self._record("dllogger", own, when, data, line, place)
+        self.series.record("dllogger", own, when, data, (line, place))
 
     def parameters(self, data: Mapping[str, Any]) -> None:
         """Take the settings of a run."""
@@ -135,6 +128,7 @@ class _Reader:
                 self.note = f"{self._broken} records are cut or no JSON, the last in line {place}"
                 continue
             if isinstance(record, dict):
+                self.series.note_scalars(record, number(record.get("_step")), (line, place))
                 self._wandb(record, line, place)
 
     def _wandb(self, record: dict[str, Any], line: bytes, place: int) -> None:
@@ -142,26 +136,7 @@ class _Reader:
         when = number(record.get("_timestamp"))
         when = when if when is not None else number(record.get("_runtime"))
         self.understood += 1
-        self._record("wandb", None if step is None else int(step), when, record, line, place)
-
-    def _record(
-        self, name: str, step: int | None, when: float | None, data: Mapping[str, Any], line: bytes, place: int
-    ) -> None:
-        """A step of a run: its own numbers, else the time since the step before."""
-        speed = speed_of(data, self._units)
-        seconds = speed.seconds
-        if seconds is None and speed.rate is None and step is not None and when is not None:
-            if self._before is not None and step > self._before[1] and when > self._before[0]:
-                seconds = (when - self._before[0]) / (step - self._before[1])
-            if self._before is None or step > self._before[1]:
-                self._before = when, step
-        if seconds is None and speed.rate is None:
-            return
-        unit, scope = speed.unit or "samples/s", speed.scope or "job"
-        series = self.series.get(name)
-        if series is None:
-            series = self.series[name] = Series(Tool(b"", name, unit, scope, lambda _: None), None, None)
-        series.add((0, step, seconds, speed.rate, speed.data), line[:600], place, when)
+        self.series.record("wandb", None if step is None else int(step), when, record, (line, place))
 
     def whole(self, data: bytes) -> str | None:
         """Take a file that is one JSON object; returns where it is broken."""
@@ -179,7 +154,7 @@ class _Reader:
             self.understood += 1
             steps, seconds = number(top["_step"]), number(top.get("_runtime"))
             if steps is not None and seconds:
-                self._summary("wandb", int(steps) + 1, seconds, speed_of(top), (line, 1))
+                self.series.summary("wandb", int(steps) + 1, seconds, speed_of(top), (line, 1))
         return None
 
     def _trainer_state(self, top: dict[str, Any], text: str) -> None:
@@ -187,28 +162,21 @@ class _Reader:
         history = [one for one in top["log_history"] if isinstance(one, dict)]
         self.understood += len(history)
         for one in history:
+            self.series.note_scalars(one, number(one.get("step")), (json.dumps(one)[:600].encode(), 1))
             steps, seconds = number(one.get("step")), number(one.get("train_runtime"))
             if steps and seconds:
                 rate = number(one.get("train_samples_per_second"))
                 place = text.count("\n", 0, max(text.find('"train_runtime"'), 0)) + 1
                 line = json.dumps({key: value for key, value in one.items() if key.startswith("train_")})[:600].encode()
-                self._summary("hf-trainer", int(steps), seconds, Speed(rate, None, None, None, None), (line, place))
-
-    def _summary(self, name: str, steps: int, seconds: float, speed: Speed, place: tuple[bytes, int]) -> None:
-        """A run of which only the whole is known."""
-        tool = Tool(b"", name, speed.unit or "samples/s", speed.scope or "job", lambda _: None)
-        series = self.series[name] = Series(tool, None, None)
-        series.add((0, steps, seconds / steps, speed.rate, None), *place)
-        series.first_step, series.total = 1, speed.rate
+                self.series.summary(
+                    "hf-trainer", int(steps), seconds, Speed(rate, None, None, None, None), (line, place)
+                )
 
     def rows(self, facts: Facts, run: int) -> Iterator[Any]:
         """All rows, once the file has been read."""
+        yield from self.series.rows(facts, self.name, run, self.settings)
         mlperf = next((series for series in self.mlperf.series if series.points), None)
-        for series, settings in (
-            *((one, self.settings) for one in self.series.values()),
-            *([(mlperf, self.mlperf.settings)] if mlperf is not None else []),
-        ):
-            series.end(1024)
-            yield from run_rows(facts, self.name, run, series, settings)
-            run += 1
+        if mlperf is not None:
+            mlperf.end(MOST)
+            yield from run_rows(facts, self.name, run + self.series.runs, mlperf, self.mlperf.settings)
         yield from self.mlperf.rows(facts, self.name)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from math import prod
 
+from nccl_doctor.formats.training.layout import Layout
+
 LITERALS = (
     b"orld size: ", b"_size ...", b"num_layers ...", b"seq_length ...", b"dist_world_size=", b"WORLD_SIZE=", b"MEMBER: ",
     b"training on ", b"Number of GPUs: ", b"Num processes: ", b"device mesh with", b"num_gpus=", b"num_workers = ",
@@ -57,6 +59,7 @@ class Settings:
         self.data_parallel: int | None = None
         self.synthetic: int | None = None
         self.previous: int | None = None  # world size before the last change
+        self.layout = Layout()
         self.early_overflows: list[tuple[bytes, int]] = []  # lines about the loss scale before any step line
 
     def note(self, line: bytes) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TrainingEvent
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.training import all_reduce_bench
+from nccl_doctor.formats.training import all_reduce_bench, layout
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
+from nccl_doctor.formats.training.layout import Layout
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.run_settings import LITERALS, Settings
 from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, read_bar, stamps
@@ -37,7 +38,7 @@ _COMM = b"| comm op: "
 _TOTAL = b"total images/sec: "
 _TOOLS = {tool.literal: tool for tool in TOOLS}
 _KINDS = dict(_EVENTS)
-_SETTINGS = frozenset(LITERALS)
+_SETTINGS = frozenset((*LITERALS, *layout.LITERALS))
 _MAX_EVENTS = 5_000
 _MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
@@ -51,7 +52,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
          iteration       20/     100 | consumed samples:          640 | elapsed time per iteration (ms): 812.4 | learning rate: ...
         [2026-05-07 12:00:20,101] [INFO] [timer.py:199:stop] 0/20, SamplesPerSec=157.3, MemAllocated=11.2GB
     """
-    facts.mark_covered("throughput_run", "step", "loss_scale", "training_event", "comm_op")
+    facts.mark_covered("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op")
     reader = _Reader(name)
     lines = 0
     collecting = gc.isenabled()
@@ -71,7 +72,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 @cache
 def _gate() -> Prefilter:
-    literals = [*_TOOLS, *_KINDS, *LITERALS, _STAMPS, _COMM, _TOTAL, *all_reduce_bench.LITERALS, *Losses.LITERALS]
+    literals = [*_TOOLS, *_KINDS, *_SETTINGS, _STAMPS, _COMM, _TOTAL, *all_reduce_bench.LITERALS, *Losses.LITERALS]
     return prefilter(frozenset(literals), name="steps")
 
 
@@ -198,6 +199,8 @@ class _Reader:
                 self.settings = _before(settings)
                 self.launch_ends()
                 self.settings = settings
+                settings.layout = Layout()
+            self.settings.layout.note(line, number)
             return False
         if literal == _STAMPS:
             self._stamps(line, number)
@@ -299,6 +302,7 @@ class _Reader:
         for series, settings in self.done:
             series.end(share)
             yield from run_rows(facts, self.name, run, series, settings)
+            yield from settings.layout.rows(facts, self.name, run)
             run += 1
         for number, kind, line in self.events:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))

@@ -1,0 +1,140 @@
+"""Steps and scalars of a run from records that a library kept: numbers under names of its own, one record a step."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Scalar
+from nccl_doctor.formats.training.metrics import Speed, number, speed_of
+from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.step_formats import Tool
+from nccl_doctor.formats.training.step_rows import run_rows, text_of
+from nccl_doctor.formats.training.step_series import Series
+
+MOST = 1024  # rows of a run
+_SCALARS = 1_000  # names of one file
+_UNITS = 10_000
+Place = tuple[bytes, int]  # the text that evidence shows, and its line or record
+
+
+class RecordSeries:
+    """The runs of one file while it is read."""
+
+    def __init__(self) -> None:
+        self.runs = 0  # that `rows` gave
+        self._series: dict[str, Series] = {}
+        self._scalars: dict[str, _Scalar] = {}
+        self._units: dict[str, str] = {}  # of a metric, as its library declared it
+        # when and step of the record before, where nothing else shows the time
+        self._before: tuple[float, int] | None = None
+
+    def declare_unit(self, metric: str, unit: str) -> None:
+        """Take the unit of a metric."""
+        if len(self._units) < _UNITS:
+            self._units[metric] = unit
+
+    def record(self, tool: str, step: int | None, when: float | None, data: Mapping[str, Any], place: Place) -> None:
+        """Take a step of a run: its own numbers, else the time since the step before."""
+        speed = speed_of(data, self._units)
+        seconds = speed.seconds
+        if seconds is None and speed.rate is None and step is not None and when is not None:
+            if self._before is not None and step > self._before[1] and when > self._before[0]:
+                seconds = (when - self._before[0]) / (step - self._before[1])
+            if self._before is None or step > self._before[1]:
+                self._before = when, step
+        if seconds is None and speed.rate is None:
+            return
+        line, number_ = place
+        series = self._of(tool, speed)
+        series.add((0, step, seconds, speed.rate, speed.data), line[:600], number_, when)
+
+    def summary(self, tool: str, steps: int, seconds: float, speed: Speed, place: Place) -> None:
+        """Take a run of which only the whole is known."""
+        series = self._of(tool, speed)
+        series.add((0, steps, seconds / steps, speed.rate, None), *place)
+        series.first_step, series.total = 1, speed.rate
+
+    def note_total(self, tool: str, data: Mapping[str, Any]) -> None:
+        """Take the rate of the whole run, which some libraries print at its end."""
+        speed = speed_of(data, self._units)
+        if speed.rate is not None and tool in self._series:
+            self._series[tool].total = speed.rate
+
+    def note_scalars(self, data: Mapping[str, Any], step: float | None, place: Place) -> None:
+        """Take all numbers of a record by their names."""
+        for name, raw in data.items():
+            if isinstance(raw, int | float) and not isinstance(raw, bool) and not name.startswith("_"):
+                self.note_scalar(name, raw, step, place)
+
+    def note_scalar(self, name: str, value: float, step: float | None, place: Place) -> None:
+        """Take one number."""
+        scalar = self._scalars.get(name)
+        if scalar is None:
+            if len(self._scalars) >= _SCALARS:
+                return
+            scalar = self._scalars[name] = _Scalar()
+        scalar.add(value, step, place)
+
+    def _of(self, tool: str, speed: Speed) -> Series:
+        found = self._series.get(tool)
+        if found is None:
+            shown = Tool(b"", tool, speed.unit or "samples/s", speed.scope or "job", lambda _: None)
+            found = self._series[tool] = Series(shown, None, None)
+        return found
+
+    def take_steps(self, other: "RecordSeries") -> None:
+        """Take the steps, not the scalars, of another reading of the file."""
+        self._series = other._series
+
+    def rows(self, facts: Facts, file: str, run: int, settings: Settings) -> Iterator[Any]:
+        """The runs, numbered from `run`, and the scalars."""
+        for series in self._series.values():
+            series.end(MOST)
+            yield from run_rows(facts, file, run + self.runs, series, settings)
+            self.runs += 1
+        for name, scalar in self._scalars.items():
+            yield scalar.row(facts, file, name)
+
+
+class _Scalar:
+    """The values of one name so far."""
+
+    def __init__(self) -> None:
+        self.n = self.not_finite = 0
+        self.first: float | None = None
+        self.last: float | None = None
+        self.lowest = math.inf
+        self.highest = -math.inf
+        self.first_step: float | None = None
+        self.last_step: float | None = None
+        self.place: Place = b"", 1
+
+    def add(self, value: float, step: float | None, place: Place) -> None:
+        self.n += 1
+        self.first_step = step if self.first_step is None else self.first_step
+        self.last_step = step
+        finite = number(value)
+        if finite is None:
+            if not self.not_finite:
+                self.place = place
+            self.not_finite += 1
+            return
+        self.first = finite if self.first is None else self.first
+        self.last = finite
+        self.lowest, self.highest = min(self.lowest, finite), max(self.highest, finite)
+        if not self.not_finite:
+            self.place = place
+
+    def row(self, facts: Facts, file: str, name: str) -> Scalar:
+        known = self.first is not None
+        return Scalar(
+            file=file, name=name[:200], n=self.n, first_step=_whole(self.first_step), last_step=_whole(self.last_step),
+            first=self.first, last=self.last, lowest=self.lowest if known else None,
+            highest=self.highest if known else None, not_finite=self.not_finite,
+            ref=facts.evidence(file, self.place[1], text_of(self.place[0])),
+        )  # fmt: skip
+
+
+def _whole(step: float | None) -> int | None:
+    return int(step) if step is not None and abs(step) < 1 << 62 else None
