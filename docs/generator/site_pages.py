@@ -11,7 +11,7 @@ import fact_pages
 import message_pages
 import rule_pages
 import setting_pages
-from markup import linked
+from markup import linked, relative
 
 from nccl_doctor.rules import loader, symptoms
 
@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 BORROWED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "reporting.md"}
 _MAKERS = (rule_pages, message_pages, setting_pages, code_pages, fact_pages, command_pages)
 _LINK = re.compile(r"(?<=\]\()(?!https://|#)([^)#\s]+)")
+_UPWARD = re.compile(rf"\]\((?:\.\./)+({'|'.join(map(re.escape, BORROWED))})")
 _RULES = re.compile(r"^<!-- rules: (?P<names>[@a-z0-9 -]+) -->$", re.MULTILINE)
 
 
@@ -44,6 +45,7 @@ def targets() -> dict[str, str]:
 
 def finished(text: str, place: str) -> str:
     """The Markdown of a page with its lists of rules, and with names as links."""
+    text = _UPWARD.sub(lambda found: f"]({relative(BORROWED[found[1]], place)}", text)
     return linked(_RULES.sub(lambda found: _rules(found["names"].split()), text), place, targets())
 
 
