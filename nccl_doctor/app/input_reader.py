@@ -14,7 +14,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format, Reading
-from nccl_doctor.inputs import conversions, exports, partials, sources
+from nccl_doctor.inputs import conversions, exports, sources
+from nccl_doctor.inputs.exports import partials
 from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts

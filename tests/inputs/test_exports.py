@@ -20,6 +20,8 @@ HOSTILE = (
     b"message,timestamp\n" + b'"' * 300_001,
     b"__CURSOR=1\nMESSAGE\n\xff\xff\xff\xff\xff\xff\xff\xff",
     b'{"values": [["1700000000000000000", 7], [], 3]}',
+    b'2026-05-07T12:00:00Z {a="' + b'\\"' * 40_000,
+    b'{"_STREAM_ID": "a", "_LINE_BREAK": "line-max", "MESSAGE": "a"}\n' * 200,
 )
 
 
@@ -163,14 +165,101 @@ def test_text_between_records_stays() -> None:
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_records_end_in_text(data: bytes) -> None:
     kind = exports.recognise(data[: 1 << 16])
-    for known in (kind, "lines", "document", "journal", "table"):
+    for known in (kind, "lines", "document", "journal", "table", "logcli"):
         stream = exports.Exported(io.BytesIO(data), known or "lines")
         assert len(stream.read(1 << 30)) <= 2 * len(data) + 100
 
 
-@given(st.binary(max_size=200), st.sampled_from(["lines", "document", "journal", "table"]))
+@given(st.binary(max_size=200), st.sampled_from(["lines", "document", "journal", "table", "logcli"]))
 def test_any_bytes_are_read_to_their_end(data: bytes, kind: str) -> None:
     stream = exports.Exported(io.BytesIO(data), kind)
     while stream.read(64):
         pass
     assert b"" == stream.read(64)
+
+
+LONG = "node01:101:140 [0] NCCL WARN Call to ibv_modify_qp failed, and " + "so on " * 30
+
+
+def pieces(count: int) -> list[str]:
+    step = -(-len(LONG) // count)
+    return [LONG[at : at + step] for at in range(0, len(LONG), step)]
+
+
+MARKS = {  # what the first pieces and the last one carry
+    "the journal": ({"_LINE_BREAK": "line-max"}, {}, {"_STREAM_ID": "4be1"}, "MESSAGE"),
+    "Docker to the journal": (
+        {"CONTAINER_PARTIAL_MESSAGE": "true", "CONTAINER_PARTIAL_LAST": "false"},
+        {"CONTAINER_PARTIAL_LAST": "true"},
+        {"CONTAINER_PARTIAL_ID": "9f"},
+        "MESSAGE",
+    ),
+    "Docker to Fluentd": ({"partial_last": "false"}, {"partial_last": "true"}, {"partial_id": "9f"}, "log"),
+    "Fluent Bit": ({"logtag": "P"}, {"logtag": "F"}, {"stream": "stderr"}, "log"),
+}
+
+
+@pytest.mark.parametrize("form", ["lines", "document", "journal"])
+@pytest.mark.parametrize("writer", MARKS)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_pieces_of_a_record_are_joined(writer: str, form: str, count: int) -> None:
+    first, last, all_, name = MARKS[writer]
+    parts = pieces(count)
+    rows = [{**(last if part is parts[-1] else first), **all_, name: part} for part in parts]
+    rows.insert(1, {"MESSAGE": "of another"})
+    if form == "journal":
+        data = "".join(
+            "__CURSOR=1\n" + "".join(f"{key}={value}\n" for key, value in row.items()) + "\n" for row in rows
+        )
+    else:
+        data = "\n".join(json.dumps(row) for row in rows) if form == "lines" else json.dumps(rows)
+    found = texts(data + "\n")
+    assert sorted([LONG.strip(), "of another"]) == sorted(text.strip() for text in found)
+
+
+def test_pieces_of_a_journal_that_was_printed_backwards_stay_apart() -> None:
+    rows = [
+        {"_STREAM_ID": "4be1", "_LINE_BREAK": "line-max", "MESSAGE": str(at), "__REALTIME_TIMESTAMP": str(at)}
+        for at in (9, 8)
+    ]
+    assert {"9", "8"} == {text.split()[-1] for text in texts("".join(json.dumps(row) + "\n" for row in rows))}
+
+
+def test_messages_that_the_journal_left_out_are_counted() -> None:
+    rows = [{"MESSAGE": "a", "__REALTIME_TIMESTAMP": "1"}, {"MESSAGE": None, "__REALTIME_TIMESTAMP": "2"}]
+    for data in (json.dumps(rows), "".join(json.dumps(row) + "\n" for row in rows)):
+        kind = exports.recognise(data.encode())
+        assert kind is not None
+        stream = exports.Exported(io.BytesIO(data.encode()), kind)
+        assert b"a\n" == stream.read(1 << 20)
+        assert stream.problem is not None
+        assert stream.problem.startswith("1 message is too long for it and null")
+
+
+def test_logcli_is_turned_round_and_names_its_pods() -> None:
+    text = (
+        'http://loki:3100/loki/api/v1/query_range?limit=30\nCommon labels: {app="train"}\n'
+        '2026-05-07T12:00:01Z {pod="job-0", x="a, \\"b\\" {}"} two\n  of two\n2026-05-07T12:00:00Z {pod="job-0"}   one\n'
+    )
+    assert [
+        "http://loki:3100/loki/api/v1/query_range?limit=30",
+        "2026-05-07T12:00:00Z [pod/job-0/log] one",
+        "2026-05-07T12:00:01Z [pod/job-0/log] two",
+        "2026-05-07T12:00:01Z [pod/job-0/log]   of two",
+    ] == sorted(texts(text), key=lambda line: (line[:4] != "http", line[:20]))
+
+
+def test_logcli_names_the_pod_that_all_lines_share() -> None:
+    text = 'Common labels: {pod="job-0"}\n2026-05-07T12:00:00+02:00 {} {"msg": "one"}\n'
+    assert ["2026-05-07T12:00:00+02:00 [pod/job-0/log] one"] == texts(text)
+
+
+def test_a_table_of_cloud_logging_with_the_message_in_one_of_two_columns() -> None:
+    text = (
+        'insertId,jsonPayload.message,"labels.""k8s-pod/job-name""",resource.labels.pod_name,textPayload,timestamp\n'
+        "a,one,j,job-0,,2026-05-07T12:00:00Z\nb,,j,job-0,two,2026-05-07T12:00:01Z\n"
+    )
+    assert [
+        "2026-05-07T12:00:00Z [pod/job-0/log] one",
+        "2026-05-07T12:00:01Z [pod/job-0/log] two",
+    ] == texts(text)

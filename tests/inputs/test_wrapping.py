@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
-from nccl_doctor.inputs import exports, partials, wrapping
+from nccl_doctor.inputs import exports, wrapping
+from nccl_doctor.inputs.exports import partials
 from tests.helpers.scaling import traced_lines
 
 HOSTILE = (

@@ -24,7 +24,10 @@ _PODS = (
     "pod", "pod_name", "podName", "kubernetes.pod_name", "kubernetes.pod.name", "k8s.pod.name", "resource.labels.pod_name",
     "labels.pod", "labels.pod_name", "stream.pod",
 )  # fmt: skip
-_HOSTS = ("_HOSTNAME", "hostname", "host", "host.name", "host.hostname", "labels.hostname", "labels.host", "nodename")
+_HOSTS = (
+    "_HOSTNAME", "hostname", "host", "host.name", "host.hostname", "labels.hostname", "labels.host", "nodename",
+    "stream.node_name", "stream.hostname", "stream.host", "labels.node_name",
+)  # fmt: skip
 _RANKS = ("rank", "global_rank", "extra.rank", "RANK")
 _STACKS = (
     "exception", "exc_info", "exc_text", "traceback", "stack_trace", "stacktrace", "stack", "error", "err", "py_callstack",
@@ -143,15 +146,23 @@ def _at(row: dict[str, Any], name: str) -> Any:
     return row
 
 
-def _message(row: dict[str, Any]) -> str | None:
+def message_of(row: dict[str, Any]) -> tuple[str, str] | None:
+    """The message of a record and the name of the field that holds it; None where it is not a field of the record itself."""
     for name in MESSAGE:
         value = row.get(name)
         if isinstance(value, str):
-            return value
+            return name, value
         if name == "MESSAGE" and isinstance(value, list) and all(type(code) is int for code in value):
-            return bytes(code & 255 for code in value).decode("utf-8", "replace")
+            return name, bytes(code & 255 for code in value).decode("utf-8", "replace")
         if name == "message" and isinstance(value, dict) and isinstance(value.get("message"), str):
-            return str(value["message"])
+            return name, str(value["message"])
+    return None
+
+
+def _message(row: dict[str, Any]) -> str | None:
+    found = message_of(row)
+    if found is not None:
+        return found[1]
     for name in _INSIDE:
         inner = row.get(name)
         if isinstance(inner, dict) and (text := next((inner[key] for key in MESSAGE if _is_text(inner, key)), None)):
@@ -204,7 +215,7 @@ def _series(row: dict[str, Any], text: str) -> str:
 def _before(row: dict[str, Any], when: str | None, first: str) -> str:
     """The prefixes that say when, where and which rank."""
     before = f"{when} " if when and not _DATED.match(first) else ""
-    pod = _first_name(row, _PODS)
+    pod = first_pod(row)
     host = None if pod else _first_name(row, _HOSTS)
     if pod:
         before += f"[pod/{pod}/log] "
@@ -218,6 +229,11 @@ def _before(row: dict[str, Any], when: str | None, first: str) -> str:
         if type(rank) is int or (isinstance(rank, str) and rank.isdecimal()):
             return f"{before}[rank{int(rank)}]: " if 0 <= int(rank) < 10_000_000 else before
     return before
+
+
+def first_pod(row: dict[str, Any]) -> str | None:
+    """The pod that a record names."""
+    return _first_name(row, _PODS)
 
 
 def _first_name(row: dict[str, Any], names: tuple[str, ...]) -> str | None:

@@ -1,0 +1,5 @@
+"""Logs that a log service, a container runtime or a JSON logger wrote, read as the lines of the job behind them."""
+
+from nccl_doctor.inputs.exports.exported import Exported, recognise
+
+__all__ = ["Exported", "recognise"]
