@@ -24,6 +24,7 @@ from nccl_doctor.rules.templates import fill_template
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
+_ELSEWHERE = "SELECT ref FROM known_message WHERE kind IN ('peer', 'timeout')"  # evidence that something else failed
 _OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are not values of the finding
 
 
@@ -32,7 +33,12 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     year = job_year(facts)
     inputs = facts.rows(Input)
     lags, restarts = Lags(facts), _restarts(facts)
-    found = [one for answer in _unclaimed(answers) for one in _fold(answer, facts, year, lags, restarts)]
+    elsewhere = {ref for (ref,) in facts.query(_ELSEWHERE)}
+    found = [
+        one._replace(elsewhere=bool(one.refs) and one.refs <= elsewhere)
+        for answer in _unclaimed(answers, elsewhere)
+        for one in _fold(answer, facts, year, lags, restarts)
+    ]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs, frozenset[int]().union(*(one.refs for one in found)))
     measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
@@ -57,15 +63,17 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     )
 
 
-def _unclaimed(answers: Sequence[Answer]) -> Iterable[Answer]:
+def _unclaimed(answers: Sequence[Answer], elsewhere: set[int]) -> Iterable[Answer]:
     """The answers that found something; of rules that want it, without rows that other rules account for.
 
-    These are rows of which another rule shows the evidence, and echoes where another rule found an error.
+    These are rows of which another rule shows the evidence, and echoes where another rule found an error that is no echo.
     """
     found = [answer for answer in answers if answer.outcome == "found"]
     special = [answer for answer in found if not (answer.rule.unclaimed or answer.rule.fallback)]
     claimed = {ref for answer in special for row in answer.rows for ref in row.refs}
-    explained = any(row.severity == "error" for answer in special for row in answer.rows)
+    explained = any(
+        row.severity == "error" and not elsewhere.issuperset(row.refs) for answer in special for row in answer.rows
+    )
     for answer in found:
         groups = answer.groups
         if answer.rule.unclaimed:
@@ -234,9 +242,13 @@ def _spread(places: list[Any]) -> list[Any]:
 
 
 def _is_worst(one: Found, found: Sequence[Found]) -> bool:
-    """Whether no other rule found something as severe; notes do not count."""
+    """Whether no other rule found something as severe; notes do not count, nor what only says that something else failed."""
     as_bad = {"error"} if one.finding.severity == "error" else {"error", "warning"}
-    return not any(other.finding.severity in as_bad for other in found if not other.rule.fallback)
+    return not any(
+        other.finding.severity in as_bad and (one.elsewhere or not other.elsewhere)
+        for other in found
+        if not other.rule.fallback
+    )
 
 
 def _places(facts: Facts, ref: int | None) -> list[Place]:

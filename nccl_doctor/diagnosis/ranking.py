@@ -33,6 +33,7 @@ class Found(NamedTuple):
     leads: frozenset[int] = frozenset()  # evidence of symptoms that it came before, by the clocks of their files
     attempt: int = 0  # how often the job had begun again before its first evidence
     is_reason: bool = False  # a symptom that counts as a cause
+    elsewhere: bool = False  # all its evidence says that something else failed: a peer, or what was waited for
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -55,8 +56,13 @@ def _strength(found: Found) -> tuple[int, ...]:
 
 
 def _class(found: Found) -> tuple[int, ...]:
-    """What a finding is sorted by first: what was there before a restart, then what special rules say before messages of programs."""
-    return *_strength(found), found.attempt, int(found.rule.unclaimed), found.rule.order
+    """What a finding is sorted by first.
+
+    What was there before a restart, causes that were seen here before those concluded from what others failed to do, special
+    rules before messages of programs, then the class of the rule.
+    """
+    elsewhere = found.elsewhere and found.finding.role == "cause"
+    return *_strength(found), found.attempt, int(elsewhere), int(found.rule.unclaimed), found.rule.order
 
 
 def order(items: Sequence[Found]) -> list[Finding]:
@@ -175,8 +181,10 @@ def _accounts_for(parent: Found, child: Found) -> bool:
     """A note explains notes only, an alarm anything at or below it; and nothing explains what was there before it.
 
     A slow GPU makes its own rank late and no other one. What came after a restart did not cause what came before; a dead GPU
-    stays dead after it, a refused connection does not.
+    stays dead after it, a refused connection does not. What only says that something else failed is not why something failed here.
     """
+    if parent.elsewhere and not child.elsewhere and (child.finding.role == "cause" or child.rule.fallback):
+        return False
     if parent.attempt > child.attempt or (parent.is_reason and parent.attempt < child.attempt):
         return False
     if parent.finding.severity == "note" and child.finding.severity != "note":

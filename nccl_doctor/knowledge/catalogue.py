@@ -24,6 +24,14 @@ CLASSES = FOLDER / "classes.toml"
 LONGEST = 2_000  # characters of a text that are looked at
 RECORD, LINE = "record", "line"
 ROLES = ("origin", "echo")
+ELSEWHERE = ("peer", "timeout")  # classes of messages that say of themselves that something else failed
+HERE = (
+    "local-resource",
+    "hardware",
+    "driver",
+    "configuration",
+    "version",
+)  # classes of what failed where it was printed
 _GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
 _TYPES = {"d": r"[-+]?\d{1,40}", "x": r"(?:0x)?[0-9a-fA-F]{1,40}|\(nil\)", None: ".*?"}
 _TAG = r"\s{0,9}(?:(?:[A-Z][A-Za-z]{0,40}(?:/[\w-]{1,40}){1,6}|[A-Z]{3,40}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # the part of NCCL
@@ -75,6 +83,16 @@ class KnownMessage:
         """Its name among all programs."""
         return f"{self.program}/{self.id}"
 
+    @property
+    def is_origin(self) -> bool:
+        """Whether it says what failed where it was printed."""
+        return self.role == "origin" and self.kind in HERE
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether it only says that something else failed."""
+        return self.role == "echo" or self.kind in ELSEWHERE
+
     @cached_property
     def templates(self) -> list[re.Pattern[str]]:
         """The compiled templates."""
@@ -89,6 +107,11 @@ class KnownMessage:
     def weights(self) -> list[int]:
         """How much fixed text each template has: among several that match, the most specific one counts."""
         return [sum(map(len, parts)) for parts in self.parts]
+
+    def found(self, number: int, text: str) -> re.Match[str] | None:
+        """Where a text holds one of the templates."""
+        template = self.templates[number]
+        return template.match(text) if self.where == RECORD else template.search(text)
 
     def command(self) -> str:
         """What to do next."""
@@ -113,6 +136,16 @@ def squeezed(text: str) -> str:
 
 def _parts(template: str) -> list[str]:
     return [part.strip() for part in fixed_parts(template) if part.strip()]
+
+
+def _fixed(text: str, start: int, parts: Iterable[str]) -> tuple[int, int]:
+    """From where to where the fixed parts of a template are in a text that it matches from `start` on."""
+    first = end = -1
+    for part in parts:
+        at = text.find(part, start if end < 0 else end)
+        first = at if first < 0 else first
+        end = at + len(part)
+    return first, end
 
 
 def fixed_parts(template: str) -> list[str]:
@@ -218,20 +251,33 @@ class Catalogue:
         return hit if hit is not None and hit.message.level == "INFO" else None
 
     def _find(self, text: str, where: str = "") -> Hit | None:
-        """The most specific message that the text of a record or line is; without `where`, of either."""
+        """The message that the text of a record or line is; without `where`, of either.
+
+        The most specific one counts. One that only says that something else failed gives way to one beside it that says what.
+        """
         text = squeezed(text[:LONGEST])
         best: Hit | None = None
-        weight = 0
+        weight, fixed = 0, (0, 0)
+        origins: list[tuple[KnownMessage, int]] = []
         for word in set(_WORD.findall(text)) & self._by_word.keys():
             for message_number, number in self._by_word[word]:
                 message = self.messages[message_number]
-                if message.weights[number] <= weight or (where == LINE and message.where == RECORD):
+                if where == LINE and message.where == RECORD:
                     continue
-                if all(part in text for part in message.parts[number]):
-                    template = message.templates[number]
-                    match = template.match(text) if message.where == RECORD else template.search(text)
+                parts = message.parts[number]
+                if (message.weights[number] > weight or message.is_origin) and all(part in text for part in parts):
+                    if message.is_origin:
+                        origins.append((message, number))
+                    match = message.found(number, text) if message.weights[number] > weight else None
                     if match is not None:
                         best, weight = Hit(message, match.groupdict()), message.weights[number]
+                        fixed = _fixed(text, match.start(), parts)
+        if best is not None and best.message.is_echo:
+            origins.sort(key=lambda origin: -origin[0].weights[origin[1]])
+            for rest in (text[: fixed[0]], text[fixed[1] :]):
+                for message, number in origins:
+                    if (match := message.found(number, rest)) is not None:
+                        return Hit(message, match.groupdict())
         return best
 
     def literals(self, known: Iterable[str]) -> list[str]:

@@ -1,0 +1,70 @@
+"""What failed here comes before what only says that something else failed, whichever was printed first, for all of the catalogue."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.diagnosis.report import Finding
+from nccl_doctor.knowledge import catalogue
+from nccl_doctor.knowledge.catalogue import LINE, RECORD, KnownMessage
+from tests.helpers.examples import examples
+from tests.knowledge.test_catalogue import MESSAGES, filled
+
+ALARMS = [message for message in MESSAGES if message.grade() == "error"]
+ORIGINS = [message for message in ALARMS if message.is_origin]
+ECHOES = [message for message in ALARMS if message.is_echo]
+
+
+def text_of(message: KnownMessage) -> str:
+    return message.sample[0] if message.sample else filled(message.match[0])
+
+
+def line_of(message: KnownMessage, rank: int) -> str:
+    text = text_of(message)
+    if message.where == RECORD:
+        return f"node0{rank}:10{rank}:150 [{rank}] misc/x.cc:9 NCCL {message.level} {text}"
+    return text
+
+
+def findings(*lines: str) -> list[Finding]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "job.log")
+        path.write_text("\n".join(lines) + "\n")
+        return analyze.analyze([str(path)])[0].findings
+
+
+def first_of(line: str, found: list[Finding]) -> int | None:
+    """The place of the first alarm that shows this line."""
+    end = line.rstrip().rsplit("\n", 1)[-1][-40:]
+    return next(
+        (
+            place
+            for place, finding in enumerate(found)
+            if finding.severity == "error" and any(end in shown.text for shown in finding.evidence)
+        ),
+        None,
+    )
+
+
+@examples(25)
+@given(st.sampled_from(ORIGINS), st.sampled_from(ECHOES), st.booleans())
+def test_an_origin_comes_before_an_echo(origin: KnownMessage, echo: KnownMessage, is_later: bool) -> None:
+    here, elsewhere = line_of(origin, 1), line_of(echo, 2)
+    assume(first_of(here, findings(here)) == 0)  # else a special rule knows that it may not matter
+    both = findings(elsewhere, here) if is_later else findings(here, elsewhere)
+    assert 0 == first_of(here, both), (origin.key, echo.key, [finding.name for finding in both])
+
+
+@given(
+    st.sampled_from([message for message in ORIGINS if message.where == LINE]),
+    st.sampled_from([message for message in ECHOES if message.where == LINE]),
+    st.booleans(),
+)
+def test_on_one_line_the_origin_counts(origin: KnownMessage, echo: KnownMessage, is_later: bool) -> None:
+    here, elsewhere = text_of(origin), text_of(echo)
+    hit = catalogue.catalogue().find(f"{elsewhere} : {here}" if is_later else f"{here} : {elsewhere}", LINE)
+    assert hit is not None
+    assert not hit.message.is_echo, hit.message.key
