@@ -2,12 +2,16 @@
 
 It lies beside the code in `compiled/`, as bytecode does. Root reads it only where nobody else can write it. The wheel brings
 it along; a checkout writes it at the first start. The hash of the files' content is its key, so it cannot be out of date.
+What the file system says of the files is kept beside the hash: while that is the same, they are not read.
 Bytes that depend on the machine, such as compiled automata, are kept in the same way and are never part of the wheel.
+
+A file has two lines: `{"key": HASH, "seen": HASH}` and the value.
 """
 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +22,7 @@ from nccl_doctor.common.trusted import distrust
 
 FOLDER = Path(__file__).parent / "compiled"
 _DIGEST = 16  # bytes of a hash
+_SETTLED = 2_000_000_000  # nanoseconds after which a change of a file shows in its times
 
 
 def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder: Path = FOLDER) -> Any:
@@ -25,16 +30,26 @@ def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder
 
     The value must be JSON. Raises what reading the files and `make` raise; a value that cannot be stored is not an error.
     """
-    key = _key(files)
     target = folder / f"{name}.json"
-    trusted = distrust(target) is None
+    seen = _seen(files)
     with suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(target.read_bytes()) if trusted else {}
-        if kept["key"] == key:
-            return kept["value"]
+        head, _, body = target.read_bytes().partition(b"\n") if distrust(target) is None else (b"{}", b"", b"")
+        known = json.loads(head)
+        if known["seen"] == seen is not None:
+            return json.loads(body)
+        if known["key"] == _key(files):
+            value = json.loads(body)
+            if seen is not None:
+                _keep(target, _head(known["key"], seen) + body)
+            return value
+    key = _key(files)
     value = make()
-    _keep(target, json.dumps({"key": key, "value": value}, ensure_ascii=False).encode())
+    _keep(target, _head(key, seen) + json.dumps(value, ensure_ascii=False).encode())
     return value
+
+
+def _head(key: str, seen: str | None) -> bytes:
+    return json.dumps({"key": key, "seen": seen}).encode() + b"\n"
 
 
 def remembered_toml(name: str, file: Path) -> Any:
@@ -76,6 +91,18 @@ def _key(files: Sequence[Path]) -> str:
         content.update(f"{file.name}\0{len(data)}\0".encode())
         content.update(data)
     return content.hexdigest()
+
+
+def _seen(files: Sequence[Path]) -> str | None:
+    """What the file system says of the files; None where one was changed so lately that its times may not show it."""
+    stats = [os.stat(file) for file in files]  # noqa: PTH116  (half the time of Path.stat)
+    if max((one.st_ctime_ns for one in stats), default=0) > time.time_ns() - _SETTLED:
+        return None
+    each = [
+        (str(file), one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns)
+        for file, one in zip(files, stats, strict=True)
+    ]
+    return hashlib.blake2b(repr(each).encode(), digest_size=_DIGEST).hexdigest()
 
 
 def _write(target: Path, data: bytes) -> None:

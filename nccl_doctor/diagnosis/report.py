@@ -1,9 +1,10 @@
 """The report: what `diagnose` hands to every reporter. Its JSON form is `reporters/schema/report-2.json`."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nccl_doctor.diagnosis.picture import Picture
+if TYPE_CHECKING:  # few reports have pictures
+    from nccl_doctor.diagnosis.picture import Picture
 
 SCHEMA = "nccl-doctor/report/2"
 VERDICTS = ("healthy", "nothing-found", "note", "warning", "error", "inconclusive")
@@ -105,7 +106,7 @@ class Report:
     coverage: list[CoverageRow] = field(default_factory=list)
     measures: list[MeasureRow] = field(default_factory=list)
     job_lines: list[str] = field(default_factory=list)  # the job in at most three lines
-    pictures: list[Picture] = field(default_factory=list)  # only where a format shows them
+    pictures: list["Picture"] = field(default_factory=list)  # only where a format shows them
     name: str = ""  # of one job among several
     jobs: list["Report"] = field(
         default_factory=list

@@ -93,9 +93,16 @@ def index_statements() -> list[str]:
 
 
 def _create_tables(db: sqlite3.Connection) -> None:
-    db.execute("CREATE TABLE covered (name TEXT PRIMARY KEY)")
-    for table in TABLES:
-        db.execute(f"CREATE TABLE {table_name(table)} ({_columns(table)})")
+    tables = [f"CREATE TABLE {table_name(table)} ({_columns(table)})" for table in TABLES]
+    db.executescript(";".join(["BEGIN", "CREATE TABLE covered (name TEXT PRIMARY KEY)", *tables, "COMMIT"]))
+
+
+@cache
+def _empty() -> sqlite3.Connection:
+    """A database with all tables, which is copied for each fact base of this process: a quarter of the time."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _create_tables(db)
+    return db
 
 
 @cache
@@ -120,6 +127,7 @@ class Facts:
 
     def __init__(self, path: Path | None = None) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
+        _empty().backup(self._db)
         self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
         self._source_lines: dict[
             str, Callable[[int], int]
@@ -134,7 +142,6 @@ class Facts:
         self.cut: dict[str, int] = {}  # table -> rows that were left out because the budget was used up
         self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._db.execute(f"PRAGMA user_version = {LAYOUT}")
-        _create_tables(self._db)
         if path is not None:
             self._load(path)
         for statement in views.statements():

@@ -106,7 +106,10 @@ def _kept(folder: Path) -> list[Rule]:
     files = sorted(folder.glob("*.toml"))
 
     def make() -> list[dict[str, Any]]:
-        return [{**_read_toml(file), "row_sources": read_rule(file).row_sources} for file in files]
+        return [
+            {"row_sources": read_rule(file).row_sources, **schema.with_examples_as_text(_read_toml(file))}
+            for file in files
+        ]
 
     entries = remembered(f"rules-{folder.name}", [*files, *_CODE], make)
     return [build_rule(data, file) for data, file in zip(entries, files, strict=True)]
@@ -123,7 +126,7 @@ def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
     found = found or next((path for path in files if declared.search(_text(path))), None)
     if found is None:
         return None
-    return build_rule(_read_toml(found), found) if found in ours else read_rule(found)
+    return build_rule(schema.with_examples_as_text(_read_toml(found)), found) if found in ours else read_rule(found)
 
 
 def shipped_names() -> list[str]:

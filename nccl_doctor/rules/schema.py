@@ -1,9 +1,11 @@
 """What a rule file holds: its keys as dataclasses, and the checks that need only the file itself."""
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -20,7 +22,7 @@ NODE = "node-"  # groups of rules about a node itself; `preflight` reads no othe
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MARK = "FILL IN"  # what `rules new` leaves to the author
-_SET_BY_LOADER = ("group", "path", "decided", "row_sources")
+_SET_BY_LOADER = ("group", "path", "decided", "row_sources", "examples")
 OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
 Scalar = str | int | float | bool
 
@@ -65,11 +67,16 @@ class Rule:
     action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
     shared: bool = False  # preflight: the cause may lie outside the node, so that it drains only when it lasts
     until_reset: bool = False  # preflight: drains until the node boots, the GPU is reset or an administrator forgets it
-    example: list[Example] = field(default_factory=list)
+    examples: str = "[]"  # JSON, because only checks need them
     group: str = ""
     path: Path = Path()
     row_sources: list[list[str]] = field(default_factory=lambda: [[]])  # what `rules.row_sources` says of the query
     decided: str = ""  # severity that the configuration of the site sets, above what rows say
+
+    @cached_property
+    def example(self) -> list[Example]:
+        """The examples of the file."""
+        return [Example(**example) for example in json.loads(self.examples)]
 
     @property
     def order(self) -> int:
@@ -93,7 +100,7 @@ def parse_rule(data: Mapping[str, Any], path: Path) -> Rule:
             for problem in _shape_problems(example, Example)
         ]
     if not problems:
-        rule = build_rule({**data, "row_sources": row_sources(data["query"])}, path)
+        rule = build_rule({**with_examples_as_text(data), "row_sources": row_sources(data["query"])}, path)
         problems = list(_content_problems(rule))
     if problems:
         raise RuleProblem(f"{path}: {'; '.join(problems)}")
@@ -101,22 +108,28 @@ def parse_rule(data: Mapping[str, Any], path: Path) -> Rule:
 
 
 def build_rule(data: Mapping[str, Any], path: Path) -> Rule:
-    """The rule of content that was checked before."""
-    examples = [Example(**example) for example in data.get("example", [])]
-    return Rule(**{**data, "example": examples}, group=path.parent.name, path=path)
+    """The rule of content that was checked before, whose examples are one text."""
+    return Rule(**data, group=path.parent.name, path=path)
+
+
+def with_examples_as_text(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file with its examples as `build_rule` wants them."""
+    rest = {name: value for name, value in data.items() if name != "example"}
+    return {**rest, "examples": json.dumps(data.get("example", []), ensure_ascii=False)}
 
 
 def _shape_problems(data: Mapping[str, Any], shape: type[Rule] | type[Example]) -> Iterator[str]:
     """Keys that are unknown, missing or of the wrong type."""
-    keys = {key.name: key for key in fields(shape) if key.name not in _SET_BY_LOADER}
-    types = get_type_hints(shape)
-    for name in sorted(set(data) - set(keys)):
+    types = get_type_hints(shape) | ({"example": list[Example]} if shape is Rule else {})
+    known = {name: type_ for name, type_ in types.items() if name not in _SET_BY_LOADER}
+    needed = {key.name for key in fields(shape) if key.default is MISSING and key.default_factory is MISSING}
+    for name in sorted(set(data) - set(known)):
         yield f"unknown key {name[:40]!r}"
-    for name, key in keys.items():
+    for name, type_ in known.items():
         if name in data:
-            if not _fits(data[name], types[name]):
-                yield f"{name} must be {_SHAPES[_outline(types[name])]}"
-        elif key.default is MISSING and key.default_factory is MISSING:
+            if not _fits(data[name], type_):
+                yield f"{name} must be {_SHAPES[_outline(type_)]}"
+        elif name in needed:
             yield f"key {name} is missing"
 
 

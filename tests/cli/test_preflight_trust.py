@@ -1,6 +1,5 @@
 """What `preflight` believes and runs when root calls it: nothing that a job or its user can change."""
 
-import json
 import os
 import shutil
 import stat
@@ -142,7 +141,8 @@ def test_a_poisoned_parse_cache_is_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "compiled"
     assert "real" == parse_cache.remembered("r", [source], lambda: "real", folder)
     kept = folder / "r.json"
-    kept.write_text(json.dumps({**json.loads(kept.read_text()), "value": "poison"}))
+    head, _ = kept.read_text().split("\n")
+    kept.write_text(f'{head}\n"poison"')
     assert "poison" == parse_cache.remembered("r", [source], lambda: "real", folder)  # the key fits
     kept.chmod(0o666)
     assert "real" == parse_cache.remembered("r", [source], lambda: "real", folder)

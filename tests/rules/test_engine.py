@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
+from nccl_doctor.common import parse_cache
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.diagnosis.diagnose import diagnose
 from nccl_doctor.facts.store import Facts
@@ -179,6 +180,18 @@ def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Pa
     assert 3 == len(remembered("a", [source], make, tmp_path / "kept"))
     assert [] == [path.name for path in (tmp_path / "kept").iterdir() if path.suffix != ".json"]
     assert 4 == len(remembered("b", [source], make, tmp_path / "absent" / "kept"))
+
+
+def test_files_that_are_as_they_were_seen_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, kept = tmp_path / "a.toml", tmp_path / "kept"
+    source.write_text("one")
+    monkeypatch.setattr(parse_cache, "_SETTLED", -(10**18))  # the times of a file that was written just now count, too
+    assert "one" == remembered("a", [source], source.read_text, kept)
+    with monkeypatch.context() as patched:
+        patched.setattr(parse_cache, "_key", lambda _: pytest.fail("a file was read"))
+        assert "one" == remembered("a", [source], source.read_text, kept)
+    source.write_text("longer")
+    assert "longer" == remembered("a", [source], source.read_text, kept)
 
 
 def test_kept_rules_are_those_in_the_files() -> None:
