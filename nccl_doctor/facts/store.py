@@ -129,9 +129,7 @@ class Facts:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         _empty().backup(self._db)
         self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
-        self._source_lines: dict[
-            str, Callable[[int], int]
-        ] = {}  # file -> from the line that was read to that of the file
+        self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own
         self._read_lines: dict[int, int] = {}  # of evidence of such files: which of the lines that were read it is
         self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
         self._pending: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
@@ -315,9 +313,8 @@ class Facts:
             raise ValueError(f"{table_name(table)} was restated before")
         self.restated |= {table}
         with self._writing():
-            self._db.execute(
-                f"CREATE TEMP TABLE {table_name(table)} ({_columns(table)})"
-            )  # found before the one in main
+            # Found before the one in main.
+            self._db.execute(f"CREATE TEMP TABLE {table_name(table)} ({_columns(table)})")
             self._db.execute(f"INSERT INTO temp.{table_name(table)} {query}")
 
     def index(self) -> None:

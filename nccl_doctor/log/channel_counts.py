@@ -1,15 +1,34 @@
-"""Channel lines: counted by process and edge while a log is read, merged, and made rows of `connection`."""
+"""Channel lines: counted by process and edge, merged, and made rows of `connection`.
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import Any, NamedTuple
+A job of 1,024 ranks that exchange all with all has two million edges: what stays of each is numbers and one text.
+"""
+
+import re
+import sys
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.rows import Edge, parse_edge
+from nccl_doctor.log.rows import Medium, parse_ends, parse_medium
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
+_EDGE_LINES = re.compile(
+    r"^Channel \S+ : (\d{1,9})(?:\[[0-9a-f]+\])? -> (\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(send|receive)\])? via (\S*\w)$",
+    re.MULTILINE,
+).findall
 _MASKS = 50_000  # texts of channels remembered
+_MASK = (1 << 64) - 1  # channels of which a column has a bit
+_UNREADABLE = ("", "")  # stands for what carries an edge whose text is torn
+_NUMBERS = ("header", "n", "first", "last", "src", "dst", "carrier")
+
+Carrier = tuple[str, str]  # `send`, `receive` or nothing; what follows ` via `
 
 
 class ChannelCounts:
@@ -24,12 +43,6 @@ class ChannelCounts:
         self.last = last
         self.channel = channel  # `00/0` of the first line
         self.left = left
-
-    def extend(self, mask: int, n: int, last: int) -> None:
-        """Count more lines, none of them before the first."""
-        self.mask |= mask
-        self.n += n
-        self.last = max(self.last, last)
 
 
 ChannelsByEdge = dict[str, ChannelCounts]  # `0[0] -> 1[1] via …` -> its lines
@@ -46,49 +59,6 @@ class ChannelMasks(dict[str, int]):
         return mask
 
 
-class PackedChannels(NamedTuple):
-    """ChannelCounts of several processes in columns: many times as fast between processes of ours as the objects themselves."""
-
-    sizes: list[int]  # how many edges each process has
-    texts: str  # one a line
-    columns: list[tuple[Any, ...]]  # the fields of ChannelCounts; empty without edges
-
-
-def pack(edges: Iterable[ChannelsByEdge]) -> PackedChannels:
-    edges = list(edges)
-    rows = [(e.mask, e.n, e.first, e.last, e.channel, e.left) for one in edges for e in one.values()]
-    return PackedChannels(
-        [len(one) for one in edges], "\n".join(chain.from_iterable(edges)), list(zip(*rows, strict=True))
-    )
-
-
-def unpack(packed: PackedChannels) -> list[ChannelsByEdge]:
-    if not packed.columns:
-        return [{} for _ in packed.sizes]
-    each = zip(packed.texts.split("\n"), map(ChannelCounts, *packed.columns), strict=True)
-    return [dict(islice(each, size)) for size in packed.sizes]
-
-
-def append(
-    edges: Sequence[ChannelsByEdge], numbers: Iterable[int], more: Iterable[ChannelsByEdge], offset: int
-) -> None:
-    """Add the edges of a part that begins `offset` lines later; `numbers` are the indexes of its processes. Consumes `more`."""
-    for number, one in zip(numbers, more, strict=True):
-        known = edges[number]
-        for text, added in one.items():
-            old = known.get(text)
-            if old is None:
-                added.first += offset
-                added.last += offset
-                known[text] = added
-            else:
-                old.extend(added.mask, added.n, added.last + offset)
-
-
-def _first(edge: tuple[str, ChannelCounts]) -> int:
-    return edge[1].first
-
-
 class Origin(NamedTuple):
     """The process behind a head."""
 
@@ -99,30 +69,191 @@ class Origin(NamedTuple):
     source: str | None
 
 
-def rows(facts: Facts, file: str, processes: Iterable[tuple[Origin, ChannelsByEdge]]) -> Iterator[tuple[Any, ...]]:
-    """Rows of `connection`, those of a process in the order of their lines. Their evidence goes to `facts`. Consumes the edges."""
-    cleaned: dict[str, str] = {}
-    waiting: list[tuple[Origin, ChannelCounts, Edge]] = []
-    lines: list[str] = []
-    for origin, one in processes:
-        for text, entry in sorted(one.items(), key=_first) if len(one) > 1 else one.items():
-            parsed = parse_edge(text)
-            if parsed is not None:
-                left = cleaned.get(entry.left)
+class ParsedEdge(NamedTuple):
+    """What the text of an edge says."""
+
+    src: int
+    dst: int
+    carrier: Carrier
+
+
+def parse_edges(text: str) -> list[ParsedEdge | None]:
+    """The edges of whole Channel lines, one a line; None for a line that may be of another kind."""
+    found = _EDGE_LINES(text)
+    lines = text.count("\n") + 1
+    if len(found) == lines and "\ufffd" not in text:
+        return [ParsedEdge(int(src), int(dst), (direction, via)) for src, dst, direction, via in found]
+    return [one for line in text.split("\n") for one in (parse_edges(line) if lines > 1 else [None])]
+
+
+class ChannelColumns:
+    """Edges, one an entry of each column."""
+
+    def __init__(self) -> None:
+        self.key, self.mask = array("Q"), array("Q")  # of the text of an edge, 0 where not known; one bit a channel
+        self.header, self.n, self.first, self.last, self.src, self.dst, self.carrier = (array("q") for _ in _NUMBERS)
+        self.carriers: list[Carrier] = []
+        self.text: list[str] = []  # `Channel 00/0 : 0[0] -> 1[1] via …` of the first line
+        self.left: list[str] = []  # the text before `NCCL ` in it
+        self._carrier_of: dict[Carrier, int] = {}
+        self._wide: dict[tuple[int, str], int] = {}  # header and edge -> the bits of channels that `mask` cannot hold
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+    def carrier_id(self, carrier: Carrier) -> int:
+        """The number of what carries an edge."""
+        number = self._carrier_of.get(carrier)
+        if number is None:
+            number = self._carrier_of[carrier] = len(self.carriers)
+            self.carriers.append(carrier)
+        return number
+
+    def add(self, header: int, edges: ChannelsByEdge) -> None:
+        """Add what was counted line by line for one header."""
+        for text, one in edges.items():
+            ends, (_, _, via) = parse_ends(text), text.partition(" via ")
+            readable = ends is not None and parse_medium(via) is not None
+            src, dst, direction = ends if readable and ends is not None else (0, 0, None)
+            self.carrier.append(self.carrier_id((direction or "", via) if readable else _UNREADABLE))
+            numbers = (header, one.n, one.first, one.last, src, dst)
+            for column, value in zip(self._numbers(), numbers, strict=False):
+                column.append(value)
+            self.key.append(0)
+            self.mask.append(one.mask & _MASK)
+            if one.mask > _MASK:
+                self._wide[header, text] = self._wide.get((header, text), 0) | one.mask & ~_MASK
+            self.text.append(f"Channel {one.channel} : {text}")
+            self.left.append(one.left)
+
+    def extend(self, columns: Mapping[str, "Array"], texts: Sequence[str], left: Sequence[str]) -> None:
+        """Add edges given as columns."""
+        for name in ("key", "mask", *_NUMBERS):
+            getattr(self, name).frombytes(columns[name].tobytes())
+        self.text += texts
+        self.left += left
+
+    def merge(self, other: "ChannelColumns", headers: Sequence[int], offset: int) -> None:
+        """Append the edges of a part that begins `offset` lines later; `headers` are the numbers of its headers here."""
+        import numpy as np
+
+        if not len(other):
+            return
+        columns = other.arrays()
+        columns["header"] = np.array(headers, np.int64)[columns["header"]]
+        columns["first"] = columns["first"] + offset
+        columns["last"] = columns["last"] + offset
+        columns["carrier"] = np.array([self.carrier_id(one) for one in other.carriers], np.int64)[columns["carrier"]]
+        self.extend(columns, other.text, other.left)
+        for (header, text), bits in other._wide.items():
+            mine = headers[header], text
+            self._wide[mine] = self._wide.get(mine, 0) | bits
+
+    def _numbers(self) -> Sequence["array[int]"]:
+        return [getattr(self, name) for name in _NUMBERS]
+
+    def arrays(self) -> dict[str, "Array"]:
+        """All columns of numbers."""
+        return self.arrays_of("key", "mask", *_NUMBERS)
+
+    def arrays_of(self, *names: str) -> dict[str, "Array"]:
+        """These columns of numbers."""
+        import numpy as np
+
+        columns: dict[str, array[int]] = {name: getattr(self, name) for name in names}
+        return {name: np.frombuffer(column, column.typecode) for name, column in columns.items()}
+
+    def fold(self) -> None:
+        """Make the entries of one edge of one header one, in the order of headers and edges."""
+        import numpy as np
+
+        from nccl_doctor.common.text_keys import edge_keys
+
+        if len(self) < 2:
+            return
+        columns = self.arrays()
+        unknown = np.flatnonzero(columns["key"] == 0)
+        if len(unknown):
+            key = columns["key"].copy()
+            key[unknown] = edge_keys([self.text[at].partition(" : ")[2].encode() for at in unknown.tolist()])
+            columns["key"] = key
+        order = np.lexsort((columns["first"], columns["key"], columns["header"]))
+        key, header = columns["key"][order], columns["header"][order]
+        start = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (header[1:] != header[:-1])))
+        if len(start) == len(order):
+            return
+        kept = order[start]
+        folded = {name: column[kept] for name, column in columns.items()}
+        folded["n"] = np.add.reduceat(columns["n"][order], start)
+        folded["last"] = np.maximum.reduceat(columns["last"][order], start)
+        folded["mask"] = np.bitwise_or.reduceat(columns["mask"][order], start)
+        texts, left = ([column[at] for at in kept.tolist()] for column in (self.text, self.left))
+        for name in ("key", "mask", *_NUMBERS):
+            setattr(self, name, array(getattr(self, name).typecode))
+        self.text, self.left = [], []
+        self.extend(folded, texts, left)
+
+    def spans(self) -> Iterator[tuple[int, int, int, int]]:
+        """Of each header the number of lines, the first and the last."""
+        import numpy as np
+
+        if not len(self):
+            return
+        columns = self.arrays()
+        order = np.argsort(columns["header"], kind="stable")
+        header = columns["header"][order]
+        start = np.flatnonzero(np.append(True, header[1:] != header[:-1]))
+        found = (
+            header[start],
+            np.add.reduceat(columns["n"][order], start),
+            np.minimum.reduceat(columns["first"][order], start),
+            np.maximum.reduceat(columns["last"][order], start),
+        )
+        yield from zip(*(column.tolist() for column in found), strict=True)
+
+    def channels(self, at: int) -> int:
+        """How many different channels an edge has."""
+        bits = self.mask[at].bit_count()
+        if self._wide:
+            bits += self._wide.get((self.header[at], self.text[at].partition(" : ")[2]), 0).bit_count()
+        return bits or 1
+
+    def _order(self, headers: Sequence[int]) -> Sequence[int]:
+        """The edges in the order of their headers, given in theirs, and of their first lines."""
+        place = [0] * (max(headers, default=-1) + 1)
+        for number, header in enumerate(headers):
+            place[header] = number
+        if "numpy" not in sys.modules:
+            return sorted(range(len(self)), key=lambda at: (place[self.header[at]], self.first[at]))
+        import numpy as np
+
+        columns = self.arrays()
+        return np.lexsort((columns["first"], np.array(place)[columns["header"]])).tolist() if len(self) else []
+
+    def rows(self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
+        cleaned: dict[str, str] = {}
+        carried = [_carried(carrier) for carrier in self.carriers]
+        order = [at for at in self._order(headers) if carried[self.carrier[at]] is not None]
+        authors = [one[:4] for one in who]
+        for begin in range(0, len(order), BATCH):
+            part = order[begin : begin + BATCH]
+            lines = []
+            for at in part:
+                left = cleaned.get(self.left[at])
                 if left is None:
-                    left = cleaned[entry.left] = f"{prefixes.clean(entry.left)}{nccl_header.TOKEN}INFO Channel "
-                waiting.append((origin, entry, parsed))
-                lines.append(f"{left}{entry.channel} : {text}")
-        if len(waiting) >= BATCH:
-            yield from _rows(facts, file, waiting, lines)
-            waiting, lines = [], []
-        one.clear()
-    yield from _rows(facts, file, waiting, lines)
+                    left = cleaned[self.left[at]] = f"{prefixes.clean(self.left[at])}{nccl_header.TOKEN}INFO "
+                lines.append(left + self.text[at])
+            refs = facts.evidence_of(file, [self.first[at] for at in part], lines)
+            for at, ref in zip(part, refs, strict=True):
+                yield (
+                    *authors[self.header[at]], self.src[at], self.dst[at], *(carried[self.carrier[at]] or ()),
+                    self.channels(at), self.n[at], ref,
+                )  # fmt: skip
 
 
-def _rows(
-    facts: Facts, file: str, waiting: Sequence[tuple[Origin, ChannelCounts, Edge]], lines: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    refs = facts.evidence_of(file, [entry.first for _, entry, _ in waiting], lines)
-    for (origin, entry, edge), ref in zip(waiting, refs, strict=True):
-        yield *origin[:4], *edge, entry.mask.bit_count() or 1, entry.n, ref
+def _carried(carrier: Carrier) -> tuple[Any, ...] | None:
+    """The columns of a row that say what carries an edge; None where that cannot be read."""
+    direction, via = carrier
+    medium: Medium | None = parse_medium(via)
+    return None if medium is None else (*medium, direction or None)

@@ -25,7 +25,6 @@ _DIGITS = re.compile(r"(\d{20})\d{80,}")
 _KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
 _LEAP_YEAR = 2000  # for dates without a year
 _UNKNOWN = 2_000  # different unknown texts kept
-_EDGE = re.compile(r"\d{1,9}(?:\[[0-9a-f]+\])? -> \d{1,9}(?:\[[0-9a-f]+\])?(?: \[(?:send|receive)\])? via \S*\w$").match
 DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
@@ -194,14 +193,6 @@ class Classifier:
         if text:
             key = EventKey(writer.header, -1, level, text[:500])
             counts.count(key, repeat, number, writer.stamp, writer.left)
-
-    def channel_counts(self, writer: Writer, number: int, channel: str, edge: str) -> ChannelCounts | None:
-        """Where Channel lines like this one are counted; None where it may be another kind of line."""
-        channels = self.counts.channels[writer.header]
-        entry = channels.get(edge)
-        if entry is None and _EDGE(edge):
-            entry = channels[edge] = ChannelCounts(0, 0, number, number, channel, writer.left)
-        return entry
 
     def _add_channel(self, writer: Writer, body: str, number: int) -> bool:
         """Count a channel line; False where it is another kind of line, or torn."""

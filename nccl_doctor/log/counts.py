@@ -1,9 +1,10 @@
 """Counters of one part of a log. Parts are read separately, also by other processes, and merged in order."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nccl_doctor.log import channel_counts
+from nccl_doctor.log.channel_counts import ChannelColumns, ChannelsByEdge
 from nccl_doctor.log.event_columns import EventColumns, EventRow, Message
 from nccl_doctor.log.nccl_header import NcclHeader
 
@@ -106,7 +107,8 @@ class LogCounts:
         self.headers: list[NcclHeader] = []
         self.header_ids: dict[NcclHeader, int] = {}
         self.spans: list[LineSpan] = []  # per header
-        self.channels: list[channel_counts.ChannelsByEdge] = []  # per header: `0[0] -> 1[1] via …`
+        self.channels: list[ChannelsByEdge] = []  # per header: `0[0] -> 1[1] via …`
+        self.edges = ChannelColumns()  # those of lines that were counted together
         self.events: dict[EventKey, Event] = {}
         self.columns = EventColumns()  # events of lines that were counted together
         self.lines = 0
@@ -197,10 +199,29 @@ class LogCounts:
                 span.extend(n, min(edge.first for edge in edges), max(edge.last for edge in edges), None)
                 self.nccl_lines += n
                 self.understood += n
+        for header, n, first, last in self.edges.spans():
+            self.spans[header].extend(n, first, last, None)
+            self.nccl_lines += n
+            self.understood += n
+
+    def all_edges(self) -> ChannelColumns:
+        """The edges of all Channel lines."""
+        if not any(self.channels):
+            return self.edges
+        every = ChannelColumns()
+        if len(self.edges):
+            every.merge(self.edges, range(len(self.headers)), 0)
+        for header, edges in enumerate(self.channels):
+            if edges:
+                every.add(header, edges)
+        return every
 
     def finish(self) -> None:
-        """Put all events but collective calls into columns. Call once, when all parts were merged."""
+        """Put all events but collective calls, and all edges, into columns. Call once, when all parts were merged."""
         self._fold()
+        self.edges, self.channels = self.all_edges(), [{} for _ in self.headers]
+        if "numpy" in sys.modules:  # without it no edge was counted in two ways, or in two parts
+            self.edges.fold()
         calls = {key: event for key, event in self.events.items() if type(event) is CollectiveCalls}
         for key, e in self.events.items():
             if key not in calls:
@@ -219,7 +240,7 @@ class LogCounts:
         calls = {at: (e.low, e.high, e.text) for at, e in enumerate(self.events.values()) if type(e) is CollectiveCalls}
         return PackedCounts(
             headers=[(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.headers, self.spans, strict=True)],
-            events=list(zip(*events, strict=True)), calls=calls, channels=channel_counts.pack(self.channels),
+            events=list(zip(*events, strict=True)), calls=calls, edges=self.all_edges(),
             lines=self.lines, size=self.bytes, nccl_lines=self.nccl_lines, understood=self.understood,
             unknown=self.unknown, marks=self.marks, columns=self.columns,
         )  # fmt: skip
@@ -247,7 +268,7 @@ class LogCounts:
                     event.low = min(event.low, low)
                     event.high = max(event.high, high)
         self.columns.merge(other.columns, ids, offset)
-        channel_counts.append(self.channels, ids, channel_counts.unpack(other.channels), offset)
+        self.edges.merge(other.edges, ids, offset)
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -263,7 +284,7 @@ class PackedCounts(NamedTuple):
     headers: list[tuple[Any, ...]]  # NcclHeader and LineSpan of each
     events: list[tuple[Any, ...]]  # columns: the fields of EventKey, then of Event
     calls: dict[int, tuple[int, int, str]]  # number of an event -> what CollectiveCalls adds to it
-    channels: channel_counts.PackedChannels  # of the headers
+    edges: ChannelColumns
     lines: int
     size: int  # bytes
     nccl_lines: int

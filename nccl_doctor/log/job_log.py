@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.log import channel_counts, nccl_header, rank_progress
+from nccl_doctor.log import nccl_header, rank_progress
+from nccl_doctor.log.channel_counts import ChannelColumns
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.event_rows import EventRows, Lives
 from nccl_doctor.log.line_patterns import Pattern, load
@@ -68,11 +69,11 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         has_nccl |= counts.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known)
         # a program that reports cards in one of these forms reports them in the others too: UCX, perftest, drivers
         has_cards |= any(map(_of_cards, known))
-        has_info |= any(level == "INFO" for _, level in levels) or any(counts.channels)
+        has_info |= any(level == "INFO" for _, level in levels) or len(counts.edges) > 0
         log = EventRows(facts, file, counts, ranks, lived)
         log.add_events()
-        found = [(log.who[number], counts.channels[number]) for number in counts.in_order()]
-        facts.fill(tables.Connection, channel_counts.rows(facts, file, found))
+        facts.fill(tables.Connection, counts.edges.rows(facts, file, log.who, counts.in_order()))
+        counts.edges = ChannelColumns()
         facts.add(log.processes())
     for file, counts, end in parts:
         facts.add(rank_progress.rows(facts, file, end, counts.lines, ranks))

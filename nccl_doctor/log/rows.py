@@ -50,11 +50,9 @@ class Context(NamedTuple):
     left: str = ""  # launcher prefixes of the line
 
 
-class Edge(NamedTuple):
-    """The right half of a channel line."""
+class Medium(NamedTuple):
+    """What carries an edge."""
 
-    src: int
-    dst: int
     transport: str
     method: str | None
     network: str | None
@@ -62,36 +60,34 @@ class Edge(NamedTuple):
     proxy: int | None
     gdr: int | None
     shared: int
-    direction: str | None
 
 
-def parse_edge(text: str) -> Edge | None:
-    """Parse `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA` of any version; None where it is torn.
+def parse_ends(text: str) -> tuple[int, int, str | None] | None:
+    """Source, destination and direction of `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA`; None where it is torn.
 
-    Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc.
+    Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc of any version.
     """
-    ends, _, via = text.partition(" via ")
-    if " comm 0x" in via and (comm := _COMM.search(via, 1)):
-        via = via[: comm.start()]
-    match = _EDGE(ends)
-    medium = _medium(via) if match is not None and via and "\n" not in via else None
-    if match is None or medium is None:
-        return None
-    src, dst, direction = match.groups()
-    return Edge(int(src), int(dst), *medium, direction)
+    match = _EDGE(text.partition(" via ")[0])
+    return None if match is None else (int(match[1]), int(match[2]), match[3])
 
 
 @lru_cache(10_000)
-def _medium(via: str) -> tuple[str, str | None, str | None, int | None, int | None, int | None, int] | None:
-    """What carries an edge: transport, method, network, device, proxy, gdr, shared; None where it is torn."""
+def parse_medium(via: str) -> Medium | None:
+    """What carries an edge, from the text behind ` via `; None where it is torn."""
+    if " comm 0x" in via and (comm := _COMM.search(via, 1)):
+        via = via[: comm.start()]
+    if "\n" in via:
+        return None
     net = _NET.match(via)
     if net is not None:
         proxy = int(net["proxy"]) if net["proxy"] else None
-        return "NET", None, net["network"], int(net["device"]), proxy, int(bool(net["gdr"])), int(bool(net["shared"]))
+        return Medium(
+            "NET", None, net["network"], int(net["device"]), proxy, int(bool(net["gdr"])), int(bool(net["shared"]))
+        )
     for transport, pattern in (("P2P", _P2P), ("SHM", _SHM)):
         match = pattern.match(via)
         if match is not None:
-            return transport, match["method"] or "direct", None, None, None, None, 0
+            return Medium(transport, match["method"] or "direct", None, None, None, None, 0)
     return None
 
 

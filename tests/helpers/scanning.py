@@ -33,12 +33,21 @@ def plain(part: LogCounts) -> dict[str, Any]:
             ),
             *((part.headers[row.header], *part.columns.messages[row.message], *row[2:]) for row in part.columns.rows()),
         },
-        "edges": {
-            (head, text, e.mask, e.n, e.first, e.last, e.channel, e.left)
-            for head, edges in zip(part.headers, part.channels, strict=True)
-            for text, e in edges.items()
-        },
+        "edges": {(part.headers[head], *rest) for head, *rest in edges(part)},
     }
+
+
+def edges(part: LogCounts) -> list[tuple[int, str, int, int, int, int, str, str]]:
+    """The edges of all Channel lines: header, text, mask, n, first, last, channel, left."""
+    found = part.all_edges()
+    found.fold()
+    texts = [text.removeprefix("Channel ").partition(" : ") for text in found.text]
+    return [
+        (head, text, mask, n, first, last, channel, left)
+        for head, (channel, _, text), mask, n, first, last, left in zip(
+            found.header, texts, found.mask, found.n, found.first, found.last, found.left, strict=True
+        )
+    ]
 
 
 def read(data: bytes, block: int = 1 << 19, ahead: int = 1 << 14, dense: int = scanner.DENSE) -> LogCounts:

@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 from helpers.scaling import traced_lines
-from helpers.scanning import life, plain, read
+from helpers.scanning import edges, life, plain, read
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
@@ -56,8 +56,7 @@ def test_a_channel_line_with_a_second_record_behind_it_is_both() -> None:
     channel = "node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"
     part = read(f"{channel}\n{channel}{life(1, 2)}\n{channel.replace('00/0', '01/0')}\n".encode())
     assert (4, 4) == (part.nccl_lines, part.understood)
-    (edges,) = [edges for edges in part.channels if edges]
-    assert {"0[0] -> 1[1] via P2P/IPC": 0b11} == {text: edge.mask for text, edge in edges.items()}
+    assert [("0[0] -> 1[1] via P2P/IPC", 0b11)] == [edge[1:3] for edge in edges(part)]
 
 
 def test_a_process_that_begins_with_channel_lines_has_its_first_and_last_line() -> None:
@@ -72,7 +71,7 @@ def test_a_process_that_begins_with_channel_lines_has_its_first_and_last_line() 
 
 def test_a_torn_channel_line_is_no_edge() -> None:
     part = read(b"node01:100:150 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via\n")
-    assert not any(part.channels)
+    assert [] == edges(part)
 
 
 @pytest.mark.parametrize("columns", [79, 119])

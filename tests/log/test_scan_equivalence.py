@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
+from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.inputs.prefilter import Prefilter
 from nccl_doctor.log import parallel, scanner
 from nccl_doctor.log.groups import grouped_counts
-from nccl_doctor.log.groups.line_groups import EDGE, BlockLines, GroupCounts, Numbers
+from nccl_doctor.log.groups.line_groups import EDGE, BlockLines, GroupCounts
 from nccl_doctor.log.scanner import Scanner
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from unittest import mock
 
-from helpers.scanning import life, read
+from helpers.scanning import edges, life, read
 
 from nccl_doctor.app import analyze
 from nccl_doctor.log import counts
@@ -68,8 +68,7 @@ def test_time_stamps_in_front_do_not_make_new_writers() -> None:
     part = read("\n".join(lines).encode())
     assert 1 == len(part.headers)
     assert (20, 1, 20) == (part.spans[0].n, part.spans[0].first, part.spans[0].last)
-    (edge,) = part.channels[0].values()
-    assert (1 << 20) - 1 == edge.mask
+    assert [(1 << 20) - 1] == [mask for _, _, mask, *_ in edges(part)]
     assert part.spans[0].stamp is not None
     assert 19.5 == part.spans[0].stamp % 60
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nccl_doctor.common.text_keys import Flags, Numbers
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.channel_counts import ChannelCounts
+from nccl_doctor.log.channel_counts import ChannelColumns, parse_edges
 from nccl_doctor.log.classifier import DATE, Classifier, Writer
 from nccl_doctor.log.counts import CollectiveCalls
 from nccl_doctor.log.event_columns import Message
-from nccl_doctor.log.groups.line_groups import EDGE, TEXT, BlockLines, Flags, GroupCounts, Numbers, PlainLines
+from nccl_doctor.log.groups.line_groups import CALL, EDGE, TEXT, BlockLines, GroupCounts, PlainLines
 from nccl_doctor.log.groups.number_shapes import NumberShapes
 
 MAX_GROUPS = 1 << 20  # different lines that are counted together
@@ -23,6 +24,7 @@ _MEMO = 200_000  # writers and messages remembered
 _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
 _NO_FACT = -1  # a message that is understood and holds no fact
+_EDGES = -(1 << 40)  # the first edge; the others are below
 
 
 class GroupedBlock(NamedTuple):
@@ -47,7 +49,8 @@ class Author(NamedTuple):
 
 
 class GroupedCounts:
-    """Counts the plain lines of dense blocks. What they count for is a number: of a message, or behind `_NO_FACT` of an entry."""
+    """Counts the plain lines of dense blocks. What they count for is a number: of a message, behind `_NO_FACT` of a kind of
+    collective calls, behind `_EDGES` of an edge."""
 
     def __init__(self, classifier: Classifier) -> None:
         self._classifier = classifier
@@ -65,7 +68,8 @@ class GroupedCounts:
             int, int
         ] = {}  # key of the text before `NCCL ` -> author; `_READ` where lines are read one by one
         self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
-        self._entries: list[ChannelCounts | CollectiveCalls] = []
+        self._entries: list[CollectiveCalls] = []
+        self._edges = ChannelColumns()  # what the texts of edges say
 
     def add(self, block: bytes, end: int, offset: int) -> GroupedBlock:
         """Count the plain lines of `block[:end]`, which `offset` lines precede."""
@@ -90,16 +94,18 @@ class GroupedCounts:
         if lines.dated:
             own = np.flatnonzero(readable & ((what >= 0) | ~is_text))
             authors[own] = self._own_authors(lines, first.chosen(own), authors[own])
-        rest = np.flatnonzero(readable & ~is_text)
+        edges = np.flatnonzero(readable & (first.kind == EDGE))
+        what[edges] = self._edges_of(lines, first.chosen(edges))
+        rest = np.flatnonzero(readable & (first.kind == CALL))
         what[rest] = [
-            self._entry(lines, self._writer(author), *place)
+            self._call(lines, self._writer(author), *place)
             for author, place in zip(authors[rest].tolist(), self._places(first.chosen(rest), offset), strict=True)
         ]
         return what, authors
 
     @staticmethod
     def _places(lines: PlainLines, offset: int) -> Iterator[tuple[int, ...]]:
-        columns = (lines.kind, lines.number + offset, lines.at, lines.text, lines.end)
+        columns = (lines.number + offset, lines.text, lines.end)
         return zip(*(column.tolist() for column in columns), strict=True)
 
     def _authors_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
@@ -158,13 +164,28 @@ class GroupedCounts:
             return _NO_FACT
         return self._counts.columns.message_id(Message(sentence.pattern, level, text))
 
-    def _entry(self, lines: BlockLines, writer: Writer, kind: int, number: int, at: int, text: int, end: int) -> int:
-        """Where Channel lines of one edge, or collective calls of one kind, are counted."""
-        entry: ChannelCounts | CollectiveCalls | None
-        if kind == EDGE:
-            entry = self._classifier.channel_counts(writer, number, lines.channel(at, text), lines.part(text, end))
-        else:
-            entry = self._classifier.calls(writer, lines.part(text, end), number)
+    def _edges_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
+        """What Channel lines count for."""
+        if not len(first.number):
+            return first.number
+        text = lines.channel_lines(first)
+        parsed = parse_edges(text)
+        readable = np.array([one is not None for one in parsed])
+        begin = len(self._edges.text)
+        self._edges.key.frombytes(first.message[readable].tobytes())
+        for one, line in zip(parsed, text.split("\n"), strict=True):
+            if one is not None:
+                self._edges.src.append(one.src)
+                self._edges.dst.append(one.dst)
+                self._edges.carrier.append(self._counts.edges.carrier_id(one.carrier))
+                self._edges.text.append(line)
+        what = np.full(len(parsed), _READ)
+        what[readable] = _EDGES - begin - np.arange(readable.sum())
+        return what
+
+    def _call(self, lines: BlockLines, writer: Writer, number: int, text: int, end: int) -> int:
+        """Where collective calls of one kind are counted."""
+        entry = self._classifier.calls(writer, lines.part(text, end), number)
         if entry is None:
             return _READ
         self._entries.append(entry)
@@ -185,16 +206,13 @@ class GroupedCounts:
         """Add what was counted to the counts, and begin anew."""
         what, author, mask, n, first, last, low, high = self._groups.columns()
         header = np.array([one.writer.header for one in self._authors], np.int64)[author]
-        rest = np.flatnonzero(what < _NO_FACT)
-        rows: Any = zip(*(column[rest].tolist() for column in (what, mask, n, last, low, high)), strict=True)
-        is_edge = np.zeros(len(what), bool)
-        for at, (number, channels, count, line, least, most) in zip(rest.tolist(), rows, strict=True):
-            entry = self._entries[_NO_FACT - number - 1]
-            if isinstance(entry, CollectiveCalls):
-                entry.extend(count, line, least, most)
-            else:
-                entry.extend(channels, count, line)
-                is_edge[at] = True
+        is_edge = what <= _EDGES
+        calls = np.flatnonzero((what < _NO_FACT) & ~is_edge)
+        rows: Any = zip(*(column[calls].tolist() for column in (what, n, last, low, high)), strict=True)
+        for number, count, line, least, most in rows:
+            self._entries[_NO_FACT - number - 1].extend(count, line, least, most)
+        edges = {"header": header, "mask": mask, "n": n, "first": first, "last": last}
+        self._add_edges(_EDGES - what[is_edge], author[is_edge], {name: one[is_edge] for name, one in edges.items()})
         self._add_spans(header[~is_edge], n[~is_edge], first[~is_edge], last[~is_edge])
         event = what >= 0
         authors = [self._authors[number] for number in author[event].tolist()]
@@ -204,6 +222,15 @@ class GroupedCounts:
             [one.left for one in authors],
         )
         self._start()
+
+    def _add_edges(self, number: Numbers, author: Numbers, columns: dict[str, Any]) -> None:
+        """Add the edges of these numbers to the counts."""
+        parts = self._edges.arrays_of("key", "src", "dst", "carrier")
+        self._counts.edges.extend(
+            {**columns, **{name: part[number] for name, part in parts.items()}},
+            [self._edges.text[at] for at in number.tolist()],
+            [self._authors[at].left for at in author.tolist()],
+        )
 
     def _add_spans(self, header: Numbers, n: Numbers, first: Numbers, last: Numbers) -> None:
         """Add lines of headers to what is known of each; Channel lines are added later."""

@@ -12,11 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nccl_doctor.common.text_keys import MIX, SHORT, WORD, Flags, Keys, Numbers, mix, mix_texts, words_of
 from nccl_doctor.log.groups import collective_calls
-
-Numbers = npt.NDArray[np.int64]  # offsets in a block, or numbers of lines
-Keys = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 
 _U = np.uint64
 _NCCL_INFO, _INFO, _NCCL_WARN, _WARN, _CHANNEL = (
@@ -26,12 +23,9 @@ _NCCL = _U(int.from_bytes(b"NCCL ", "little"))
 _FIVE = _U((1 << 40) - 1)  # bytes of a word
 _COLON = _U(int.from_bytes(b" : ", "little"))
 _TOKEN = len("NCCL INFO ")
-_WORD = 8  # bytes read at once
-_SHORT = 64  # bytes of a text; longer ones are hashed apart, because all texts take as many steps as the longest
 _LONGEST = 1_024  # bytes of a text; longer ones do not come twice
 _LEFT = 256  # bytes of the text before `NCCL INFO`
 _CHANNELS = 64  # bits of a mask
-_MIX = _U(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
 _LEAST = np.iinfo(np.int64).min
 _SPREAD = _U(0xD6E8FEB86659FD93)  # odd, so that no two writers fall together
 _DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d")
@@ -93,9 +87,9 @@ class BlockLines:
 
     def __init__(self, block: bytes, end: int, shaped: "Callable[[bytes, PlainLines], Keys] | None" = None) -> None:
         """`shaped` gives the keys of messages where lines that hold no fact and differ only in numbers count as equal."""
-        self._block = block.ljust(_WORD)
+        self._block = block.ljust(WORD)
         self.dated = _DATE.search(self._block, 0, _DATES) is not None
-        self._words = _words(self._block)
+        self._words = words_of(self._block)
         self._marks, self._is_stop = _marks(np.frombuffer(block, np.uint8, count=end), b"\r" in block)
         stops = self._marks[self._is_stop]
         self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
@@ -112,7 +106,7 @@ class BlockLines:
         is_record = is_info | ((words[at] == _NCCL_WARN) & (words[at + 2] == _WARN))
         if not is_record.all():
             number, start, at, end, is_info = (part[is_record] for part in (number, start, at, end, is_info))
-        code = words[at + (_TOKEN + _WORD)]  # `07/0 : 3` or `07 : 3[3`
+        code = words[at + (_TOKEN + WORD)]  # `07/0 : 3` or `07 : 3[3`
         channel = _channel_of[(code & _U(0xFFFF)).view(np.int64)]
         code >>= _U(16)
         slash = code & _U(0xFF) == ord("/")
@@ -120,23 +114,23 @@ class BlockLines:
         edge = np.where(slash, len("Channel 07/0 : "), len("Channel 07 : "))
         is_edge: Flags = is_info & (words[at + _TOKEN] == _CHANNEL) & (colon == _COLON) & (channel < _CHANNELS)
         text = at + _TOKEN + np.where(is_edge, edge, 0)
-        is_edge &= end - text >= _WORD
+        is_edge &= end - text >= WORD
         text = np.where(is_edge, text, at + _TOKEN)
         channel[~is_edge] = _CHANNELS
         left = _timeless(self._block) if self.dated else words
-        writer = _mix((at - start).view(_U) * _MIX, left, start, at)
-        message = ((end - text) << 2 | is_edge << 1 | is_info).view(_U) * _MIX
+        writer = mix((at - start).view(_U) * MIX, left, start, at)
+        message = ((end - text) << 2 | is_edge << 1 | is_info).view(_U) * MIX
         op = np.zeros(len(at), np.int64)
         kind = is_edge.astype(np.uint8)
-        long = np.flatnonzero(end - text > _SHORT)
+        long = np.flatnonzero(end - text > SHORT)
         calls = collective_calls.find(self._block, words, at[long] + _TOKEN, end[long]) if len(long) else None
         if calls is not None:  # a call is known by its function and what follows its buffers
             found = long[calls.which]
-            of_call = ((end[found] - calls.sizes) << 16 | (calls.function_end - at[found])).view(_U) * _MIX
-            of_call = _mix(of_call, words, at[found] + _TOKEN, calls.function_end)
-            message[found] = _mix(of_call, words, calls.sizes, end[found])
+            of_call = ((end[found] - calls.sizes) << 16 | (calls.function_end - at[found])).view(_U) * MIX
+            of_call = mix(of_call, words, at[found] + _TOKEN, calls.function_end)
+            message[found] = mix(of_call, words, calls.sizes, end[found])
             kind[found], op[found] = CALL, calls.op
-        _mix_texts(message, words, text, end, kind != CALL)
+        mix_texts(message, words, text, end, kind != CALL)
         return PlainLines(number, kind, channel, op, writer, message, start, at, text, end)
 
     def _records(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -146,8 +140,8 @@ class BlockLines:
         have = np.flatnonzero(np.diff(stops) > 1)  # lines with a mark, by the stop before them
         first = stops[have] + 1
         start, at, end = marks[first - 1] + 1, marks[first], marks[stops[have + 1]]
-        inside = (at - start >= _WORD) & (at - start <= _LEFT)
-        inside &= (end - at >= _TOKEN + 2 * _WORD) & (end - at <= _LONGEST)
+        inside = (at - start >= WORD) & (at - start <= _LEFT)
+        inside &= (end - at >= _TOKEN + 2 * WORD) & (end - at <= _LONGEST)
         more = np.flatnonzero(~stop[1:] & ~stop[:-1]) + 1  # second and further marks of a line
         if len(more):
             twice = (self._words[np.minimum(marks[more], len(self._words) - 1)] & _FIVE) == _NCCL
@@ -191,9 +185,10 @@ class BlockLines:
         """Level and message of a line."""
         return self.part(at + len("NCCL "), at + _TOKEN - 1), self.part(text, end)
 
-    def channel(self, at: int, text: int) -> str:
-        """`07/0` of a Channel line."""
-        return self.part(at + _TOKEN + _WORD, text - len(" : "))
+    def channel_lines(self, lines: PlainLines) -> str:
+        """The messages of Channel lines, one a line."""
+        places = zip((lines.at + _TOKEN).tolist(), lines.end.tolist(), strict=True)
+        return b"\n".join([self._block[start:end] for start, end in places]).decode("utf-8", "replace")
 
     def part(self, start: int, end: int) -> str:
         return self._block[start:end].decode("utf-8", "replace")
@@ -288,7 +283,7 @@ class GroupCounts:
 def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     """The offsets of line ends, of `NC` and of carriage returns; and which of them are line ends."""
     size = len(text)
-    marks = np.empty(-(-size // _WORD) * _WORD, bool)
+    marks = np.empty(-(-size // WORD) * WORD, bool)
     marks[size - 1 :] = False
     np.equal(text[:-1], ord("N"), out=marks[: size - 1])
     other = np.equal(text, ord("C"))
@@ -301,20 +296,14 @@ def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     if (found & (found - _U(1))).any():  # two in one word
         at = np.flatnonzero(marks)
     else:
-        at = full * _WORD + (found * _BYTE >> _U(56)).view(np.int64)
+        at = full * WORD + (found * _BYTE >> _U(56)).view(np.int64)
     return at, text[at] == ord("\n")
-
-
-def _words(block: bytes | bytearray) -> Keys:
-    """The words that begin at each byte of a block; those of a bytearray can be changed."""
-    first = np.frombuffer(block, "<u8", count=1)
-    return np.lib.stride_tricks.as_strided(first, (len(block) - _WORD + 1,), (1,))
 
 
 def _timeless(block: bytes) -> Keys:
     """The words of a block in which dates with a time, and their fractions of a second, have no digit but 0."""
     masked = bytearray(block)
-    text, words = np.frombuffer(masked, np.uint8), _words(masked)
+    text, words = np.frombuffer(masked, np.uint8), words_of(masked)
     colon = text == ord(":")
     at = np.flatnonzero(colon[: -len("00:")] & colon[len("00:") :]) - len("0000-00-00T00")
     at = at[(at >= 0) & (at < len(block) - len("0000-00-00T00:00:00.") - _FRACTION)]
@@ -348,36 +337,6 @@ def _has_shape(words: Keys, shape: bytes) -> Flags:
 
 def text_keys(block: bytearray, lines: PlainLines) -> Keys:
     """Keys of the messages of lines as they are in another block."""
-    key = (lines.end - lines.text).view(_U) * _MIX
-    _mix_texts(key, _words(block), lines.text, lines.end, np.ones(len(key), bool))
-    return key
-
-
-def _mix_texts(key: Keys, words: Keys, start: Numbers, end: Numbers, wanted: Flags) -> None:
-    """Mix texts into the keys of the wanted lines; those of similar lengths together."""
-    size, below = end - start, 0
-    longest = size.max(initial=0)
-    limit = _SHORT
-    while below < longest:
-        which = np.flatnonzero(wanted & (size > below) & (size <= limit))
-        if len(which) == len(key):
-            key[:] = _mix(key, words, start, end)
-        elif len(which):
-            key[which] = _mix(key[which], words, start[which], end[which])
-        below, limit = limit, 2 * limit
-
-
-def _mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> Keys:
-    """Mix texts of at least a word into their keys, word by word; the last word may overlap the one before."""
-    if not len(key):
-        return key
-    last, at, size = end - _WORD, start, end - start
-    shortest = size.min()
-    for place in range(0, size.max(), _WORD):
-        mixed = words[at if place + _WORD <= shortest else np.minimum(at, last)]
-        mixed ^= key
-        mixed *= _MIX
-        mixed ^= mixed >> _U(32)
-        key = mixed if place < shortest else np.where(at < end, mixed, key)
-        at = at + _WORD
+    key = (lines.end - lines.text).view(_U) * MIX
+    mix_texts(key, words_of(block), lines.text, lines.end, np.ones(len(key), bool))
     return key

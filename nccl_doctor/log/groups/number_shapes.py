@@ -14,8 +14,9 @@ from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log.groups import line_groups
 
 if TYPE_CHECKING:
+    from nccl_doctor.common.text_keys import Keys
     from nccl_doctor.log.classifier import Classifier
-    from nccl_doctor.log.groups.line_groups import Keys, PlainLines
+    from nccl_doctor.log.groups.line_groups import PlainLines
     from nccl_doctor.log.line_patterns import Pattern
 
 _ADDRESS = 16  # digits
