@@ -4,7 +4,8 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
-JOBS ?= 2
+# Some tests wait for programs that they start: one worker more than two cores.
+JOBS ?= 3
 
 .PHONY: help demo test unit fuzz properties lint lint-repository bench docs format dist pyz constraints clean
 

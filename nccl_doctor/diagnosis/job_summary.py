@@ -57,32 +57,43 @@ def lines(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
 
 
 def _what(job: dict[str, Any]) -> list[str]:
-    parts = []
-    hosts, ranks, gpus = (int(job.get(key) or 0) for key in ("hosts", "ranks", "gpus"))
-    names = job.get("host_names") or ""
-    first = names if len(names) <= SHORT else ""
-    if hosts:
-        unnamed = ", …" if first and hosts > int(job.get("named_hosts") or hosts) else ""
-        parts.append(" ".join(filter(None, [counted(hosts, "host"), first + unnamed])))
-    elif names:
-        called = f"{'hosts' if ',' in names or '[' in names else 'host'} {names}"
-        first, names = (called, "") if first else ("", called)
-        parts += [first] if first else []
-    model = str(job.get("gpu") or "").removeprefix("NVIDIA ")
-    if gpus or model:
-        parts.append(f"{gpus} x {model}" if gpus and model else model or counted(gpus, "GPU"))
-    if ranks:
-        parts.append(counted(ranks, "rank"))
-    if job.get("launcher"):
-        parts.append(str(job["launcher"]))
-    parts += dict.fromkeys([*job.get("frameworks", []), *([job["program"]] if job.get("program") else [])])
-    if versions := job.get("nccl_versions"):
-        parts.append(f"NCCL {', '.join(versions)}")
-    if job.get("cuda"):
-        parts.append(f"CUDA {job['cuda']}")
-    if job.get("driver"):
-        parts.append(f"driver {job['driver']}")
-    return parts if first or not names else [*parts, names]
+    """Hosts, GPUs, ranks and software; long host names come last."""
+    hosts, names = _hosts(job)
+    return [*filter(None, [hosts, _gpus(job)]), *_software(job), *filter(None, [names])]
+
+
+def _hosts(job: dict[str, Any]) -> tuple[str, str]:
+    """The clause on hosts, and what is too long for it: `("2 hosts", "gpu-a-1.example.org,gpu-b-7.example.org")`."""
+    number, names = int(job.get("hosts") or 0), str(job.get("host_names") or "")
+    short = len(names) <= SHORT
+    if not number:
+        called = f"{'hosts' if ',' in names or '[' in names else 'host'} {names}" if names else ""
+        return (called, "") if short else ("", called)
+    if not names or not short:
+        return counted(number, "host"), names
+    unnamed = ", …" if number > int(job.get("named_hosts") or number) else ""
+    return f"{counted(number, 'host')} {names}{unnamed}", ""
+
+
+def _gpus(job: dict[str, Any]) -> str:
+    number, model = int(job.get("gpus") or 0), str(job.get("gpu") or "").removeprefix("NVIDIA ")
+    if number and model:
+        return f"{number} x {model}"
+    return model or (counted(number, "GPU") if number else "")
+
+
+def _software(job: dict[str, Any]) -> list[str]:
+    ranks, versions = int(job.get("ranks") or 0), job.get("nccl_versions")
+    programs = dict.fromkeys([*job.get("frameworks", []), job.get("program")])
+    parts = [
+        counted(ranks, "rank") if ranks else None,
+        job.get("launcher"),
+        *programs,
+        f"NCCL {', '.join(versions)}" if versions else None,
+        f"CUDA {job['cuda']}" if job.get("cuda") else None,
+        f"driver {job['driver']}" if job.get("driver") else None,
+    ]
+    return [str(part) for part in parts if part]
 
 
 def _paths(job: dict[str, Any]) -> list[str]:

@@ -18,46 +18,57 @@ _LINE_START = re.compile(r"^(\d*)([-+=.)])")
 def render(report: Report, options: Options) -> str:
     """Returns the report with a heading per finding; evidence in fenced blocks, symptoms and context in lists."""
     if report.jobs:
-        whole = [f"# {escaped(job.name)}\n\n{render(job, options)}" for job in report.jobs]
-        rows = [f"- {escaped(job.name)}: {escaped(short.row(job))}" for job in report.jobs]
-        across = _listed("Across the jobs", words.nested(report.findings))
-        answer = [_headline(report), "", *_finding(report.findings[0])] if words.is_answer(report) else []
-        rows += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
-        return "\n".join([*answer, f"# {escaped(report.basis)}", "", *rows, "", *across, *_measured(report), *whole])
-    lines = [_headline(report), ""]
-    lines += [line for text in words.job_lines(report) for line in (f"- {escaped(text)}",)]
+        return "\n".join(_overview(report, options))
+    lines = [_headline(report), "", *(f"- {escaped(text)}" for text in words.job_lines(report))]
     lines += [""] if report.job_lines else []
-    if report.unread and report.verdict not in ("error", "warning"):
-        lines += ["**Lines that look like an error and are not known**", ""]
-        lines += _fenced([f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in report.unread])
-    full = [f for f in report.findings if not f.explained_by and (f.severity != "note" or f is report.findings[0])]
-    for number, finding in enumerate(full):
-        if number > 0 or report.verdict not in SEVERITIES:
-            lines += [f"### {finding.severity}: {escaped(finding.title)}", ""]
-        lines += _finding(finding)
-        lines += _listed("Follows from it", words.below(report.findings, finding))
-    notes = [f for f in report.findings if not f.explained_by and not any(f is shown for shown in full)]
-    lines += _listed(
-        "Notes", [row for note in notes for row in [(0, note), *_deeper(words.below(report.findings, note))]]
-    )
-    lines += _measured(report)
-    lines += [escaped(words.read(report)), ""]
-    lines += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
-    lines += [f"- {escaped(text)}" for text in words.coverage(report)]
-    if captures := words.captures(report):
-        title = "What further captures would show"
-        lines += [
-            "",
-            f"<details><summary>{title}</summary>",
-            "",
-            *(f"- {escaped(text)}" for text in captures),
-            "",
-            "</details>",
-        ]
-    lines += [""]
+    lines += [*_unread(report), *_findings(report), *_measured(report), *_read(report), ""]
     for text in report.missing:
         lines += [f"To know more: {escaped(text)}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _overview(report: Report, options: Options) -> list[str]:
+    """One line for each of several jobs, what was found by comparing them, and each job in full."""
+    answer = [_headline(report), "", *_finding(report.findings[0])] if words.is_answer(report) else []
+    rows = [f"- {escaped(job.name)}: {escaped(short.row(job))}" for job in report.jobs]
+    rows += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
+    across = _listed("Across the jobs", words.nested(report.findings))
+    whole = [f"# {escaped(job.name)}\n\n{render(job, options)}" for job in report.jobs]
+    return [*answer, f"# {escaped(report.basis)}", "", *rows, "", *across, *_measured(report), *whole]
+
+
+def _unread(report: Report) -> list[str]:
+    if not report.unread or report.verdict in ("error", "warning"):
+        return []
+    places = [f"{clean(p.file)}:{p.line}: {clean(p.text)}" for p in report.unread]
+    return ["**Lines that look like an error and are not known**", "", *_fenced(places)]
+
+
+def _findings(report: Report) -> list[str]:
+    """The causes in full, each with what follows from it, then the notes as a list."""
+    lines = []
+    causes = [finding for finding in report.findings if not finding.explained_by]
+    full = [one for one in causes if one.severity != "note" or one is report.findings[0]]
+    for number, finding in enumerate(full):
+        if number > 0 or report.verdict not in SEVERITIES:
+            lines += [f"### {finding.severity}: {escaped(finding.title)}", ""]
+        lines += [*_finding(finding), *_listed("Follows from it", words.below(report.findings, finding))]
+    notes: list[tuple[int, Finding]] = []
+    for note in causes:
+        if not any(note is shown for shown in full):
+            notes += [(0, note), *((depth + 1, one) for depth, one in words.below(report.findings, note))]
+    return lines + _listed("Notes", notes)
+
+
+def _read(report: Report) -> list[str]:
+    """What was read, what was not, what is visible in it, and which captures would show more."""
+    lines = [escaped(words.read(report)), ""]
+    lines += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
+    lines += [f"- {escaped(text)}" for text in words.coverage(report)]
+    if captures := words.captures(report):
+        lines += ["", "<details><summary>What further captures would show</summary>", ""]
+        lines += [*(f"- {escaped(text)}" for text in captures), "", "</details>"]
+    return lines
 
 
 def _headline(report: Report) -> str:
@@ -100,10 +111,6 @@ def _advice(text: str) -> list[str]:
         else:
             lines += [part for step in group for part in (escaped(step.text, code=True), "")]
     return lines[:-1]
-
-
-def _deeper(rows: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
-    return [(depth + 1, finding) for depth, finding in rows]
 
 
 def _listed(heading: str, findings: list[tuple[int, Finding]]) -> list[str]:

@@ -46,7 +46,7 @@ def test_a_line_with_absurd_numbers_stops_nothing(start: int, digits: str) -> No
     assert any("out of memory" in row.text for row in facts.rows(Message))
 
 
-@pytest.mark.parametrize("number", [*HUGE.values(), "1e400", "-1", ""], ids=[*HUGE, "infinite", "negative", "none"])
+@pytest.mark.parametrize("number", [HUGE["4,400 digits"], "1e400", "-1"], ids=["4,400 digits", "infinite", "negative"])
 def test_files_with_absurd_numbers_stop_nothing(number: str, tmp_path: Path) -> None:
     for path in FILES:
         try:

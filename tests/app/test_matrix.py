@@ -1,6 +1,6 @@
 """Every simulated fault is found first, whatever the size of the job and the launcher; a healthy job raises no alarm.
 
-Faults: all x 3 sizes x 4 prefixes. The four prefixes of a fault and a size are consecutive ones of the list, so that over
+Faults: all x 3 sizes x 2 prefixes. The prefixes of a fault are consecutive ones of the list, so that over
 the matrix every prefix meets many faults; version, network and framework go round in the same way, with other periods.
 Healthy jobs: a cover in which every two values of version, network, framework and prefix meet.
 """
@@ -16,6 +16,7 @@ from nccl_doctor.rules import loader
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_log
 
 SIZES = {2: 2, 16: 2, 128: 1}  # nodes: GPUs in each
+JOBS = {2: 2, 16: 2, 128: 1}  # nodes: jobs with each fault; one of the largest size takes as long as all others
 STEPS = 4
 
 
@@ -33,9 +34,9 @@ def first(report: Report) -> str:
 
 
 def faulty(fault: str, nodes: int) -> Iterator[Spec]:
-    """Four jobs with a fault, each with another prefix."""
-    start = 7 * list(FAULTS).index(fault) + 5 * list(SIZES).index(nodes)
-    for number in range(start, start + 4):
+    """Jobs with a fault, each with another prefix."""
+    start = 7 * list(FAULTS).index(fault) + 2 * list(SIZES).index(nodes)
+    for number in range(start, start + JOBS[nodes]):
         yield fit(
             Spec(
                 nodes=nodes,
@@ -54,9 +55,7 @@ def faulty(fault: str, nodes: int) -> Iterator[Spec]:
 @pytest.mark.parametrize("nodes", SIZES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_first(fault: str, nodes: int) -> None:
-    specs = list(faulty(fault, nodes))
-    assert 4 == len({spec.prefix for spec in specs})
-    for spec in specs[: 1 if nodes == max(SIZES) else None]:  # a job of the largest size takes as long as all others
+    for spec in faulty(fault, nodes):
         report = told(spec)
         assert fault == first(report), spec
         assert [] == [check for check in report.checks if check.outcome == "broken"], spec
@@ -68,7 +67,7 @@ def test_every_fault_bears_the_name_of_a_rule() -> None:
 
 def test_every_prefix_meets_many_faults() -> None:
     met = {(spec.prefix, spec.fault) for fault, nodes in product(FAULTS, SIZES) for spec in faulty(fault, nodes)}
-    assert all(20 <= sum(prefix == name for prefix, _ in met) for name in PREFIXES)
+    assert all(10 <= sum(prefix == name for prefix, _ in met) for name in PREFIXES)
 
 
 def pairwise_cover(*lists: tuple[str, ...]) -> list[tuple[str, ...]]:

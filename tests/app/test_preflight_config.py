@@ -74,7 +74,7 @@ def test_a_file_that_others_can_write_is_refused_and_observes(tmp_path: Path, mo
     assert loaded.problems[0] in preflight_config.explain(loaded)
 
 
-@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_no_content_raises(tmp_path: Path, content: bytes) -> None:
     loaded = load(write(tmp_path, content))

@@ -53,7 +53,7 @@ NOISE = (
     "mem allocated 41.{n} GiB, reserved 52.{n} GiB, max 79 GiB",
     "",
 )
-KNOBS = examples(40, suppress_health_check=list(HealthCheck))
+KNOBS = examples(25, suppress_health_check=list(HealthCheck))
 
 ABSENCE = {"hang-after-init"}  # faults that show by what does not follow
 
