@@ -19,7 +19,7 @@ LEAST = 40  # MB/s, what each format has to reach
 
 
 def nccl_tests() -> Iterator[str]:
-    """One run after the other, each beside the lines of NCCL that such a log mostly holds."""
+    """Runs on eight nodes, one after the other, each beside the lines of NCCL that such a log mostly holds."""
     while True:
         yield from _nccl_test()
 
@@ -27,10 +27,10 @@ def nccl_tests() -> Iterator[str]:
 def _nccl_test() -> Iterator[str]:
     yield "# nThread 1 nGpus 8 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1"
     yield "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
-    for rank in range(8):
+    for rank in range(64):
         for channel in range(32):
-            peers = f"{rank}[{rank}] -> {(rank + 1) % 8}[{(rank + 1) % 8}]"
-            yield f"node01:410{rank}:420{rank} [{rank}] NCCL INFO Channel {channel:02d}/0 : {peers} via P2P/CUMEM"
+            peers = f"{rank}[{rank % 8}] -> {(rank + 1) % 64}[{(rank + 1) % 8}]"
+            yield f"node{rank // 8:02d}:410{rank}:420{rank} [{rank % 8}] NCCL INFO Channel {channel:02d}/0 : {peers} via P2P/CUMEM"
     size = 8
     while size <= 1 << 33:
         time = 30 + size / 200_000

@@ -65,6 +65,9 @@ class Prefilter:
             return self._search(block)
         found: list[tuple[int, int]] = []
         self._db.scan(block, match_event_handler=lambda which, _from, to, _flags, _ctx: found.append((to - 1, which)))
+        if not self.marks:
+            found.sort()  # nearly in order already
+            return found, set()
         count = len(self.literals)
         marks = {self.marks[which - count] for _, which in found if which >= count}
         return sorted(place for place in found if place[1] < count), marks

@@ -6,12 +6,14 @@ behind a few thousand other lines. Columns are recognised by their number, not b
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
 from nccl_doctor.inputs.blocks import blocks
+from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 from nccl_doctor.inputs.streams import Readable
 
 _TYPE = rb"(?:u?int(?:8|32|64)|half|float|double|bfloat16|bf16|fp8_\w+|f8e\dm\d|float8_\w+|float16|float32|float64)"
@@ -37,6 +39,16 @@ _AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
 _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
 _GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
+# One of these is in every line that a table is made of, but for the second half of a torn row.
+_WORDS = (
+    b"float", b"double", b"half", b"int8", b"int32", b"int64", b"bf16", b"fp8_", b"f8e", b"# ", b"Rank", b"nThread", b"busbw",
+    b"bus bandwidth", b"Out of bounds", b"NCCL version ", b"Pattern 4, ", b"_perf",
+)  # fmt: skip
+
+
+@cache
+def _gate() -> Prefilter:
+    return prefilter(frozenset(_WORDS), name="nccl-tests")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -59,8 +71,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         reader.block(block.data, block.first)
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
     reader.ends()
-    for run, bench in enumerate(reader.done, first):
-        facts.add(bench.facts(facts, name, run))
+    facts.add(row for run, bench in enumerate(reader.done, first) for row in bench.facts(facts, name, run))
     note = None
     if reader.done and not reader.done[-1].finished:
         note = "the last nccl-tests run ends without its summary"
@@ -85,17 +96,26 @@ class _Reader:
 
     def block(self, block: bytes, number: int) -> None:
         """Read the lines that may belong to a table; while a row is torn, every line."""
-        if not any(
-            word in block for word in (b"Avg bus", b"busbw", b"nThread", b"_perf", b" float ", b" half ")
-        ) and not (self._bench and self._bench.torn):
-            return
-        for raw in block.split(b"\n"):
-            line = raw.rstrip(b"\r")
+        places = [at for at, _ in _gate().scan(block)[0]]
+        index = start = 0
+        while start < len(block):
+            if self._bench is None or not self._bench.torn:
+                while index < len(places) and places[index] < start:
+                    index += 1
+                if index == len(places):
+                    return
+                line_start = block.rfind(b"\n", start, places[index]) + 1 or start
+                number += block.count(b"\n", start, line_start)
+                start = line_start
+            stop = block.find(b"\n", start)
+            stop = stop if stop >= 0 else len(block)
+            line = block[start:stop].rstrip(b"\r")
             if self._bench is not None and self._bench.torn and self._rest(line, number):
                 pass
             elif line and _interesting(line):
                 self._line(line, number)
             number += 1
+            start = stop + 1
 
     def ends(self) -> None:
         """Close the open run, if any."""
@@ -113,6 +133,8 @@ class _Reader:
         return self._bench
 
     def _line(self, line: bytes, number: int) -> None:
+        if b"#" not in line and self._row(line, number):
+            return
         if _COMMENT.search(line) and self._comment(line, number):
             self.understood += 1
             return
@@ -123,7 +145,7 @@ class _Reader:
             self._graph = int(match[1]) * min(float(match[2]), float(match[3]))
         if (match := _COMMAND.search(line)) is not None:
             self._operation = match[1].decode()
-        if self._bench is not None:
+        if b"#" in line:
             self._row(line, number)
 
     def _comment(self, line: bytes, number: int) -> bool:
@@ -168,11 +190,11 @@ class _Reader:
             return True
         return False
 
-    def _row(self, line: bytes, number: int) -> None:
-        match = _HEAD.search(line)
+    def _row(self, line: bytes, number: int) -> bool:
         bench = self._bench
+        match = _HEAD.search(line) if bench is not None else None
         if match is None or bench is None:
-            return
+            return False
         size, count, kind, redop, root = match.groups()
         rest, value = line[match.end() :], int(root) if root is not None else None
         if root is not None and not self._has_root(root, rest):
@@ -180,6 +202,7 @@ class _Reader:
         bench.head(int(size), int(count), kind.decode(), redop.decode() if redop else None, value)
         self.understood += 1
         bench.numbers(self._blocks(rest), number, line)
+        return True
 
     def _has_root(self, root: bytes, rest: bytes) -> bool:
         """Whether the number behind the operation is a root and not a time."""

@@ -89,10 +89,13 @@ class Bench:
         ranks = Counter(host for host, *_ in self.devices.values())
         for host, own in ranks.items():
             yield BenchMember(run, host, own, facts.evidence(file, number, _text(line)))
+        shown = ref = 0
         for row, place, (one, number, line) in printed:
+            if number != shown:  # both placements are mostly in one line
+                shown, ref = number, facts.evidence(file, number, _text(line))
             yield BenchRow(
                 run, row.size, row.count, row.kind, row.redop, row.root, place, *one[:3], _wrong(one[3]),
-                _error(one[3]), facts.evidence(file, number, _text(line)),
+                _error(one[3]), ref,
             )  # fmt: skip
 
     def _operation(self) -> str | None:

@@ -48,28 +48,57 @@ def number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
+class _Meaning(NamedTuple):
+    """What a key says."""
+
+    what: str  # seconds, data or rate
+    factor: float = 1.0  # of seconds
+    unit: str = ""  # of a rate
+    scope: str = ""
+
+
+@lru_cache(maxsize=4096)
+def _meaning(key: str) -> _Meaning | None:
+    """What a metric of this name is; None for one that does not tell a speed."""
+    if _OTHER.search(key):
+        return None
+    if match := _SECONDS.search(key):
+        return _Meaning("seconds", 0.001 if (match["unit"] or "").startswith("ms") else 1.0)
+    if _DATA.search(key):
+        return _Meaning("data")
+    return next((_Meaning("rate", unit=unit, scope=scope) for one, unit, scope in _RATES if one.search(key)), None)
+
+
+def is_speed(key: str) -> bool:
+    """Whether a metric of this name is a rate, the time of a step, or a time that waited for data."""
+    return _meaning(key) is not None
+
+
+def speed_key(metrics: Mapping[str, Any]) -> tuple[str, bool] | None:
+    """The key by which steps are compared, the time of a step or else a rate, and whether it is a rate."""
+    for what in ("seconds", "rate"):
+        for key in metrics:
+            if (meaning := _meaning(key)) is not None and meaning.what == what:
+                return key, what == "rate"
+    return None
+
+
 def speed_of(metrics: Mapping[str, Any], units: Mapping[str, str] | None = None) -> Speed:
     """Rate and times among the metrics of a step; `units` are those that the library declared, by key."""
     rate = unit = scope = seconds = data = None
     for key, raw in metrics.items():
-        value = number(raw)
-        if value is None or value <= 0 or _OTHER.search(key):
+        meaning = _meaning(key)
+        if meaning is None or (value := number(raw)) is None or value <= 0:
             continue
-        if match := _SECONDS.search(key):
-            seconds = seconds or (value / 1000 if (match["unit"] or "").startswith("ms") else value)
-        elif _DATA.search(key):
+        if meaning.what == "seconds":
+            seconds = seconds or value * meaning.factor
+        elif meaning.what == "data":
             data = value
-        elif rate is None and (found := next(((u, s) for p, u, s in _RATES if p.search(key)), None)):
-            rate, (unit, scope) = value, found
+        elif rate is None:
+            rate, unit, scope = value, meaning.unit, meaning.scope
             if "tok" in (units or {}).get(key, "").lower():
                 unit = "tokens/s"
     return Speed(rate, unit, scope, seconds, data)
-
-
-@lru_cache(maxsize=4096)
-def is_speed(key: str) -> bool:
-    """Whether a metric of this name is a rate, the time of a step, or a time that waited for data."""
-    return speed_of({key: 1.0}) != Speed(None, None, None, None, None)
 
 
 def setting_of(metrics: Mapping[str, Any], *, gpus: bool) -> int | None:

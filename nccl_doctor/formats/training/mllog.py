@@ -54,9 +54,16 @@ class MlperfLog:
                 run["target"] = number(value)
             case _:
                 self._progress(key, value, details, when, line, number_)
-        if (samples := number(details.get("samples_count", details.get("trained_samples")))) is not None:
-            run["samples"] = max(samples, run.get("samples", 0.0))
+        self.note_samples(event)
         return True
+
+    def note_samples(self, event: Mapping[str, Any]) -> None:
+        """Take the number of samples that an event says were trained until then."""
+        details = event.get("metadata")
+        if self.runs and isinstance(details, dict):
+            samples = number(details.get("samples_count", details.get("trained_samples")))
+            if samples is not None:
+                self.runs[-1]["samples"] = max(samples, self.runs[-1].get("samples", 0.0))
 
     def _run(self, key: str, line: bytes, number_: int) -> dict[str, Any]:
         started = {"init_start": ("init_start", "run_start"), "run_start": ("run_start",)}.get(key, ())

@@ -34,6 +34,14 @@ class RecordSeries:
         if len(self._units) < _UNITS:
             self._units[metric] = unit
 
+    def of(self, tool: str) -> Series | None:
+        """The series of a tool, if it has begun."""
+        return self._series.get(tool)
+
+    def speed_of(self, data: Mapping[str, Any]) -> Speed:
+        """What a record says of speed, by the units that were declared."""
+        return speed_of(data, self._units)
+
     def record(self, tool: str, step: int | None, when: float | None, data: Mapping[str, Any], place: Place) -> None:
         """Take a step of a run: its own numbers, else the time since the step before."""
         speed = speed_of(data, self._units)

@@ -9,17 +9,20 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import mllog
-from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_of
+from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_key, speed_of
+from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_series import MOST, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.step_rows import run_rows
+from nccl_doctor.formats.training.step_series import BULK, Line, Series
 from nccl_doctor.inputs.blocks import Cursor, blocks
-from nccl_doctor.inputs.prefilter import Prefilter
+from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
 _DLLOGGER = b"DLLL {"
 _LINES = (mllog.LITERAL, _DLLOGGER)
+_decode = json.JSONDecoder().raw_decode
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -33,7 +36,6 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("throughput_run", "step", "mlperf_run", "scalar")
     reader = _Reader(name)
     lines = 0
-    gate = Prefilter(list(_LINES))
     kept: list[bytes] | None = None  # of a file that is one JSON object
     for block in blocks(stream):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
@@ -48,12 +50,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         elif kept is not None:
             reader.history(block.data, block.first)
         if kept is None:
-            cursor = Cursor(block.data, block.first)
-            for at, which in gate.scan(block.data)[0]:
-                if at > cursor.used:
-                    line, place = cursor.line(at)
-                    reader.line(gate.literals[which], line, place)
-                    cursor.done()
+            reader.block(block.data, block.first)
     note = reader.whole(b"".join(kept)) if kept else reader.note
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(reader.rows(facts, first))
@@ -66,6 +63,15 @@ def _step_keys(data: bytes) -> bool:
     return b'"_step"' in line and bool(more.strip())
 
 
+def _event(literal: bytes, line: bytes) -> dict[str, Any] | None:
+    """The record of a line; None where it is cut or no JSON."""
+    text = line[line.find(literal) + len(literal) - 1 :]
+    try:
+        return _decode(text.decode("utf-8", "replace"))[0]  # type: ignore[no-any-return]  # the literal ends with a brace
+    except (ValueError, RecursionError):
+        return None
+
+
 class _Reader:
     """One file while it is being read."""
 
@@ -76,40 +82,108 @@ class _Reader:
         self.settings = Settings()
         self.mlperf = mllog.MlperfLog()
         self.series = RecordSeries()
+        self._gate = prefilter(frozenset(_LINES), name="records")
+        self._keys: dict[
+            bytes, tuple[str, bool]
+        ] = {}  # literal -> the key by which its steps are compared; is it a rate
         self._broken = 0
+
+    def block(self, block: bytes, first: int) -> None:
+        """Take the lines of MLPerf and DLLogger in a block."""
+        places = self._gate.scan(block)[0]
+        cursor = Cursor(block, first)
+        index = passed = 0  # places before `passed` were looked at together and need a look each
+        while index < len(places):
+            at, which = places[index]
+            if at <= cursor.used:
+                index += 1
+                continue
+            literal = self._gate.literals[which]
+            known = self._long(literal) if index >= passed else None
+            if known is not None:
+                many = places[index : index + known[0].chunk]
+                passed = index + len(many)
+                if len(many) == known[0].chunk and self._fold(literal, *known, many, cursor):
+                    self.understood += len(many)
+                    index = passed
+                    continue
+            self.line(literal, *cursor.line(at))
+            cursor.done()
+            index += 1
+
+    def _long(self, literal: bytes) -> tuple[Series, str, bool] | None:
+        """The series to which lines belong most likely, where it is so long that they are folded, and its key."""
+        series = self.mlperf.series[0] if literal == mllog.LITERAL else self.series.of("dllogger")
+        key = self._keys.get(literal)
+        return (series, *key) if series is not None and key is not None and series.chunk >= BULK else None
+
+    def _fold(self, literal: bytes, series: Series, key: str, rate: bool, places: Places, cursor: Cursor) -> bool:
+        block = cursor.block
+
+        def same(start: int, stop: int) -> bool:
+            if any(which != places[0][1] for _, which in places):
+                return False
+            if literal == mllog.LITERAL:
+                return block.count(b'"tracked_stats"', start, stop) == len(places)
+            return block.find(b'"step": []', start, stop) < 0
+
+        def read(line: bytes, place: int) -> Line | None:
+            event = _event(literal, line)
+            found = self._step(literal, event) if event is not None else None
+            if event is None or found is None:
+                return None
+            if literal == mllog.LITERAL:
+                self.mlperf.note_samples(event)
+            step, when, data = found
+            speed = self.series.speed_of(data)
+            return (0, step, speed.seconds, speed.rate, speed.data), place, line[:600], when
+
+        return fold(series, key, rate, places, cursor, read, same)
+
+    def _step(self, literal: bytes, event: Mapping[str, Any]) -> tuple[int | None, float | None, dict[str, Any]] | None:
+        """(step, when, numbers) of a record that is a step of the run; None for others."""
+        if literal == mllog.LITERAL:
+            value, when = event.get("value"), number(event.get("time_ms"))
+            if event.get("key") != "tracked_stats" or not isinstance(value, dict) or when is None:
+                return None
+            return None, when / 1000, value
+        step, data = event.get("step"), event.get("data")
+        if not isinstance(data, dict) or step in ([], "()", "", "PARAMETER") or event.get("type") == "METADATA":
+            return None
+        if isinstance(step, list) and step[0] == "PARAMETER":
+            return None
+        own = step[0] if isinstance(step, list) and len(step) == 1 else step
+        own = own if isinstance(own, int) and not isinstance(own, bool) else None
+        return own, number(event.get("timestamp")), data
 
     def line(self, literal: bytes, line: bytes, place: int) -> None:
         """Take a line of MLPerf or DLLogger."""
-        text = line[line.find(literal) + len(literal) - 1 :]
-        try:
-            event, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
+        event = _event(literal, line)
+        if event is None:
             self._broken += 1
             self.note = f"{self._broken} records are cut or no JSON, the last in line {place}"
             return
+        step = self._step(literal, event)
+        if step is not None and (key := speed_key(step[2])) is not None:
+            self._keys[literal] = key
         if literal == mllog.LITERAL:
             self.understood += self.mlperf.add(event, line, place)
-        elif isinstance(event.get("data"), dict) or event.get("type") == "METADATA":
-            self._dllogger(event, line, place)
+        elif step is not None:
             self.understood += 1
+            self.series.record("dllogger", *step, (line, place))
+        elif isinstance(event.get("data"), dict) or event.get("type") == "METADATA":
+            self.understood += 1
+            self._beside(event)
 
-    def _dllogger(self, event: dict[str, Any], line: bytes, place: int) -> None:
-        if event.get("type") == "METADATA":
-            metadata = event.get("metadata")
-            if isinstance(metadata, dict):
-                self.series.declare_unit(str(event.get("metric")), str(metadata.get("unit")))
-            return
-        step, data, when = event.get("step"), event["data"], number(event.get("timestamp"))
-        if step == "PARAMETER" or (isinstance(step, list) and step[:1] == ["PARAMETER"]):
+    def _beside(self, event: Mapping[str, Any]) -> None:
+        """Take a record of DLLogger that is no step: the unit of a metric, parameters, or a summary of the run."""
+        metadata, data = event.get("metadata"), event.get("data")
+        if isinstance(metadata, dict):
+            self.series.declare_unit(str(event.get("metric")), str(metadata.get("unit")))
+        elif isinstance(data, dict) and "PARAMETER" in str(event.get("step")):
             self.parameters(data)
-            return
-        own = step if isinstance(step, int) and not isinstance(step, bool) else None
-        if isinstance(step, list) and len(step) == 1 and isinstance(step[0], int):
-            own = step[0]
-        if step in ([], "()", ""):  # a summary of the run
+        elif isinstance(data, dict):
             self.series.note_total("dllogger", data)
-            return
-        self.series.record("dllogger", own, when, data, (line, place))
 
     def parameters(self, data: Mapping[str, Any]) -> None:
         """Take the settings of a run."""

@@ -294,7 +294,11 @@ def stamps(line: bytes) -> Stamps | None:
 
 
 def _following(block: bytes, at: int) -> float:
-    return float(block[at + 1 : at + 24].split(b" ", 1)[0].split(b",", 1)[0])
+    return float(block[at + 1 : at + 24].split(None, 1)[0].split(b",", 1)[0])
+
+
+def _grouped(block: bytes, at: int) -> float:
+    return float(block[at + 1 : at + 24].split(None, 1)[0].replace(b",", b""))
 
 
 def _quoted(block: bytes, at: int) -> float:
@@ -341,7 +345,7 @@ TOOLS = (
     Tool(b"it/s, ", "tqdm", "samples/s", "job", _read_tqdm, _before_comma),
     Tool(b"s/it]", "tqdm", "samples/s", "job", _read_tqdm, _before_bracket, False),
     Tool(b"s/it, ", "tqdm", "samples/s", "job", _read_tqdm, _before_comma, False),
-    Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan),
+    Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan, _grouped),
     Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer),
     Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
     Tool(b" examples/sec; ", "tf-tutorial", "samples/s", "job", _read_tutorial),

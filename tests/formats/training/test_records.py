@@ -169,3 +169,39 @@ def test_step_lines_of_newer_programs(tmp_path: Path) -> None:
         assert (tool, 19) == (run.tool, run.points)
         assert {seconds or steps[0].seconds} == {step.seconds for step in steps}
         assert rate is None or {rate} == {step.rate for step in steps}
+
+
+@pytest.mark.parametrize("kind", ["dllogger", "mlperf"])
+def test_a_long_series_is_folded_and_keeps_its_slow_step(kind: str) -> None:
+    """Of neighbours only five are decoded; steps, medians and the slowest are those of all lines."""
+    rates = [4000.0 + step % 7 for step in range(30_000)]
+    rates[25_001] = 400.0
+    lines = []
+    for step, rate in enumerate(rates):
+        if kind == "dllogger":
+            record = {
+                "timestamp": str(1.7e9 + step),
+                "type": "LOG",
+                "step": step,
+                "data": {"loss": 2.5, "throughput": rate},
+            }
+            lines.append("DLLL " + json.dumps(record))
+        else:
+            record = {"time_ms": 1.7e12 + step, "key": "tracked_stats", "value": {"throughput": rate},
+                      "metadata": {"samples_count": step}}  # fmt: skip
+            lines.append(":::MLLOG " + json.dumps(record))
+    facts, reading = read("\n".join(lines).encode())
+    steps = facts.rows(Step)
+    assert (30_000, None, 30_000) == (reading.understood, reading.note, sum(row.n for row in steps))
+    assert len(steps) < 2_000
+    worst = max(steps, key=lambda row: row.slowest)
+    assert worst.slowest == pytest.approx(10, rel=0.02)
+    assert 25_002 == worst.line
+    assert statistics.median(row.rate or 0.0 for row in steps) == pytest.approx(4003, abs=1)
+    if kind == "dllogger":
+        assert (0, 29_999, 25_001) == (steps[0].step, steps[-1].last_step, worst.slowest_step)
+    else:
+        assert 29_999 == facts.rows(MlperfRun)[0].samples
+    broken = "\n".join([*lines[:20_000], lines[20_000][:-30], *lines[20_001:]])
+    facts, reading = read(broken.encode())
+    assert (29_999, True) == (sum(row.n for row in facts.rows(Step)), "1 records are cut" in (reading.note or ""))
