@@ -233,6 +233,8 @@ def _advice(hit: "Hit") -> Iterator[str]:
     yield f"Class {known.kind}: {classes()[known.kind].meaning}"
     if known.kind != "harmless":
         yield ROLES[known.role]
+    if known.fault:
+        yield f"Reported as {known.fault} (`nccl-doctor explain {known.fault}`)."
     if known.causes:
         yield "\n".join(["Likely causes:", *(f"{at}. {cause}" for at, cause in enumerate(known.causes, 1))])
     yield f"Next: {known.command()}"

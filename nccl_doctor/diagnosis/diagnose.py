@@ -17,7 +17,7 @@ from nccl_doctor.diagnosis.report import Check, CoverageRow, Finding, InputSumma
 from nccl_doctor.diagnosis.verdict import decide
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Coverage, Input, Measure
-from nccl_doctor.rules.engine import Answer
+from nccl_doctor.rules.answers import Answer
 from nccl_doctor.rules.folding import Group
 from nccl_doctor.rules.templates import fill_template
 
@@ -25,7 +25,8 @@ EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
 _ELSEWHERE = "SELECT ref FROM known_message WHERE kind IN ('peer', 'timeout')"  # evidence that something else failed
-_OWN = ("ref", "refs", "severity", "role", "confidence", "action")  # columns that are not values of the finding
+# Columns that are not values of the finding.
+_OWN = ("ref", "refs", "severity", "role", "confidence", "action", "fault")
 
 
 def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = ()) -> Report:

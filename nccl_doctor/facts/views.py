@@ -162,7 +162,8 @@ VIEWS = (
         "reported_fault",
         "A line that the message catalogue knows and that reports a fault, graded by what the program did after it.",
         {
-            "host": "host name", "rank": "rank in the job", "kind": "class of the message", "program": "its program",
+            "host": "host name", "rank": "rank in the job", "kind": "class of the message",
+            "fault": "name of the rule that reports it, NULL for the one of its class", "program": "its program",
             "message": "its name in the catalogue", "title": "the program as people call it", "means": "what the line means",
             "causes": "likely causes and what decides", "command": "what to do next",
             "severity": "note where the program went on after it, else that of the message",
@@ -170,7 +171,8 @@ VIEWS = (
             "n": "lines folded into this one", "stamp": "seconds, NULL where the line has no time", "ref": "evidence",
         },
         """
-        SELECT k.host, k.rank, k.kind, k.program, k.message, k.title, k.means, coalesce('Likely: ' || k.causes || '. ', ''), k.command,
+        SELECT k.host, k.rank, k.kind, k.fault, k.program, k.message, k.title, k.means,
+          coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,

@@ -66,6 +66,7 @@ class KnownMessage:
     match: list[str]
     kind: str  # its class: a name in classes.toml
     means: str
+    fault: str = ""  # name of the rule that reports it; empty: the one of its class
     role: str = "origin"  # origin: what it reports began here; echo: something else failed first
     severity: str = ""  # empty: that of the class
     confidence: str = "likely"  # that a fault of this class is there

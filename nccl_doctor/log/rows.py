@@ -291,8 +291,8 @@ def _known_message(context: Context) -> Iterator[tables.KnownMessage]:
     if hit is not None:
         known = hit.message
         yield tables.KnownMessage(
-            known.program, known.id, known.kind, known.role, known.grade(), known.confidence, known.title, known.means,
-            "; ".join(known.causes) or None, known.command(), context.level or None, context.host, context.rank,
+            known.program, known.id, known.kind, known.fault or None, known.role, known.grade(), known.confidence,
+            known.title, known.means, "; ".join(known.causes) or None, known.command(), context.level or None, context.host, context.rank,
             context.pid, context.text, json.dumps(hit.fields, ensure_ascii=False), context.n, context.last_line,
             context.stamp, context.ref,
         )  # fmt: skip

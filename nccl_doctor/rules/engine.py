@@ -6,30 +6,17 @@ the guard of `Facts.sql`, its templates name columns and nothing else.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from nccl_doctor.rules.folding import Folding, Group, Row
+from nccl_doctor.rules.answers import Answer
+from nccl_doctor.rules.folding import Folding, Row
+from nccl_doctor.rules.named_faults import hand_over
 from nccl_doctor.rules.row_sources import Present
 from nccl_doctor.rules.schema import OVERRIDES, Rule
 
 if TYPE_CHECKING:
     from nccl_doctor.facts.store import Facts
-
-
-class Answer(NamedTuple):
-    """What a rule said: outcome, the first of its rows, why it was skipped or broke, and all rows folded."""
-
-    rule: Rule
-    outcome: str
-    rows: list[Row]
-    reason: str
-    groups: Sequence[Group] = ()
-
-    @property
-    def total(self) -> int:
-        """The number of all rows."""
-        return sum(group.count for group in self.groups)
 
 
 def ask(
@@ -98,4 +85,4 @@ def _showable(row: dict[str, Any]) -> dict[str, bool]:
 def ask_all(rules: Iterable[Rule], facts: "Facts") -> list[Answer]:
     """Ask every rule; one that breaks does not stop the rest."""
     looked, present = facts.covered(), Present(facts)
-    return [ask(rule, facts, looked, present=present) for rule in rules]
+    return hand_over([ask(rule, facts, looked, present=present) for rule in rules])

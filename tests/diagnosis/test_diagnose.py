@@ -8,7 +8,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.rules import engine, schema
+from nccl_doctor.rules import answers, engine, schema
 
 
 def finding(
@@ -18,7 +18,7 @@ def finding(
     severity: str = "error",
     role: str = "cause",
     confidence: str = "likely",
-) -> engine.Answer:
+) -> answers.Answer:
     """The answer of an invented rule that found one thing."""
     rule = schema.Rule(
         id=f"ZZZ{len(name):03}{name}", name=name, title=name, severity=severity, role=role, confidence=confidence,
@@ -28,11 +28,11 @@ def finding(
     return engine.ask(rule, Facts())
 
 
-def told(*answers: engine.Answer) -> list[Finding]:
+def told(*answers: answers.Answer) -> list[Finding]:
     return diagnose.diagnose(Facts(), answers).findings
 
 
-def names(*answers: engine.Answer) -> list[str]:
+def names(*answers: answers.Answer) -> list[str]:
     return [f.name for f in told(*answers)]
 
 
@@ -56,7 +56,7 @@ def test_a_cause_stands_before_what_it_explains_though_its_class_comes_later() -
         finding("loader", "input", "waits", severity="warning"),
     ],
 )
-def test_a_weak_finding_does_not_stand_before_a_stronger_one(loader: engine.Answer) -> None:
+def test_a_weak_finding_does_not_stand_before_a_stronger_one(loader: answers.Answer) -> None:
     assert ["waits", "loader"] == names(finding("waits", "desync"), loader)
 
 
@@ -126,7 +126,7 @@ def test_of_faults_that_several_programs_report_the_earliest_comes_first(ucx: in
     """The catalogue's rules are of one class: the time of the lines decides, not their place in the file."""
     report = analyze.report_of(analyze.read_text(f"{_ucx(ucx, 3)}\n{_pmix(pmix, 5)}\n"))
     found = [(finding.name, finding.ranks) for finding in report.findings]
-    expected = [("setting-rejected", "3"), ("version-unsupported", "5")]
+    expected = [("setting-rejected", "3"), ("component-version-mismatch", "5")]
     assert (expected if ucx < pmix else expected[::-1]) == found
 
 

@@ -28,6 +28,7 @@ class KnownMessage(NamedTuple):
     program: str  # nccl, rccl, ofi-nccl, slurm, …
     message: str  # name of the message in the catalogue of its program
     kind: str  # its class: local-resource, hardware, driver, configuration, version, mismatch, peer, timeout, internal, harmless
+    fault: str | None  # name of the rule that reports it; None: the one of its class
     role: str  # origin: what it reports began here; echo: something else failed first
     severity: str  # how bad it is where the program did not go on
     confidence: str  # that a fault of this class is there

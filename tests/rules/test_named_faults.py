@@ -1,0 +1,69 @@
+"""Rows of the message rules whose message names a fault are reported by the rule of that name."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.knowledge.catalogue import catalogue
+from nccl_doctor.rules import loader
+from nccl_doctor.rules.answers import Answer
+from nccl_doctor.rules.folding import Group, Row
+from nccl_doctor.rules.named_faults import hand_over
+from nccl_doctor.rules.schema import Rule
+
+WAITS = "(raylet) No available node types can fulfill resource request {'GPU': 8.0}.\n"
+
+
+def a_rule(name: str, **more: object) -> Rule:
+    values = {"id": "X001", "title": "T", "severity": "error", "role": "cause", "confidence": "likely", "since": "0.1"}
+    words = {"needs": [], "query": "", "message": "{title}", "why": f"why {name}", "fix": "{command}"}
+    return Rule(**{**values, **words, "name": name, **more})  # type: ignore[arg-type]
+
+
+def an_answer(rule: Rule, *faults: str | None, severity: str = "error") -> Answer:
+    group = Group([])
+    for ref, fault in enumerate(faults, 1):
+        group.add(Row({"fault": fault, "host": f"n{ref}"}, [ref], severity, "cause", "likely", "warn"), keep=True)
+    return Answer(rule, "found" if faults else "clear", group.rows, "", [group] if faults else [])
+
+
+GENERIC = a_rule("setting-rejected", unclaimed=True)
+
+
+def test_every_fault_of_the_catalogue_is_the_name_of_a_rule() -> None:
+    names = set(loader.shipped_names())
+    assert {message.fault for message in catalogue().messages} - {""} <= names
+
+
+def test_a_line_is_reported_under_the_name_of_its_fault(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(WAITS)
+    report, _, _ = analyze.analyze([str(tmp_path / "log")])
+    assert ["ray-resources-missing"] == [finding.name for finding in report.findings if finding.severity != "note"]
+    assert {"ray-resources-missing": "found", "setting-rejected": "clear"} == {
+        check.name: check.outcome
+        for check in report.checks
+        if check.name in ("ray-resources-missing", "setting-rejected")
+    }
+
+
+@given(st.lists(st.sampled_from([None, "a", "b", "nobody"]), min_size=1))
+def test_no_row_is_lost_and_none_goes_elsewhere(faults: list[str | None]) -> None:
+    answers = hand_over([an_answer(GENERIC, *faults), an_answer(a_rule("a")), an_answer(a_rule("b"))])
+    for answer, names in zip(answers, [{None, "nobody"}, {"a"}, {"b"}], strict=True):
+        assert {row.values["fault"] for row in answer.rows} <= names
+        assert answer.outcome == ("found" if answer.rows else "clear")
+    assert len(faults) == sum(answer.total for answer in answers)
+
+
+@pytest.mark.parametrize(("severity", "kept"), [("error", 1), ("warning", 1), ("note", 2)])
+def test_a_rule_that_found_more_than_a_note_gets_no_rows(severity: str, kept: int) -> None:
+    _, owner = hand_over([an_answer(GENERIC, "a", "a"), an_answer(a_rule("a"), None, severity=severity)])
+    assert kept == owner.total
+
+
+def test_the_severity_that_the_site_decided_holds() -> None:
+    _, owner = hand_over([an_answer(GENERIC, "a"), an_answer(a_rule("a", decided="warning"))])
+    assert ["warning"] == [row.severity for row in owner.rows]
