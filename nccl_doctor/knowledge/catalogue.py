@@ -254,7 +254,7 @@ class Catalogue:
     def _find(self, text: str, where: str = "") -> Hit | None:
         """The message that the text of a record or line is; without `where`, of either.
 
-        The most specific one counts. One that only says that something else failed gives way to one beside it that says what.
+        The most specific one counts. One that only says that something else failed gives way to one beside or inside it that says what.
         """
         text = squeezed(text[:LONGEST])
         best: Hit | None = None
@@ -275,7 +275,7 @@ class Catalogue:
                         fixed = _fixed(text, match.start(), parts)
         if best is not None and best.message.is_echo:
             origins.sort(key=lambda origin: -origin[0].weights[origin[1]])
-            for rest in (text[: fixed[0]], text[fixed[1] :]):
+            for rest in (text[: fixed[0]], *filter(None, best.fields.values()), text[fixed[1] :]):
                 for message, number in origins:
                     if (match := message.found(number, rest)) is not None:
                         return Hit(message, match.groupdict())

@@ -1,5 +1,6 @@
 """What failed here comes before what only says that something else failed, whichever was printed first, for all of the catalogue."""
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -66,5 +67,19 @@ def test_an_origin_comes_before_an_echo(origin: KnownMessage, echo: KnownMessage
 def test_on_one_line_the_origin_counts(origin: KnownMessage, echo: KnownMessage, is_later: bool) -> None:
     here, elsewhere = text_of(origin), text_of(echo)
     hit = catalogue.catalogue().find(f"{elsewhere} : {here}" if is_later else f"{here} : {elsewhere}", LINE)
+    assert hit is not None
+    assert not hit.message.is_echo, hit.message.key
+
+
+@given(
+    st.sampled_from([message for message in ORIGINS if message.where == LINE]),
+    st.sampled_from([message for message in ECHOES if re.search(r"\{[a-z]\w*\}", message.match[0])]),
+)
+def test_the_reason_that_an_echo_quotes_counts(origin: KnownMessage, echo: KnownMessage) -> None:
+    reason = filled(origin.match[0])
+    text = filled(echo.match[0], reason)
+    found = echo.found(0, text)
+    assume(found is not None and reason in found.groupdict().values())  # else the reason holds what ends the gap
+    hit = catalogue.catalogue().find(text, echo.where)
     assert hit is not None
     assert not hit.message.is_echo, hit.message.key
