@@ -1,133 +1,55 @@
-"""Injects faults into real jobs of gloo ranks under `record`, and measures what names the rank, and after how many seconds.
+"""Injects faults into real jobs under `record`, and measures what names the rank, after how many seconds.
 
-`python bench/faults/run.py --torch VENV` needs a virtual environment with torch (CPU). Faults of the network need root and tc:
-they are injected into a network namespace of the job.
+`python bench/faults/run.py --torch VENV` needs a virtual environment with torch (CPU), `--mpi VENV` one with mpi4py and an mpirun
+(`pip install mpi4py mpich`). Jobs on two hosts need root: each host has namespaces of its own (network, processes, name), and
+`wire.py` passes their packets on. `--json FILE` appends a line for each run; `--table FILE...` makes the table of such files.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
-import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-DOCTOR = [sys.executable, "-m", "nccl_doctor"]
-BAD = 2  # the rank that meets the fault
+from faults import FAULTS, HEALTHY, Fault
+from jobs import DOCTOR, Job, Machine
+
 LIMIT = 40.0  # seconds from the fault to the headline, or to the end of the job
+SLOW = 40.0  # seconds for which a slow job is recorded
+STEPS = 150  # of a healthy job
+HEADER = ("fault", "ranks", "runs", "seen", "s: median", "s: worst", "headline", "`watch --once`", "`stacks`",
+          "`analyze`: rank", "`analyze`: class", "named as")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A fault of `train.py` and what has to be said about it: `rank`, and one of these rules."""
+@dataclass
+class Result:
+    """What one run gave; None where it was not asked or does not apply."""
 
-    name: str
-    rules: tuple[str, ...]
-    rank: int | None = BAD
-    stalls: bool = True  # else the job ends by itself
-    network: bool = False
-
-
-FAULTS = (
-    Fault("sleep", ("rank-outside-collective",)),
-    Fault("spin", ("rank-outside-collective",)),
-    Fault("loader", ("rank-stuck-in-dataloader",)),
-    Fault("loader-worker", ("rank-stuck-in-dataloader",)),
-    Fault("slow-loader", ("rank-stuck-in-dataloader",)),
-    Fault("gil", ("gil-held",)),
-    Fault("sigstop", ("rank-suspended",)),
-    Fault("order", ("ranks-in-different-collectives",)),
-    Fault("skip", ("ranks-in-different-collectives",)),
-    Fault("checkpoint", ("rank-in-checkpoint",)),
-    Fault("blocked", ("collective-data-lost",), rank=None, network=True),
-    Fault("shape", ("collective-shape-mismatch",), rank=None, stalls=False),
-    Fault("sigkill", ("rank-sigkill",), stalls=False),
-    Fault("exit", ("rank-exited",), stalls=False),
-    Fault("exception", ("python-exception",), stalls=False),
-    Fault("memory", ("host-memory-refused",), stalls=False),
-    Fault("files", ("nofile-limit",), stalls=False),
-)
-HEALTHY = ("none", "pause")
+    fault: str
+    ranks: int
+    load: float
+    seconds: float | None = None
+    said: str | None = None  # the headline
+    headline: bool | None = None  # names the rank
+    once: bool | None = None
+    stacks: bool | None = None
+    rank: bool | None = None
+    right: bool | None = None
+    found: list[str] = field(default_factory=list)  # errors and warnings of `analyze`, the first first
 
 
-class Run:
-    """One job under `record`."""
-
-    def __init__(self, torch: Path, fault: str, folder: Path, port: int, steps: int | None, network: bool) -> None:
-        self.folder = folder
-        self.out = (folder / "out.txt").open("wb")
-        command = [
-            *DOCTOR, "record", "-o", str(folder / "run"), "--", str(torch / "bin/torchrun"), "--nproc-per-node=4",
-            "--master-addr=127.0.0.1", f"--master-port={port}", str(HERE / "train.py"), fault, f"--bad={BAD}", "--at=60",
-            f"--folder={folder}", *([f"--steps={steps}"] if steps else []),
-        ]  # fmt: skip
-        if network:
-            command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", *command]
-        environ = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(command, env=environ, stdout=self.out, stderr=self.out, start_new_session=True)
-
-    def file(self, name: str) -> Path | None:
-        """Returns a file of the recording; None until it is there."""
-        return next(iter(self.folder.glob(f"run/run-*/{name}")), None)
-
-    def fault_time(self) -> float | None:
-        try:
-            return float((self.folder / "fault").read_text())
-        except (OSError, ValueError):
-            return None
-
-    def wait(self, *, headline: bool, limit: float) -> tuple[float | None, str | None]:
-        """Waits for the headline, or for the end of the job; returns seconds since the fault, and the headline."""
-        end = time.time() + 120
-        while time.time() < end and self.process.poll() is None:
-            at = self.fault_time()
-            if headline and at is not None:
-                if file := self.file("headline.txt"):
-                    return file.stat().st_mtime - at, file.read_text().strip()
-                if time.time() - at > limit:
-                    return None, None
-            time.sleep(0.1)
-        at = self.fault_time()
-        return (time.time() - at if at is not None else None), None
-
-    def stop(self) -> None:
-        """Ends the job as a scheduler does; then the rest of its session, which a stopped rank would outlive."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(15)
-        for pid in ranks_of(self.folder):
-            for number in (signal.SIGCONT, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        self.process.wait(30)
-        self.out.close()
-
-
-def ranks_of(folder: Path) -> list[int]:
-    """Processes of the job: those whose command line names its folder."""
-    mark = f"--folder={folder}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if mark in (entry / "cmdline").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-    return found
-
-
-def asked(*words: str, pids: list[int] | None = None) -> dict[str, Any]:
+def asked(inside: Sequence[str], *words: str) -> dict[str, Any]:
     """Returns the JSON that a command of nccl-doctor prints; empty if there is none."""
-    done = subprocess.run([*DOCTOR, *words, "--format", "json"], capture_output=True, text=True, check=False)
+    command = [*inside, *DOCTOR, *words, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -135,85 +57,164 @@ def asked(*words: str, pids: list[int] | None = None) -> dict[str, Any]:
     return found
 
 
-def names_rank(text: str, rank: int | None) -> bool:
-    return f"rank {rank} " in text if rank is not None else " of rank " in text
+def names(text: str, rank: int | None) -> bool:
+    return f"rank {rank} " in text if rank is not None else "acknowledge" in text or "connect" in text
 
 
-def verdict(report: dict[str, Any], fault: Fault) -> tuple[bool, bool, str]:
-    """Returns whether the first finding names the rank, whether it is the right one, and its name."""
-    first = next((one for one in report.get("findings", ()) if one["severity"] != "note"), None)
-    if first is None:
-        return False, False, "nothing"
-    named = fault.rank is None or str(fault.rank) == str(first["ranks"])
-    return named, first["name"] in fault.rules, first["name"]
+def serious(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in report.get("findings", ()) if one["severity"] in ("error", "warning")]
 
 
-def one_fault(fault: Fault, arguments: argparse.Namespace, number: int) -> str:
-    """Runs one fault; returns its row of the table."""
+def right_rank(report: dict[str, Any], fault: Fault) -> bool:
+    first = next(iter(serious(report)), None)
+    return first is not None and (fault.rank is None or str(fault.rank) == str(first["ranks"]))
+
+
+def run_fault(fault: Fault, machine: Machine, port: int, *, ask: bool, keep: bool) -> Result:
+    """Runs one job with a fault."""
     folder = Path(tempfile.mkdtemp(prefix=f"fault-{fault.name}-"))
-    run = Run(arguments.torch, fault.name, folder, arguments.port + number, None, fault.network)
+    result = Result(title(fault), machine.ranks, os.getloadavg()[0])
+    job = Job(machine, fault, folder, port)
     try:
-        seconds, headline = run.wait(headline=fault.stalls, limit=LIMIT)
-        once = stacks = "-"
-        if fault.stalls and headline is not None and not fault.network and arguments.all:
-            live = asked("watch", "--once")
-            once = "yes" if any(names_rank(job["headline"], fault.rank) for job in live.get("jobs", ())) else "no"
-            found = asked("stacks", "--job", f"127.0.0.1:{arguments.port + number}")
-            stacks = "yes" if verdict(found, fault)[0] else verdict(found, fault)[2]
+        result.seconds, result.said = job.wait(
+            headline=fault.kind == "stall", limit=SLOW if fault.kind == "slow" else LIMIT
+        )
+        if fault.kind == "stall":
+            result.headline = result.said is not None and names(result.said, fault.rank)
+            if ask and job.runs:
+                inside = job.inside(1) if fault.place == "hosts" else []
+                live = asked(inside, "watch", "--once")
+                result.once = any(names(one["headline"], fault.rank) for one in live.get("jobs", ()))
+                if fault.rank is not None and fault.place != "mpi":
+                    address = "10.77.0.1" if fault.place == "hosts" else "127.0.0.1"
+                    result.stacks = right_rank(asked(inside, "stacks", "--job", f"{address}:{port}"), fault)
     finally:
-        run.stop()
-    named, right, cause = verdict(asked("analyze", str(folder / "run")), fault)
-    said = "yes" if headline and names_rank(headline, fault.rank) else "-" if not fault.stalls else "no"
-    took = f"{seconds:.0f}" if seconds is not None else "-"
-    if not arguments.keep:
+        job.stop()
+    report = asked([], "analyze", str(folder / "run"))
+    result.found = [one["name"] for one in serious(report)]
+    result.rank = None if fault.rank is None else right_rank(report, fault)
+    result.right = bool(result.found) and result.found[0] in fault.rules
+    if fault.kind == "slow":
+        result.seconds = None
+        result.right = any(name in fault.rules for name in result.found)
+    if not keep:
         shutil.rmtree(folder, ignore_errors=True)
-    cells = (fault.name, took, said, once, stacks, "yes" if named else "no", f"{'yes' if right else 'no'} ({cause})")
-    print(f"    {headline}", file=sys.stderr, flush=True)
-    return f"| {' | '.join(cells)} |"
+    return result
 
 
-def one_healthy(kind: str, arguments: argparse.Namespace, number: int) -> str:
-    """Runs a job without a fault to its end; returns its row."""
-    folder = Path(tempfile.mkdtemp(prefix=f"healthy-{kind}-"))
-    run = Run(arguments.torch, kind, folder, arguments.port + number, 150, network=False)
-    headlines = set()
+def run_healthy(fault: Fault, machine: Machine, port: int, *, keep: bool) -> Result:
+    """Runs a job without a fault to its end."""
+    folder = Path(tempfile.mkdtemp(prefix=f"healthy-{fault.name}-"))
+    result = Result(title(fault), machine.ranks, os.getloadavg()[0])
+    job = Job(machine, fault, folder, port, STEPS)
     try:
-        while run.process.poll() is None:
-            if file := run.file("headline.txt"):
-                headlines.add(file.read_text())
+        while job.runs:
+            if found := job.headline():
+                result.said = found[0]
             time.sleep(0.2)
     finally:
-        run.stop()
-    report = asked("analyze", str(folder / "run"))
-    accused = [one["name"] for one in report.get("findings", ()) if one["severity"] in ("error", "warning")]
-    if not arguments.keep:
+        job.stop()
+    report = asked([], "analyze", str(folder / "run"))
+    result.found = [one["name"] for one in serious(report)]
+    result.right = result.said is None and not result.found and bool(report)
+    if not keep:
         shutil.rmtree(folder, ignore_errors=True)
-    return (
-        f"| healthy: {kind} | {report.get('verdict')} | {len(headlines)} headlines | {', '.join(accused) or 'nobody'} |"
-    )
+    return result
+
+
+def title(fault: Fault) -> str:
+    return fault.words
+
+
+def share(values: Iterable[bool | None]) -> str:
+    """Returns `3/3`; empty where nobody asked."""
+    known = [value for value in values if value is not None]
+    return f"{sum(known)}/{len(known)}" if known else ""
+
+
+def table(results: Sequence[Result]) -> str:
+    """Returns the table of all results, and the shares that count."""
+    rows = [f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|"]
+    groups: dict[tuple[str, int], list[Result]] = {}
+    for one in results:
+        groups.setdefault((one.fault, one.ranks), []).append(one)
+    for (words, ranks), ones in groups.items():
+        times = [one.seconds for one in ones if one.seconds is not None and one.said is not None]
+        seen = [one.said is not None if one.headline is not None else one.right for one in ones]
+        cells = (
+            words, str(ranks), str(len(ones)), share(seen), f"{statistics.median(times):.0f}" if times else "",
+            f"{max(times):.0f}" if times else "", share(one.headline for one in ones), share(one.once for one in ones),
+            share(one.stacks for one in ones), share(one.rank for one in ones), share(one.right for one in ones),
+            ", ".join(dict.fromkeys(one.found[0] if one.found else "nothing" for one in ones)),
+        )  # fmt: skip
+        rows.append(f"| {' | '.join(cells)} |")
+    stalls = [one for one in results if one.headline is not None]
+    faults = [one for one in results if not one.fault.startswith("healthy")]
+    loads = [one.load for one in results]
+    rows += [
+        "",
+        f"{len(results)} runs at a load of {min(loads):.0f} to {max(loads):.0f}. Stalls seen within 20 s: "
+        f"{share(one.said is not None and (one.seconds or 0) <= 20 for one in stalls)}, headline right: "
+        f"{share(one.headline for one in stalls)}, rank by `analyze`: {share(one.rank for one in faults)}, class: "
+        f"{share(one.right for one in faults)}, healthy runs without a word: "
+        f"{share(one.right for one in results if one.fault.startswith('healthy'))}.",
+    ]
+    return "\n".join(rows)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--torch", type=Path, required=True, help="virtual environment with torch")
+    parser.add_argument("--torch", type=Path, help="virtual environment with torch")
+    parser.add_argument("--mpi", type=Path, help="virtual environment with mpi4py and mpirun")
     parser.add_argument("--only", nargs="*", help="names of faults")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--place", choices=["node", "hosts", "mpi"], help="faults of this place only")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--healthy", type=int, default=0, help="runs without a fault")
     parser.add_argument("--all", action="store_true", help="ask `watch --once` and `stacks` too")
     parser.add_argument("--port", type=int, default=29700)
     parser.add_argument("--keep", action="store_true", help="keep the recordings")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append a line for each run")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="print the table of these runs")
     arguments = parser.parse_args()
-    number = 0
-    print("| fault | s to headline or end | headline | once | stacks | analyze: rank | analyze: class |")
-    print("|---|---|---|---|---|---|---|")
+    if arguments.table:
+        lines = [line for file in arguments.table for line in file.read_text().splitlines()]
+        print(table([Result(**json.loads(line)) for line in lines]))
+        return 0
+    if arguments.torch is None:
+        parser.error("--torch is needed")
+    machine = Machine(arguments.torch, arguments.mpi, arguments.ranks)
+
+    def wanted(fault: Fault) -> bool:
+        return (
+            (arguments.only is None or fault.name in arguments.only)
+            and arguments.place in (None, fault.place)
+            and (fault.place != "hosts" or os.geteuid() == 0)
+            and (fault.place != "mpi" or arguments.mpi is not None)
+        )
+
+    results: list[Result] = []
+
+    def add(result: Result) -> None:
+        results.append(result)
+        print(
+            f"{result.fault}: {result.seconds and round(result.seconds)} s, {result.said}, {result.found}",
+            file=sys.stderr,
+            flush=True,
+        )
+        if arguments.json is not None:
+            with arguments.json.open("a") as lines:
+                lines.write(json.dumps(asdict(result)) + "\n")
+
     for _ in range(arguments.rounds):
-        for fault in FAULTS:
-            if arguments.only is None or fault.name in arguments.only:
-                number += 1
-                print(one_fault(fault, arguments, number), flush=True)
-    for count in range(arguments.healthy):
-        number += 1
-        print(one_healthy(HEALTHY[count % 2], arguments, number), flush=True)
+        for fault in filter(wanted, FAULTS):
+            port = arguments.port + len(results)
+            add(run_fault(fault, machine, port, ask=arguments.all, keep=arguments.keep))
+    healthy = [fault for fault in HEALTHY if wanted(fault)]
+    for count in range(arguments.healthy if healthy else 0):
+        add(run_healthy(healthy[count % len(healthy)], machine, arguments.port + len(results), keep=arguments.keep))
+    if results:
+        print(table(results))
     return 0
 
 

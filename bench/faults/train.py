@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 FOREVER = 10_000.0  # seconds
-PLACE = {"rank": 0, "step": -1}
+WIRE = {"drop": "loss 1", "loss": "loss 0.1", "delay": "delay 0.1"}  # of a job on two hosts
 
 
 class Samples(Dataset):  # type: ignore[misc]
@@ -40,8 +41,12 @@ class Samples(Dataset):  # type: ignore[misc]
         time.sleep(FOREVER)
 
 
-def compute(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    time.sleep(0.03)  # stands for the work of a GPU
+def compute(model: torch.nn.Module, batch: torch.Tensor, *, busy: bool) -> torch.Tensor:
+    """Returns the loss; the time stands for the work of a GPU, or with `busy` is that of a processor."""
+    end = time.thread_time() + 0.03
+    while busy and time.thread_time() < end:
+        pass
+    time.sleep(0.0 if busy else 0.03)
     return model(batch).pow(2).mean()  # type: ignore[no-any-return]
 
 
@@ -57,6 +62,26 @@ def hold_lock() -> None:
 
 def save_checkpoint(model: torch.nn.Module, folder: Path) -> None:
     torch.save(model.state_dict(), folder)
+
+
+def fill_cgroup() -> None:
+    """Take more memory than a cgroup of its own has (cgroups(7), version 1 or 2); needs root."""
+    two = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    group = Path("/sys/fs/cgroup" if two else "/sys/fs/cgroup/memory") / f"fault-{os.getpid()}"
+    group.mkdir()
+    (group / ("memory.max" if two else "memory.limit_in_bytes")).write_text(str(256 << 20))
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    kept = []
+    while True:
+        kept.append(bytearray(b"x") * (16 << 20))
+
+
+def share_processor(folder: Path) -> None:
+    """Run on one processor from now on, beside three programs that compute there until the job is over."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    loop = f"import os\nwhile os.path.exists({str(folder)!r}) and os.getppid() > 1:\n sum(range(100_000))"
+    for _ in range(3):
+        subprocess.Popen([sys.executable, "-c", loop, f"--folder={folder}"])
 
 
 def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor:
@@ -82,6 +107,12 @@ def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor
     elif fault == "files":
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         print(len([os.open("/dev/null", os.O_RDONLY) for _ in range(100)]))
+    elif fault == "cgroup":
+        fill_cgroup()
+    elif fault == "shm":
+        Path("/dev/shm/full").write_bytes(bytes(os.statvfs("/dev/shm").f_bavail * os.statvfs("/dev/shm").f_frsize))
+    elif fault == "hog":
+        share_processor(folder)
     elif fault == "order":
         dist.broadcast(torch.zeros(1), src=0)
     elif fault == "shape":
@@ -92,29 +123,33 @@ def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor
     return gradient
 
 
+def note_fault(folder: Path) -> None:
+    (folder / "fault").write_text(str(time.time()))
+
+
 def train(arguments: argparse.Namespace) -> None:
     rank, fault = dist.get_rank(), arguments.fault
     bad = rank == arguments.bad
     stuck = "loader" in fault and bad
     world = dist.get_world_size()
     loader = DataLoader(
-        Samples(fault, arguments.at * 8 if stuck else None), batch_size=8, num_workers=int(fault == "loader-worker")
+        Samples(fault, arguments.at * 8 if stuck else None),
+        batch_size=8,
+        num_workers=int(fault == "loader-worker" or (fault == "shm" and bad)),
     )
     model = torch.nn.Linear(64, 64)
+    began = time.monotonic()
     for step, batch in enumerate(loader):
         if step == arguments.steps:
             break
-        loss = compute(model, batch)
+        loss = compute(model, batch, busy=fault == "hog" and bad)
         gradient = torch.ones(10_000) * float(loss.detach())
         if step == arguments.at:
             if rank == 0:
-                (arguments.folder / "fault").write_text(str(time.time()))
-            if rank == 0 and fault == "blocked":
-                subprocess.run(
-                    ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "8bit", "burst", "1", "latency", "1s"],
-                    check=True,
-                )
-            if bad and fault not in ("skip", "blocked"):
+                note_fault(arguments.folder)
+                if fault in WIRE:
+                    (arguments.folder / "wire").write_text(WIRE[fault])
+            if bad:
                 gradient = meet_fault(fault, arguments.folder, gradient)
         dist.all_reduce(gradient)
         if not (fault == "skip" and bad and step == arguments.at):
@@ -123,8 +158,10 @@ def train(arguments: argparse.Namespace) -> None:
             if rank == 0:
                 time.sleep(8)  # a slow checkpoint that ends
             dist.barrier()
-        if rank == 0 and step % 10 == 0:
-            print(f"step {step} loss {float(loss):.4f}", flush=True)
+        if rank == 0 and step % 2 == 0:
+            took = (time.monotonic() - began) / min(step or 1, 2) * 1000
+            print(f"iter {step}: loss {float(loss):.4f}, time {took:.2f}ms, mfu 0.00%", flush=True)  # as nanoGPT
+            began = time.monotonic()
     dist.barrier()
 
 
@@ -137,6 +174,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path())
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.fault == "port" and os.environ["RANK"] == "0":
+        note_fault(arguments.folder)
     dist.init_process_group("gloo")
     train(arguments)
     dist.destroy_process_group()

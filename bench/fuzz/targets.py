@@ -35,7 +35,7 @@ from splices import MUTATORS, spliced
 
 from nccl_doctor.app import analyze
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, node, write_log
-from nccl_doctor.watch.demo import Demo
+from nccl_doctor.watch.sources.demo import Demo
 
 ROOT = Path(__file__).parent.parent.parent
 FIXTURES = ROOT / "fixtures"

@@ -22,10 +22,12 @@ class Following:
     """Inputs that are looked at until a signal comes, they rest, or their report is `enough`."""
 
     def __init__(
-        self, paths: Sequence[str], look: Look, show: Callable[[Report], None], say: Callable[[str], None]
-    ) -> None:
+        self, paths: Sequence[str], look: Look, show: Callable[[Report], None], say: Callable[[str], None],
+        pause: float | None = None, rest: float | None = None,
+    ) -> None:  # fmt: skip
         """`look` reads inputs and diagnoses them; `show` gets a report with other findings, `say` a line of state.
 
+        `pause` is the least number of seconds between two looks, `rest` that for each second of processor time of the last one.
         Raises UsageProblem for standard input.
         """
         if "-" in paths:
@@ -34,6 +36,8 @@ class Following:
             )
         self._paths = paths
         self._look, self._show, self._say = look, show, say
+        self._pause = PAUSE if pause is None else pause
+        self._rest = REST if rest is None else rest
         self._follower = Follower()
         self._problem: UsageProblem | None = None
         self._report: Report | None = None
@@ -56,7 +60,7 @@ class Following:
                 break
             try:
                 with interruption.wait():
-                    time.sleep(max(PAUSE, REST * cost))
+                    time.sleep(max(self._pause, self._rest * cost))
             except interruption.Stopped:
                 continue
         if self._report is None:

@@ -192,7 +192,17 @@ class Host:
             record["shm_used"] = mib((shm.f_blocks - shm.f_bfree) * shm.f_frsize)
         except OSError:
             pass
-        return {"host": record}
+        return {"host": {**record, **tcp_segments()}}
+
+
+def tcp_segments(file: Path = Path("/proc/net/snmp")) -> dict[str, int]:
+    """Returns the TCP segments sent and sent again since boot (RFC 4022); empty where the kernel does not say."""
+    try:
+        names, values = (line.split() for line in file.read_text().splitlines() if line.startswith("Tcp:"))
+        counts = dict(zip(names, values, strict=True))
+        return {"tcp_sent": int(counts["OutSegs"]), "tcp_repeated": int(counts["RetransSegs"])}
+    except (OSError, ValueError, KeyError):
+        return {}
 
 
 def make_feeds() -> dict[str, Callable[[], Feed]]:

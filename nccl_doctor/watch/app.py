@@ -7,23 +7,28 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.app import ComposeResult
 from textual.css.query import NoMatches
 from textual.message import Message
 
+from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.watch.cost import Cost
 from nccl_doctor.watch.hands import Hands
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
-from nccl_doctor.watch.replay import Mark, Replay, find_marks
 from nccl_doctor.watch.settings import Settings
+from nccl_doctor.watch.sources.replay import Mark, Replay, find_marks
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.painter import TABS, Painter
 from nccl_doctor.watch.view.screens import Chart, FilterBar
 from nccl_doctor.watch.view.tables import Filter, Tables
 from nccl_doctor.watch.view.widgets import Grid, Lines
+
+if TYPE_CHECKING:
+    from nccl_doctor.watch.sources.logs import LogSource
 
 RULES_EVERY = 10.0  # seconds between two rule runs, at least
 RULES_FIRST = 4.0  # seconds before the first rule run
@@ -58,6 +63,14 @@ class RulesFinished(Message):
         self.problem = problem
 
 
+class LogsRead(Message):
+    """The findings of the logs that are followed, or why these cannot be read."""
+
+    def __init__(self, findings: list[Finding] | None, text: str) -> None:
+        super().__init__()
+        self.findings, self.text = findings, text
+
+
 class Marks(Message):
     """The marks of a recording that were found so far."""
 
@@ -80,7 +93,7 @@ class Watch(Hands):
         self, source: Callable[[Callable[[dict[str, Any]], None]], Source], *, interval: float = 1.0, look: Look | None = None,
         readonly: bool = False, title: str = "", replay: Replay | None = None, invented: bool = False, via: str = "ssh",
         nodes: tuple[str, ...] = (), clock: Callable[[], float] = time.time, rows: Filter = ALL_ROWS,
-        answer: Callable[[str], str] | None = None,
+        answer: Callable[[str], str] | None = None, logs: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         super().__init__(ansi_color=True)
         self.animation_level = "none"
@@ -105,6 +118,7 @@ class Watch(Hands):
         self._paused_at = 0.0
         self._held: deque[tuple[dict[str, Any], float | None]] = deque(maxlen=HELD)
         self._source = source(self.receive)
+        self._logs = self._follow(logs) if logs else None
         self._cost = Cost(self._source.pids)
         self._dirty = True
         self._rules_running = False
@@ -113,6 +127,12 @@ class Watch(Hands):
         self.tables = Tables(lambda: self.state, lambda: self.diagnosis.episodes, self.now, lambda: self.rules_problem)
         self.tables.filter = rows
         self.painter = Painter(self)
+
+    def _follow(self, paths: tuple[str, ...]) -> "LogSource":
+        """Returns what follows the logs; `analyze`, which it needs, takes a while to import."""
+        from nccl_doctor.watch.sources.logs import LogSource
+
+        return LogSource(self.receive, self._of_logs, partial(self._of_logs, None), paths)
 
     def receive(self, record: dict[str, Any]) -> None:
         """Hand a record to the screen's thread."""
@@ -132,6 +152,8 @@ class Watch(Hands):
         for name in self._expected:
             self.state.expect(name, self._clock())
         self._source.start()
+        if self._logs is not None:
+            self._logs.start()
         for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal is restored before the process ends
             with suppress(RuntimeError, ValueError):  # not in the main thread
                 asyncio.get_running_loop().add_signal_handler(number, self.exit, None, 128 + number)
@@ -153,6 +175,8 @@ class Watch(Hands):
 
     def on_unmount(self) -> None:
         self._source.stop()
+        if self._logs is not None:
+            self._logs.stop()
 
     # records and findings
 
@@ -174,6 +198,17 @@ class Watch(Hands):
         self.paused = paused
         while not paused and self._held:
             self.add_record(*self._held.popleft())
+
+    def _of_logs(self, findings: list[Finding] | None, text: str = "") -> None:
+        """Hand what was found in the logs, or why they cannot be read, to the screen's thread."""
+        with suppress(RuntimeError):  # the screen is closed
+            self.post_message(LogsRead(findings, text))
+
+    def on_logs_read(self, message: LogsRead) -> None:
+        if message.findings is not None:
+            self.diagnosis.set_log_findings(message.findings)
+        if message.text:
+            self.show_message(message.text)
 
     def on_rules_finished(self, message: RulesFinished) -> None:
         self._rules_running = False

@@ -7,7 +7,7 @@ when it has crossed half of the next one. States, error counters and lists of pr
 from collections.abc import Iterator
 from typing import Any
 
-from nccl_doctor.watch.state import dicts, number
+from nccl_doctor.watch.series import dicts, number
 
 WEIGHT = 0.1  # of a new sample in the smoothed value
 BANDS = 5  # of each share

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from nccl_doctor.watch import actions
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
-from nccl_doctor.watch.replay import Replay
+from nccl_doctor.watch.sources.replay import Replay
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.detail import gpu_panels, node_panels, port_panels

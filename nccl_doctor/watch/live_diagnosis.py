@@ -15,7 +15,8 @@ from nccl_doctor.facts.tables.recorded import Spinning
 from nccl_doctor.formats.recording import recorded_files
 from nccl_doctor.rules import engine, loader
 from nccl_doctor.watch.bands import Bands
-from nccl_doctor.watch.state import KINDS, State, dicts, number, record_time, spinning
+from nccl_doctor.watch.series import dicts, number
+from nccl_doctor.watch.state import KINDS, State, record_time, spinning
 
 WINDOW = 180.0  # seconds of records that the rules see
 SAMPLES = 60  # records per kind and node that the rules see; more cost CPU time and change no answer
@@ -49,6 +50,7 @@ class LiveDiagnosis:
         self._changed_at: float | None = None  # when a fact that rules ask about changed last
         self.ran_at: float | None = None  # time of the newest record in the last run
         self._spins: list[tuple[str, int]] = []
+        self._of_logs: list[Finding] = []
         self.episodes: list[Episode] = []
 
     def add_record(self, record: dict[str, Any], received_at: float | None = None) -> None:
@@ -64,6 +66,10 @@ class LiveDiagnosis:
             self._changed_at = self._newest
         while feed[0][0] < at - self._window:
             feed.popleft()
+
+    def set_log_findings(self, findings: list[Finding]) -> None:
+        """Take what was found in the logs of the job; it is shown beside what the records show."""
+        self._of_logs, self._changed_at = findings, self._newest
 
     def diagnose(self, state: State) -> list[Finding]:
         """Run the rules on the window and return the findings in report order."""
@@ -93,6 +99,8 @@ class LiveDiagnosis:
         derive_all(facts)
         rules = [rule for rule in loader.load_rules() if TABLES.intersection(rule.needs)]
         findings = diagnose.diagnose(facts, engine.ask_all(rules, facts)).findings
+        known = {_subject(finding) for finding in findings}
+        findings += [finding for finding in self._of_logs if _subject(finding) not in known]
         self._remember(findings, now)
         return findings
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.app import sample
 from nccl_doctor.diagnosis.report import Finding
-from nccl_doctor.watch.state import Node, State, dicts, number
+from nccl_doctor.watch.series import dicts, number
+from nccl_doctor.watch.state import Node, State
 from nccl_doctor.watch.view.findings import expand
 from nccl_doctor.watch.view.nodes import node_state
 
@@ -205,6 +206,13 @@ def _jobs(page: Page, state: State, now: float) -> None:
                 "rank": "" if suspect.rank is None else suspect.rank,
             }
             page.add("gauge", Metric("job_suspect", "A rank for which the others wait, always 1."), where, 1)
+    for name, progress in list(state.steps.items())[:DEVICES]:
+        page.add("gauge", Metric("job_step", "Newest step in the log of the job."), {"job": name}, progress.step)
+        page.add(
+            "gauge", Metric("job_step_seconds", "Time of a step, median of 30 s."), {"job": name}, progress.seconds
+        )
+        age = max(now - progress.at, 0.0)
+        page.add("gauge", Metric("job_step_age_seconds", "Time since the newest step."), {"job": name}, age)
     for word, count in words.items():
         page.add("gauge", Metric("jobs", "Jobs that stand still, by state."), {"state": word}, count)
 

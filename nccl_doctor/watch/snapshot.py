@@ -6,7 +6,8 @@ from textwrap import wrap
 from typing import Any
 
 from nccl_doctor.diagnosis.report import Finding
-from nccl_doctor.watch.state import Device, Node, State, throttle
+from nccl_doctor.watch.series import Device
+from nccl_doctor.watch.state import Node, State, throttle
 from nccl_doctor.watch.view.cells import Cell, Column, Line, Look, choose, row_line
 from nccl_doctor.watch.view.gpus import gpu_columns, peers
 from nccl_doctor.watch.view.nodes import node_state
@@ -18,6 +19,7 @@ def render_text(state: State, findings: list[Finding], now: float, width: int, a
     """Returns one page of plain text."""
     look = Look(ascii_only)
     rows = [line for headline in state.headlines(now) for line in (*wrap(headline, width), "")]
+    rows += [f"{one.name}: {one.sentence(now)[0]}" for one in state.steps.values()]
     for node in state.nodes.values():
         badness, description = node_state(node, now)
         rows.append(f"{node.name}: {description}" if badness else node.name)
@@ -59,6 +61,10 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
              "operation": one.operation, "suspects": [asdict(suspect) for suspect in one.suspects],
              "headline": one.sentence(now, named=True)}
             for one in state.jobs.values()
+        ],
+        "steps": [
+            {"job": one.name, "step": one.step, "at": one.at, "seconds": one.seconds, "before": one.before}
+            for one in state.steps.values()
         ],
         "findings": [
             {"rule": f.rule, "name": f.name, "severity": f.severity, "hosts": f.hosts, "message": f.message} for f in findings

@@ -3,22 +3,20 @@
 A record is a JSON object of `app.sample`: one kind of one node. Counters become rates here.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
-from math import isfinite
 from typing import Any
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.derive.hang.job_state import JobState
 from nccl_doctor.derive.hang.job_stop import judge
 from nccl_doctor.formats.recording.hang_records import Looks
+from nccl_doctor.watch.progress import Progress
+from nccl_doctor.watch.series import HISTORY, Device, dicts, number
 
-HISTORY = 600  # samples kept of each series
 STILL = 0.7  # seconds between two samples in which a main thread did not wake up
+FORGOTTEN = 3600.0  # seconds after which the steps of a job are no longer shown
 STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
-MAX_GAP = 15.0  # seconds between two samples above which the time between them counts as unknown
 KINDS = ("gpu", "port", "host", "process")
 GIGABIT = 1e9 / 8  # bytes
 
@@ -26,88 +24,6 @@ GIGABIT = 1e9 / 8  # bytes
 def record_time(record: dict[str, Any]) -> float | None:
     """Returns when a record was sampled, in seconds since the epoch; None if it does not say."""
     return iso_seconds(str(record.get("query_time")), local=True)
-
-
-def number(value: Any) -> float | None:
-    """Returns a finite number as float, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        converted = float(value)
-    except OverflowError:
-        return None
-    return converted if isfinite(converted) else None
-
-
-def dicts(value: Any) -> list[dict[str, Any]]:
-    """Returns the objects of a list; an empty list for anything else."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-@dataclass
-class Series:
-    """The newest values of one quantity, oldest first; None where a sample lacked it."""
-
-    values: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
-
-    def add(self, value: float | None) -> None:
-        self.values.append(value)
-
-    @property
-    def last(self) -> float | None:
-        return self.values[-1] if self.values else None
-
-
-@dataclass
-class Device:
-    """A GPU, a port or a host: its last record, and series by name."""
-
-    name: str
-    now: dict[str, Any] = field(default_factory=dict)
-    series: dict[str, Series] = field(default_factory=dict)
-    times: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))  # of the values in every series
-    sampled_at: float | None = None
-    errors: dict[str, int] = field(default_factory=dict)  # growth of each error counter since the watch began
-
-    def add_sample(self, record: dict[str, Any], at: float | None, values: dict[str, float | None]) -> None:
-        """Add the record and values of one sample."""
-        self.now, self.sampled_at = record, at
-        self.times.append(at if at is not None else 0.0)
-        for name, value in values.items():
-            self.series.setdefault(name, Series()).add(value)
-
-    def recent(self, name: str, since: float) -> list[float]:
-        """Returns the known values since a time, newest first."""
-        series = self.series.get(name)
-        if series is None:
-            return []
-        pairs = zip(reversed(self.times), reversed(series.values), strict=False)
-        return [value for at, value in takewhile(lambda pair: pair[0] >= since, pairs) if value is not None]
-
-    def covers(self, since: float) -> bool:
-        """Returns whether samples reach back to a time without a gap above MAX_GAP."""
-        later = self.times[-1] if self.times else since
-        for at in reversed(self.times):
-            if later - at > MAX_GAP:
-                return False
-            if at <= since:
-                return True
-            later = at
-        return False
-
-    def last(self, name: str) -> float | None:
-        series = self.series.get(name)
-        return series.last if series is not None else None
-
-    def values(self, name: str) -> Sequence[float | None]:
-        """Returns all values of a series, oldest first; one for each of `times`."""
-        series = self.series.get(name)
-        return series.values if series is not None else ()
-
-    def mean(self, name: str, since: float) -> float | None:
-        """Returns the mean of the known values since a time."""
-        known = self.recent(name, since)
-        return sum(known) / len(known) if known else None
 
 
 @dataclass
@@ -229,12 +145,18 @@ class State:
     jobs: dict[str, JobState] = field(default_factory=dict)  # jobs that stopped or wait, by name
     looks: Looks = field(default_factory=Looks)  # of the hang monitors of all nodes
     cleared: set[str] = field(default_factory=set)  # jobs that a look found to move
+    steps: dict[str, Progress] = field(default_factory=dict)  # of jobs and logs whose steps are known, by name
     totals: Device = field(default_factory=lambda: Device("all nodes"))  # sums over nodes with fresh values, by second
 
     def headlines(self, now: float) -> list[str]:
         """Returns one sentence for each job that stopped or waits, the stopped ones first."""
         worst_first = sorted([*self.jobs.values()], key=lambda job: (job.state != "stopped", job.since))
         return [job.sentence(now, named=len(worst_first) > 1) for job in worst_first]
+
+    def progress(self, now: float) -> Progress | None:
+        """Returns the steps of the job that made one last; None where none is known or its last one is long ago."""
+        newest = max(self.steps.values(), key=lambda one: one.at, default=None)
+        return newest if newest is not None and now - newest.at < FORGOTTEN else None
 
     def node(self, name: str) -> Node:
         return self.nodes.setdefault(name, Node(name))
@@ -249,15 +171,18 @@ class State:
         Silence is measured by `received_at` on our clock, because the clock of another node may be wrong. In a replay it
         is None and the time of the record counts.
         """
-        if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone", "hang"):
+        if not isinstance(record, dict) or record.get("kind") not in (*KINDS, "gone", "hang", "log"):
             return None
         if record["kind"] == "hang":
             self._add_look(record)
+        for one in dicts(record.get("steps")):
+            name = str(one.get("name"))
+            self.steps.setdefault(name, Progress(name)).add(one)
         node = self.node(str(record.get("hostname") or "?"))
         if record["kind"] == "gone":
             node.gone = str(record.get("error") or "no answer")
             return node
-        if record["kind"] != "hang":
+        if record["kind"] in KINDS:
             node.add_record(record["kind"], record, received_at)
         at = record_time(record) or 0.0
         self.now = max(self.now, at)

@@ -243,3 +243,16 @@ def test_a_collector_beside_the_ranks_is_none(tmp_path: Path, command: str, is_r
     (process / "cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
     (process / "stat").write_text("71 (python) S 1 71 71 0")
     assert ([71] if is_rank else []) == [one.pid for one in job_processes.find(tmp_path, job="9").ranks]
+
+
+def test_ranks_of_hydra_are_one_job(tmp_path: Path) -> None:
+    fake(tmp_path, 10, 1, "hydra_pmi_proxy --rmk user")
+    for rank in range(2):
+        fake(tmp_path, 20 + rank, 10, "python train.py", PMI_RANK=str(rank), PMI_SIZE="2", MPI_LOCALRANKID=str(rank))
+        stat = tmp_path / str(20 + rank) / "stat"
+        stat.write_text(f"{20 + rank} (python) S 10 {20 + rank} {20 + rank} 0")  # a session for each rank
+    (tmp_path / "10/stat").write_text("10 (hydra_pmi_proxy) S 1 10 9 0")
+    found = job_processes.find(tmp_path).ranks
+    assert [("session 9", 0, 0, 2), ("session 9", 1, 1, 2)] == [
+        (one.name, one.rank, one.local_rank, one.world) for one in found
+    ]

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from helpers.waiting import DEADLINE
 from nccl_doctor.watch.app import Watch
-from nccl_doctor.watch.demo import Demo
-from nccl_doctor.watch.sources import IdleSource
+from nccl_doctor.watch.sources.demo import Demo
+from nccl_doctor.watch.sources.playing import IdleSource
 
 Play = Callable[[Pilot[None], Watch], Awaitable[None]]
 

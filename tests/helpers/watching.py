@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from nccl_doctor.watch.app import Watch
-from nccl_doctor.watch.sources import IdleSource
+from nccl_doctor.watch.sources.playing import IdleSource
 
 
 def live(pid: int, **options: Any) -> Watch:

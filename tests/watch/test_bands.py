@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nccl_doctor.watch.bands import Bands
-from nccl_doctor.watch.demo import STOPS, Demo
 from nccl_doctor.watch.live_diagnosis import LATEST, LiveDiagnosis
+from nccl_doctor.watch.sources.demo import STOPS, Demo
 from nccl_doctor.watch.state import State
 
 

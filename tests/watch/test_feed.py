@@ -23,9 +23,9 @@ from nccl_doctor.app.hang import ras
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.watch import exporter, feed, metrics
-from nccl_doctor.watch.demo import Demo
-from nccl_doctor.watch.feed import NodeFeeds
-from nccl_doctor.watch.replay import Replay
+from nccl_doctor.watch.sources.demo import Demo
+from nccl_doctor.watch.sources.feed import NodeFeeds
+from nccl_doctor.watch.sources.replay import Replay
 from nccl_doctor.watch.state import State
 
 WATCH = [sys.executable, "-m", "nccl_doctor", "watch"]

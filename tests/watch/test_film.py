@@ -13,7 +13,7 @@ from helpers.nvml import STUB, NvmlStub
 from helpers.screens import shows, text
 
 from nccl_doctor.watch.app import Watch
-from nccl_doctor.watch.feed import NodeFeeds
+from nccl_doctor.watch.sources.feed import NodeFeeds
 
 filmed = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here; install the package tmux")
 

@@ -11,8 +11,8 @@ from helpers.watching import live
 from textual.pilot import Pilot
 
 from nccl_doctor.watch.app import TABS, Watch
-from nccl_doctor.watch.demo import Demo
-from nccl_doctor.watch.sources import IdleSource
+from nccl_doctor.watch.sources.demo import Demo
+from nccl_doctor.watch.sources.playing import IdleSource
 from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.screens import Chart, Page
 from nccl_doctor.watch.view.widgets import Grid, Lines

@@ -15,9 +15,9 @@ from textual.pilot import Pilot
 
 from nccl_doctor.watch import actions
 from nccl_doctor.watch.app import Watch
-from nccl_doctor.watch.demo import START, Demo
-from nccl_doctor.watch.replay import Replay
-from nccl_doctor.watch.sources import IdleSource
+from nccl_doctor.watch.sources.demo import START, Demo
+from nccl_doctor.watch.sources.playing import IdleSource
+from nccl_doctor.watch.sources.replay import Replay
 from nccl_doctor.watch.view.screens import SignalDialog
 
 

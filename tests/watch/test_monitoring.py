@@ -10,9 +10,9 @@ import pytest
 import yaml
 from helpers.places import ROOT
 
-from nccl_doctor.watch.demo import Demo
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.metrics import render_metrics
+from nccl_doctor.watch.sources.demo import Demo
 from nccl_doctor.watch.state import State
 
 FOLDER = ROOT / "docs" / "monitoring"

@@ -14,7 +14,7 @@ import pytest
 from helpers.waiting import until
 
 from nccl_doctor.watch import feed
-from nccl_doctor.watch.feed import NodeFeeds
+from nccl_doctor.watch.sources.feed import NodeFeeds
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.nodes import node_state
 

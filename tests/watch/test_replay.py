@@ -7,9 +7,9 @@ from helpers.screens import play, screen, shows, text
 from textual.pilot import Pilot
 
 from nccl_doctor.watch.app import Watch
-from nccl_doctor.watch.demo import HEATS, START, STOPS, Demo
-from nccl_doctor.watch.replay import Replay, find_marks
-from nccl_doctor.watch.sources import IdleSource
+from nccl_doctor.watch.sources.demo import HEATS, START, STOPS, Demo
+from nccl_doctor.watch.sources.playing import IdleSource
+from nccl_doctor.watch.sources.replay import Replay, find_marks
 
 
 def recording(folder: Path, seconds: int) -> Path:

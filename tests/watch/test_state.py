@@ -8,11 +8,11 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor.watch.demo import STOPS, Demo
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.metrics import render_metrics
 from nccl_doctor.watch.snapshot import render_json
 from nccl_doctor.watch.snapshot import render_text as page
+from nccl_doctor.watch.sources.demo import STOPS, Demo
 from nccl_doctor.watch.state import Node, State, record_time, spinning, throttle
 from nccl_doctor.watch.view import detail
 from nccl_doctor.watch.view.cells import GAP, Look, choose

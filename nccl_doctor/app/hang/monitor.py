@@ -18,7 +18,10 @@ from nccl_doctor.derive.hang.job_stop import WAITS, judge
 from nccl_doctor.formats.recording.hang_records import Looks
 
 BETWEEN = 5.0  # seconds from the first look to the second
-EAGER_BLOCKED, EAGER_BETWEEN = 0.8, 2.0
+EAGER_BLOCKED, EAGER_BETWEEN = (
+    0.8,
+    2.0,
+)  # the same where somebody waits, or where connections are stuck and will soon fail
 LATER = (25.0, 60.0, 120.0, 300.0)  # seconds to the third look and those behind it
 OTHERS_EVERY = 5.0  # seconds between two looks for headlines of other nodes
 OTHERS_FRESH = 60.0  # seconds for which the headline of another node counts
@@ -141,7 +144,7 @@ class HangMonitor:
                     self._clear(watched, self._clock())
                 return
             self._put("hang", record)
-            watched.due = self._clock() + self._between
+            watched.due = self._clock() + (EAGER_BETWEEN if record.get("sockets") else self._between)
             return
         self._put("hang", record)
         before, watched.state = watched.state, judge(ranks, watched.records.sockets(job.name))

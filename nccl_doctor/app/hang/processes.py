@@ -32,9 +32,10 @@ class Processes:
         self._ranks: list[job_processes.RankProcess] = []
         self._above: list[int] = []  # programs that started ranks
         self._next = 0.0
+        self._steps: Any = None  # a JobSteps once there is a rank
 
     def read(self) -> dict[str, Any]:
-        """Returns the current sample; `role` is rank, gpu or other."""
+        """Returns the current sample; `role` is rank, gpu or other, `steps` are those of jobs that write to a file."""
         if time.monotonic() >= self._next:
             before = time.thread_time()
             self._ranks = job_processes.find().ranks
@@ -46,7 +47,18 @@ class Processes:
         found += [self._record(pid, role) for pid, role in others.items() if pid not in ranks]
         for pid in self._known.keys() - ranks.keys() - others.keys():
             self._forget(pid)
-        return {"processes": [record for record in found if record is not None]}
+        return {
+            "processes": [record for record in found if record is not None],
+            "steps": self._read_steps(),
+        }
+
+    def _read_steps(self) -> list[dict[str, Any]]:
+        """Returns the steps of the jobs on this node; what reads them is imported when there is a rank."""
+        if self._steps is None and self._ranks:
+            from nccl_doctor.app.hang.steps import JobSteps
+
+            self._steps = JobSteps()
+        return self._steps.read(self._ranks, time.time()) if self._steps is not None else []
 
     def _find_above(self) -> list[int]:
         """Returns the processes between the ranks and the first process of the node, a launcher for example."""
@@ -76,8 +88,8 @@ class Processes:
             return None
         return {
             **record, "rank": one.rank, "local_rank": one.local_rank, "world": one.world, "job": one.job, "name": one.name,
-            "recording": one.recording,
-            "since": since, "quiet": _quiet(one.pid), "command": one.command[:200],
+            "recording": Path(one.recording).name if one.recording else None,
+            "since": since, "quiet": _quiet(one.pid), "waited": _waited(one.pid), "command": one.command[:200],
         }  # fmt: skip
 
     def _record(self, pid: int, role: str) -> dict[str, Any] | None:
@@ -131,6 +143,14 @@ def _quiet(pid: int) -> float | None:
     except OSError:
         return None
     return round(max(time.time() - output.st_mtime, 0.0), 1) if stat.S_ISREG(output.st_mode) else None
+
+
+def _waited(pid: int) -> float | None:
+    """Returns the seconds that the main thread of a process was ready and had no processor (scheduler/sched-stats.rst)."""
+    try:
+        return round(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9, 3)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _container(pid: int) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _RETRANSMITS = "01"  # timer
+_CONNECTS = "02"  # state SYN_SENT
 _MOST = 20_000  # lines of one table
 
 
@@ -19,7 +20,7 @@ class Stuck(NamedTuple):
 
     local: str
     peer: str
-    queued: int  # bytes
+    queued: int  # bytes; 0 where the connection is not made yet
     retransmits: int
 
 
@@ -63,8 +64,9 @@ def parse_line(line: str) -> tuple[str, Stuck] | None:
     if len(fields) < 10 or not fields[5].startswith(_RETRANSMITS):
         return None
     try:
-        queued, retransmits = int(fields[4].partition(":")[0], 16), int(fields[6], 16)
-        if not queued or not retransmits:
+        connects = fields[3] == _CONNECTS
+        queued, retransmits = 0 if connects else int(fields[4].partition(":")[0], 16), int(fields[6], 16)
+        if not retransmits or not (queued or connects):
             return None
         return fields[9], Stuck(_address(fields[1]), _address(fields[2]), queued, retransmits)
     except ValueError:

@@ -15,7 +15,9 @@ from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
     from nccl_doctor.diagnosis.report import Finding
+    from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
     from nccl_doctor.watch.settings import Settings
+    from nccl_doctor.watch.sources.logs import LogSource
     from nccl_doctor.watch.state import State
     from nccl_doctor.watch.view.cells import Look
     from nccl_doctor.watch.view.tables import Filter
@@ -29,6 +31,13 @@ DEMO_SECONDS = 200  # of the demo that --once shows
 @click.option("--nodes", metavar="NODES", help="Watch these nodes, one child process each.")
 @click.option("--job", metavar="ID", help="Watch the nodes of this Slurm job through srun --overlap.")
 @click.option("--via", default="ssh", show_default=True, help="ssh, srun, or a command with %host for the node.")
+@click.option(
+    "--log",
+    "logs",
+    multiple=True,
+    metavar="PATH",
+    help="Follow this log or folder too: its steps and what `analyze` finds in it. May be repeated.",
+)
 @click.option("--replay", type=click.Path(path_type=Path), metavar="DIR", help="Replay a recording of `record`.")
 @click.option("--demo", is_flag=True, help="Show an invented job of two nodes in which a fault develops.")
 @click.option("--once", is_flag=True, help="Print one page to stdout and exit.")
@@ -51,7 +60,8 @@ DEMO_SECONDS = 200  # of the demo that --once shows
 @click.option("--no-auto", is_flag=True, help="Do not look at the stacks of jobs that stand still.")
 @click.option("--no-mouse", is_flag=True, help="Do not use the mouse, so that the terminal can select text.")
 def command(
-    nodes: str | None, job: str | None, via: str, replay: Path | None, demo: bool, once: bool, form: str, export: str | None,
+    nodes: str | None, job: str | None, via: str, logs: tuple[str, ...], replay: Path | None, demo: bool, once: bool,
+    form: str, export: str | None,
     interval: float | None, only: str | None, user: str | None, light: bool | None, ascii_only: bool, readonly: bool,
     no_auto: bool, no_mouse: bool,
 ) -> int:  # fmt: skip
@@ -64,10 +74,14 @@ def command(
     ]
     if len(sources) > 1:
         raise UsageProblem(f"{' and '.join(sources)} exclude each other")
+    if logs and (replay is not None or demo):
+        raise UsageProblem("--log follows files of a job that runs, so not with --replay or --demo")
+    if missing := [path for path in logs if not Path(path).exists()]:
+        raise UsageProblem(f"--log: there is no {', '.join(missing)}")
     names, via = _node_names(nodes, job, via)
     if once or export is not None:
         return _run_without_screen(
-            names, via, replay, demo, interval or 1.0, form, export, ascii_only, auto=not no_auto
+            names, via, logs, replay, demo, interval or 1.0, form, export, ascii_only, auto=not no_auto
         )
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
@@ -81,7 +95,7 @@ def command(
         complain(problem)
     look = Look(ascii_only or settings.ascii or _ascii_terminal(), settings.light if light is None else light)
     settings.interval = interval or settings.interval
-    return _run_screen(names, via, replay, demo, settings, look, rows, readonly, not no_mouse, auto=not no_auto)
+    return _run_screen(names, via, logs, replay, demo, settings, look, rows, readonly, not no_mouse, auto=not no_auto)
 
 
 def _gpu_numbers(text: str | None) -> frozenset[int]:
@@ -108,15 +122,15 @@ def _node_names(nodes: str | None, job: str | None, via: str) -> tuple[list[str]
 
 
 def _run_screen(
-    names: list[str], via: str, replay: Path | None, demo: bool, settings: "Settings", look: "Look", rows: "Filter",
-    readonly: bool, mouse: bool, *, auto: bool,
+    names: list[str], via: str, logs: tuple[str, ...], replay: Path | None, demo: bool, settings: "Settings", look: "Look",
+    rows: "Filter", readonly: bool, mouse: bool, *, auto: bool,
 ) -> int:  # fmt: skip
     from nccl_doctor.watch.app import Watch
-    from nccl_doctor.watch.demo import AHEAD
-    from nccl_doctor.watch.feed import NodeFeeds
-    from nccl_doctor.watch.replay import Replay
     from nccl_doctor.watch.settings import settings_file, write_settings
-    from nccl_doctor.watch.sources import DemoSource, IdleSource
+    from nccl_doctor.watch.sources.demo import AHEAD
+    from nccl_doctor.watch.sources.feed import NodeFeeds
+    from nccl_doctor.watch.sources.playing import DemoSource, IdleSource
+    from nccl_doctor.watch.sources.replay import Replay
 
     app: Watch
     interval = settings.interval
@@ -146,7 +160,7 @@ def _run_screen(
     else:
         app = Watch(
             lambda put: NodeFeeds(put, names, via, interval, [] if auto else ["--no-auto"]), interval=interval, look=look,
-            readonly=readonly, via=via, nodes=tuple(names), rows=rows,
+            readonly=readonly, via=via, nodes=tuple(names), rows=rows, logs=logs,
         )  # fmt: skip
     app.apply(settings)
     app.run(mouse=mouse)
@@ -162,6 +176,7 @@ def _run_screen(
 def _run_without_screen(
     names: list[str],
     via: str,
+    logs: tuple[str, ...],
     replay: Path | None,
     demo: bool,
     interval: float,
@@ -182,11 +197,14 @@ def _run_without_screen(
         diagnosis.add_record(record)
 
     options = ["--no-auto"] if not auto else ["--eager"] if export is None else []
+    followed = _follow(logs, add_record, diagnosis, threads=export is not None)
     source = _fill_state(add_record, names, via, replay, demo, interval, options)
     if export is None:
         end = time.monotonic() + LOOKS
         while source is not None and auto and time.monotonic() < end and state.still_ranks():
             time.sleep(0.05)
+        if followed is not None:
+            followed.look_once()
         findings = diagnosis.diagnose(state)
         now = state.now if replay is not None or demo else time.time()
         width = shutil.get_terminal_size((80, 24)).columns
@@ -205,6 +223,18 @@ def _run_without_screen(
     return 0
 
 
+def _follow(logs: tuple[str, ...], put: Any, diagnosis: "LiveDiagnosis", *, threads: bool) -> "LogSource | None":
+    """Returns what follows the logs, started where it goes on in threads; None where there are none."""
+    if not logs:
+        return None
+    from nccl_doctor.watch.sources.logs import LogSource
+
+    source = LogSource(put, diagnosis.set_log_findings, complain, logs)
+    if threads:
+        source.start()
+    return source
+
+
 def _fill_state(
     add_record: Any,
     names: list[str],
@@ -218,9 +248,9 @@ def _fill_state(
 
     Returns the source that still runs, or None. Two samples are needed because counters become rates.
     """
-    from nccl_doctor.watch.demo import Demo
-    from nccl_doctor.watch.feed import NodeFeeds
-    from nccl_doctor.watch.replay import Replay
+    from nccl_doctor.watch.sources.demo import Demo
+    from nccl_doctor.watch.sources.feed import NodeFeeds
+    from nccl_doctor.watch.sources.replay import Replay
 
     if replay is not None:
         recording = Replay(add_record, replay)

@@ -17,6 +17,7 @@ from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
 WAITS = (*WAITING, "rendezvous")
 _SHARE = 0.5  # of the ranks: where fewer wait, the job computes
 _GONE = ("ended", "zombie")
+_PLACES = {"backward": "the backward pass", "cuda-sync": "a CUDA call", "rendezvous": "the start of the process group"}
 _BUSY = 20.0  # % of a processor from which a rank computes
 
 
@@ -53,9 +54,7 @@ def _since(waiting: Sequence[RankState]) -> float:
 
 def _operation(waiting: Sequence[RankState]) -> str | None:
     """Returns the function in which most of them wait."""
-    names = Counter(
-        one.op or {"backward": "the backward pass", "cuda-sync": "a CUDA call"}.get(one.doing) for one in waiting
-    )
+    names = Counter(one.op or _PLACES.get(one.doing) for one in waiting)
     return names.most_common(1)[0][0] if names else None
 
 
@@ -95,6 +94,11 @@ def _together(group: Sequence[RankState]) -> str:
 def _network(sockets: Sequence[StuckSocket]) -> str:
     if sockets:
         worst = max(sockets, key=lambda one: (one.retransmits, one.queued))
+        if not worst.queued:
+            return (
+                f"all are there, but {worst.peer} does not answer when rank {worst.rank} connects from {worst.local}"
+                f" ({worst.retransmits} repetitions)"
+            )
         return (
             f"all are there, but {worst.peer} does not acknowledge {worst.queued} bytes from {worst.local} of rank"
             f" {worst.rank} ({worst.retransmits} retransmissions)"

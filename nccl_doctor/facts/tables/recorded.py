@@ -68,6 +68,8 @@ class HostUse(NamedTuple):
     swap_max: float | None  # MiB
     shm_max: float | None  # MiB in /dev/shm
     shm_total: float | None  # MiB
+    tcp_sent: int | None  # segments
+    tcp_repeated: int | None  # of these, retransmissions
     ref: int
 
 
@@ -85,6 +87,8 @@ class RankUse(NamedTuple):
     memory_max: float | None  # MiB
     cpus: str | None  # processors on which it may run, folded
     blocked: int  # samples in state D: in the kernel, mostly for storage or a driver
+    starved: float | None  # share of the worst 10 s in which the main thread was ready and waited for a processor
+    starved_others: float | None  # the median of the other ranks of the host in these 10 s
     ref: int
 
 

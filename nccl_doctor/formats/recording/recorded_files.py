@@ -5,6 +5,7 @@ They may be read while they are still written: a torn last line is not a fault.
 
 import json
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import Any, Protocol
 
 from nccl_doctor.common.process_identity import boot_id, start_ticks
@@ -19,6 +20,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines
 
 GIGABIT = 1e9 / 8  # bytes
+SPAN = 10.0  # seconds over which waiting for a processor is measured
 _LONGEST = 1 << 20  # bytes of run.json and end.json
 
 
@@ -244,6 +246,10 @@ class _Hosts:
                     use["line"] = number
         for name in ("memory_total", "shm_total", "cpus"):
             use[name] = _number(found.get(name)) or use.get(name)
+        for name in ("tcp_sent", "tcp_repeated"):
+            if (count := _whole(found.get(name))) is not None:
+                use.setdefault(f"{name} first", count)
+                use[name] = count
 
     def write(self, facts: Facts) -> None:
         facts.mark_covered("host_use")
@@ -257,14 +263,21 @@ class _Hosts:
                 cpus=int(use["cpus"]) if use["cpus"] else None, cpu_mean=use["cpu"] / use["n"],
                 cpu_high_share=use["high"] / use["n"], memory_max=use.get("memory_used"),
                 memory_total=use["memory_total"], swap_max=use.get("swap_used"), shm_max=use.get("shm_used"),
-                shm_total=use["shm_total"], ref=ref,
+                shm_total=use["shm_total"], tcp_sent=_growth(use, "tcp_sent"),
+                tcp_repeated=_growth(use, "tcp_repeated"), ref=ref,
             )])  # fmt: skip
+
+
+def _growth(use: dict[str, Any], name: str) -> int | None:
+    """Returns by how much a counter grew; None where it is unknown or was reset."""
+    return use[name] - use[f"{name} first"] if use.get(name, -1) >= use.get(f"{name} first", 0) else None
 
 
 class _Ranks:
     def __init__(self, file: str) -> None:
         self._file = file
         self._uses: dict[tuple[str | None, int, int], dict[str, Any]] = {}
+        self._spans: dict[str | None, float] = {}  # when the span of a host began
 
     def take(self, record: dict[str, Any], time: float | None, number: int) -> None:
         host = _word(record.get("hostname"))
@@ -280,6 +293,27 @@ class _Ranks:
             use["blocked"] += one.get("state") == "disk-sleep"
             use["memory"] = max(use["memory"] or 0.0, _number(one.get("memory")) or 0.0) or None
             use |= {"time": time, "job": _word(one.get("job")), "cpus": _word(one.get("cpus"))}
+            if (waited := _number(one.get("waited"))) is not None and time is not None:
+                use["waited"] = waited
+                use.setdefault("waits", (time, waited))
+        if time is not None and time - self._spans.setdefault(host, time) >= SPAN:
+            self._spans[host] = time
+            self._end_span(host, time)
+
+    def _end_span(self, host: str | None, time: float) -> None:
+        """Compare how long each rank of a host waited for a processor in the last span, and keep the worst span of each."""
+        shares = {}
+        for key, use in self._uses.items():
+            if key[0] == host and use.get("time") == time and (begun := use.get("waits")) is not None:
+                if time - begun[0] >= SPAN / 2:
+                    shares[key] = min(max((use["waited"] - begun[1]) / (time - begun[0]), 0.0), 1.0)
+                use["waits"] = time, use["waited"]
+        for key, share in shares.items():
+            others = [value for other, value in shares.items() if other != key]
+            usual = median(others) if others else None
+            worst = self._uses[key].get("starved")
+            if worst is None or share - (usual or 0.0) > worst[0] - (worst[1] or 0.0):
+                self._uses[key]["starved"] = share, usual
 
     def write(self, facts: Facts) -> None:
         facts.mark_covered("rank_use")
@@ -287,7 +321,9 @@ class _Ranks:
             RankUse(
                 host=host, rank=rank, pid=pid, job=use["job"], samples=use["n"], first=use["first"],
                 last=use["time"], cpu_mean=use["cpu"] / use["n"], memory_max=use["memory"], cpus=use["cpus"],
-                blocked=use["blocked"], ref=facts.evidence(self._file, use["line"], f"rank {rank}, process {pid}"),
+                blocked=use["blocked"], starved=use.get("starved", (None, None))[0],
+                starved_others=use.get("starved", (None, None))[1],
+                ref=facts.evidence(f"{self._file}: process {pid}", use["line"], f"rank {rank}, process {pid}"),
             )
             for (host, rank, pid), use in self._uses.items()
         )  # fmt: skip

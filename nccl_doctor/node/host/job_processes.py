@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "HOROVOD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 STEP = "SLURM_PROCID"  # also a launcher that starts the ranks of a node has one
 # A collector of ours that a launcher started beside the ranks has their variables too.
 _OURS = re.compile(r"\S+(?: -\S+)* (?:\S*/nccl-doctor|-m nccl_doctor)(?: |$)")
@@ -32,7 +34,7 @@ class RankProcess(NamedTuple):
     job: str | None  # id of the scheduler
     command: str
     name: str = ""  # of the launch: two jobs on one node have two
-    recording: str | None = None  # name of the folder of the recording that it runs under
+    recording: str | None = None  # folder of the recording that it runs under
 
 
 class Found(NamedTuple):
@@ -44,7 +46,7 @@ class Found(NamedTuple):
 
 def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
     """All ranks that run on this node, or those of one job."""
-    rows: dict[int, tuple[int, Mapping[str, str], str, int]] = {}
+    rows: dict[int, tuple[int, dict[str, str], str, int]] = {}
     hidden = 0
     for pid in _pids(proc):
         try:
@@ -64,8 +66,12 @@ def find(proc: Path = Path("/proc"), job: str | None = None) -> Found:
         for pid, (_, environ, command, user) in rows.items()
         if (parsed := _rank(pid, environ, command, user))
     }
+    for number in ranks:  # Hydra gives each rank a session
+        above, variables, _, _ = rows[number]
+        if "PMI_RANK" in variables and variables[_SESSION] == str(number) and above in rows:
+            variables[_SESSION] = rows[above][1][_SESSION]
     ranks = {
-        pid: one._replace(name=_name(rows[pid][1], proc / str(pid)), recording=_recording(rows[pid][1]))
+        pid: one._replace(name=_name(rows[pid][1], proc / str(pid)), recording=rows[pid][1].get(RECORDING) or None)
         for pid, one in ranks.items()
     }
     if job is not None:
@@ -93,10 +99,6 @@ def _name(environ: Mapping[str, str], process: Path) -> str:
                 parts.append(_namespace(process))
             break
     return " ".join(part for part in parts if part)[:120] or f"session {environ.get(_SESSION, '?')}"
-
-
-def _recording(environ: Mapping[str, str]) -> str | None:
-    return os.path.basename(environ.get(RECORDING, "")) or None
 
 
 def _namespace(process: Path) -> str:
@@ -155,10 +157,8 @@ def _rank(pid: int, environ: Mapping[str, str], command: str, user: int) -> Rank
     rank = next((environ[name] for name in (*RANKS, STEP) if environ.get(name, "").isdecimal()), None)
     if rank is None:
         return None
-    local = next(
-        (environ[n] for n in ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID") if n in environ), ""
-    )
-    world = next((environ[n] for n in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS") if n in environ), "")
+    local = next((environ[n] for n in LOCAL_RANKS if n in environ), "")
+    world = next((environ[n] for n in WORLDS if n in environ), "")
     job = next((environ[name] for name in JOBS if environ.get(name)), None)
     return RankProcess(
         pid,

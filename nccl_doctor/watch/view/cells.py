@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from nccl_doctor.common.printable import printable
-from nccl_doctor.watch.state import Device
+from nccl_doctor.watch.series import Device
 
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-=+*%#"

@@ -6,7 +6,7 @@ from math import floor, log10
 from statistics import median
 from typing import NamedTuple
 
-from nccl_doctor.watch.state import Device
+from nccl_doctor.watch.series import Device
 from nccl_doctor.watch.view.cells import DIM, Line, Look, Span
 from nccl_doctor.watch.view.findings import clock
 

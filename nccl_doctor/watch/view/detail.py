@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_doctor.watch.state import Device, Node, State, number
+from nccl_doctor.watch.series import Device, number
+from nccl_doctor.watch.state import Node, State
 from nccl_doctor.watch.view.cells import DIM, Column, Line, Look, choose, row_line, title_line
 from nccl_doctor.watch.view.chart import Panel, of_device, side_by_side
 from nccl_doctor.watch.view.findings import Group, full_text
@@ -15,14 +16,15 @@ LEAST = 5  # lines that are worth a detail
 CHARTS = 11  # lines of the charts of the overview, at most
 
 
-def job_panels(state: State) -> list[Panel]:
-    """Returns the charts of all nodes together."""
-    all_nodes = state.totals
+def job_panels(state: State, now: float) -> list[Panel]:
+    """Returns the charts of all nodes together, and of the steps of the job where they are known."""
+    all_nodes, progress = state.totals, state.progress(now)
     rx, tx = all_nodes.values("rx"), all_nodes.values("tx")
     traffic = [None if a is None or b is None else a + b for a, b in zip(rx, tx, strict=True)]
     return [
         of_device(all_nodes, "util", "utilisation, mean", "%", top=100.0),
         of_device(all_nodes, "power", "power, all GPUs", "kW", 1000.0),
+        *([of_device(progress.device, "seconds", "step", "ms", 0.001)] if progress is not None else []),
         Panel("network, in and out", "Gb/s", all_nodes.times, traffic),
     ]
 
@@ -137,7 +139,7 @@ def _overview(state: State, look: Look, now: float, width: int, height: int) -> 
     """Returns charts of all nodes, then processes where lines are left."""
     rows = [(node, one) for node in state.nodes.values() for one in node.processes if one.get("role") != "other"]
     most = CHARTS if rows and height >= CHARTS + 6 else height - 1
-    charts = side_by_side(look, job_panels(state), now, width, most)
+    charts = side_by_side(look, job_panels(state, now), now, width, most)
     lines: list[Line] = [(), *charts] if charts else []
     left = height - len(lines) - 2
     if left >= 3 and rows:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-from nccl_doctor.watch.state import Device, Node, State, dicts, number, throttle
+from nccl_doctor.watch.series import Device, dicts, number
+from nccl_doctor.watch.state import Node, State, throttle
 from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, GOOD, Cell, Column, Look, cell, grade, rate_cell, whole
 
 GpuRow = tuple[Node, Device]

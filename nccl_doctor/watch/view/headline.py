@@ -35,7 +35,10 @@ def _summary(state: State, groups: Sequence[Group], look: Look, now: float) -> t
     gpus = [gpu for node in fresh for gpu in node.gpus.values()]
     ranks = sum(isinstance(one.get("rank"), int) for node in state.nodes.values() for one in node.processes)
     silent = len(state.nodes) - len(fresh)
-    parts = [f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "no rank of a job"]
+    progress = state.progress(now)
+    steps, slower = progress.sentence(now) if progress is not None else ("", False)
+    parts = [steps] if steps else []
+    parts.append(f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "no rank of a job")
     utils = [value for gpu in gpus if (value := gpu.last("util")) is not None]
     if utils:
         parts.append(f"{len(utils)} GPUs at {whole(sum(utils) / len(utils))} %")
@@ -52,6 +55,8 @@ def _summary(state: State, groups: Sequence[Group], look: Look, now: float) -> t
             parts.append(f"{len(names)} {severity}{'s' * (len(names) != 1)}: {', '.join(dict.fromkeys(names))}")
     if "error" in severities:
         return f"ERROR  {look.dot.join(parts)}", BAD
+    if slower:
+        return f"SLOWER  {look.dot.join(parts)}", FAIR
     if "warning" in severities or silent:
         return f"WARNING  {look.dot.join(parts)}", FAIR
-    return f"{'RUNNING' if ranks else 'WATCHING'}  {look.dot.join(parts)}", GOOD if ranks else ""
+    return f"{'RUNNING' if ranks or steps else 'WATCHING'}  {look.dot.join(parts)}", GOOD if ranks or steps else ""

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from nccl_doctor.watch.state import Device, Node, State, number
+from nccl_doctor.watch.series import Device, number
+from nccl_doctor.watch.state import Node, State
 from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Line, Look, Span, short_time
 from nccl_doctor.watch.view.findings import STYLES, Group
 from nccl_doctor.watch.view.nodes import node_state, worst_first

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from nccl_doctor.watch.state import Device, Node, State, number
+from nccl_doctor.watch.series import Device, number
+from nccl_doctor.watch.state import Node, State
 from nccl_doctor.watch.view.cells import BAD, FAIR, Cell, Column, Line, Look, amount, cell, short_time, whole
 
 PortRow = tuple[Node, Device]

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from nccl_doctor.watch.state import Device, Node, dicts, number
+from nccl_doctor.watch.series import Device, dicts, number
+from nccl_doctor.watch.state import Node
 from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Cell, Column, Look, cell, short_time
 
 ProcessRow = tuple[Node, dict[str, Any]]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from nccl_doctor.watch.live_diagnosis import Episode
-from nccl_doctor.watch.state import Device, Node, State
+from nccl_doctor.watch.series import Device
+from nccl_doctor.watch.state import Node, State
 from nccl_doctor.watch.view import gpus, nodes
 from nccl_doctor.watch.view.cells import (
     DIM,

@@ -23,6 +23,11 @@ def test_a_connection_that_retransmits() -> None:
     assert ("[fe80::250:56ff:fe2f:b4bd]:22", "10.0.0.2:41002") == found[1][:2]
 
 
+def test_a_connection_that_nobody_answers() -> None:
+    line = LINE.format(HERE, THERE, "00000001", "01", 4).replace(" 01 ", " 02 ", 1)
+    assert ("48211", Stuck("127.0.0.1:29000", "10.0.0.2:41002", 0, 4)) == parse_line(line)
+
+
 def test_others_are_left_out() -> None:
     assert parse_line(LINE.format(HERE, THERE, "00010000", "01", 0)) is None  # on its way
     assert parse_line(LINE.format(HERE, THERE, "00010000", "04", 3)) is None  # the peer reads nothing

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nccl_doctor.watch.demo import Demo
+from nccl_doctor.watch.sources.demo import Demo
 
 Put = Callable[[dict[str, Any]], None]
 

@@ -10,7 +10,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
-from nccl_doctor.watch import demo_hang
+from nccl_doctor.watch.sources import demo_hang
 
 NODES = ("gpu-a", "gpu-b")
 HOT_NODE, HOT_GPU = "gpu-b", 3
@@ -19,6 +19,7 @@ NOTEBOOK, NOTEBOOK_AT = 7312, ("gpu-a", 2)  # a process of another user on a GPU
 FAR_RANK = 6  # bound to the cores of the other socket
 HEATS, STOPS = 60, 120  # seconds after the start
 AHEAD = STOPS - 5  # where `--demo` begins
+STEP, SLOW_STEP = 0.412, 0.533  # seconds, healthy and beside a GPU that is too hot
 LOOKS = {2: 1, 4: 2}  # looks at the stacks by the seconds after the stop
 START = 1_780_000_000.0
 LAUNCHER, AGE = 3990, 15_120.0  # the process that started the ranks, and how long they run at the start
@@ -32,6 +33,7 @@ class Demo:
         self._random = random.Random(seed)
         self._bytes: dict[tuple[str, str, str], int] = {}
         self.second = 0
+        self._step = 0.0
 
     def step(self) -> list[dict[str, Any]]:
         """Returns the records of the next second."""
@@ -46,7 +48,7 @@ class Demo:
                 {"kind": "gpu", **head, "gpus": [self._gpu(node, gpu) for gpu in range(8)]},
                 {"kind": "port", **head, "ports": self._ports(node)},
                 {"kind": "host", **head, "host": self._host()},
-                {"kind": "process", **head, "processes": self._processes(node)},
+                {"kind": "process", **head, "processes": self._processes(node), "steps": self._steps(node)},
             ]
             if (number := LOOKS.get(self.second - STOPS)) is not None:
                 ranks = {4000 + local: _rank_of(node, local) for local in range(8)}
@@ -127,6 +129,15 @@ class Demo:
         }  # fmt: skip
         ranks = [self._rank(node, local) for local in range(8)]
         return [launcher, *ranks, *([notebook] if node == NOTEBOOK_AT[0] else [])]
+
+    def _steps(self, node: str) -> list[dict[str, Any]]:
+        """Returns the newest step of the job, which rank 0 writes to a file."""
+        running = min(self.second, STOPS)
+        seconds = SLOW_STEP if running > HEATS else STEP
+        self._step += (1 / seconds) if node == NODES[0] and self.second <= STOPS else 0.0
+        took = seconds * (0.98 + 0.04 * self._random.random())
+        steps = {"name": "81234", "step": 48_000 + int(self._step), "seconds": took, "at": START + running}
+        return [steps] if node == NODES[0] else []
 
     def _rank(self, node: str, local: int) -> dict[str, Any]:
         rank = _rank_of(node, local)

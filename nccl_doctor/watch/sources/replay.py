@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.watch.feed import Put, parse_record
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
+from nccl_doctor.watch.sources.feed import Put, parse_record
 from nccl_doctor.watch.state import State, record_time
 
 MARK_RUNS = 40  # runs of the rules for the marks of a recording, at most

@@ -1,0 +1,1 @@
+"""Sources of records: child processes on nodes, logs, recordings, the demo."""
