@@ -66,7 +66,7 @@ CONVERSIONS = (
     ),
     Conversion(
         "a map of the fabric by ibnetdiscover",
-        "`ibstat`, `iblinkinfo` or `perfquery -x` on a node show its ports; ibstat is read here",
+        "`ibstat` and `perfquery -x` on a node show its ports and are read here",
         _begins(rb"\A\s{0,400}(?:#[^\n]{0,400}\n\s{0,400}){0,20}vendid=0x"),
     ),
     Conversion(
@@ -102,9 +102,9 @@ _HEADING = re.compile(  # `=== lspci ===`, `### lspci`, `+ lspci`, `$ lspci`, `[
 _ON_NODE = "`nccl-doctor preflight --save node.tar` on that node keeps what is needed of it"
 _FABRIC = "`ibstat` on the nodes is read here"
 _SECTIONS = {
-    "lspci": _ON_NODE, "lstopo": _ON_NODE, "numactl": _ON_NODE, "lscpu": _ON_NODE, "ethtool": _ON_NODE, "ip": _ON_NODE,
-    "ifconfig": _ON_NODE, "sysctl": _ON_NODE, "modinfo": _ON_NODE, "mlxlink": _ON_NODE, "mlxconfig": _ON_NODE,
-    "ibnetdiscover": _FABRIC, "iblinkinfo": _FABRIC, "perfquery": _FABRIC, "ibdiagnet": _FABRIC, "sminfo": _FABRIC,
+    "lspci": _ON_NODE, "lstopo": _ON_NODE, "numactl": _ON_NODE, "lscpu": _ON_NODE, "ip": _ON_NODE,
+    "ifconfig": _ON_NODE, "sysctl": _ON_NODE, "modinfo": _ON_NODE, "mlxconfig": _ON_NODE,
+    "ibnetdiscover": _FABRIC, "iblinkinfo": _FABRIC, "sminfo": _FABRIC,
     "sinfo": "`scontrol show job JOBID` is read here", "squeue": "`scontrol show job JOBID` is read here",
     "top": "`nccl-doctor stacks` shows what the ranks do", "strace": "`nccl-doctor stacks` shows what the ranks do",
 }  # fmt: skip

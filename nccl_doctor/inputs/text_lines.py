@@ -1,6 +1,7 @@
 """Lines of a stream of bytes, numbered, in constant memory."""
 
 import io
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 18
 LONGEST = 1 << 16  # bytes of a line that `lines` gives; what follows in it is dropped
+_SECTION_BLOCK = 1 << 20
 LONGEST_PIECE = 1 << 21  # bytes of a line that `numbered` keeps together
 
 
@@ -85,3 +87,57 @@ class Joined:
             data, self._head = self._head[:size], self._head[size:]
             return data
         return self._stream.read(size)
+
+
+class Sections:
+    """Those lines of a stream that may belong to sections of interest: from the line before each match of `heads` on.
+
+    They come as in `plain_lines`; the line before may name the device of a table. A section ends after `keep` lines that were
+    not `used`. All else is passed over without being decoded, so that one table in a large log costs little more than to find it.
+    """
+
+    def __init__(self, stream: Readable, heads: re.Pattern[bytes], keep: int = 40) -> None:
+        self._stream = stream
+        self._heads = heads
+        self._keep = keep
+        self._left = 0
+        self.lines = 0  # of the stream, as far as it was read
+
+    def used(self) -> None:
+        """The line that was given last belongs to a section."""
+        self._left = self._keep
+
+    def __iter__(self) -> Iterator[tuple[int, Label, str]]:
+        rest = b""
+        while block := self._stream.read(_SECTION_BLOCK):
+            data = rest + block
+            end = data.rfind(b"\n") + 1
+            if not end and len(data) < LONGEST_PIECE:
+                rest = data
+                continue
+            yield from self._of(data, end or len(data))
+            rest = data[end or len(data) :]
+        if rest:
+            yield from self._of(rest, len(rest))
+            self.lines += not rest.endswith(b"\n")
+
+    def _of(self, data: bytes, end: int) -> Iterator[tuple[int, Label, str]]:
+        at = 0
+        while at < end:
+            if not self._left:
+                head = self._heads.search(data, at, end)
+                start = end
+                if head is not None:
+                    line = data.rfind(b"\n", at, head.start()) + 1 or at
+                    start = data.rfind(b"\n", at, max(line - 1, at)) + 1 or at
+                self.lines += data.count(b"\n", at, start)
+                at = start
+                self._left = self._keep if head is not None else 0
+                continue
+            stop = data.find(b"\n", at, end)
+            raw = data[at : min(end if stop < 0 else stop, at + LONGEST)].decode("utf-8", "replace").rstrip("\r")
+            self._left -= 1
+            label, text = prefixes.split(prefixes.clean(raw.removeprefix("\ufeff")))
+            yield self.lines + 1, label, text
+            self.lines += stop >= 0
+            at = end if stop < 0 else stop + 1

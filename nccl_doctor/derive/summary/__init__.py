@@ -8,6 +8,8 @@ from nccl_doctor.facts.tables import (
     GpuMatrix,
     GpuUse,
     InspectorColl,
+    LinkCounter,
+    LinkQuality,
     Message,
     NvlinkState,
     OfiDomain,
@@ -27,6 +29,7 @@ from nccl_doctor.facts.tables import (
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
+    LinkCounter, LinkQuality,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

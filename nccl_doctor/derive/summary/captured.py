@@ -11,6 +11,8 @@ from nccl_doctor.facts.tables import (
     GpuMatrix,
     GpuUse,
     InspectorColl,
+    LinkCounter,
+    LinkQuality,
     NvlinkState,
     OfiDomain,
     ProfileShare,
@@ -32,7 +34,7 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace,
+        Trace, LinkCounter, LinkQuality,
     ],
     reads=[RecorderCall, TimelineRank],
 )  # fmt: skip
@@ -144,6 +146,20 @@ def _commands(facts: Facts) -> Iterator[Clause]:
         yield f"fi_info: provider {providers.replace(',', ', ')}, {counted(domains, 'domain')}", ref
 
 
+def _links(facts: Facts) -> Iterator[Clause]:
+    for source, links, hosts, bad, ref in facts.query(
+        "SELECT source, count(DISTINCT coalesce(host, '') || ' ' || link), count(DISTINCT host),"
+        " count(DISTINCT iif(value > 0, link, NULL)), min(ref) FROM link_counter GROUP BY source"
+    ):
+        on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
+        yield f"{source}: error counters of {counted(links, 'link')}{on}, {bad} not zero", ref
+    for ports, worst, ref in facts.query(
+        "SELECT count(*), max(effective_ber), min(ref) FROM link_quality HAVING count(*)"
+    ):
+        rate = f", bit error rate after correction up to {worst:.0e}" if worst is not None else ""
+        yield f"mlxlink: {counted(ports, 'port')}{rate}", ref
+
+
 def _profiles(facts: Facts) -> Iterator[Clause]:
     for tool, report, total, ref in facts.query(
         "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
@@ -164,5 +180,6 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "topology": _topologies,
     "nccl-state": _states,
     "node-command": _commands,
+    "link": _links,
     "profile": _profiles,
 }

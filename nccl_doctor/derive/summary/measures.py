@@ -17,6 +17,8 @@ from nccl_doctor.facts.tables import (
     CommOp,
     GpuUse,
     InitTiming,
+    LinkCounter,
+    LinkQuality,
     LossScale,
     Measure,
     MlperfRun,
@@ -73,6 +75,11 @@ QUERIES = (
     " WHERE busy_share IS NOT NULL",
     "SELECT 'gpu_power', power_median, 'W', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE power_median IS NOT NULL",
+    # links: what mlxlink measured, and errors that commands counted
+    "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
+    " WHERE effective_ber IS NOT NULL",
+    "SELECT 'link_errors', sum(value), 'errors', 'link', coalesce(host || ' ', '') || link, min(iif(value > 0, ref, NULL))"
+    " FROM link_counter WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') GROUP BY host, link HAVING sum(value) > 0",
     # Slurm's accounting
     "SELECT 'elapsed', elapsed_s, 's', 'slurm-job', job, ref FROM slurm_job WHERE elapsed_s IS NOT NULL",
     "SELECT 'max_rss', max_rss, 'MiB', 'slurm-job', job, ref FROM slurm_job WHERE max_rss IS NOT NULL",
@@ -95,7 +102,7 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         SlurmJob, Timeline, Trace, GpuUse, InitTiming, LossScale, RecordedRun,
-        Scalar,
+        Scalar, LinkCounter, LinkQuality,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from nccl_doctor.facts.evidence import Ref
+from nccl_doctor.facts.tables.base import joined_by
 
 
 class GpuMatrix(NamedTuple):
@@ -57,6 +58,49 @@ class IbPort(NamedTuple):
     sm_lid: int | None  # that of the subnet manager; 0 = none
     partitions: int | None  # partition keys with full membership
     mtu: int | None  # active_mtu of `ibv_devinfo`: bytes of one RDMA packet, 256 to 4096
+    ref: Ref
+
+
+@joined_by("kind, name")
+class LinkCounter(NamedTuple):
+    """An error counter of one link or port, as a command printed it: since it was cleared, mostly since the driver was loaded."""
+
+    host: str | None
+    file: str
+    source: str  # ethtool, ip, perfquery, rdma, mlxlink, nvidia-smi, dcgmi, amd-smi, rocm-smi, node_exporter
+    kind: str  # ib, ethernet, nvlink, xgmi, pcie
+    link: str  # mlx5_0/1, lid 7 port 1, eth0, GPU 3 link 5, GPU 3
+    name: str  # of the same counter the same from all programs: symbol_error, link_downed, rx_crc_errors, nvlink-replay, pcie-replay
+    value: int
+    ref: Ref
+
+
+class LinkQuality(NamedTuple):
+    """One port as `mlxlink` measured it: the signal, and what the program says of it."""
+
+    host: str | None
+    file: str
+    link: str  # mlx5_0, or the number of the output in its file where nothing names the device
+    state: str | None  # Active, Polling, Disable
+    speed: str | None  # IB-NDR, 400G
+    lanes: int | None
+    raw_ber: float | None  # bit error rate of the line, before correction
+    effective_ber: float | None  # after correction
+    symbol_ber: float | None  # of what reaches the receiver, after retransmission on the link (InfiniBand)
+    minutes: float | None  # since the counters were cleared
+    advice: str | None  # Recommendation of the program
+    ref: Ref
+
+
+class FabricCheck(NamedTuple):
+    """One stage in the summary of `ibdiagnet`."""
+
+    host: str | None
+    file: str
+    stage: str  # Links Check, Port Counters
+    warnings: int
+    errors: int
+    text: str | None  # the first warning or error of the file that names a counter or a link
     ref: Ref
 
 
@@ -119,6 +163,35 @@ class KubeResource(NamedTuple):
     allocatable: str | None
     requested: str | None
     ref: int
+
+
+class SchedulerNode(NamedTuple):
+    """A node as its scheduler sees it: `scontrol show node`, `sinfo -R`, `sinfo -N -l`."""
+
+    host: str
+    file: str
+    state: str  # as printed, in capitals: IDLE, MIXED+DRAIN, DOWN*
+    reason: str | None  # that the administrator, a program or Slurm itself gave
+    cpus: int | None
+    cpus_used: int | None
+    memory: float | None  # MiB that it should have
+    memory_free: float | None  # MiB
+    load: float | None  # CPULoad
+    gpus: int | None  # of its generic resources
+    gpus_used: int | None
+    ref: Ref
+
+
+class QueuedJob(NamedTuple):
+    """A job in `squeue` that is not done."""
+
+    job: str
+    file: str
+    name: str | None
+    state: str  # PD, R, CG, as printed
+    reason: str | None  # in parentheses at the end of the row: Resources, Priority, BadConstraints
+    nodes: int | None
+    ref: Ref
 
 
 class SlurmJob(NamedTuple):

@@ -1,0 +1,42 @@
+"""What commands say about links and ports: error counters, signals, checks of a fabric."""
+
+import re
+
+from nccl_doctor.formats.declaration import Format
+
+FORMATS = (
+    Format(
+        "link-counters",
+        "counters",
+        tables=("link_counter",),
+        inside=(
+            b"NIC statistics:",
+            b"# Port counters: ",
+            b"# Port extended counters: ",
+            b'Errors for "',
+            b"Errors for 0x",
+            b" errors dropped ",
+            b" errors  dropped ",
+            b"rx_write_requests ",
+            b"retrans_bytes ",
+            b": Replay Errors: ",
+            b": Malformed packet Errors: ",
+            b"NVLINK Error Counts",
+        ),
+    ),
+    Format(
+        "link-quality",
+        "mlxlink",
+        tables=("link_quality", "link_counter"),
+        begins=re.compile(
+            rb"\A\s{0,200}\{\s{0,40}\"(?:mlxlink_output|result)\"\s{0,9}:(?=[\s\S]{0,4000}\"Operational Info\")"
+        ),
+        inside=(b"Physical Counters and BER Info", b"Troubleshooting Info"),
+    ),
+    Format(
+        "fabric-checks",
+        "ibdiagnet",
+        tables=("fabric_check",),
+        inside=(b"-I- Stage ", b"STAGE                                    Errors"),
+    ),
+)

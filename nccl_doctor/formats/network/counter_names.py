@@ -1,0 +1,64 @@
+"""What the error counters of links are called here, which is as the kernel calls them in /sys where it has them.
+
+Left out are counters of traffic, of single queues and of events that a healthy link counts all the time.
+"""
+
+PERFQUERY = {
+    "SymbolErrorCounter": "symbol_error", "LinkErrorRecoveryCounter": "link_error_recovery", "LinkDownedCounter": "link_downed",
+    "PortRcvErrors": "port_rcv_errors", "PortRcvRemotePhysicalErrors": "port_rcv_remote_physical_errors",
+    "PortXmitDiscards": "port_xmit_discards", "LocalLinkIntegrityErrors": "local_link_integrity_errors",
+    "ExcessiveBufferOverrunErrors": "excessive_buffer_overrun_errors", "PortXmitWait": "port_xmit_wait",
+    # as infiniband-diags before 1.6 printed them
+    "SymbolErrors": "symbol_error", "LinkRecovers": "link_error_recovery", "LinkDowned": "link_downed", "RcvErrors": "port_rcv_errors",
+    "RcvRemotePhysErrors": "port_rcv_remote_physical_errors", "XmtDiscards": "port_xmit_discards",
+    "LinkIntegrityErrors": "local_link_integrity_errors", "ExcBufOverrunErrors": "excessive_buffer_overrun_errors",
+}  # fmt: skip
+"""Titles of `perfquery` and `ibqueryerrors` (InfiniBand Architecture Specification, PortCounters)."""
+
+RDMA = {
+    name: name
+    for name in (
+        "out_of_sequence", "out_of_buffer", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err",
+        "req_transport_retries_exceeded", "req_remote_access_errors", "roce_slow_restart", "rx_icrc_encapsulated", "duplicate_request",
+        "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
+    )
+}  # fmt: skip
+"""Counters of `rdma statistic` (mlx5_ib, efa)."""
+
+ETHTOOL = {
+    # mlx5
+    "rx_crc_errors_phy": "rx_crc_errors", "rx_symbol_err_phy": "rx_symbol_errors", "rx_discards_phy": "rx_discards",
+    "tx_discards_phy": "tx_discards", "tx_errors_phy": "tx_errors", "link_down_events_phy": "link_downed",
+    "rx_pcs_symbol_err_phy": "rx_symbol_errors_uncorrected", "rx_in_range_len_errors_phy": "rx_length_errors",
+    "rx_out_of_buffer": "out_of_buffer", "module_high_temp": "module_high_temperature", "module_bad_shorted": "module_shorted",
+    "tx_pause_storm_error_events": "tx_pause_storm", "outbound_pci_stalled_wr": "pci_write_stalled_percent",
+    # ena: what the limits of an instance of EC2 delayed or dropped
+    "bw_in_allowance_exceeded": "bw_in_allowance_exceeded", "bw_out_allowance_exceeded": "bw_out_allowance_exceeded",
+    "pps_allowance_exceeded": "pps_allowance_exceeded", "conntrack_allowance_exceeded": "conntrack_allowance_exceeded",
+    "linklocal_allowance_exceeded": "linklocal_allowance_exceeded",
+    # others: names of the standard statistics, and those of bnxt_en, ice, i40e, ixgbe, gve
+    "rx_errors": "rx_errors", "tx_errors": "tx_errors", "rx_crc_errors": "rx_crc_errors", "rx_dropped": "rx_dropped",
+    "tx_dropped": "tx_dropped", "rx_missed_errors": "rx_missed_errors", "rx_length_errors": "rx_length_errors",
+    "rx_frame_errors": "rx_frame_errors", "tx_carrier_errors": "tx_carrier_errors", "rx_fcs_err_frames": "rx_crc_errors",
+    "rx_drops": "rx_dropped", "link_down_events": "link_downed", "rx_symbol_errors": "rx_symbol_errors",
+    "tx_tx_timeouts": "tx_timeouts", "tx_timeout": "tx_timeouts", "tx_timeout_count": "tx_timeouts",
+}  # fmt: skip
+
+INTERFACE = {
+    "rx errors": "rx_errors", "rx dropped": "rx_dropped", "rx missed": "rx_missed_errors", "rx overrun": "rx_fifo_errors",
+    "rx length": "rx_length_errors", "rx crc": "rx_crc_errors", "rx frame": "rx_frame_errors", "rx fifo": "rx_fifo_errors",
+    "tx errors": "tx_errors", "tx dropped": "tx_dropped", "tx carrier": "tx_carrier_errors", "tx fifo": "tx_fifo_errors",
+}  # fmt: skip
+"""Direction and column of `ip -s link`."""
+
+NVLINK = {
+    "replay errors": "nvlink-replay", "recovery errors": "nvlink-recovery", "crc errors": "nvlink-crc",
+    "crc flit errors": "nvlink-crc", "crc data errors": "nvlink-crc-data",
+    # GPUs with NVLink 5
+    "rx errors": "nvlink-receive-errors", "rx remote errors": "nvlink-receive-remote-errors",
+    "local link integrity errors": "nvlink-integrity", "buffer overrun errors": "nvlink-buffer-overrun",
+    "malformed packet errors": "nvlink-malformed", "effective errors": "nvlink-effective-errors",
+    "symbol errors": "nvlink-symbol-errors", "total link recovery events": "nvlink-link-recovery",
+    "link recovery failed events": "nvlink-link-recovery-failed",
+}  # fmt: skip
+"""Titles of `nvidia-smi nvlink -e` and `dcgmi nvlink -e`, in small letters."""

@@ -1,0 +1,218 @@
+"""Error counters of links in the output of commands, in files of their own or inside logs.
+
+`ethtool -S`, `ip -s link`, `rdma statistic`, `perfquery`, `ibqueryerrors`, `nvidia-smi nvlink -e`, `dcgmi nvlink -e`. Lines may
+carry the prefix of pdsh, clush or srun; then each host is kept apart. Counters of traffic and of single queues are left out.
+"""
+
+import re
+from collections.abc import Callable
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import LinkCounter
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.network.counter_names import ETHTOOL, INTERFACE, NVLINK, PERFQUERY, RDMA
+from nccl_doctor.inputs.prefixes import Label
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Sections
+
+_MOST_ROWS = 200_000  # of one file
+_MOST_HOSTS = 20_000
+_COUNTER_HEADS = re.compile(
+    rb"NIC statistics:|# Port (?:extended )?counters: |Errors for [0\"]|> mtu \d|link \S{1,40}/\d{1,3} |\(UUID: |NVLINK Error Counts"
+    rb"|ethtool (?:-S|--statistics) "
+)
+_ETHTOOL_CALL = re.compile(r".{0,200}\bethtool (?:-S|--statistics) (\w[\w.@-]{0,40})\s*$")
+_INTERFACE_TITLE = re.compile(r"[=#*-]{0,20} ?(?:[Ii]nterface |device )?([a-z][a-z0-9_.]{1,15}):? ?[=#*-]{0,20}\s*$")
+_ETHTOOL_ROW = re.compile(r"\s+([a-z]\w{2,60}): (\d{1,20})\s*$")
+_PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid (\d{1,6}) )?(.{0,40}?)port (\d{1,3})\b")
+_PERFQUERY_ROW = re.compile(r"([A-Z]\w{3,40}):\.{1,40}(\d{1,20})\s*$")
+_ERRORS_HEAD = re.compile(r"Errors for (?:0x[0-9a-f]{1,16} )?\"(.{0,80})\"")
+_ERRORS_ROW = re.compile(r"\s+GUID (0x[0-9a-f]{1,16}) port (\d{1,3}): (\[.*)")
+_ERRORS_CELL = re.compile(r"\[(\w{3,40}) == (\d{1,20})")
+_INTERFACE_HEAD = re.compile(r"\d{1,5}: ([\w.-]{1,40})(?:@[\w.-]{1,40})?: <[A-Z_,-]{0,200}> mtu \d")
+_INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]\w*){3,8})\s*$")
+_RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
+_RDMA_CELL = re.compile(r"([a-z]\w{3,60}) (\d{1,20})(?=\s|$)")
+_NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
+_NVLINK_ROW = re.compile(r"\s+Link (\d{1,3}): ([A-Z][\w ]{3,40}?): (\d{1,20})\s*$")
+_DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
+_DCGM_ROW = re.compile(r"\|\s*-> ([A-Z][\w ]{3,40}?)\s*\| (\d{1,20})\s*\|")
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every table of counters of a file.
+
+    Source: ethtool 5 and 6, iproute2 4 to 6, infiniband-diags 2 to 44, `nvidia-smi` of drivers 450 to 580, DCGM 2 to 4::
+
+             rx_crc_errors_phy: 12
+        SymbolErrorCounter:..............0
+             Link 0: Replay Errors: 0
+    """
+    reader = _Reader(name, facts)
+    sections = Sections(stream, _COUNTER_HEADS)
+    used = 0
+    for number, label, text in sections:
+        if reader.take(label, text, number):
+            sections.used()
+            used += 1
+    facts.add(reader.rows)
+    facts.mark_covered("link_counter")
+    return Reading(sections.lines, used, reader.note)
+
+
+class _Open:
+    """What is open for one host: which command, and whose counters its next lines are."""
+
+    def __init__(self) -> None:
+        self.take: Callable[[_Open, Label, str, int], bool] | None = None
+        self.link = ""
+        self.gpu = ""
+        self.columns: list[str] = []
+        self.title = ""  # a line that may name the interface of the table after it
+        self.tables = 0  # of `ethtool` that nothing names
+        self.head = (0, "")
+
+
+class _Reader:
+    def __init__(self, name: str, facts: Facts) -> None:
+        self._name = name
+        self._facts = facts
+        self._hosts: dict[tuple[str | None, int | None], _Open] = {}
+        self.rows: list[LinkCounter] = []
+        self.note: str | None = None
+
+    def take(self, label: Label, text: str, number: int) -> bool:
+        """Whether a line is part of a table."""
+        if not text:
+            return False
+        key = label.host, label.rank
+        state = self._hosts.get(key)
+        if state is None:
+            if len(self._hosts) >= _MOST_HOSTS:
+                return False
+            state = self._hosts[key] = _Open()
+        if state.take is not None and state.take(state, label, text, number):
+            return True
+        if self._begins(state, text, number):
+            return True
+        state.title = text
+        return False
+
+    def _begins(self, state: _Open, text: str, number: int) -> bool:
+        """Whether a line opens a table."""
+        if text.startswith("NIC statistics:"):
+            found = _ETHTOOL_CALL.match(state.title) or _INTERFACE_TITLE.match(state.title)
+            state.tables += found is None
+            state.link = found[1] if found else f"NIC {state.tables}"
+            state.take = self._ethtool
+        elif (port := _PERFQUERY_HEAD.match(text)) is not None:
+            state.link = f"lid {port[1]} port {port[3]}" if port[1] else f"{port[2].strip()} port {port[3]}"
+            state.take = self._perfquery
+        elif (switch := _ERRORS_HEAD.match(text)) is not None:
+            state.gpu, state.take = switch[1], self._query_errors
+        elif (device := _INTERFACE_HEAD.match(text)) is not None:
+            state.link, state.columns, state.take = device[1], [], self._interface
+        elif (rdma := _RDMA_LINK.match(text)) is not None:
+            state.link, state.take = rdma[1], self._rdma
+            self._rdma(state, Label(), text[rdma.end() :], number)
+        elif (owner := _NVLINK_OWNER.match(text)) is not None:
+            state.gpu, state.take = owner[1], self._nvlink
+        elif text.startswith("|") and (title := _DCGM_TITLE.match(text)) is not None and title[1]:
+            state.gpu, state.link, state.take = "", "", self._dcgm
+        else:
+            return False
+        state.head = (number, text)
+        return True
+
+    def _add(
+        self, state: _Open, label: Label, source: str, kind: str, name: str, value: str, at: tuple[int, str]
+    ) -> None:
+        """Add one counter; those that are zero share the evidence of their table's head."""
+        if len(self.rows) >= _MOST_ROWS:
+            self.note = f"holds more than {_MOST_ROWS:,} counters; the others were left out"
+            return
+        count = int(value)
+        if count >= 1 << 63:  # all bits set is how drivers say that they do not count
+            return
+        number, text = at if count else state.head
+        ref = self._facts.evidence(self._name, number, text.strip())
+        self.rows.append(LinkCounter(label.host, self._name, source, kind, state.link, name, count, ref))
+
+    def _ethtool(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        found = _ETHTOOL_ROW.match(text)
+        if found is None:
+            return False
+        name = ETHTOOL.get(found[1])
+        if name is not None:
+            self._add(state, label, "ethtool", "ethernet", name, found[2], (number, text))
+        return True
+
+    def _perfquery(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        found = _PERFQUERY_ROW.match(text)
+        if found is None:
+            return ":...." in text
+        name = PERFQUERY.get(found[1])
+        if name is not None:
+            self._add(state, label, "perfquery", "ib", name, found[2], (number, text))
+        return True
+
+    def _query_errors(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        found = _ERRORS_ROW.match(text)
+        if found is None:
+            return False
+        state.link = f"{state.gpu or found[1]} port {found[2]}"
+        for title, value in _ERRORS_CELL.findall(found[3][:4000]):
+            name = PERFQUERY.get(title)
+            if name is not None:
+                self._add(state, label, "ibqueryerrors", "ib", name, value, (number, text))
+        return True
+
+    def _interface(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        titles = _INTERFACE_COLUMNS.match(text)
+        if titles is not None:
+            direction = titles[1].lower()
+            state.columns = [f"{direction} {title}" for title in titles[2].split()]
+            return True
+        cells = text.split()
+        if (
+            state.columns
+            and len(cells) == len(state.columns)
+            and all(cell.isdecimal() and len(cell) <= 20 for cell in cells)
+        ):
+            for title, value in zip(state.columns, cells, strict=True):
+                if title in INTERFACE and state.link != "lo":
+                    self._add(state, label, "ip", "ethernet", INTERFACE[title], value, (number, text))
+            state.columns = []
+            return True
+        return text.lstrip().startswith(("link/", "alias ", "inet", "valid_lft", "altname "))
+
+    def _rdma(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        cells = _RDMA_CELL.findall(text[:20_000])
+        for title, value in cells:
+            if title in RDMA:
+                self._add(state, label, "rdma", "ib", RDMA[title], value, (number, text))
+        return bool(cells) and text[:1] in (" ", "\t", "")
+
+    def _nvlink(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        found = _NVLINK_ROW.match(text)
+        if found is None:
+            return text.lstrip().startswith("Link ")
+        name = NVLINK.get(found[2].lower())
+        if name is not None:
+            state.link = f"GPU {state.gpu} link {found[1]}"
+            self._add(state, label, "nvidia-smi", "nvlink", name, found[3], (number, text))
+        return True
+
+    def _dcgm(self, state: _Open, label: Label, text: str, number: int) -> bool:
+        row = _DCGM_ROW.match(text)
+        if row is not None and state.link:
+            name = NVLINK.get(row[1].lower() + "s")
+            if name is not None:
+                self._add(state, label, "dcgmi", "nvlink", name, row[2], (number, text))
+            return True
+        title = _DCGM_TITLE.match(text)
+        if title is None:
+            return text.startswith("+")
+        state.gpu = title[2] or state.gpu
+        state.link = f"GPU {state.gpu} link {title[3]}" if title[3] else ""
+        return not title[1]

@@ -1,0 +1,138 @@
+"""What `mlxlink` (or `mstlink`) says of a port: state, bit error rates and its own advice, as text or JSON, many in one file."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import LinkCounter, LinkQuality
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
+
+_LARGEST_JSON = 8 << 20
+_MOST_PORTS = 50_000
+_LINK_HEADS = re.compile(
+    rb"Operational Info|Physical Counters and BER Info|Troubleshooting Info|(?:mlxlink|mstlink) .{0,80}?-d "
+)
+_LINK_CALL = re.compile(r".{0,80}\b(?:mlxlink|mstlink) .{0,80}?-d ([\w./:-]{1,60})(?:.{0,80}? -p (\d{1,4}))?")
+_LINK_TITLE = re.compile(r"[=#*-]{2,20} ?((?:mlx\d_|roce|ib|bnxt_re|rocep|ibp)\w{0,20})\b")
+_LINK_FIELD = re.compile(r"([A-Z][\w ()\[\]/-]{2,50}?) {0,40}: (.{1,300})$")
+_KNOWN_FIELDS = {
+    "State", "Physical state", "Speed", "Width", "Raw Physical BER", "Effective Physical BER", "Symbol BER", "Recommendation",
+    "Effective Physical Errors", "Symbol Errors", "Link Down Counter", "Link Error Recovery Counter", "Time Since Last Clear [Min]",
+}  # fmt: skip
+_LINK_COUNTERS = {
+    "Effective Physical Errors": "effective_errors", "Symbol Errors": "symbol_error", "Link Down Counter": "link_downed",
+    "Link Error Recovery Counter": "link_error_recovery",
+}  # fmt: skip
+
+
+class _Port:
+    """The fields of one output, each with its line."""
+
+    def __init__(self, host: str | None, link: str) -> None:
+        self.host = host
+        self.link = link
+        self.fields: dict[str, tuple[str, int, str]] = {}
+
+    def rows(self, facts: Facts, name: str) -> Iterator[LinkQuality | LinkCounter]:
+        first = min((number, text) for _, number, text in self.fields.values())
+        shown = self.fields.get("Recommendation") or self.fields.get("Effective Physical BER") or ("", *first)
+        ref = facts.evidence(name, *shown[1:])
+        speed = self._word("Speed") or ""
+        width = re.match(r"(\d{1,2})x", self._word("Width") or "")
+        yield LinkQuality(
+            host=self.host, file=name, link=self.link, state=self._word("State") or self._word("Physical state"),
+            speed=speed or None, lanes=int(width[1]) if width else None, raw_ber=self._rate("Raw Physical BER"),
+            effective_ber=self._rate("Effective Physical BER"), symbol_ber=self._rate("Symbol BER"),
+            minutes=_number(self._word("Time Since Last Clear [Min]")), advice=self._word("Recommendation"), ref=ref,
+        )  # fmt: skip
+        kind = "ib" if speed.startswith("IB-") else "ethernet"
+        for title, counter in _LINK_COUNTERS.items():
+            value = self._word(title) or ""
+            if re.fullmatch(r"\d{1,18}", value):
+                at = facts.evidence(name, *self.fields[title][1:])
+                yield LinkCounter(self.host, name, "mlxlink", kind, self.link, counter, int(value), at)
+
+    def _word(self, title: str) -> str | None:
+        value = self.fields[title][0] if title in self.fields else None
+        return None if value in (None, "N/A", "") else value
+
+    def _rate(self, title: str) -> float | None:
+        return _number(self._word(title))
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every port of a file.
+
+    Source: mlxlink of MFT 4.14 to 4.33 and mstlink of mstflint (`-d DEVICE -c`, also with `--json`)::
+
+        Effective Physical BER             : 15E-255
+        Recommendation                     : No issue was observed
+    """
+    head = read_head(stream, 1 << 16)
+    facts.mark_covered("link_quality", "link_counter")
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        return _json(head, stream, name, facts)
+    return _text(head, stream, name, facts)
+
+
+def _text(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
+    sections = Sections(Joined(head, stream), _LINK_HEADS)
+    open_: dict[str | None, _Port] = {}
+    names: dict[str | None, str] = {}
+    ports: list[_Port] = []
+    used = 0
+    for number, label, text in sections:
+        call = _LINK_CALL.match(text) or _LINK_TITLE.match(text)
+        if call is not None:
+            device = call[1].rpartition("/")[2]
+            names[label.host] = f"{device}/{call[2]}" if call.re is _LINK_CALL and call[2] else device
+            if label.host in open_:
+                del open_[label.host]
+            continue
+        field = _LINK_FIELD.match(text.strip())
+        if field is None or field[1] not in _KNOWN_FIELDS:
+            if field is not None:
+                sections.used()
+            continue
+        sections.used()
+        used += 1
+        port = open_.get(label.host)
+        if port is None or field[1] in port.fields:
+            if len(ports) >= _MOST_PORTS:
+                continue
+            port = open_[label.host] = _Port(label.host, names.pop(label.host, "") or f"port {len(ports) + 1}")
+            ports.append(port)
+        port.fields[field[1]] = (field[2].strip(), number, text.strip())
+    facts.add(row for port in ports for row in port.rows(facts, name))
+    return Reading(sections.lines, used)
+
+
+def _json(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
+    data = head + read_head(stream, _LARGEST_JSON)
+    lines = data.count(b"\n") + 1
+    try:
+        top: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return Reading(lines, 0, f"is not complete JSON: {str(error)[:100]}")
+    inner = next((top[key] for key in ("mlxlink_output", "result") if isinstance(top.get(key), dict)), top)
+    output = inner.get("output", inner)
+    port = _Port(None, "port 1")
+    text = data.decode("utf-8", "replace").split("\n")
+    for section in output.values() if isinstance(output, dict) else ():
+        for title, value in section.items() if isinstance(section, dict) else ():
+            if title in _KNOWN_FIELDS and isinstance(value, str | int | float):
+                mark = f'"{title}"'
+                at = next((n for n, line in enumerate(text, 1) if mark in line), 1)
+                port.fields[title] = (str(value), at, text[at - 1].strip()[:600])
+    if port.fields:
+        facts.add(port.rows(facts, name))
+    return Reading(lines, min(lines, len(port.fields)))
+
+
+def _number(text: str | None) -> float | None:
+    match = re.match(r"\d{1,12}(?:\.\d{1,9})?(?:[Ee]-?\d{1,3})?", text or "")
+    return float(match[0]) if match else None
