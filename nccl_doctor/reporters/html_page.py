@@ -58,6 +58,8 @@ def findings(
     times = f" ({len(group)} times)" if len(group) > 1 else ""
     more = f"<p>{len(group) - SHOWN:,} more are not shown.</p>" if len(group) > SHOWN else ""
     links = "".join(f"<li>{_link(one)}</li>" for one in first.references)
+    number = places[id(first)].rpartition("-")[2] if id(first) in places else ""
+    nth = f'<span class="nth">{number}</span> ' if number else ""
     terms = [("Why", prose(clean_block(first.why))), ("Next", advice(first.fix))]
     return "\n".join(
         filter(
@@ -65,7 +67,7 @@ def findings(
             [
                 *(f'<a id="{places[id(one)]}"></a>' for one in group if id(one) in places),
                 f'<details class="finding under-{min(depth, 3)}"{" open" if is_open else ""}>',
-                f'<summary><h3><span class="word {first.severity}">{first.severity}</span> {escaped(first.title)}{times}</h3>',
+                f'<summary><h3>{nth}<span class="word {first.severity}">{first.severity}</span> {escaped(first.title)}{times}</h3>',
                 f'<span class="where">{escaped(" · ".join(filter(None, [where, note])))}</span></summary>',
                 *map(_one, group[:SHOWN]),
                 more,

@@ -5,6 +5,8 @@ from nccl_doctor.reporters import Options, html_page, pictures, short, words
 from nccl_doctor.reporters.measured import measure_tables
 from nccl_doctor.reporters.words import escaped
 
+_SCOPES = {"gpu": "GPU", "slurm-job": "Slurm job"}
+
 
 def render(report: Report, options: Options) -> str:
     """Returns the report as one page; all text from logs is escaped."""
@@ -49,25 +51,32 @@ def _jobs(report: Report) -> list[str]:
     whole = [
         part
         for at, job in enumerate(report.jobs, 1)
-        for part in (f'<hr><p id="job-{at}">{escaped(job.name)}</p>', *_body(job, f"job-{at}-"))
+        for part in (_fold(job), f'<a id="job-{at}"></a>', *_body(job, f"job-{at}-"), "</details>")
     ]
-    return [
-        f"<h1>{escaped(report.basis)}</h1><ul>{rows}</ul>",
-        *across,
-        pictures.figures(report.pictures),
-        *_measured(report),
-        *whole,
-    ]
+    figures = pictures.figures(report.pictures)
+    if not words.is_answer(report):
+        return [f"<h1>{escaped(report.basis)}</h1><ul>{rows}</ul>", *across, figures, *_measured(report), *whole]
+    first = report.findings[0]
+    head = (
+        f'<h1><span class="word {first.severity}">{words.HEADLINES[first.severity]}</span>: {escaped(first.title)}</h1>'
+    )
+    return [head, *across, figures, *_measured(report), f"<h2>{escaped(report.basis)}</h2>", *whole]
+
+
+def _fold(job: Report) -> str:
+    """The beginning of a job among several, which is open where something is wrong."""
+    is_open = " open" if job.verdict in ("error", "warning") else ""
+    return f'<details class="whole"{is_open}><summary>{escaped(job.name)}: {escaped(short.row(job))}</summary>'
 
 
 def _measured(report: Report) -> list[str]:
     """A table for each of host, pair, GPU and rank that was measured."""
     parts = []
     for table in measure_tables(report):
-        head = "".join(f"<th>{escaped(name)}</th>" for name in table.columns)
+        head = "".join(f"<th>{escaped(name.replace('_', ' '))}</th>" for name in table.columns)
         rows = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
         parts.append(
-            f'<h2>Measured by {table.scope}</h2><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+            f'<h2>Measured by {_SCOPES.get(table.scope, table.scope)}</h2><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
         )
     return parts
 

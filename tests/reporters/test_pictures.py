@@ -12,7 +12,7 @@ from nccl_doctor.diagnosis.picture import Cell, Chart, Grid, Line, Picture, Seri
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import render
 from nccl_doctor.reporters.pictures import chart
-from nccl_doctor.simulate import scenario
+from nccl_doctor.simulate import scenario, write_pairs
 from nccl_doctor.simulate.spec import Spec
 
 EVIL = "</text></svg><script>alert(1)</script>$x^2$ \"'&_\x1b[2J\u202e"
@@ -147,6 +147,33 @@ def test_a_job_of_a_thousand_ranks_stays_below_a_megabyte(tmp_path: Path) -> Non
     assert isinstance(found, Grid)
     assert 1024 == sum(bool(cell.text) for _, cells in found.rows for cell in cells)
     assert len(page(report).encode()) < 1_000_000
+
+
+def test_numbers_of_findings_that_are_close_are_written_together() -> None:
+    spans = [Span(at, at, f"{number}. title") for number, at in ((3, 50.0), (1, 0.0), (2, 51.0), (10, 99.0))]
+    assert [(0.0, "1"), (50.0, "3, 2"), (99.0, "10")] == list(chart._numbered([*spans, Span(5, 5, "Xid 79")], 2.0))
+
+
+def test_hosts_with_a_fault_come_first_in_a_large_map(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(scenario.write_log(Spec(nodes=20, fault="missing-rank-in-collective"))) + "\n")
+    found = shown(report_of(log))
+    grid = found["job-map"]
+    assert isinstance(grid, Grid)
+    assert ["bad"] == [cell.state for cell in grid.rows[0][1] if cell.state == "bad"]
+    matrix = found["transports"]
+    assert isinstance(matrix, Grid)
+    assert 16 == len(matrix.rows)
+    assert "20 hosts; no pair is odd, 16 are shown" in matrix.summary
+
+
+def test_the_answer_of_many_runs_is_the_heading_and_each_run_is_folded(tmp_path: Path) -> None:
+    for name, lines in write_pairs(Spec(nodes=6, fault="slow-node"), 9).items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    text = page(analyze([str(tmp_path)], apart="auto", drawn=True)[0])
+    assert re.search(r"<h1><span class=\"word warning\">WARNING</span>: One node slows", text)
+    assert text.index("<h1>") < text.index('<details class="whole"><summary>')
+    assert '<details class="whole" open' not in text
 
 
 def test_long_series_keep_their_extremes() -> None:

@@ -3,17 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.picture import Cell, Grid
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
 
-HOSTS = 160  # rows that are shown; those with a fault come first where there are more
+HOSTS = 160  # rows that are shown
+MANY = 16  # hosts from which those with a fault come first
 _MARKS = {"bad": " ✗", "odd": " !", "wait": " …"}
 _LEGEND = (
     ("bad", "✗ an error names this rank, or others wait for it"),
     ("odd", "! a warning names this rank"),
     ("wait", "… waits for other ranks, or ended because of them"),
-    ("good", "nothing is said against it"),
+    ("good", "no finding names this rank"),
 )
 _RANKS = """
 SELECT rank, host, coalesce(cuda_dev, nvml_dev) FROM rank WHERE rank IS NOT NULL ORDER BY rank
@@ -33,11 +35,11 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
     devices = range(max(device for places in hosts.values() for device in places) + 1)
     rows = [(host, tuple(_cell(places.get(device, []), said) for device in devices)) for host, places in hosts.items()]
     ailing = [row for row in rows if any(cell.state in ("bad", "odd") for cell in row[1])]
-    summary = f"{len(ranks):,} ranks on {len(hosts):,} hosts"
-    if len(rows) > HOSTS:
-        rest = [row for row in rows if row not in ailing]
-        rows = [*ailing, *rest][:HOSTS]
-        summary += f"; shown are {HOSTS}, those with a fault first"
+    summary = f"{counted(len(ranks), 'rank')} on {counted(len(hosts), 'host')}"
+    if len(rows) > MANY:
+        rows = [*ailing, *(row for row in rows if row not in ailing)][:HOSTS]
+        summary += ", those with a fault first" if ailing else ""
+        summary += f"; {HOSTS} are shown" if len(hosts) > HOSTS else ""
     yield Grid(
         name="job-map",
         title="Map of the job",
@@ -75,7 +77,7 @@ def _cell(ranks: Sequence[int], said: dict[int, tuple[str, str]]) -> Cell:
     if not ranks:
         return Cell(state="none", says="no rank is known here")
     worst = min(ranks, key=lambda rank: ("bad", "odd", "wait", "good").index(said.get(rank, ("good", ""))[0]))
-    state, says = said.get(worst, ("good", "nothing is said against it"))
+    state, says = said.get(worst, ("good", "no finding names this rank"))
     return Cell(" ".join(map(str, ranks)) + _MARKS.get(state, ""), state, f"rank {worst}: {says}")
 
 

@@ -57,4 +57,4 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Chart]:
 def _median(known: float | None, points: Sequence[tuple[float, float]]) -> str:
     """The median of the steady part, else that of all points."""
     value = known if known is not None else sorted(y for _, y in points)[len(points) // 2]
-    return f"{value:,.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

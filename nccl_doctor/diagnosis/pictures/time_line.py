@@ -41,12 +41,13 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[TimeLine]:
         for name, spans in job + happened
     ]
     lanes = [(name, spans) for name, spans in lanes if spans]
-    if len({when for _, spans in lanes for span in spans for when in (span.start, span.end)}) < 2:
+    marks = sum(len(spans) for _, spans in lanes)
+    if marks < 2 or len({when for _, spans in lanes for span in spans for when in (span.start, span.end)}) < 2:
         return
     yield TimeLine(
         name="time-line",
         title="What happened when",
-        summary="By the clock of each input; where two inputs have clocks of different zones, they are not moved together.",
+        summary="Times are those of each input's own clock; inputs from different time zones are not aligned.",
         lanes=tuple(lanes),
         tables=TABLES,
     )

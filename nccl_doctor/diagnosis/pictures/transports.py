@@ -1,5 +1,6 @@
 """The matrix of transports between hosts: over what each pair of hosts talks, the odd pairs marked."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -8,6 +9,8 @@ from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
 
 HOSTS = 40  # rows and columns that are shown; those of odd pairs come first where there are more
+ALIKE = 16  # that are shown where no pair is odd
+_DIGITS = re.compile(r"(\d+)")
 _LINKS = """
 SELECT src_host, dst_host, same_host, transport, coalesce(method, ''), coalesce(network, ''), gdr, sum(connections)
 FROM link WHERE src_host IS NOT NULL AND dst_host IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2
@@ -19,7 +22,7 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
     pairs: dict[tuple[str, str], Counter[str]] = {}
     for source, target, same, transport, method, network, gdr, count in facts.query(_LINKS):
         pairs.setdefault((source, target), Counter())[_words(same, transport, method, network, gdr)] += count or 1
-    hosts = sorted({host for pair in pairs for host in pair})
+    hosts = sorted({host for pair in pairs for host in pair}, key=_by_number)
     if len(hosts) < 2:
         return
     usual = {
@@ -27,12 +30,14 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
         for inside in (True, False)
     }
     odd = {pair for pair, counts in pairs.items() if _is_odd(counts, usual[pair[0] == pair[1]])}
+    most = HOSTS if odd else ALIKE
     shown = hosts
     summary = f"{len(hosts):,} hosts"
-    if len(hosts) > HOSTS:
-        first = sorted({host for pair in odd for host in pair})
-        shown = sorted([*first, *(host for host in hosts if host not in first)][:HOSTS])
-        summary += f"; shown are {HOSTS}, those of odd pairs first"
+    if len(hosts) > most:
+        first = {host for pair in odd for host in pair}
+        chosen = [*(host for host in hosts if host in first), *(host for host in hosts if host not in first)][:most]
+        shown = sorted(chosen, key=_by_number)
+        summary += f"; {most} are shown, those of odd pairs first" if odd else f"; no pair is odd, {most} are shown"
     words = sorted({one for counts in usual.values() for one in counts})
     short = {one: _short(one) for one in words}
     yield Grid(
@@ -48,6 +53,11 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
         ),
         tables=("link", "connection", "fell_back"),
     )
+
+
+def _by_number(host: str) -> list[tuple[int, str]]:
+    """Sorts `n9` before `n10`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(host[:200])]
 
 
 def _words(same: int | None, transport: str, method: str, network: str, gdr: int | None) -> str:

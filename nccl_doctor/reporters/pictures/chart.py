@@ -4,12 +4,12 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from nccl_doctor.diagnosis.picture import Chart, TimeLine
+from nccl_doctor.diagnosis.picture import Chart, Span, TimeLine
 from nccl_doctor.reporters.words import clean, escaped
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 POINTS = 600  # of one series; more are thinned, and the highest and lowest of each stretch stay
 ROWS = 200  # of the table behind a chart
 WIDTH, HEIGHT = 9.0, 3.2  # inches
+APART = 0.025  # of a time line: numbers of marks that are closer are written together
+HEADROOM = 1.08  # of an axis over its highest value, so that no mark is cut
 MISSING = "Matplotlib is not installed; pip install 'nccl-doctor[pictures]' draws this."
 _COLOURS = tuple(f"#0000{at:02x}" for at in range(1, 9))  # stand for --s0 … --s7 until the SVG is written
 _INK, _SOFT, _RULE = "#000101", "#000102", "#000103"
@@ -98,10 +100,10 @@ def _plot(axes: "Axes", shown: Chart) -> None:
     axes.set_ylabel(_label(shown.y))
     axes.grid(axis="y", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, HEADROOM * max(axes.dataLim.y1, 0) or 1)
     if shown.extent is not None:
         first, last, top = shown.extent
-        axes.set_ylim(top=1.08 * top)
+        axes.set_ylim(top=HEADROOM * top)
         if shown.scale == "linear" and not shown.names:
             margin = 0.03 * (last - first)
             axes.set_xlim(first - margin, last + margin)
@@ -131,11 +133,26 @@ def _lanes(axes: "Axes", shown: TimeLine) -> None:
                 axes.barh(at, span.end - span.start, left=span.start - begin, height=0.55, color=colour)
             else:
                 axes.plot([span.start - begin], [at], "D", color=colour, markersize=6)
+        end = max(span.end for _, others in shown.lanes for span in others)
+        for x, numbers in _numbered(spans, APART * (end - begin)):
+            axes.annotate(numbers, (x - begin, at), (0, 6), textcoords="offset points", ha="center", fontsize=8)
     axes.set_yticks(range(len(shown.lanes)), [_label(name) for name, _ in shown.lanes])
     axes.set_ylim(len(shown.lanes) - 0.5, -0.5)
     axes.set_xlabel(f"seconds from {_clock(begin)}")
     axes.grid(axis="x", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def _numbered(spans: Iterable[Span], apart: float) -> Iterator[tuple[float, str]]:
+    """Where to write the numbers of findings, by which the page lists them: `2, 3` for marks that are not so far apart."""
+    group: list[tuple[float, str]] = []
+    for one in sorted((span.start, found[0]) for span in spans if (found := re.match(r"\d+(?=\. )", span.label))):
+        if group and one[0] - group[0][0] > apart:
+            yield group[0][0], ", ".join(number for _, number in group)
+            group = []
+        group.append(one)
+    if group:
+        yield group[0][0], ", ".join(number for _, number in group)
 
 
 def _svg(figure: "Figure", says: str, anchor: str) -> str:
