@@ -29,6 +29,7 @@ COMMANDS = {
     "record": "Run CMD, write NCCL's log to files, sample the node, and keep all of it in DIR for `analyze DIR`.",
     "stacks": "Dump the stacks of all ranks twice, group equal ones, and name the ranks that keep the others waiting.",
     "bundle": "Copy logs into an archive for others, with names, addresses and secrets replaced.",
+    "mcp": "Answer an assistant over MCP about files below DIR: analyze, explain, facts, sql.",
     "simulate": "Write the log of an invented job, with a fault of your choice.",
 }
 WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an answer of their own to signals

@@ -1,0 +1,33 @@
+"""`nccl-doctor mcp`: answers the questions of an assistant about files."""
+
+from pathlib import Path
+
+import click
+
+from nccl_doctor.common.errors import UsageProblem
+
+
+@click.command("mcp")
+@click.argument("folders", nargs=-1, metavar="[DIR...]", type=click.Path(path_type=Path))
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="For one answer.",
+)
+def command(folders: tuple[Path, ...], timeout: float) -> None:
+    """Answer an assistant over MCP about files below DIR: analyze, explain, facts, sql.
+
+    DIR is the current folder by default; files outside are not read, and nothing is written. The assistant starts this
+    command and talks to it through standard input and output. Needs nccl-doctor[mcp].
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageProblem(f"{folder}: no such folder")
+    try:
+        from nccl_doctor.cli import mcp_server
+    except ImportError:
+        raise UsageProblem("mcp needs the SDK: pip install 'nccl-doctor[mcp]'") from None
+    mcp_server.server(folders or (Path(),), timeout).run("stdio")
