@@ -57,8 +57,9 @@ lint-repository: $(VENV)/.developing
 	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(SCHEMA) vendor.dependabot .github/dependabot.yml
 	$(SCHEMA) vendor.citation-file-format CITATION.cff
-	$(BIN)/zizmor --offline --quiet --no-progress .github
-	$(BIN)/shellcheck --severity=warning .ci/run $(shell find docs -name '*.sh')
+	$(SCHEMA) vendor.github-actions action.yml
+	$(BIN)/zizmor --offline --quiet --no-progress .github action.yml
+	$(BIN)/shellcheck --severity=warning .ci/run $(shell find docs packaging -name '*.sh')
 
 format: $(VENV)/.developing
 	$(BIN)/ruff check --fix .

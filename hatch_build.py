@@ -1,7 +1,9 @@
-"""Puts what the package keeps of its rules, patterns and derivations into the wheel, for installations in which it cannot be written."""
+"""Puts into the wheel what is made from the program: parsed rules, patterns and derivations, man pages, completion, a format for lnav."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -19,7 +21,11 @@ class CompiledData(BuildHookInterface[Any]):
     """Loads them once, which writes `nccl_doctor/common/compiled`, and names that folder."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """A checkout does this when it is first used, so an editable installation needs nothing."""
+        """A checkout parses when it is first used, and has no folder share, so an editable installation needs nothing."""
         if version == "standard":
             subprocess.run([sys.executable, "-c", MAKE], cwd=self.root, check=True)
             build_data["artifacts"].append("/nccl_doctor/common/compiled/*.json")
+            share = Path(self.root) / "build" / "share"
+            environment = {**os.environ, "PYTHONPATH": self.root}
+            subprocess.run([sys.executable, "packaging/share.py", share], cwd=self.root, env=environment, check=True)
+            self.build_config.target_config["shared-data"] = {"build/share": "share"}

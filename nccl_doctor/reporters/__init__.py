@@ -16,6 +16,7 @@ FORMATS = {
     "html": "html_report",
     "junit": "junit",
     "prometheus": "prometheus",
+    "github": "github",
 }
 SUFFIXES = {
     ".json": "json",

@@ -1,11 +1,15 @@
 """A real slurmd that calls Prolog, Epilog and HealthCheckProgram itself, with its own time limits."""
 
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from helpers import prologues
+from helpers.other_user import NOBODY
+from helpers.places import ROOT
 from helpers.prologues import ours
 from helpers.slurm_cluster import SCRIPTS, Cluster, cluster, missing
 
@@ -151,3 +155,53 @@ def test_a_drain_beyond_the_cap_is_undone_and_the_job_runs(slurm: Cluster, nodes
     assert (True, False) == (drained(slurm, "n1"), drained(slurm, "n2"))
     asked = (nodes / "asked").read_text()
     assert asked.index("State=DRAIN") < asked.index("update NodeName=n2 State=UNDRAIN")
+
+
+def report_of_job(slurm: Cluster, python: Path | str, output: Path, command: str, *options: str) -> None:
+    """Run a batch job on both nodes with the epilog that leaves a report, and wait until that has ended on both."""
+    folder = output.parent
+    script = folder / "epilog-report.sh"
+    text = (ROOT / "packaging" / "slurm" / "epilog-report.sh").read_text()
+    script.write_text(text.replace("PYTHON=/opt/nccl-doctor/bin/python3", f"PYTHON={python}"))
+    script.chmod(0o755)
+    called = folder / "called"
+    slurm.script("epilog", f"{script}; status=$?; echo $status >> {called}; exit $status")
+    done = slurm.run("sbatch", "-N2", f"--output={output}", f"--wrap={command}", *options)
+    assert 0 == done.returncode, done.stderr
+    slurm.wait(lambda: called.exists() and len(called.read_text().split()) == 2)
+    assert ["0", "0"] == called.read_text().split()
+
+
+def test_an_epilog_leaves_a_report_beside_a_job_that_failed(slurm: Cluster, open_path: Path) -> None:
+    output = open_path / "job.out"
+    report_of_job(slurm, sys.executable, output, f"cat {ROOT}/fixtures/demo.log; exit 1")
+    report = open_path / "job.out.nccl-doctor.txt"
+    assert report.read_text().startswith("ERROR: The locked-memory limit")
+    slurm.idle()
+
+
+@pytest.mark.parametrize(("user", "names"), [(NOBODY, ["job.out.nccl-doctor.txt"]), (0, [])])
+def test_the_report_is_written_as_the_user_and_for_a_failure_alone(
+    slurm: Cluster, open_path: Path, user: int, names: list[str]
+) -> None:
+    """A program that writes down who it is, in a folder of the user. The job of nobody fails: it may not enter Slurm's folder here."""
+    program = 'while [ "$1" != -o ]; do shift; done; { id -u; id -g; grep -E "^(CapEff|NoNewPrivs)" /proc/self/status; env; } > "$2"'
+    python = prologues.program(open_path / "python3", program)
+    folder = open_path / "home"
+    folder.mkdir()
+    os.chown(folder, user, user)
+    report_of_job(slurm, python, folder / "job.out", "true", f"--uid={user}", f"--gid={user}", f"--chdir={folder}")
+    assert names == [path.name for path in open_path.rglob("*.nccl-doctor.txt")]
+    for name in names:
+        said = (folder / name).read_text().split()
+        assert [str(NOBODY)] * 2 == said[:2]
+        assert "0000000000000000" == said[said.index("CapEff:") + 1]
+        assert "1" == said[said.index("NoNewPrivs:") + 1]
+        assert {"PATH", "LC_ALL", "HOME"} >= {one.split("=")[0] for one in said if "=" in one} - {
+            "PWD",
+            "OLDPWD",
+            "SHLVL",
+            "_",
+        }
+        assert NOBODY == (folder / name).stat().st_uid
+    slurm.idle()
