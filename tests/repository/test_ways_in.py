@@ -74,7 +74,9 @@ def test_the_format_for_lnav_has_a_table_for_each_pattern_with_parts(share: Path
 
 @pytest.mark.skipif(shutil.which("lnav") is None, reason="lnav is not installed")
 def test_lnav_takes_the_format_and_answers_from_it(share: Path, tmp_path: Path) -> None:
-    lines = [line for line in (FIXTURES / "demo.log").read_text().splitlines() if re.search(r"\] .*NCCL (INFO|WARN) ", line)]
+    lines = [
+        line for line in (FIXTURES / "demo.log").read_text().splitlines() if re.search(r"\] .*NCCL (INFO|WARN) ", line)
+    ]
     log = tmp_path / "demo.log"
     log.write_text("".join(f"[2026-05-07 12:00:01] {line}\n" for line in lines))
     environ = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
