@@ -27,13 +27,8 @@ def _called(pattern: str) -> re.Pattern[str]:
 CONVERSIONS = (
     Conversion(
         "a report of Nsight Systems",
-        "`nsys stats FILE > FILE.txt` writes what is read here, `nsys export --type sqlite FILE` a database for your own queries",
+        "`nsys export --type sqlite FILE` writes what is read here, and so does `nsys stats FILE > FILE.txt`",
         called=_called(r"\.(?:nsys-rep|qdrep|qdstrm)$"),
-    ),
-    Conversion(
-        "a database that Nsight Systems exported",
-        "`nsys stats FILE > FILE.txt` writes what is read here",
-        _begins(rb"\ASQLite format 3\x00.{0,60000}(?:CUPTI_ACTIVITY|TARGET_INFO_|NVTX_EVENTS)"),
     ),
     Conversion(
         "a profile of nvprof",

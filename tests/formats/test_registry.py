@@ -23,6 +23,7 @@ ROWS = {
 SAMPLES = {
     "profile-summary": ["torch/nsys.csv", "torch/nvprof.txt"],
     "kineto-trace": ["torch/gpu_slow1"],
+    "nsys-database": ["torch/nsys.sqlite"],
     "flight-recorder": ["torch/fr_desync_rank1"],
     "horovod-timeline": ["timeline/slow_rank2_4r.json", "timeline/input_gaps.json"],
     "gpu-samples": ["gpu/hot_gpu2.csv", "gpu/dmon.txt", "gpu/pmon_all_on_0.txt", "gpu/gpustat.json"],

@@ -19,7 +19,6 @@ BINARY = b"\x01\x00\x02\xff" * 20
 FILES = {
     "profile.nsys-rep": (BINARY, "nsys stats"),
     "old.qdrep": (BINARY, "nsys export --type sqlite"),
-    "nsys.sqlite": (b"SQLite format 3\x00" + b"\x00" * 200 + b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL", "nsys stats"),
     "run.nvvp": (b"SQLite format 3\x00" + b"\x00" * 200, "nvprof -i"),
     "kernel.ncu-rep": (BINARY, "ncu --import"),
     "system@1.journal": (b"LPKSHHRH" + BINARY, "journalctl --file"),

@@ -56,17 +56,29 @@ def _timelines(facts: Facts) -> Iterator[Clause]:
         yield f"Horovod timeline{of}: {counted(tensors, 'tensor')} over {length:.3g} s", ref
 
 
+_ACCELERATORS = {"rocm": " on AMD GPUs (ROCm)", "mtia": " on MTIA", "xpu": " on Intel GPUs", "hpu": " on Gaudi"}
+
+
 def _traces(facts: Facts) -> Iterator[Clause]:
-    rows = facts.query("SELECT rank, file, world, span_s, steps, ref FROM trace ORDER BY rank")
-    if not rows:
-        return
-    ranks = sorted({rank for rank, *_ in rows if rank is not None})
-    world = max((row[2] for row in rows if row[2]), default=None)
-    who = folded(ranks) if ranks else counted(len(rows), "process")
-    of = f" of {world}" if world and ranks else ""
-    steps = min((row[4] for row in rows if row[4]), default=0)
-    what = counted(steps, "step") if steps else "no whole step"
-    yield f"torch.profiler trace of {who}{of}: {what} in {max(row[3] for row in rows):.3g} s", rows[0][5]
+    rows = facts.query(
+        "SELECT rank, file, world, span_s, steps, ref, workload, accelerator FROM trace WHERE tool IS NOT 'nsys' ORDER BY rank"
+    )
+    if rows:
+        ranks = sorted({rank for rank, *_ in rows if rank is not None})
+        world = max((row[2] for row in rows if row[2]), default=None)
+        who = folded(ranks) if ranks else counted(len(rows), "process")
+        of = f" of {world}" if world and ranks else ""
+        steps = min((row[4] for row in rows if row[4]), default=0)
+        what = counted(steps, "step") if steps else "no whole step"
+        kind = " of inference" if {row[6] for row in rows} == {"inference"} else ""
+        where = next((_ACCELERATORS[row[7]] for row in rows if row[7] in _ACCELERATORS), "")
+        yield (
+            f"torch.profiler trace{kind}{where} of {who}{of}: {what} in {max(row[3] for row in rows):.3g} s",
+            rows[0][5],
+        )
+    gpus, span, ref = facts.query("SELECT count(*), max(span_s), min(ref) FROM trace WHERE tool = 'nsys'")[0]
+    if gpus:
+        yield f"Nsight Systems profile of {counted(gpus, 'GPU')}: {span:.3g} s", ref
 
 
 def _dumps(facts: Facts) -> Iterator[Clause]:

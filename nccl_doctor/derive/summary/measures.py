@@ -33,6 +33,11 @@ from nccl_doctor.facts.tables import (
     Trace,
 )  # fmt: skip
 
+# scope and name of what a trace shows: a rank, or a GPU of a process that has none
+_TRACED = (
+    "CASE WHEN tool IS 'nsys' THEN 'gpu' ELSE 'rank' END,"
+    " CASE WHEN tool IS 'nsys' THEN file || ' GPU ' || gpu ELSE coalesce(rank, file) END"
+)
 # Each query yields the columns of `measure` in their order. Numbers that the inputs do not hold yield no row.
 QUERIES = (
     "SELECT 'scaling_efficiency', 100 * efficiency, '%', 'run', gpus || ' GPUs', ref FROM scaling",
@@ -62,11 +67,12 @@ QUERIES = (
     "SELECT 'collective', 100 * collective_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
     "SELECT 'idle', 100 * idle_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
     # traces of torch.profiler: shares of the span on the GPU
-    "SELECT 'exposed_communication', 100 * exposed_s / span_s, '%', 'rank', coalesce(rank, file), ref FROM trace"
+    f"SELECT 'exposed_communication', 100 * exposed_s / span_s, '%', {_TRACED}, ref FROM trace"
     " WHERE span_s > 0 AND exposed_s IS NOT NULL",
-    "SELECT 'communication', 100 * comm_s / span_s, '%', 'rank', coalesce(rank, file), ref FROM trace"
+    f"SELECT 'communication', 100 * comm_s / span_s, '%', {_TRACED}, ref FROM trace"
     " WHERE span_s > 0 AND comm_s IS NOT NULL",
-    "SELECT 'step_time', step_s, 's', 'rank', coalesce(rank, file), ref FROM trace WHERE step_s > 0",
+    f"SELECT 'gpu_idle', 100 * idle_s / span_s, '%', {_TRACED}, ref FROM trace WHERE span_s > 0 AND idle_s IS NOT NULL",
+    f"SELECT 'step_time', step_s, 's', {_TRACED}, ref FROM trace WHERE step_s > 0",
     # MLPerf: from run_start to run_stop
     "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
     "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Trace(NamedTuple):
-    """One trace of torch.profiler (Kineto): one rank, some steps."""
+    """What one GPU did in a trace of torch.profiler (Kineto), of one rank, or in a database of Nsight Systems, of one process."""
 
     file: str
     host: str | None
@@ -12,6 +12,10 @@ class Trace(NamedTuple):
     world: int | None
     backend: str | None
     device: str | None  # name of the GPU; None where the trace shows the CPU alone
+    tool: str | None  # torch.profiler, nsys
+    accelerator: str | None  # cuda, rocm, mtia, xpu, hpu; None where the trace does not tell
+    workload: str | None  # training or inference; None where no operator of PyTorch is in the trace
+    gpu: int | None  # as the process counts
     events: int
     span_s: float  # from the first to the last event on the GPU, without a GPU on the CPU
     compute_s: float | None  # GPU time of kernels other than communication
@@ -19,6 +23,7 @@ class Trace(NamedTuple):
     exposed_s: float | None  # part of it without any other kernel running
     copy_s: float | None  # GPU time in copies and memset
     idle_s: float | None  # time in which the GPU did nothing
+    gap_s: float | None  # the longest such time
     input_s: float | None  # time in which the training thread waited for the next batch
     steps: int | None  # whole profiler steps
     step_s: float | None  # median length of one

@@ -16,6 +16,14 @@ FORMATS = (
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
     ),
     Format(
+        "nsys-database",
+        "nsys_sqlite",
+        tables=("trace", "trace_op"),
+        begins=re.compile(
+            rb"\ASQLite format 3\x00[\s\S]{0,65000}?(?:CUPTI_ACTIVITY_KIND|TARGET_INFO_|NVTX_EVENTS|ENUM_NSYS_|EXPORT_SCHEMA_VERSION)"
+        ),
+    ),
+    Format(
         "stacks",
         "pyspy",
         tables=("stack",),

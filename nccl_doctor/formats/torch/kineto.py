@@ -7,26 +7,22 @@ the others than about the network; `derive.speed` compares the traces of several
 import json
 import math
 import re
-from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import ijson
 import numpy as np
-import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceCall, TraceOp
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.profiles.gpu_time import GpuTime, Spans, collective_of, gpu_time, operation, union
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.streams import Readable
 
-Floats = npt.NDArray[np.float64]
-
 CALLS = 5000  # collectives that become rows
-_MOST = 2_000_000  # intervals kept of one kind
 _ENDS = 1 << 18  # bytes kept of the start and of the end of the file, which hold the properties of the trace
 _PLACES = {
     "kernel": "kernel",
@@ -35,18 +31,19 @@ _PLACES = {
     "Kernel": "kernel",
     "Memcpy": "copy",
     "Memset": "copy",
+    "mtia_ccp_events": "kernel",
+    "hpu_op": "kernel",
 }
-_NCCL_KERNEL = re.compile(r"(?:nccl|rccl|msccl)\w{0,120}?Kernel_(\w{1,120}?)_|(?:nccl|rccl|msccl)")
+# What only traces of one kind of accelerator hold; calls of CUDA and HIP are of one category and tell it by their names.
+_ACCELERATORS = {
+    "mtia_runtime": "mtia", "mtia_ccp_events": "mtia", "mtia_insight": "mtia", "xpu_runtime": "xpu", "xpu_driver": "xpu", "hpu_op": "hpu",
+}  # fmt: skip
+_RUNTIMES = ("cuda_runtime", "cuda_driver", "hip_runtime", "Runtime")
+_TRAINS = ("autograd::engine::evaluate_function", "Optimizer.step#", "Optimizer.zero_grad#")
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 _INPUT = "enumerate(DataLoader)#"
 _STEP = "ProfilerStep#"
 _RANK = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_OPERATIONS = {
-    "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce", "allgather": "all_gather", "_allgather_base": "all_gather",
-    "all_gather_into_tensor": "all_gather", "reducescatter": "reduce_scatter", "_reduce_scatter_base": "reduce_scatter",
-    "reduce_scatter_tensor": "reduce_scatter", "all_to_allv": "all_to_all", "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all", "sendrecv": "send_recv", "bcast": "broadcast",
-}  # fmt: skip
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -112,22 +109,6 @@ class _Kept:
 
 
 @dataclass
-class _Spans:
-    """Intervals in µs."""
-
-    start: "array[float]" = field(default_factory=lambda: array("d"))
-    stop: "array[float]" = field(default_factory=lambda: array("d"))
-
-    def add(self, start: float, stop: float) -> None:
-        if len(self.start) < _MOST:
-            self.start.append(start)
-            self.stop.append(stop)
-
-    def both(self) -> tuple[Floats, Floats]:
-        return np.array(self.start), np.array(self.stop)
-
-
-@dataclass
 class _Call:
     pg: str
     op: str
@@ -145,13 +126,16 @@ class _Seen:
     def __init__(self) -> None:
         self.events = 0
         self.used = 0
-        self.compute: dict[int, _Spans] = defaultdict(_Spans)  # by device
-        self.comm: dict[int, _Spans] = defaultdict(_Spans)
-        self.copy: dict[int, _Spans] = defaultdict(_Spans)
-        self.cpu_comm = _Spans()
-        self.input = _Spans()
+        self.compute: dict[int, Spans] = defaultdict(Spans)  # by device
+        self.comm: dict[int, Spans] = defaultdict(Spans)
+        self.copy: dict[int, Spans] = defaultdict(Spans)
+        self.cpu_comm = Spans()
+        self.input = Spans()
         self.steps: list[float] = []
         self.calls: list[_Call] = []
+        self.accelerator: str | None = None
+        self.operators = False  # of PyTorch were seen
+        self.trains = False  # a backward pass or an optimizer was seen
         self.first = float("inf")
         self.last = float("-inf")
 
@@ -165,13 +149,23 @@ class _Seen:
         category = event.get("cat")
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
-        place = _PLACES.get(category) if isinstance(category, str) else None
+        if not isinstance(category, str):
+            return
+        place = _PLACES.get(category)
         stop = start + took
+        if category in _RUNTIMES:
+            self.accelerator = self.accelerator or (
+                "rocm" if name.startswith("hip") else "cuda" if name.startswith("cu") else None
+            )
+        elif category in _ACCELERATORS:
+            self.accelerator = _ACCELERATORS[category]
         if place is not None:
             self._on_gpu(place, name, args, start, took)
         elif category in ("cpu_op", "user_annotation", "Operator"):
             self.first, self.last = min(self.first, start), max(self.last, stop)
             self.used += 1
+            self.operators = self.operators or name.startswith("aten::")
+            self.trains = self.trains or name.startswith(_TRAINS)
             if name.startswith(_STEP):
                 self.steps.append(took)
             elif name.startswith(_INPUT):
@@ -186,10 +180,10 @@ class _Seen:
         device = device if isinstance(device, int) else 0
         if place == "copy":
             self.copy[device].add(start, start + took)
-        elif match := _NCCL_KERNEL.match(name):
+        elif (kernel_op := collective_of(name)) is not None:
             self.comm[device].add(start, start + took)
             said = args.get("Collective name")
-            op = said if isinstance(said, str) and said else match[1] or "collective"
+            op = said if isinstance(said, str) and said else kernel_op
             self._call(str(args.get("Process Group Name") or ""), op, args, start, took, "gpu")
         else:
             self.compute[device].add(start, start + took)
@@ -198,7 +192,7 @@ class _Seen:
         if len(self.calls) < 40 * CALLS:
             seq = _whole(args.get("Seq"), None)
             elements = _whole(args.get("In msg nelems"), _elements(args.get("Input Dims")))
-            op = _OPERATIONS.get(op.lower(), op.lower())
+            op = operation(op)
             self.calls.append(_Call(pg, op, seq, elements, start, took, place, self.events))
 
 
@@ -209,16 +203,6 @@ def _elements(dims: Any) -> int | None:
     if not (isinstance(dims, list) and dims and isinstance(dims[0], list) and all(isinstance(d, int) for d in dims[0])):
         return None
     return _whole(math.prod(dims[0][:16]), None)
-
-
-def union(start: Floats, stop: Floats) -> float:
-    """Length of the union of intervals."""
-    if not start.size:
-        return 0.0
-    order = np.argsort(start, kind="stable")
-    start, stop = start[order], stop[order]
-    reached = np.maximum.accumulate(np.concatenate([start[:1], stop[:-1]]))
-    return float(np.maximum(stop - np.maximum(start, reached), 0).sum())
 
 
 def _rows(facts: Facts, file: str, seen: _Seen, properties: dict[str, Any], *, complete: bool) -> Iterator[object]:
@@ -247,28 +231,22 @@ def _trace(seen: _Seen, info: dict[str, Any], properties: dict[str, Any]) -> dic
     device = max(kernels, key=lambda d: kernels[d], default=None)
     cards = properties.get("deviceProperties")
     card = next((c.get("name") for c in cards if isinstance(c, dict)), None) if isinstance(cards, list) else None
-    values: dict[str, Any] = dict.fromkeys(("compute_s", "exposed_s", "copy_s", "idle_s"))
+    values: dict[str, Any] = dict.fromkeys(GpuTime._fields)
     if device is None:
         span = max(seen.last - seen.first, 0.0) if seen.used else 0.0
-        comm = union(*seen.cpu_comm.both())
+        values.update(span_s=span / 1e6, comm_s=union(*seen.cpu_comm.both()) / 1e6)
     else:
-        compute, talk, copy = seen.compute[device].both(), seen.comm[device].both(), seen.copy[device].both()
-        kernel = np.concatenate([compute[0], talk[0]]), np.concatenate([compute[1], talk[1]])
-        every = np.concatenate([kernel[0], copy[0]]), np.concatenate([kernel[1], copy[1]])
-        span = float(every[1].max() - every[0].min())
-        comm = union(*talk)
-        values["compute_s"] = union(*compute) / 1e6
-        values["exposed_s"] = (union(*kernel) - union(*compute)) / 1e6
-        values["copy_s"] = union(*copy) / 1e6
-        values["idle_s"] = (span - union(*every)) / 1e6
+        values = gpu_time(seen.compute[device], seen.comm[device], seen.copy[device])._asdict()
     return {
         **values,
         "world": _whole(info.get("world_size"), None),
         "backend": info["backend"] if isinstance(info.get("backend"), str) else None,
         "device": card if isinstance(card, str) else None,
+        "tool": "torch.profiler",
+        "accelerator": seen.accelerator or ("cuda" if isinstance(card, str) and "NVIDIA" in card else None),
+        "workload": "training" if seen.trains else "inference" if seen.operators else None,
+        "gpu": device,
         "events": seen.events,
-        "span_s": span / 1e6,
-        "comm_s": comm / 1e6,
         "input_s": union(*seen.input.both()) / 1e6 if seen.input.start else None,
         "steps": len(seen.steps) or None,
         "step_s": float(np.median(seen.steps)) / 1e6 if seen.steps else None,
