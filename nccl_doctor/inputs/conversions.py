@@ -64,11 +64,6 @@ CONVERSIONS = (
         "`ibstat` and `perfquery -x` on a node show its ports and are read here",
         _begins(rb"\A\s{0,400}(?:#[^\n]{0,400}\n\s{0,400}){0,20}vendid=0x"),
     ),
-    Conversion(
-        "a list of nodes by scontrol",
-        "`scontrol show job JOBID` is read here, and `nccl-doctor preflight --save node.tar` of a node",
-        _begins(rb"\A(?:\$ [^\n]{0,200}\n)?NodeName=\S+ Arch="),
-    ),
 )  # fmt: skip
 
 
@@ -100,7 +95,6 @@ _SECTIONS = {
     "lspci": _ON_NODE, "lstopo": _ON_NODE, "numactl": _ON_NODE, "lscpu": _ON_NODE, "ip": _ON_NODE,
     "ifconfig": _ON_NODE, "sysctl": _ON_NODE, "modinfo": _ON_NODE, "mlxconfig": _ON_NODE,
     "ibnetdiscover": _FABRIC, "iblinkinfo": _FABRIC, "sminfo": _FABRIC,
-    "sinfo": "`scontrol show job JOBID` is read here", "squeue": "`scontrol show job JOBID` is read here",
     "top": "`nccl-doctor stacks` shows what the ranks do", "strace": "`nccl-doctor stacks` shows what the ranks do",
 }  # fmt: skip
 

@@ -40,6 +40,8 @@ SAMPLES = {
     "fabric-checks": ["network/ibdiagnet.log"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
     "slurm-accounting": ["captures/sacct.txt"],
+    "slurm-state": ["slurm/scontrol_node.txt", "slurm/squeue.txt", "slurm/sinfo_R.txt"],
+    "gridengine-accounting": ["gridengine/qacct.txt"],
     "slurm-job": ["captures/scontrol_jobs.txt"],
     "stacks": ["stacks/stuck_rank0.txt"],
     "training-records": ["records/mlperf_8.log", "records/dllogger_16.json", "records/trainer_state.json"],

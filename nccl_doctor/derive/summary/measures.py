@@ -9,6 +9,7 @@ from nccl_doctor.derive.speed.nccl_tests import LARGE
 from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    AccountedJob,
     BenchHost,
     BenchLimit,
     BenchLink,
@@ -25,7 +26,6 @@ from nccl_doctor.facts.tables import (
     RecordedRun,
     Scalar,
     Scaling,
-    SlurmJob,
     Steady,
     Step,
     ThroughputRun,
@@ -87,10 +87,10 @@ QUERIES = (
     "SELECT 'link_errors', sum(value), 'errors', 'link', coalesce(host || ' ', '') || link, min(iif(value > 0, ref, NULL))"
     " FROM link_counter WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') GROUP BY host, link HAVING sum(value) > 0",
     # Slurm's accounting
-    "SELECT 'elapsed', elapsed_s, 's', 'slurm-job', job, ref FROM slurm_job WHERE elapsed_s IS NOT NULL",
-    "SELECT 'max_rss', max_rss, 'MiB', 'slurm-job', job, ref FROM slurm_job WHERE max_rss IS NOT NULL",
-    "SELECT 'cpu_efficiency', 100 * cpu_efficiency, '%', 'slurm-job', job, ref FROM slurm_job WHERE cpu_efficiency IS NOT NULL",
-    "SELECT 'memory_efficiency', 100 * memory_efficiency, '%', 'slurm-job', job, ref FROM slurm_job"
+    "SELECT 'elapsed', elapsed_s, 's', 'batch-job', job, ref FROM accounted_job WHERE elapsed_s IS NOT NULL",
+    "SELECT 'max_rss', max_rss, 'MiB', 'batch-job', job, ref FROM accounted_job WHERE max_rss IS NOT NULL",
+    "SELECT 'cpu_efficiency', 100 * cpu_efficiency, '%', 'batch-job', job, ref FROM accounted_job WHERE cpu_efficiency IS NOT NULL",
+    "SELECT 'memory_efficiency', 100 * memory_efficiency, '%', 'batch-job', job, ref FROM accounted_job"
     " WHERE memory_efficiency IS NOT NULL",
     # NCCL's own timing of a communicator's start, the slowest rank of the largest communicator
     "SELECT 'startup', max(total), 's', 'job', '', ref FROM init_timing"
@@ -107,7 +107,7 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
-        SlurmJob, Timeline, Trace, GpuUse, InitTiming, LossScale, RecordedRun,
+        AccountedJob, Timeline, Trace, GpuUse, InitTiming, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality,
     ],
 )  # fmt: skip

@@ -194,9 +194,10 @@ class QueuedJob(NamedTuple):
     ref: Ref
 
 
-class SlurmJob(NamedTuple):
-    """A job, or a step of one, as Slurm's accounting shows it (`sacct`, `seff`)."""
+class AccountedJob(NamedTuple):
+    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `sstat`, `seff`, `qacct`)."""
 
+    scheduler: str  # slurm, gridengine
     job: str  # id, with the index of an array and the name of a step
     name: str | None
     state: str | None

@@ -152,7 +152,7 @@ class ProcessEnd(NamedTuple):
     pid: int | None
     exitcode: int | None  # negative = signal
     signal: str | None  # SIGKILL, …
-    reporter: str  # torchelastic, mpirun, horovodrun, srun, slurmstepd, kernel, dataloader, ray, kubernetes, scontrol, sacct, seff
+    reporter: str  # torchelastic, mpirun, horovodrun, srun, slurmstepd, kernel, dataloader, ray, kubernetes, scontrol, sacct, seff, qacct
     first: int | None  # 1 where the reporter calls it the first failure
     n: int
     stamp: float | None

@@ -8,10 +8,28 @@ FORMATS = (
     Format(
         "slurm-accounting",
         "slurm_accounting",
-        tables=("slurm_job", "message", "process_end"),
+        tables=("accounted_job", "message", "process_end"),
         begins=re.compile(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}JobID(?:Raw)?(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|\|[A-Z])"
             rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
+        ),
+    ),
+    Format(
+        "gridengine-accounting",
+        "gridengine_accounting",
+        tables=("accounted_job", "process_end"),
+        begins=re.compile(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
+    ),
+    Format(
+        "slurm-state",
+        "slurm_state",
+        tables=("scheduler_node", "queued_job"),
+        inside=(
+            b" CoresPerSocket=",
+            b" TIMESTAMP           NODELIST",
+            b"NODELIST   NODES",
+            b"NODELIST(REASON)",
+            b"AVAIL  TIMELIMIT",
         ),
     ),
     Format(
@@ -22,6 +40,6 @@ FORMATS = (
             rb"\A(?:\$ [^\n]{0,400}\n)?\s{0,200}JobId=\d{1,12} (?:Array\w{3,6}Id=\S{1,80} ){0,3}JobName="
         ),
         inside=(b" JobState=",),
-        after=("training-steps", "fabric-checks", "link-counters", "link-quality"),
+        after=("training-steps", "fabric-checks", "link-counters", "link-quality", "slurm-state"),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import SlurmJob
+from nccl_doctor.facts.tables import AccountedJob
 from nccl_doctor.formats.cluster.slurm_ends import ANNOUNCED, End, end_rows
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -49,7 +49,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         ------------ ---------- ---------- ---------- ---------- ---------- --------
         4711          train-llm        gpu   research        128 OUT_OF_ME+    0:125
     """
-    facts.mark_covered("slurm_job", "message", "process_end")
+    facts.mark_covered("accounted_job", "message", "process_end")
     rows: list[_Row] = []
     head: list[str] = []
     spans: list[tuple[int, int]] = []
@@ -121,11 +121,11 @@ def _jobs(facts: Facts, file: str, rows: list[_Row]) -> Iterator[Any]:
         )  # fmt: skip
 
 
-def _job(facts: Facts, file: str, row: _Row) -> SlurmJob:
+def _job(facts: Facts, file: str, row: _Row) -> AccountedJob:
     get = row.fields.get
     efficiency = [_share(get(f"{what} Efficiency", "")) for what in ("CPU", "Memory")]
-    return SlurmJob(
-        job=row.job[:80], name=get("JobName"), state=row.state or None,
+    return AccountedJob(
+        scheduler="slurm", job=row.job[:80], name=get("JobName"), state=row.state or None,
         elapsed_s=_clock(get("Elapsed") or get("Job Wall-clock time") or ""),
         nodes=_whole(get("NNodes") or get("AllocNodes") or get("Nodes") or ""),
         cpus=_whole(get("AllocCPUS") or get("NCPUS") or get("Cores") or ""),

@@ -50,12 +50,12 @@ def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd
     elif end.state == "FAILED" and (match := re.fullmatch(r"(\d{1,3}):(\d{1,2})", end.exit_code)):
         status, number = int(match[1]), int(match[2])
         yield ProcessEnd(
-            host=end.host, rank=None, local_rank=None, pid=None, exitcode=status or -number, signal=_signal_name(number),
+            host=end.host, rank=None, local_rank=None, pid=None, exitcode=status or -number, signal=signal_name(number),
             reporter=end.reporter, first=None, n=1, stamp=end.stamp,
             ref=facts.evidence(file, end.line, f"{end.text} ExitCode={match[0]}" if match[0] not in end.text else end.text),
         )  # fmt: skip
 
 
-def _signal_name(number: int) -> str | None:
+def signal_name(number: int) -> str | None:
     """`SIGKILL` for 9; None for 0 and for numbers without a name."""
     return signal.Signals(number).name if number in set(signal.Signals) else None

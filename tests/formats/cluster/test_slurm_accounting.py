@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Measure, Message, ProcessEnd, SlurmJob
+from nccl_doctor.facts.tables import AccountedJob, Measure, Message, ProcessEnd
 from nccl_doctor.formats.cluster import slurm_accounting
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.registry import recognise
@@ -49,7 +49,7 @@ def test_table_of_sacct() -> None:
     report, facts, problems = analyze.analyze([str(SACCT)])
     assert [] == problems
     assert ["host-memory-oom"] == [finding.name for finding in report.findings]
-    states = [(row.job, row.state, row.cpus) for row in facts.rows(SlurmJob)]
+    states = [(row.job, row.state, row.cpus) for row in facts.rows(AccountedJob)]
     assert ("4711", "OUT_OF_MEMORY", 128) == states[0]
     assert [("4712", "COMPLETED", 128), ("4712.0", "COMPLETED", 128)] == states[-2:]
     assert 1 == len(facts.rows(Message))
@@ -61,7 +61,7 @@ def test_columns_between_bars_and_the_step_that_failed() -> None:
     (end,) = facts.rows(ProcessEnd)
     assert (-9, "SIGKILL", "sacct") == (end.exitcode, end.signal, end.reporter)
     assert [(93_784.0, None), (93_784.0, 1.0), (93_780.0, 12_800.0)] == [
-        (row.elapsed_s, row.max_rss) for row in facts.rows(SlurmJob)
+        (row.elapsed_s, row.max_rss) for row in facts.rows(AccountedJob)
     ]
 
 
@@ -79,7 +79,7 @@ def test_answer_of_seff(state: str, kinds: list[str], codes: list[int]) -> None:
     assert (kinds, codes) == (
         [row.kind for row in facts.rows(Message)], [row.exitcode for row in facts.rows(ProcessEnd)]
     )  # fmt: skip
-    (job,) = facts.rows(SlurmJob)
+    (job,) = facts.rows(AccountedJob)
     assert (450.0, pytest.approx(185_548.8), 0.138, pytest.approx(0.906)) == (
         job.elapsed_s, job.max_rss, job.cpu_efficiency, job.memory_efficiency
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_measures_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "seff.txt"
     path.write_text(SEFF.format(state="COMPLETED (exit code 0)"))
     _, facts, _ = analyze.analyze([str(path)])
-    shown = {row.name: row.value for row in facts.rows(Measure) if (row.scope, row.of) == ("slurm-job", "4714")}
+    shown = {row.name: row.value for row in facts.rows(Measure) if (row.scope, row.of) == ("batch-job", "4714")}
     assert {"elapsed": 450.0, "max_rss": 185_548.8, "cpu_efficiency": 13.8, "memory_efficiency": 90.6} == pytest.approx(
         shown
     )
@@ -102,4 +102,4 @@ def test_cut_and_changed_tables(cut: int, more: str) -> None:
     data = (text[:cut] + more).encode("utf-8", "replace")
     reading = slurm_accounting.read_format(io.BytesIO(data), "sacct.txt", facts)
     assert reading.understood <= reading.lines
-    assert len(facts.rows(SlurmJob)) <= 6
+    assert len(facts.rows(AccountedJob)) <= 6

@@ -1,0 +1,72 @@
+"""Jobs in the accounting of Grid Engine (SGE, Son of Grid Engine, Univa, Open Cluster Scheduler), as `qacct -j` prints them."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import AccountedJob, ProcessEnd
+from nccl_doctor.formats.cluster.slurm_ends import signal_name
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import plain_lines
+
+_MOST_JOBS = 50_000
+_PAIR = re.compile(r"([a-z][a-z_]{1,30}) {1,40}(\S.{0,300}?)\s*$")
+_SIZE_GE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)B?$")
+_MIB_OF = {"": 2.0**-20, "K": 2.0**-10, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every job of a file.
+
+    Source: source/clients/qacct/qacct.c of Grid Engine; checked with 8.1.9::
+
+        ==============================================================
+        qname        all.q
+        failed       0
+        exit_status  3
+    """
+    jobs: list[dict[str, tuple[str, int, str]]] = []
+    number = used = 0
+    for number, _, line in plain_lines(stream):
+        if line.startswith("====="):
+            if len(jobs) >= _MOST_JOBS:
+                break
+            jobs.append({})
+        elif jobs and (pair := _PAIR.match(line)) is not None:
+            jobs[-1].setdefault(pair[1], (pair[2], number, line.strip()))
+        else:
+            continue
+        used += 1
+    facts.add(row for job in jobs if "jobnumber" in job for row in _rows(facts, name, job))
+    facts.mark_covered("accounted_job", "process_end")
+    return Reading(number, used)
+
+
+def _rows(facts: Facts, file: str, job: dict[str, tuple[str, int, str]]) -> Iterator[Any]:
+    def get(key: str) -> str:
+        return job[key][0] if key in job else ""
+
+    status = int(get("exit_status").split()[0]) if re.match(r"\d{1,5}\b", get("exit_status")) else None
+    failed = None if get("failed").split(":")[0].strip() in ("", "0") else get("failed")
+    shown = job.get("exit_status") if failed is None or status else job.get("failed")
+    _, number, text = shown or job["jobnumber"]
+    task = get("taskid")
+    identity = get("jobnumber") + (f".{task}" if task.isdecimal() else "")
+    ref = facts.evidence(file, number, f"jobnumber {identity}: {text}")
+    slots, wall, memory = get("slots"), re.match(r"[\d.]{1,15}", get("ru_wallclock")), _SIZE_GE.match(get("maxvmem"))
+    yield AccountedJob(
+        scheduler="gridengine", job=identity, name=get("jobname") or None, state="FAILED" if failed or status else "COMPLETED",
+        elapsed_s=float(wall[0]) if wall and wall[0].count(".") < 2 else None, nodes=None,
+        cpus=int(slots) if re.fullmatch(r"\d{1,6}", slots) else None,
+        max_rss=None if memory is None else float(memory[1]) * _MIB_OF[memory[2]], cpu_efficiency=None, memory_efficiency=None, ref=ref,
+    )  # fmt: skip
+    if status:
+        host = get("hostname") if re.fullmatch(r"[\w.-]{1,200}", get("hostname")) else None
+        killed = status - 128 if status > 128 else 0
+        yield ProcessEnd(
+            host=host, rank=None, local_rank=None, pid=None, exitcode=-killed if killed else status, signal=signal_name(killed),
+            reporter="qacct", first=None, n=1, stamp=asctime_seconds(get("end_time")) or iso_seconds(get("end_time")), ref=ref,
+        )  # fmt: skip

@@ -1,0 +1,171 @@
+"""The nodes and the queue of Slurm: `scontrol show node`, `sinfo`, `sinfo -R`, `sinfo -N -l`, `squeue`, in a file or a log."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import QueuedJob, SchedulerNode
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Sections
+
+_MOST_NODES = 100_000
+_STATE_HEADS = re.compile(
+    rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
+    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)"
+)
+_NODE_FIELD = re.compile(r"(?:^|(?<= ))([A-Z][A-Za-z]{1,30})=(\S{0,400})")
+_NODE_REASON = re.compile(r"(?:^|(?<= ))Reason=(.{1,300}?)(?: \[[^\[\]]{1,80}\])?$")
+_WHY_ROW = re.compile(r"(\S.{0,80}?) +(\S{1,40}) +(\d{4}-\d\d-\d\dT[\d:]{8}|Unknown) +(\S{1,400})\s*$")
+_QUEUE_ROW = re.compile(
+    r"\s*(\d[\w\[\],%+.-]{0,80})\s+\S{1,40}\s+(\S.{0,60}?)\s+\S{1,40}\s+([A-Z]{1,2}|[A-Z_]{6,16})\s+(?:[\d:-]{4,16}|INVALID)\s+"
+    r"(?:(?:[\d:-]{4,16}|UNLIMITED|INVALID|NOT_SET)\s+)?(\d{1,6})\s+(\S.{0,400}?)\s*$"
+)
+_GPUS = re.compile(r"gres/gpu=(\d{1,4})")
+_GRES = re.compile(r"gpu:(?:[\w.-]{1,40}:)?(\d{1,4})")
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every node and waiting job of a file.
+
+    Source: src/api/node_info.c, src/sinfo/print.c and src/squeue/print.c of Slurm; checked with 22.05.8::
+
+        NodeName=n2 Arch=x86_64 CoresPerSocket=1
+           State=IDLE+DRAIN ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
+           Reason=GPU 3 fell off the bus [root@2026-11-22T16:11:50]
+    """
+    reader = _Reader(name, facts)
+    sections = Sections(stream, _STATE_HEADS)
+    used = 0
+    for number, _, text in sections:
+        if reader.take(text, number):
+            sections.used()
+            used += 1
+    facts.add(reader.rows())
+    facts.mark_covered("scheduler_node", "queued_job")
+    return Reading(sections.lines, used)
+
+
+class _Reader:
+    def __init__(self, name: str, facts: Facts) -> None:
+        self._name = name
+        self._facts = facts
+        self._table: Callable[[str, int], bool] | None = None
+        self._fields: dict[str, str] = {}  # of the node that `scontrol` is printing
+        self._place = (0, "")
+        self._nodes: dict[tuple[str, str, str | None], SchedulerNode] = {}
+        self._jobs: dict[str, QueuedJob] = {}
+
+    def rows(self) -> Iterator[SchedulerNode | QueuedJob]:
+        self._close()
+        yield from self._nodes.values()
+        yield from self._jobs.values()
+
+    def take(self, text: str, number: int) -> bool:
+        """Whether a line is part of a table."""
+        if "NODELIST" in text and (table := self._of_head(text)) is not None:
+            self._close()
+            self._table = table
+            return True
+        if text.startswith("NodeName=") and len(self._nodes) < _MOST_NODES:
+            self._close()
+            self._table = self._node
+            self._place = (number, text)
+        return self._table is not None and bool(text.strip()) and self._table(text, number)
+
+    def _of_head(self, text: str) -> Callable[[str, int], bool] | None:
+        titles = text.split()
+        if titles[-1:] == ["NODELIST(REASON)"]:
+            return self._queued
+        if titles[:4] == ["REASON", "USER", "TIMESTAMP", "NODELIST"]:
+            return self._why
+        if titles[:4] == ["NODELIST", "NODES", "PARTITION", "STATE"]:
+            return self._long
+        return self._short if titles[:2] == ["PARTITION", "AVAIL"] and titles[-1] == "NODELIST" else None
+
+    def _add(self, host: str, state: str, reason: str | None, place: tuple[int, str], **more: Any) -> None:
+        key = host, state, reason
+        if key not in self._nodes and len(self._nodes) < _MOST_NODES:
+            number, text = place
+            values: dict[str, Any] = dict.fromkeys(
+                ("cpus", "cpus_used", "memory", "memory_free", "load", "gpus", "gpus_used")
+            )
+            ref = self._facts.evidence(self._name, number, text.strip())
+            row = SchedulerNode(
+                host=host, file=self._name, state=state.upper(), reason=reason, **{**values, **more}, ref=ref
+            )
+            self._nodes[key] = row
+
+    def _node(self, text: str, number: int) -> bool:
+        fields = dict(_NODE_FIELD.findall(text))
+        if not fields:
+            return False
+        self._fields |= fields
+        if "State" in fields:
+            self._place = (number, text)
+        if (reason := _NODE_REASON.search(text.rstrip())) is not None:
+            self._fields["Reason"] = reason[1]
+            self._place = (number, text)
+        return True
+
+    def _close(self) -> None:
+        """Add the node that `scontrol` printed last."""
+        fields, self._fields = self._fields, {}
+        if "NodeName" not in fields or "State" not in fields:
+            return
+        get = fields.get
+        total, taken = _GPUS.search(get("CfgTRES", "")), _GPUS.search(get("AllocTRES", ""))
+        gres = _GRES.search(get("Gres", ""))
+        gpus = int(total[1]) if total else int(gres[1]) if gres else None
+        self._add(
+            fields["NodeName"], fields["State"], get("Reason"), self._place, cpus=_whole(get("CPUTot")), cpus_used=_whole(get("CPUAlloc")),
+            memory=_number(get("RealMemory")), memory_free=_number(get("FreeMem")), load=_number(get("CPULoad")), gpus=gpus,
+            gpus_used=int(taken[1]) if taken else 0 if gpus is not None and "AllocTRES" in fields else None,
+        )  # fmt: skip
+
+    def _why(self, text: str, number: int) -> bool:
+        row = _WHY_ROW.match(text)
+        if row is not None:
+            self._add(row[4], "DOWN OR DRAINED", row[1], (number, text))
+        return row is not None
+
+    def _long(self, text: str, number: int) -> bool:
+        cells = text.split(None, 10)
+        if len(cells) < 11 or not cells[1].isdecimal():
+            return False
+        reason = cells[10].strip()
+        self._add(
+            cells[0],
+            cells[3],
+            None if reason == "none" else reason,
+            (number, text),
+            cpus=_whole(cells[4]),
+            memory=_number(cells[6]),
+        )
+        return True
+
+    def _short(self, text: str, number: int) -> bool:
+        cells = text.split()
+        if len(cells) != 6 or not cells[3].isdecimal():
+            return False
+        self._add(cells[5], cells[4], None, (number, text))
+        return True
+
+    def _queued(self, text: str, number: int) -> bool:
+        row = _QUEUE_ROW.match(text)
+        if row is None:
+            return False
+        if len(self._jobs) < _MOST_NODES:
+            reason = row[5][1:-1] if row[5].startswith("(") and row[5].endswith(")") else None
+            ref = self._facts.evidence(self._name, number, text.strip())
+            self._jobs[row[1]] = QueuedJob(row[1], self._name, row[2], row[3], reason, int(row[4]), ref)
+        return True
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else None
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text is not None and re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", text) else None

@@ -1,0 +1,71 @@
+"""qacct of a real Grid Engine 8.1.9 that ran three jobs, of which one failed; ends by a signal are made from it."""
+
+import io
+import re
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import AccountedJob, ProcessEnd
+from nccl_doctor.formats.cluster import gridengine_accounting
+from nccl_doctor.formats.registry import recognise
+
+QACCT = FIXTURES / "gridengine" / "qacct.txt"
+
+
+def read(text: str) -> Facts:
+    facts = Facts()
+    gridengine_accounting.read_format(io.BytesIO(text.encode()), "qacct.txt", facts)
+    return facts
+
+
+def test_jobs_and_their_ends_agree_with_the_text() -> None:
+    text = QACCT.read_text()
+    facts = read(text)
+    statuses = [int(status) for status in re.findall(r"(?m)^exit_status +(\d+)", text)]
+    assert [0, 0, 2] == statuses
+    assert ["COMPLETED" if status == 0 else "FAILED" for status in statuses] == [
+        row.state for row in facts.rows(AccountedJob)
+    ]
+    assert {(2, None)} == {(row.exitcode, row.signal) for row in facts.rows(ProcessEnd)}
+    assert {"ge1"} == {row.host for row in facts.rows(ProcessEnd)}
+    assert {"gridengine"} == {row.scheduler for row in facts.rows(AccountedJob)}
+
+
+def test_a_job_that_was_killed() -> None:
+    killed = (
+        QACCT.read_text()
+        .replace("exit_status  2 ", "exit_status  137 ")
+        .replace("failed       0    \nexit_status  137", "failed       100\nexit_status  137")
+    )
+    assert [(-9, "SIGKILL")] == [(row.exitcode, row.signal) for row in read(killed).rows(ProcessEnd)]
+
+
+def test_the_report_names_the_end() -> None:
+    report, _, _ = analyze.analyze([str(QACCT)])
+    assert {"rank-exited"} == {finding.name for finding in report.findings}
+    assert {"gridengine-accounting"} == {read.kind for read in report.inputs}
+
+
+@pytest.mark.parametrize("cut", [0, 63, 200, 900, 2000])
+def test_a_cut_answer(cut: int) -> None:
+    assert len(read(QACCT.read_text()[:cut]).rows(AccountedJob)) <= 2
+
+
+def test_numbers_with_units_and_an_array_task() -> None:
+    pairs = {
+        "qname": "all.q",
+        "jobnumber": "7",
+        "taskid": "3",
+        "failed": "0",
+        "exit_status": "0",
+        "ru_wallclock": "12.5s",
+        "maxvmem": "1.5GB",
+        "slots": "8",
+    }
+    text = "=" * 62 + "\n" + "".join(f"{key:<13}{value}\n" for key, value in pairs.items())
+    assert "gridengine-accounting" == getattr(recognise(text.encode()), "kind", None)
+    (row,) = read(text).rows(AccountedJob)
+    assert ("7.3", 12.5, 1536.0, 8) == (row.job, row.elapsed_s, row.max_rss, row.cpus)
