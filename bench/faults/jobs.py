@@ -124,9 +124,9 @@ class Job:
         while self.runs and (time.time() < end or self.fault_time() is not None):
             at = self.fault_time()
             if headline and at is not None and (found := self.headline()):
-                time.sleep(1.0 if self._fault.place == "hosts" else 0.0)  # the other host may say more
-                found = self.headline() or found
-                return found[1] - at, found[0]
+                half = "nothing is known" in found[0] and time.time() - at < limit  # the other host will say more
+                if not half:
+                    return found[1] - at, found[0]
             if at is not None and time.time() - at > limit:
                 return None, None
             time.sleep(0.1)

@@ -220,6 +220,9 @@ class Hands(App[None]):
     def on_grid_moved(self) -> None:
         self.redraw()
 
+    def on_grid_resized(self) -> None:
+        self.painter.bars()
+
     def on_grid_chosen(self) -> None:
         row = self.selected()
         if row is None:

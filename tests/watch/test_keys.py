@@ -94,7 +94,7 @@ def test_a_finding_that_is_over_stays_in_the_history() -> None:
         await pilot.press("1")
         await pilot.pause()
         assert "WARNING" not in text(app)
-        assert screen(app)[1].startswith("RUNNING  16 ranks")
+        assert screen(app)[1].startswith("SLOWER  533 ms/step")
 
     play(demo(100), steps)
 

@@ -29,6 +29,8 @@ SCHEMA = "nccl-doctor/run/1"
 RUN = "run-"  # prefix of the folder of a run
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 REPORT_LIMIT = 120.0  # seconds for `analyze` after the job
+KEPT_FREE = ".reserve"  # file that keeps some of a small disk free for end.json
+KEPT_BYTES = 1 << 14
 POLL = 0.05  # seconds between two looks at the job
 _WATCHED = {*PASSED_ON, signal.SIGINT, signal.SIGCHLD, signal.SIGWINCH}
 _FROM_KERNEL = 0x80  # si_code of a signal that the terminal sent to the whole group
@@ -74,6 +76,8 @@ class Recorder:
 
         With `tty` the command gets a terminal of its own. Raises UsageProblem if it cannot be started.
         """
+        with suppress(OSError):
+            (self.run / KEPT_FREE).write_bytes(b"\n" * KEPT_BYTES)
         added = settings(self.run, os.environ, torch, horovod)
         environ = {**os.environ, **added, "NCCL_DOCTOR_RECORDING": str(self.run)}
         self._write_start(command, added)
@@ -223,6 +227,8 @@ class Recorder:
 
     def _write_end(self, status: int, number: int | None) -> None:
         name = signal.Signals(number).name if number in set(signal.Signals) else None
+        with suppress(OSError):
+            (self.run / KEPT_FREE).unlink()
         self._write("end.json", {"schema": SCHEMA, "host": socket.gethostname(), "status": status, "signal": name,
                                  "signals": self._signals, "lacking": self._lacking,
                                  "started": self._started, "ended": time.time()})  # fmt: skip

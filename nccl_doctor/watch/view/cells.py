@@ -98,10 +98,11 @@ class Look:
         return " | " if self.ascii else " · "
 
     def spark(self, values: Iterable[float | None], top: float, width: int) -> str:
-        """Returns the newest values as a row of bars; a blank for a missing value."""
+        """Returns the newest values as a row of bars, below a gap to the row above; a blank for a missing value."""
         newest = list(values)[-width:]
-        steps = len(self.bars) - 1
-        drawn = [" " if v is None else self.bars[min(max(round(v / top * steps), 0), steps)] for v in newest]
+        bars = self.bars[:-1]
+        steps = len(bars) - 1
+        drawn = [" " if v is None else bars[min(max(round(v / top * steps), 0), steps)] for v in newest]
         return "".join(drawn).rjust(width)
 
     def chart(self, values: Sequence[float | None], top: float, width: int, height: int) -> list[str]:
@@ -136,6 +137,15 @@ class Look:
         if length > width:
             return set_cell_size(set_cell_size(text, max(width - 1, 0)).rstrip() + self.more, width) if width else ""
         return " " * (width - length) + text if right else text + " " * (width - length)
+
+    def join(self, parts: Sequence[str], width: int, between: str) -> str:
+        """Returns the parts that fit into a line, the first ones first; none is cut unless it is alone."""
+        kept: list[str] = []
+        for part in parts:
+            if kept and cell_len(between.join([*kept, part])) > width:
+                break
+            kept.append(part)
+        return self.fit(between.join(kept), width)
 
     def clean(self, text: str) -> str:
         """Replaces control characters, which a process or a node could otherwise send to the terminal."""

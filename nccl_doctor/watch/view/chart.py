@@ -99,6 +99,7 @@ def side_by_side(look: Look, panels: Sequence[Panel], now: float, width: int, he
         return []
     per = min(max(width // 52, 1), 3, len(shown))
     rows = max(min(-(-len(shown) // per), height // 6), 1)
+    per = min(per, -(-len(shown) // rows))  # four are two rows of two
     each, high = (width - 2 * (per - 1)) // per, min(height // rows, HIGHEST)
     lines: list[Line] = []
     for number in range(rows):

@@ -22,9 +22,9 @@ def job_panels(state: State, now: float) -> list[Panel]:
     rx, tx = all_nodes.values("rx"), all_nodes.values("tx")
     traffic = [None if a is None or b is None else a + b for a, b in zip(rx, tx, strict=True)]
     return [
+        *([of_device(progress.device, "seconds", "step", "ms", 0.001)] if progress is not None else []),
         of_device(all_nodes, "util", "utilisation, mean", "%", top=100.0),
         of_device(all_nodes, "power", "power, all GPUs", "kW", 1000.0),
-        *([of_device(progress.device, "seconds", "step", "ms", 0.001)] if progress is not None else []),
         Panel("network, in and out", "Gb/s", all_nodes.times, traffic),
     ]
 
@@ -107,22 +107,27 @@ def draw(tab: str, row: Any, state: State, look: Look, now: float, width: int, h
     else:
         text = full_text(row) if isinstance(row, Group) else process_text(row)
         lines += [((look.fit(line, width), ""),) for line in wrap_text(look.ascii, text, width)]
+        if tab == "processes" and (found := gpu_of(row)) is not None:
+            lines += [(), *side_by_side(look, gpu_panels(found[0]), now, width, height - len(lines) - 1)]
         if len(lines) > height:
             lines[height - 1 :] = [((look.fit("more: press Enter", width), DIM),)]
     return (lines + [()] * height)[:height]
 
 
 def _node(node: Node, state: State, look: Look, now: float, width: int, height: int) -> list[Line]:
-    """Returns charts of a node, then its GPUs where lines are left."""
+    """Returns charts of a node, then its GPUs and its processes where lines are left."""
     lines = side_by_side(look, node_panels(node), now, width, min(height, CHARTS))
-    left = height - len(lines) - 1
+    gpus = [row for row in odd_first(state, now) if row[0] is node]
     columns = [column for column in gpu_columns(peers(state, now), now) if column.key != "node"]
-    rows = [row for row in odd_first(state, now) if row[0] is node]
-    return (
-        [*lines, (), *_table(columns, rows[: left - 1], look, width, node.age("gpu", now) is not None)]
-        if left > 2 and rows
-        else lines
-    )
+    lines += _fill(height - len(lines), columns, gpus, look, width, node.age("gpu", now) is not None)
+    processes = [(node, one) for one in node.processes if one.get("role") != "other"]
+    columns = [column for column in PROCESSES if column.key != "node"]
+    return lines + _fill(height - len(lines), columns, processes, look, width, node.age("process", now) is not None)
+
+
+def _fill(height: int, columns: Sequence[Column], rows: Sequence[Any], look: Look, width: int, old: bool) -> list[Line]:
+    """Returns a blank line and a table of at most `height` lines; nothing where only a few lines are left."""
+    return [(), *_table(columns, rows[: height - 2], look, width, old)] if height > 3 and rows else []
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Any], look: Look, width: int, old: bool = False) -> list[Line]:

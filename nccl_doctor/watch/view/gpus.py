@@ -144,7 +144,7 @@ def gpu_columns(others: Peers, now: float) -> tuple[Column, ...]:
         Column("clock", "MHz", 4, lambda r, _: cell(whole(r[1].last("clock")), right=True), lambda r: r[1].last("clock") or 0,
                5, letter="c"),
         _percent("mem_util"),
-        Column("history", "history", 10, lambda r, look: cell(look.spark(r[1].values("util"), 100, 10)),
+        Column("history", "history", 10, lambda r, look: cell(look.spark(r[1].values("util"), 100, 10), GOOD),
                lambda r: r[1].last("util") or 0, 7, letter="h"),
         Column("nvlink", "NVLink/s", 8, lambda r, _: rate_cell(r[1], "nvlink_rx", "nvlink_tx"),
                lambda r: r[1].last("nvlink_rx") or 0, 8, letter="l"),

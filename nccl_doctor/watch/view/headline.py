@@ -24,13 +24,14 @@ def headline(state: State, groups: Sequence[Group], look: Look, width: int, now:
         if len(lines) > MOST:
             lines[MOST - 1 :] = [(f"{lines[MOST - 1][0]} {look.more}", BAD)]
         return [((look.fit(text, width), f"bold {style}"),) for text, style in lines]
-    text, style = _summary(state, groups, look, now)
-    return [((look.fit(text, width), f"bold {style}"),)]
+    parts, style = _summary(state, groups, now)
+    return [((look.join(parts, width, look.dot), f"bold {style}"),)]
 
 
-def _summary(state: State, groups: Sequence[Group], look: Look, now: float) -> tuple[str, str]:
+def _summary(state: State, groups: Sequence[Group], now: float) -> tuple[list[str], str]:
+    """Returns the parts of the sentence, the most important first, and its style."""
     if not state.nodes:
-        return "waiting for the first values", DIM
+        return ["waiting for the first values"], DIM
     fresh = [node for node in state.nodes.values() if node.age("gpu", now) is None and node.gone is None]
     gpus = [gpu for node in fresh for gpu in node.gpus.values()]
     ranks = sum(isinstance(one.get("rank"), int) for node in state.nodes.values() for one in node.processes)
@@ -38,13 +39,6 @@ def _summary(state: State, groups: Sequence[Group], look: Look, now: float) -> t
     progress = state.progress(now)
     steps, slower = progress.sentence(now) if progress is not None else ("", False)
     parts = [steps] if steps else []
-    parts.append(f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "no rank of a job")
-    utils = [value for gpu in gpus if (value := gpu.last("util")) is not None]
-    if utils:
-        parts.append(f"{len(utils)} GPUs at {whole(sum(utils) / len(utils))} %")
-    powers = [value for gpu in gpus if (value := gpu.last("power")) is not None]
-    if powers:
-        parts.append(f"{sum(powers) / 1000:.1f} kW")
     if silent:
         parts.append(f"{silent} of {len(state.nodes)} nodes not counted: no fresh values")
     severities = set()
@@ -53,10 +47,19 @@ def _summary(state: State, groups: Sequence[Group], look: Look, now: float) -> t
         if names:
             severities.add(severity)
             parts.append(f"{len(names)} {severity}{'s' * (len(names) != 1)}: {', '.join(dict.fromkeys(names))}")
+    parts.append(f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "no rank of a job")
+    utils = [value for gpu in gpus if (value := gpu.last("util")) is not None]
+    if utils:
+        parts.append(f"{len(utils)} GPUs at {whole(sum(utils) / len(utils))} %")
+    powers = [value for gpu in gpus if (value := gpu.last("power")) is not None]
+    if powers:
+        parts.append(f"{sum(powers) / 1000:.1f} kW")
     if "error" in severities:
-        return f"ERROR  {look.dot.join(parts)}", BAD
-    if slower:
-        return f"SLOWER  {look.dot.join(parts)}", FAIR
-    if "warning" in severities or silent:
-        return f"WARNING  {look.dot.join(parts)}", FAIR
-    return f"{'RUNNING' if ranks or steps else 'WATCHING'}  {look.dot.join(parts)}", GOOD if ranks or steps else ""
+        word, style = "ERROR", BAD
+    elif slower:
+        word, style = "SLOWER", FAIR
+    elif "warning" in severities or silent:
+        word, style = "WARNING", FAIR
+    else:
+        word, style = ("RUNNING", GOOD) if ranks or steps else ("WATCHING", "")
+    return [f"{word}  {parts[0]}", *parts[1:]], style

@@ -40,9 +40,9 @@ def host_line(node: Node, look: Look, width: int, clock: float | None = None) ->
         parts.append(f"load {load:.0f} of {cpus:.0f} cores")
     age = None if clock is None else node.age("host", clock)
     if age is not None:
-        return ((look.fit("  ".join([*parts, f"{short_time(age)} old"]), width), DIM),)
+        return ((look.join([f"{short_time(age)} old", *parts], width, "  "), DIM),)
     full = max(_share(used, total), _share(shm, shm_total))
-    return ((look.fit("  ".join(parts), width), BAD if full >= 0.97 else FAIR if full >= 0.9 else ""),)
+    return ((look.join(parts, width, "  "), BAD if full >= 0.97 else FAIR if full >= 0.9 else ""),)
 
 
 def _share(used: float | None, total: float | None) -> float:

@@ -119,7 +119,8 @@ def traffic_line(state: State, look: Look, width: int, now: float) -> Line:
         "RDMA": lambda x: f"{x:.0f} Gb/s", "Ethernet": lambda x: f"{x:.1f} Gb/s", "NVLink": lambda x: f"{amount(x)}B/s",
         "PCIe": lambda x: f"{amount(x)}B/s", "disk": lambda x: f"{x:.0f} MiB/s",
     }  # fmt: skip
-    parts = [f"{name} {units[name](sums[name])}" for name in units if name in sums]
-    parts += [f"ports down: {down}"] if down else []
+    parts = [f"ports down: {down}"] if down else []
     parts += [f"new port errors: {errors}"] if errors else []
-    return ((look.fit("traffic  " + look.dot.join(parts), width), BAD if down else FAIR if errors else ""),)
+    parts += [f"{name} {units[name](sums[name])}" for name in units if name in sums]
+    text = look.join([f"traffic  {parts[0] if parts else '-'}", *parts[1:]], width, look.dot)
+    return ((text, BAD if down else FAIR if errors else ""),)

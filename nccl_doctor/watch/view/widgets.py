@@ -89,6 +89,9 @@ class Grid(Widget, can_focus=True):
     class Moved(Message):
         """The cursor moved."""
 
+    class Resized(Message):
+        """The number of visible rows changed."""
+
     class Letter(Message):
         """A key was pressed while the grid waits for the letter of a column."""
 
@@ -156,8 +159,9 @@ class Grid(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         line = self._drawn[y] if y < len(self._drawn) else ()
-        over = "reverse" if line and line[-1] == ("", "reverse") else ""
-        return _strip(line, self.size.width, self._look, over)
+        if line and line[-1] == ("", "reverse"):  # one colour, because others would become backgrounds
+            return _strip(tuple((text, "") for text, _ in line), self.size.width, self._look, "reverse")
+        return _strip(line, self.size.width, self._look)
 
     def on_key(self, event: events.Key) -> None:
         if self.waits_for_letter:
@@ -169,6 +173,7 @@ class Grid(Widget, can_focus=True):
     def on_resize(self) -> None:
         self._drawn = []
         self._scroll_to_cursor()
+        self.post_message(self.Resized())
 
     def action_move(self, step: int) -> None:
         self.move_to(self.cursor + step)

@@ -61,7 +61,7 @@ def test_a_file_system_that_is_full_or_read_only(tmp_path: Path, trouble: str) -
     turn = "mount -o remount,ro runs; " if trouble == "read-only" else ""
     script = (
         f"cd {tmp_path}; mkdir runs; mount -t tmpfs -o size=2m none runs; {turn}"
-        f'{sys.executable} -m nccl_doctor record -o runs -- {sys.executable} -c "$JOB"'
+        f'{sys.executable} -m nccl_doctor record -o runs -- {sys.executable} -c "$JOB"; status=$?; cat runs/*/end.json >&2; exit $status'
     )
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script],
@@ -74,6 +74,7 @@ def test_a_file_system_that_is_full_or_read_only(tmp_path: Path, trouble: str) -
         pytest.skip("mounting is not allowed here")
     assert (7, True) == (done.returncode, done.stdout == LINES)
     assert ("No space left on device" if trouble == "full" else "runs without a recording") in done.stderr
+    assert (trouble == "full") == ('"status": 7' in done.stderr)
 
 
 def test_a_folder_that_is_removed_meanwhile(tmp_path: Path) -> None:
