@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
-from nccl_doctor.derive.start.roll_call import ranges
+from nccl_doctor.derive.start.numbers import ranges
 from tests.helpers.examples import examples
 
 
@@ -137,3 +137,55 @@ def test_tasks_that_tensorflow_waits_for_a_minute_are_absent(times: int, absent:
     )
     found = _rows("".join(line.format(second, task) for second in range(times) for task in (1, 3)))
     assert ([] if absent is None else [("tensorflow", absent)]) == [(row[0], row[3]) for row in found]
+
+
+SRUN_STATES = ("running", "exited", "exited abnormally", "failed to start", "unknown")
+
+
+@examples(15)
+@given(st.lists(st.sampled_from(SRUN_STATES), min_size=1, max_size=40))
+def test_tasks_that_srun_lists_are_started_or_absent(states: list[str]) -> None:
+    lists = {state: [task for task, of in enumerate(states) if of == state] for state in states}
+    found = _rows(
+        "".join(
+            f"srun: StepId=77.0 task{'s' if len(tasks) > 1 else ''} {ranges(tasks)}: {state}\n"
+            for state, tasks in lists.items()
+        )
+    )
+    absent = {task for task, state in enumerate(states) if state in ("failed to start", "unknown")}
+    if absent:
+        ((source, size, came, missing, _, certain),) = found
+        assert ("srun", len(states), len(states) - len(absent), 1) == (source, size, came, certain)
+        assert absent == _numbers(missing)
+    else:
+        assert not found
+
+
+@examples(15)
+@given(
+    st.dictionaries(st.sampled_from(["Pending", "Running", "Bound", "Pipelined"]), st.integers(1, 99)),
+    st.integers(1, 300),
+)
+def test_a_gang_lacks_what_found_no_node(states: dict[str, int], least: int) -> None:
+    tasks = sum(states.values())
+    listed = "".join(f", {number} {state}" for state, number in states.items())
+    found = _rows(
+        f"{states.get('Pending', 0)}/{tasks} tasks in gang unschedulable: pod group is not ready{listed}, {least} minAvailable\n"
+    )
+    came = tasks - states.get("Pending", 0)
+    assert ([("gang", least, came, None, None, 1)] if came < least else []) == found
+
+
+def test_a_gang_of_which_a_pod_found_its_node_later_is_over() -> None:
+    waits = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable\n"
+    assert _rows(waits)
+    assert not _rows(f"{waits}Successfully assigned ml/train-worker-0 to gpu-03\n")
+
+
+def test_a_list_that_no_job_can_have_is_not_expanded() -> None:
+    assert not _rows("srun: StepId=77.0 tasks 0-999999999: unknown\n")
+
+
+def test_gpus_that_ray_lacks_are_counted() -> None:
+    rows = _rows("ValueError: Total available GPUs 8.0 is less than total desired GPUs 16\n")
+    assert [("ray", 16, 8, None, None, 0)] == rows

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.start.roll_call import ranges
+from nccl_doctor.derive.start.numbers import ranges
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Communicator, Env, GpuProcess, GpuSharing, Message, NodeCount
 

@@ -8,10 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.start import replicas
+from nccl_doctor.derive.start.numbers import LARGEST, ranges, without
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Communicator, Message, RollCall
 
-_LARGEST = 200_000  # a larger size is no number of ranks
 _SHOWN = 8  # pieces of evidence
 _MINUTE = 6  # lines of which one comes every ten seconds
 _NOT_STARTED = (
@@ -71,6 +72,11 @@ def roll_call(facts: Facts) -> Iterator[RollCall]:
     yield from _pods(facts)
     yield from _tasks(facts)
     yield from _nccl(facts)
+    for one in replicas.counts(facts):
+        yield _row(
+            one.source, one.refs[0], unit=one.unit, scope=one.scope, size=one.size, came=one.came, absent=one.absent,
+            certain=one.certain, refs=one.refs,
+        )  # fmt: skip
 
 
 def _row(
@@ -85,32 +91,17 @@ def _row(
     )  # fmt: skip
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """`2 5 6 7` -> `2,5-7`."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
-
-
-def _without(size: int, came: Iterable[int]) -> str:
-    return ranges(set(range(size)) - set(came)) if 0 < size <= _LARGEST else ""
-
-
 def _announced(facts: Facts) -> Iterator[RollCall]:
     """Ranks that say `rank r of n`. One that says it again while others are silent is two processes, or one that was restarted."""
     by_size: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     refs: dict[tuple[str, int], list[int]] = defaultdict(list)
     for unit, rank, size, n, ref in facts.query(_SAID):
-        if rank is not None and size and rank < size <= _LARGEST:
+        if rank is not None and size and rank < size <= LARGEST:
             by_size[unit, size][rank] += n
             refs[unit, size].append(ref)
     for (unit, size), times in by_size.items():
         twice = [rank for rank, n in times.items() if n > 1] if sum(times.values()) <= size else []
-        absent = None if max(times.values()) > 1 else _without(size, times)
+        absent = None if max(times.values()) > 1 else without(size, times)
         yield _row(
             "announced", refs[unit, size][0], unit=unit, size=size, came=len(times), absent=absent, doubled=ranges(twice),
             refs=refs[unit, size],
@@ -129,7 +120,7 @@ def _store_barriers(facts: Facts) -> Iterator[RollCall]:
         gave_up = any(over for _, _, over, _ in rows)
         known = len(ranks) == came < expected
         yield _row(
-            "store-barrier", rows[0][3], size=expected, came=came, absent=_without(expected, ranks) if known else None,
+            "store-barrier", rows[0][3], size=expected, came=came, absent=without(expected, ranks) if known else None,
             certain=bool(gave_up and came < expected), refs=[ref for _, _, _, ref in rows],
         )  # fmt: skip
 
@@ -195,7 +186,7 @@ def _nccl(facts: Facts) -> Iterator[RollCall]:
     if not rows or any(done for *_, done in rows):
         return
     size = rows[0][1] or 0
-    absent = _without(size, (rank for rank, *_ in rows))
+    absent = without(size, (rank for rank, *_ in rows))
     if absent:
         refs = [ref for _, _, ref, _ in rows]
         yield _row("nccl-init", min(refs), size=size, came=len(rows), absent=absent, refs=sorted(refs))

@@ -7,9 +7,10 @@ class RollCall(NamedTuple):
     """Who came of those that were announced for a meeting, as one source says or shows it; derived."""
 
     # announced (lines in which ranks say who they are), store, store-barrier, agents, jax, nccl-init, nccl-bootstrap, xla,
-    # monitored-barrier, pods (a list of Kubernetes), tensorflow
+    # monitored-barrier, pods (a list of Kubernetes), tensorflow, replicas and jobset (what operators count), gang (Volcano,
+    # coscheduling), srun (states of tasks), srun-nodes, horovod-slots, ray (GPUs of bundles)
     source: str
-    unit: str  # what is counted: process, node, agent, thread, pod, task
+    unit: str  # what is counted: process, node, agent, thread, pod, replica, job, slot, gpu, task
     phase: str  # start, or run for a meeting later on
     scope: str | None  # name of the barrier, the key, the set of pods or the job
     size: int | None  # how many were announced
