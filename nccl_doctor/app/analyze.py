@@ -27,6 +27,9 @@ CAPTURE = (
 )
 
 
+_GPU_STATES = (  # what captures of a node show of its GPUs
+    "SELECT 1 FROM (SELECT ref FROM node_gpu UNION ALL SELECT ref FROM active_test UNION ALL SELECT ref FROM amd_gpu) LIMIT 1"
+)
 _LOGS = {"nccl-log", "job-log", "text"}  # kinds of inputs
 _OUTPUTS = _LOGS | {"training-steps", "nccl-tests"}
 _UNSEEN = {"start-up": "whether all ranks came up", "progress": "whether the job made progress", "end": "how it ended"}
@@ -182,13 +185,14 @@ def report_of(
     """Ask the rules, or those that need one of some tables, and order what they found; `drawn` adds pictures."""
     kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
     every = partial(loader.load_usable, tuple(rules_dirs))
-    of_logs = not rules_dirs and kinds.isdisjoint(("node", "nvidia-smi-q"))  # then a third of the rules is not needed
+    shows_gpus = bool(facts.query(_GPU_STATES))
+    of_logs = not rules_dirs and "node" not in kinds and not shows_gpus  # then a third of the rules is not needed
     usable = every(without=schema.NODE) if of_logs else every()
     chosen = (config or Config()).apply(usable.rules, lambda: every().rules)
     if needs:
         chosen = [rule for rule in chosen if not {*needs}.isdisjoint(rule.needs)]
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
-        asked = "node-gpu" if "nvidia-smi-q" in kinds else ""
+        asked = "node-gpu" if shows_gpus else ""
         chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(schema.NODE)]
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
         chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]

@@ -113,6 +113,7 @@ class _Reader:
                 row is not None
                 and not (isinstance(row, IbPort) and not row.state)
                 and not (isinstance(row, OfiDomain) and not row.domain)
+                and not (isinstance(row, NvlinkState) and not row.active + row.inactive)  # the head of `nvlink -e`
             ):
                 self._rows.append(row)
         state.nvlink = state.port = state.domain = None

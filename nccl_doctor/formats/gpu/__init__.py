@@ -60,11 +60,12 @@ FORMATS = (
     Format(
         "nvidia-smi-q",
         "smi_query",
-        tables=("node_driver", "node_gpu", "gpu_health"),
+        tables=("node_driver", "node_gpu", "gpu_health", "link_counter"),
         begins=re.compile(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
             rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?"
             rb"(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"
         ),
+        inside=(b"==NVSMI LOG==",),
     ),
 )

@@ -6,18 +6,25 @@ capture that was taken while a job ran shows that job.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
+from nccl_doctor.facts.tables import GpuHealth, LinkCounter, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import smi_xml
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
 _GPUS = 64
+_HOSTS = 4096
+_LINES = 40_000  # of one node; a machine of 16 GPUs prints 8,000
 _LINE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}(?:: (.{0,400}))?$")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
+_SMI_HEADS = re.compile(rb"={5,40}NVSMI LOG={5,40}")
+_SMI_ALONE = re.compile(r"\s{0,200}(?:<|(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG)")
+_SECTION_END = re.compile(r"_{20,60}\s*$|\*{3} /")
 _XML_GPU = re.compile(r"\s*<gpu id=\"")
 _PLACES = {  # place in the text, with small letters and underscores -> place in the XML
     "gpu_uuid": "uuid",
@@ -72,9 +79,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         GPU 00000000:1B:00.0
             Product Name                          : NVIDIA H100 80GB HBM3
     """
-    data = stream.read(_MAX_BYTES + 1)
-    while len(data) <= _MAX_BYTES and (more := stream.read(_MAX_BYTES)):
-        data += more
+    head = read_head(stream, 1 << 12)
+    facts.mark_covered("node_driver", "node_gpu", "gpu_health", "link_counter")
+    if _SMI_ALONE.match(head.decode("utf-8", "replace").lstrip("\ufeff")) is None:
+        return _inside(Joined(head, stream), name, facts)
+    data = head + read_head(stream, _MAX_BYTES + 1 - len(head))
     text = data[:_MAX_BYTES].decode("utf-8", "replace")
     lines = text.splitlines()
     note = f"is larger than {_MAX_BYTES >> 20} MiB; the rest was not read" if len(data) > _MAX_BYTES else None
@@ -85,29 +94,70 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         elif "</nvidia_smi_log>" not in text[-200:]:
             note = note or f"ends in GPU {len(gpus)} of it, in line {len(lines)}: the file is cut"
     else:
-        system, gpus, used = _text(lines, name, facts)
+        system, gpus, used = _text(enumerate(lines, 1), name, facts)
     attached = system.get("attached")
     if note is None and attached is not None and attached > len(gpus):
         note = f"says that {attached} GPUs are attached and ends after GPU {len(gpus)}, in line {len(lines)}"
-    rows: list[Any] = []
-    if gpus or "driver" in system:
-        first = next((n for n, line in enumerate(lines, 1) if "Driver Version" in line or "<driver_version" in line), 1)
-        ref = facts.evidence(name, first, lines[first - 1].strip() if lines else "")
-        unknown: dict[str, Any] = dict.fromkeys(NodeDriver._fields)
-        values = {"source": "nvidia-smi", "driver": system.get("driver"), "cuda": system.get("cuda"), "gpus": len(gpus)}
-        rows.append(NodeDriver(**{**unknown, **values, "ref": ref}))
-    for gpu in gpus:
-        proof = next((gpu.proof[column] for column in _TELLING if gpu.values.get(column) and column in gpu.proof), None)
-        rows.append(_row(NodeGpu, gpu, gpu.ref))
-        rows.append(_row(GpuHealth, gpu, facts.evidence(name, *proof) if proof else gpu.ref))
-    facts.add(rows)
-    facts.mark_covered("node_driver", "node_gpu", "gpu_health")
+    first = next((n for n, line in enumerate(lines, 1) if "Driver Version" in line or "<driver_version" in line), 1)
+    _add(facts, name, None, system, gpus, (first, lines[first - 1].strip() if lines else ""))
     return Reading(len(lines), used, note)
 
 
-def _row(table: type[NodeGpu] | type[GpuHealth], gpu: _Gpu, ref: int) -> NodeGpu | GpuHealth:
+def _inside(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read the output inside a log, such as the report of `nvidia-bug-report.sh`; of each host the first that shows GPUs."""
+    sections = Sections(stream, _SMI_HEADS)
+    lines: dict[str | None, list[tuple[int, str]]] = {}
+    closed: set[str | None] = set()
+    used = 0
+    for number, label, text in sections:
+        own = lines.get(label.host)
+        if "NVSMI LOG" in text:
+            if own is None and len(lines) < _HOSTS:
+                lines[label.host] = [(number, text)]
+        elif own is None or label.host in closed or len(own) > _LINES:
+            continue
+        elif _SECTION_END.match(text):
+            closed.add(label.host)
+            continue
+        else:
+            own.append((number, text))
+        sections.used()
+    for host, own in lines.items():
+        system, gpus, seen = _text(own, name, facts)
+        used += seen
+        _add(facts, name, host, system, gpus, (own[0][0], own[0][1].strip()))
+    return Reading(sections.lines, used)
+
+
+def _add(
+    facts: Facts, name: str, host: str | None, system: dict[str, Any], gpus: list[_Gpu], head: tuple[int, str]
+) -> None:
+    """Add the rows of one node."""
+    rows: list[Any] = []
+    if gpus or "driver" in system:
+        ref = facts.evidence(name, *head)
+        unknown: dict[str, Any] = dict.fromkeys(NodeDriver._fields)
+        values = {
+            "source": "nvidia-smi",
+            "driver": system.get("driver"),
+            "cuda": system.get("cuda"),
+            "gpus": len(gpus),
+            "host": host,
+        }
+        rows.append(NodeDriver(**{**unknown, **values, "ref": ref}))
+    for gpu in gpus:
+        proof = next((gpu.proof[column] for column in _TELLING if gpu.values.get(column) and column in gpu.proof), None)
+        rows.append(_row(NodeGpu, gpu, host, gpu.ref))
+        rows.append(_row(GpuHealth, gpu, host, facts.evidence(name, *proof) if proof else gpu.ref))
+        for counter, value in gpu.values["counters"].items():
+            at = facts.evidence(name, *gpu.proof[counter]) if counter in gpu.proof else gpu.ref
+            rows.append(LinkCounter(host, name, "nvidia-smi", "pcie", f"GPU {gpu.values['gpu']}", counter, value, at))
+    facts.add(rows)
+
+
+def _row(table: type[NodeGpu] | type[GpuHealth], gpu: _Gpu, host: str | None, ref: int) -> NodeGpu | GpuHealth:
     values: dict[str, Any] = {column: gpu.values.get(column) for column in table._fields}
-    return table(**{**values, "host": None, "ref": ref})
+    return table(**{**values, "host": host, "ref": ref})
 
 
 def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
@@ -122,12 +172,12 @@ def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str
     return system, gpus, len(lines) if gpus or found["system"] else 0
 
 
-def _text(lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
+def _text(lines: Iterable[tuple[int, str]], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
     system: dict[str, Any] = {}
     gpus: list[_Gpu] = []
     titles: list[tuple[int, str]] = []  # indentation and name of what is open
     used = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         head = _GPU.match(line)
         if head is not None and len(gpus) < _GPUS:
             values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
@@ -163,8 +213,10 @@ def _take(gpu: _Gpu, place: str, value: str, line: tuple[int, str]) -> None:
     else:
         smi_xml.take(gpu.values, _PLACES.get(place.removeprefix("pci/"), place), value)
     for column, now in gpu.values.items():
-        if before.get(column) != now:
+        if column != "counters" and before.get(column) != now:
             gpu.proof[column] = line
+    for counter in gpu.values["counters"].keys() - gpu.proof.keys():
+        gpu.proof[counter] = line
 
 
 def _system(system: dict[str, Any], title: str, value: str) -> None:

@@ -62,10 +62,16 @@ _COLUMNS: dict[str, tuple[str, Callable[[str], Any]]] = {  # place in the XML ->
     "max_clocks/sm_clock": ("clock_sm_max", _whole), "max_clocks/mem_clock": ("clock_memory_max", _whole),
     "applications_clocks/graphics_clock": ("clock_app", _whole),
     "default_applications_clocks/graphics_clock": ("clock_app_default", _whole),
-    "fabric/state": ("fabric_state", _FABRIC.get), "gpu_recovery_action": ("recovery", _RECOVERY.get),
+    "fabric/state": ("fabric_state", _FABRIC.get), "fabric/status": ("fabric_status", {"Success": 0}.get),
+    "gpu_recovery_action": ("recovery", _RECOVERY.get),
     "ecc_errors/volatile/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
     "ecc_errors/aggregate/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
 }  # fmt: skip
+_FABRIC_PARTS = {
+    "bandwidth": "degraded bandwidth", "route_recovery_in_progress": "route recovery", "route_unhealthy": "route unhealthy",
+    "access_timeout_recovery": "access timeout", "incorrect_configuration": "wrong configuration",
+}  # fmt: skip
+_FABRIC_WELL = ("n/a", "full", "false", "none", "no", "not supported")
 _ECC = re.compile(r"ecc_errors/(volatile|aggregate)/(?:(sram|dram)_)?(.*)")
 
 
@@ -131,6 +137,9 @@ def take(gpu: dict[str, Any], place: str, value: str) -> None:
     reasons = re.fullmatch(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)", place)
     if reasons:
         gpu["reasons"] = gpu.get("reasons", 0) | (_REASONS.get(reasons[1], 0) if value == "Active" else 0)
+    elif place.startswith("fabric/health/") and place.rpartition("/")[2] in _FABRIC_PARTS:
+        complaint = "" if value.lower() in _FABRIC_WELL else _FABRIC_PARTS[place.rpartition("/")[2]]
+        gpu["fabric_health"] = ", ".join(filter(None, [gpu.get("fabric_health"), complaint]))
     elif place == "pci/replay_counter" and (count := _whole(value)) is not None:
         gpu["counters"]["pcie-replay"] = count
     elif place.startswith("processes/process_info/"):
