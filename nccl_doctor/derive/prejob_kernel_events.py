@@ -139,8 +139,9 @@ def _earlier(line: _Line, seconds: float, relation: str) -> Earlier:
 
 
 def job_year(facts: Facts) -> int | None:
-    """The year of the first evidence that tells one."""
-    for (text,) in facts.query("SELECT text FROM evidence WHERE text GLOB '*[12][09][0-9][0-9]*' LIMIT 2000"):
+    """The year of the first evidence that tells one, of the first hundred thousand."""
+    first = "SELECT text FROM evidence LIMIT 100000"
+    for (text,) in facts.query(f"SELECT text FROM ({first}) WHERE text GLOB '*[12][09][0-9][0-9]*' LIMIT 2000"):
         year = year_of(text)
         if year is not None:
             return year

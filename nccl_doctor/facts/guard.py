@@ -15,7 +15,7 @@ from typing import Any
 
 STEPS = 50_000_000  # that a query may take, and so many more for each row of facts:
 STEPS_OF_ROW = 2_000
-TICK = 10_000  # steps between two looks at the limits
+TICK = 50_000  # steps between two looks at the limits
 CPU_SECONDS = 120.0  # the last resort, for functions such as REGEXP that take long in one step
 STUCK_SECONDS = 5.0  # of processor time without `TICK` steps, after which a function is interrupted
 LONGEST = 16 << 20  # bytes of one text that a query may make

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.rows import Medium, parse_ends, parse_medium
+from nccl_doctor.log.rows import parse_ends, parse_medium
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,6 +29,14 @@ _UNREADABLE = ("", "")  # stands for what carries an edge whose text is torn
 _NUMBERS = ("header", "n", "first", "last", "src", "dst", "carrier")
 
 Carrier = tuple[str, str]  # `send`, `receive` or nothing; what follows ` via `
+
+
+class Carriers(dict[Carrier, int]):
+    """Numbers of what carries edges, in the order in which they are asked for."""
+
+    def __missing__(self, carrier: Carrier) -> int:
+        number = self[carrier] = len(self)
+        return number
 
 
 class ChannelCounts:
@@ -69,45 +77,31 @@ class Origin(NamedTuple):
     source: str | None
 
 
-class ParsedEdge(NamedTuple):
-    """What the text of an edge says."""
-
-    src: int
-    dst: int
-    carrier: Carrier
-
-
-def parse_edges(text: str) -> list[ParsedEdge | None]:
-    """The edges of whole Channel lines, one a line; None for a line that may be of another kind."""
-    found = _EDGE_LINES(text)
-    lines = text.count("\n") + 1
-    if len(found) == lines and "\ufffd" not in text:
-        return [ParsedEdge(int(src), int(dst), (direction, via)) for src, dst, direction, via in found]
-    return [one for line in text.split("\n") for one in (parse_edges(line) if lines > 1 else [None])]
-
-
 class ChannelColumns:
     """Edges, one an entry of each column."""
 
     def __init__(self) -> None:
         self.key, self.mask = array("Q"), array("Q")  # of the text of an edge, 0 where not known; one bit a channel
         self.header, self.n, self.first, self.last, self.src, self.dst, self.carrier = (array("q") for _ in _NUMBERS)
-        self.carriers: list[Carrier] = []
+        self.carriers = Carriers()
         self.text: list[str] = []  # `Channel 00/0 : 0[0] -> 1[1] via …` of the first line
         self.left: list[str] = []  # the text before `NCCL ` in it
-        self._carrier_of: dict[Carrier, int] = {}
         self._wide: dict[tuple[int, str], int] = {}  # header and edge -> the bits of channels that `mask` cannot hold
 
     def __len__(self) -> int:
         return len(self.n)
 
-    def carrier_id(self, carrier: Carrier) -> int:
-        """The number of what carries an edge."""
-        number = self._carrier_of.get(carrier)
-        if number is None:
-            number = self._carrier_of[carrier] = len(self.carriers)
-            self.carriers.append(carrier)
-        return number
+    def parse(self, text: str) -> Sequence[bool]:
+        """Add what whole Channel lines say, one a line, and return which of them were added; the others may be of another kind."""
+        found, lines = _EDGE_LINES(text), text.split("\n")
+        if len(found) < len(lines) or "\ufffd" in text:
+            return [flag for line in lines for flag in (self.parse(line) if len(lines) > 1 else [False])]
+        src, dst, direction, via = zip(*found, strict=True)
+        self.src.extend(map(int, src))
+        self.dst.extend(map(int, dst))
+        self.carrier.extend(map(self.carriers.__getitem__, zip(direction, via, strict=True)))
+        self.text += lines
+        return [True] * len(lines)
 
     def add(self, header: int, edges: ChannelsByEdge) -> None:
         """Add what was counted line by line for one header."""
@@ -115,7 +109,7 @@ class ChannelColumns:
             ends, (_, _, via) = parse_ends(text), text.partition(" via ")
             readable = ends is not None and parse_medium(via) is not None
             src, dst, direction = ends if readable and ends is not None else (0, 0, None)
-            self.carrier.append(self.carrier_id((direction or "", via) if readable else _UNREADABLE))
+            self.carrier.append(self.carriers[(direction or "", via) if readable else _UNREADABLE])
             numbers = (header, one.n, one.first, one.last, src, dst)
             for column, value in zip(self._numbers(), numbers, strict=False):
                 column.append(value)
@@ -143,7 +137,7 @@ class ChannelColumns:
         columns["header"] = np.array(headers, np.int64)[columns["header"]]
         columns["first"] = columns["first"] + offset
         columns["last"] = columns["last"] + offset
-        columns["carrier"] = np.array([self.carrier_id(one) for one in other.carriers], np.int64)[columns["carrier"]]
+        columns["carrier"] = np.array([self.carriers[one] for one in other.carriers], np.int64)[columns["carrier"]]
         self.extend(columns, other.text, other.left)
         for (header, text), bits in other._wide.items():
             mine = headers[header], text
@@ -211,12 +205,13 @@ class ChannelColumns:
         )
         yield from zip(*(column.tolist() for column in found), strict=True)
 
-    def channels(self, at: int) -> int:
-        """How many different channels an edge has."""
-        bits = self.mask[at].bit_count()
+    def _channels(self, part: Sequence[int]) -> Iterator[int]:
+        """How many different channels each of these edges has."""
+        bits: Iterator[int] = map(int.bit_count, [self.mask[at] for at in part])
         if self._wide:
-            bits += self._wide.get((self.header[at], self.text[at].partition(" : ")[2]), 0).bit_count()
-        return bits or 1
+            edges = [(self.header[at], self.text[at].partition(" : ")[2]) for at in part]
+            bits = (low + self._wide.get(edge, 0).bit_count() for low, edge in zip(bits, edges, strict=True))
+        return (number or 1 for number in bits)
 
     def _order(self, headers: Sequence[int]) -> Sequence[int]:
         """The edges in the order of their headers, given in theirs, and of their first lines."""
@@ -234,7 +229,7 @@ class ChannelColumns:
         """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
         cleaned: dict[str, str] = {}
         carried = [_carried(carrier) for carrier in self.carriers]
-        order = [at for at in self._order(headers) if carried[self.carrier[at]] is not None]
+        order = [at for at in self._order(headers) if carried[self.carrier[at]]]
         authors = [one[:4] for one in who]
         for begin in range(0, len(order), BATCH):
             part = order[begin : begin + BATCH]
@@ -245,15 +240,15 @@ class ChannelColumns:
                     left = cleaned[self.left[at]] = f"{prefixes.clean(self.left[at])}{nccl_header.TOKEN}INFO "
                 lines.append(left + self.text[at])
             refs = facts.evidence_of(file, [self.first[at] for at in part], lines)
-            for at, ref in zip(part, refs, strict=True):
-                yield (
-                    *authors[self.header[at]], self.src[at], self.dst[at], *(carried[self.carrier[at]] or ()),
-                    self.channels(at), self.n[at], ref,
-                )  # fmt: skip
+            columns = (
+                [column[at] for at in part] for column in (self.header, self.src, self.dst, self.carrier, self.n)
+            )
+            for header, src, dst, carrier, n, channels, ref in zip(*columns, self._channels(part), refs, strict=True):
+                yield (*authors[header], src, dst, *carried[carrier], channels, n, ref)
 
 
-def _carried(carrier: Carrier) -> tuple[Any, ...] | None:
-    """The columns of a row that say what carries an edge; None where that cannot be read."""
+def _carried(carrier: Carrier) -> tuple[Any, ...]:
+    """The columns of a row that say what carries an edge; none where that cannot be read."""
     direction, via = carrier
-    medium: Medium | None = parse_medium(via)
-    return None if medium is None else (*medium, direction or None)
+    medium = parse_medium(via)
+    return () if medium is None else (*medium, direction or None)

@@ -157,8 +157,11 @@ class Classifier:
             return self.grammar.catalogued
         return pattern
 
-    def sentence(self, level: str, text: str) -> Sentence | None:
-        """What a message says without the lines around it; None where each line has to be read."""
+    def sentence(self, level: str, text: str, literals: Sequence[str] | None = None) -> Sentence | None:
+        """What a message says without the lines around it; None where each line has to be read.
+
+        `literals` are those of `grammar.in_records` that some of the messages hold.
+        """
         if (
             (text.startswith(("Channel ", "Ring ")) and " via " in text)
             or "[repeated " in text
@@ -166,7 +169,7 @@ class Classifier:
             or not text.isprintable()
             or text != text.strip()
             or text.endswith(prefixes.CLOSING)
-            or any(literal in text for literal in self.grammar.in_records)
+            or any(literal in text for literal in (self.grammar.in_records if literals is None else literals))
         ):
             return None
         pattern = self._catalogued(self.grammar.nccl(text, level), text, level)

@@ -16,7 +16,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import rank_progress
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.rank_progress import RankProgress
-from nccl_doctor.log.scanner import Scanner
+from nccl_doctor.log.scanner import TOKEN, Scanner
 
 if TYPE_CHECKING:  # slow to import, and a small log needs no other process
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -67,6 +67,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
         cuts = [line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
+        _load(path)
         with _ended_with_us(_pool(count)) as pool:
             end = pool.submit(read_end, path, size)
             others = [pool.submit(_packed, path, *part) for part in parts]
@@ -79,6 +80,14 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
             # One that was killed, perhaps for its memory, is read here.
             counts.merge(pickle.loads(packed) if packed is not None else read_part(path, *part).packed())
         return counts, tail or read_end(path, size)
+
+
+def _load(path: Path) -> None:
+    """Load what reading a large log needs; processes that are forked from this one share it."""
+    _scanner(large=True)
+    with path.open("rb") as file:
+        if TOKEN in file.read(HEAD):
+            from nccl_doctor.log.groups import grouped_counts  # noqa: F401
 
 
 class ReadAhead:

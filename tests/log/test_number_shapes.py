@@ -104,7 +104,9 @@ def test_lines_counted_together_and_one_by_one_give_the_same_facts(
     asked: list[str] = []
     sentence = Classifier.sentence
     monkeypatch.setattr(
-        Classifier, "sentence", lambda self, level, body: (asked.append(body), sentence(self, level, body))[1]
+        Classifier,
+        "sentence",
+        lambda self, level, body, *rest: (asked.append(body), sentence(self, level, body, *rest))[1],
     )
     together, rows = counted(text, large=True)
     one_by_one, others = counted(text, large=False)

@@ -3,7 +3,7 @@
 What stays for a rank that says what all others say is an entry in columns of numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from nccl_doctor.common.text_keys import Flags, Numbers
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.channel_counts import ChannelColumns, parse_edges
+from nccl_doctor.log.channel_counts import ChannelColumns
 from nccl_doctor.log.classifier import DATE, Classifier, Writer
 from nccl_doctor.log.counts import CollectiveCalls
 from nccl_doctor.log.event_columns import Message
@@ -146,17 +146,18 @@ class GroupedCounts:
     def _messages_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
         """What the message of each line counts for."""
         keys, at, of = np.unique(first.message, return_index=True, return_inverse=True)
-        places = first.chosen(at).message_places()
-        numbers = []
-        for key, place in zip(keys.tolist(), places, strict=True):
-            number = self._message_of.get(key)
-            if number is None:
-                number = self._message_of[key] = self._message(*lines.message(*place))
-            numbers.append(number)
-        return np.array(numbers, np.int64)[of]
+        known = [self._message_of.get(key) for key in keys.tolist()]
+        new = np.flatnonzero([number is None for number in known])
+        if len(new):
+            levels, text = lines.messages(first.chosen(at[new]))
+            literals = [literal for literal in self._classifier.grammar.in_records if literal in text]
+            places = zip(new.tolist(), keys[new].tolist(), levels, text.split("\n"), strict=True)
+            for place, key, level, body in places:
+                known[place] = self._message_of[key] = self._message(level, body, literals)
+        return np.array(known, np.int64)[of]
 
-    def _message(self, level: str, text: str) -> int:
-        sentence = self._classifier.sentence(level, text)
+    def _message(self, level: str, text: str, literals: Sequence[str]) -> int:
+        sentence = self._classifier.sentence(level, text, literals)
         if sentence is None:
             return _READ
         if sentence.pattern is None:
@@ -168,18 +169,10 @@ class GroupedCounts:
         """What Channel lines count for."""
         if not len(first.number):
             return first.number
-        text = lines.channel_lines(first)
-        parsed = parse_edges(text)
-        readable = np.array([one is not None for one in parsed])
         begin = len(self._edges.text)
+        readable = np.array(self._edges.parse(lines.channel_lines(first)))
         self._edges.key.frombytes(first.message[readable].tobytes())
-        for one, line in zip(parsed, text.split("\n"), strict=True):
-            if one is not None:
-                self._edges.src.append(one.src)
-                self._edges.dst.append(one.dst)
-                self._edges.carrier.append(self._counts.edges.carrier_id(one.carrier))
-                self._edges.text.append(line)
-        what = np.full(len(parsed), _READ)
+        what = np.full(len(readable), _READ)
         what[readable] = _EDGES - begin - np.arange(readable.sum())
         return what
 
@@ -226,6 +219,8 @@ class GroupedCounts:
     def _add_edges(self, number: Numbers, author: Numbers, columns: dict[str, Any]) -> None:
         """Add the edges of these numbers to the counts."""
         parts = self._edges.arrays_of("key", "src", "dst", "carrier")
+        numbers = [self._counts.edges.carriers[carrier] for carrier in self._edges.carriers]
+        parts["carrier"] = np.array(numbers, np.int64)[parts["carrier"]]
         self._counts.edges.extend(
             {**columns, **{name: part[number] for name, part in parts.items()}},
             [self._edges.text[at] for at in number.tolist()],

@@ -77,10 +77,6 @@ class PlainLines(NamedTuple):
         """Where the text before `NCCL ` begins and ends."""
         return zip(self.start.tolist(), self.at.tolist(), strict=True)
 
-    def message_places(self) -> Iterator[tuple[int, int, int]]:
-        """Where `NCCL ` begins, and where the message begins and ends."""
-        return zip(self.at.tolist(), self.text.tolist(), self.end.tolist(), strict=True)
-
 
 class BlockLines:
     """The lines of `block[:end]`, which ends at a line unless the log ends there. No line ends with a carriage return."""
@@ -181,14 +177,19 @@ class BlockLines:
         """The text before `NCCL INFO`."""
         return self.part(start, at)
 
-    def message(self, at: int, text: int, end: int) -> tuple[str, str]:
-        """Level and message of a line."""
-        return self.part(at + len("NCCL "), at + _TOKEN - 1), self.part(text, end)
+    def messages(self, lines: PlainLines) -> tuple[list[str], str]:
+        """Levels of lines, and their messages, one a line."""
+        is_info = np.frombuffer(self._block, np.uint8)[lines.at + len("NCCL ")] == ord("I")
+        return ["INFO" if info else "WARN" for info in is_info.tolist()], self._joined(lines.text, lines.end)
 
     def channel_lines(self, lines: PlainLines) -> str:
         """The messages of Channel lines, one a line."""
-        places = zip((lines.at + _TOKEN).tolist(), lines.end.tolist(), strict=True)
-        return b"\n".join([self._block[start:end] for start, end in places]).decode("utf-8", "replace")
+        return self._joined(lines.at + _TOKEN, lines.end)
+
+    def _joined(self, start: Numbers, end: Numbers) -> str:
+        """Parts of the block, one a line."""
+        places = zip(start.tolist(), end.tolist(), strict=True)
+        return b"\n".join([self._block[begin:stop] for begin, stop in places]).decode("utf-8", "replace")
 
     def part(self, start: int, end: int) -> str:
         return self._block[start:end].decode("utf-8", "replace")
