@@ -26,6 +26,8 @@ class CompiledData(BuildHookInterface[Any]):
             subprocess.run([sys.executable, "-c", MAKE], cwd=self.root, check=True)
             build_data["artifacts"].append("/nccl_doctor/common/compiled/*.json")
             share = Path(self.root) / "build" / "share"
-            environment = {**os.environ, "PYTHONPATH": self.root}
+            # Behind the program come the packages of an isolated build, which pip names in the same variable.
+            found = os.pathsep.join(filter(None, (self.root, os.environ.get("PYTHONPATH"))))
+            environment = {**os.environ, "PYTHONPATH": found}
             subprocess.run([sys.executable, "packaging/share.py", share], cwd=self.root, env=environment, check=True)
             self.build_config.target_config["shared-data"] = {"build/share": "share"}
