@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Some tests wait for programs that they start: one worker more than two cores.
 JOBS ?= 3
 
-.PHONY: help demo test unit fuzz properties lint lint-repository bench docs format dist pyz constraints clean
+.PHONY: help demo test unit fuzz properties lint lint-repository bench docs format dist pyz pyz-x86_64 pyz-aarch64 sbom constraints clean
 
 help:
 	@echo 'make demo    read a shipped log with a real fault'
@@ -19,8 +19,9 @@ help:
 	@echo 'make bench   measure reading, start-up and the live screen'
 	@echo 'make docs    build the site into site/ and follow its links'
 	@echo 'make format  format the code'
-	@echo 'make pyz     preflight as one file'
-	@echo 'make dist    wheel and source archive'
+	@echo 'make pyz     preflight as one file; pyz-x86_64 and pyz-aarch64 for other machines'
+	@echo 'make dist    wheel and source archive, checked'
+	@echo 'make sbom    list of the parts of an installation'
 	@echo 'make constraints  pin the newest versions of all packages'
 
 demo: $(VENV)/.installed
@@ -76,15 +77,38 @@ docs: $(VENV)/.documenting
 dist: $(VENV)/.developing
 	rm -rf dist
 	$(BIN)/python -m hatchling build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 # What preflight needs and nothing else; the C libraries in it are those of this Python and this machine.
 PREFLIGHT = click nvidia-ml-py psutil ClusterShell PyYAML
+SHIV = $(BIN)/shiv --compressed --compile-pyc --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run
 pyz: $(VENV)/.developing
 	rm -rf build/pyz
 	$(PIP) --target build/pyz --no-deps --constraint constraints.txt . $(PREFLIGHT)
-	$(BIN)/shiv --site-packages build/pyz --compressed --compile-pyc --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run --output-file nccl-doctor.pyz
+	$(SHIV) --site-packages build/pyz --output-file nccl-doctor.pyz
 	$(BIN)/python pyz_start.py nccl-doctor.pyz
 	@ls -l nccl-doctor.pyz
+
+# The same for other machines with the same version of Python: their wheels are fetched, and nothing of them runs here.
+pyz-x86_64 pyz-aarch64: pyz-%: $(VENV)/.developing
+	rm -rf build/pyz-$*
+	$(PIP) --target build/pyz-$* --no-deps .
+	$(PIP) --target build/pyz-$* --upgrade --no-deps --constraint constraints.txt --only-binary=:all: --implementation cp \
+		--platform manylinux2014_$* --platform manylinux_2_28_$* $(PREFLIGHT)
+	$(SHIV) --site-packages build/pyz-$* --output-file nccl-doctor-$*.pyz
+	$(BIN)/python pyz_start.py nccl-doctor-$*.pyz
+	@ls -l nccl-doctor-$*.pyz
+
+# The parts of an installation without extras, as CycloneDX; checked against its schema.
+sbom: $(VENV)/.developing
+	rm -rf build/runtime
+	mkdir -p dist
+	$(BIN)/python -m venv --without-pip build/runtime
+	$(BIN)/python -m pip --disable-pip-version-check --quiet --python build/runtime/bin/python install --constraint constraints.txt .
+	$(BIN)/cyclonedx-py environment --output-reproducible --validate \
+		--output-file dist/nccl-doctor.cdx.json build/runtime/bin/python
+	@ls -l dist/nccl-doctor.cdx.json
 
 # One file for Python 3.11 to 3.14 and every platform; look at the difference before you commit it.
 constraints: $(BIN)/python

@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from helpers.places import ROOT
 from helpers.prologues import install
 
@@ -199,3 +201,110 @@ def _launched(file: Path, cache: Path, folder: Path) -> None:
     assert 0 == status
     assert "nothing is drained" in said
     assert "Traceback" not in said
+
+
+PACKAGING = ROOT / "packaging"
+# The image: the system's libraries and its Python, read-only, and the program; no /etc, no home, no network, no privileges.
+IN_IMAGE = """
+root=$1 base=$2 packages=$3; shift 3
+for path in /usr /lib /lib64 /bin /proc /sys /dev "$base" "$packages"; do
+    [ -e "$path" ] || continue
+    mkdir -p "$root$path" && mount --rbind "$path" "$root$path" && mount -o remount,ro,bind "$root$path" 2>/dev/null || exit 200
+done
+exec chroot --userspec=65532:65532 "$root" /usr/bin/env -i PATH=/usr/bin:/bin \\
+    PYTHONPATH=/opt/nccl-doctor:/opt/borrowed "$base/bin/python3" -P -m nccl_doctor "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="only root can make a root of its own")
+def test_the_files_of_the_image_work_in_an_empty_root(wheel: Path, open_path: Path) -> None:
+    """As packaging/Dockerfile puts them together, where no container can be built; packages are borrowed as above."""
+    root, packages = open_path / "root", Path(pytest.__file__).parent.parent
+    program = root / "opt" / "nccl-doctor"
+    done = run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", program, wheel)
+    assert 0 == done.returncode, done.stderr
+    borrowed = root / "opt" / "borrowed"
+    borrowed.mkdir()
+    for entry in packages.iterdir():
+        if "nccl_doctor" not in entry.name:
+            (borrowed / entry.name).symlink_to(entry)
+    (root / "data").mkdir()
+    shutil.copy(ROOT / "fixtures" / "demo.log", root / "data")
+    for folder in (root, *root.rglob("*")):
+        if not folder.is_symlink():
+            folder.chmod(folder.stat().st_mode | (0o555 if folder.is_dir() else 0o444))
+    start = ["unshare", "-m", "-n", "/bin/sh", "-c", IN_IMAGE, "sh", root, sys.base_prefix, packages]
+    done = run(*start, "analyze", "/data/demo.log")
+    if done.returncode == 200 or "unshare" in done.stderr:
+        pytest.skip("this machine allows no mounts")
+    assert 1 == done.returncode, done.stderr
+    assert done.stdout.startswith("ERROR: The locked-memory limit")
+    done = run(*start, "preflight", "--state", "-", "--only", "pci,ethernet")
+    assert done.returncode in (0, 90, 91), done.stderr
+    assert done.stdout.startswith(("FIT ", "JOB ", "DRAIN ")), done.stdout
+
+
+def test_the_image_is_run_without_privileges_and_made_from_files_that_exist() -> None:
+    text = (PACKAGING / "Dockerfile").read_text()
+    stages = re.split(r"^FROM ", text, flags=re.M)[1:]
+    assert 2 == len(stages)
+    assert len({stage.split()[0] for stage in stages}) == 1  # an environment runs with the Python that made it
+    assert re.findall(r"^USER (\d+):(\d+)$", stages[1], re.M) == [("65532", "65532")]
+    assert [] == re.findall(r"^(?:RUN|ADD)\b", stages[1], re.M)
+    kept = re.findall(r"^!(\S+)$", (PACKAGING / "Dockerfile.dockerignore").read_text(), re.M)
+    assert all((ROOT / name).exists() for name in kept)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = {"nccl_doctor", "rules", "packaging", "hatch_build.py", "pyproject.toml", "constraints.txt"}
+    assert needed | {project["project"]["readme"], *project["project"]["license-files"]} == set(kept)
+
+
+def test_the_pods_are_what_the_schema_of_kubernetes_says_and_have_no_rights() -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    documents = list(yaml.safe_load_all((PACKAGING / "kubernetes" / "exporter.yaml").read_text()))
+    assert ["Namespace", "ServiceAccount", "DaemonSet"] == [one["kind"] for one in documents]
+    for document in documents:
+        validate.validate(document, validate.latest_version(), strict=True)
+    _, account, daemons = documents
+    pod = daemons["spec"]["template"]["spec"]
+    assert account["metadata"]["name"] == pod["serviceAccountName"]
+    assert (False, False) == (account["automountServiceAccountToken"], pod["automountServiceAccountToken"])
+    assert daemons["spec"]["selector"]["matchLabels"] == daemons["spec"]["template"]["metadata"]["labels"]
+    (container,) = pod["containers"]
+    user = pod["securityContext"]["runAsUser"]
+    assert f"USER {user}:{user}" in (PACKAGING / "Dockerfile").read_text()
+    rights = container["securityContext"]
+    assert (False, True, ["ALL"]) == (
+        rights["allowPrivilegeEscalation"], rights["readOnlyRootFilesystem"], rights["capabilities"]["drop"],
+    )  # fmt: skip
+    (port,) = container["ports"]
+    assert container["command"][-1] == f"prometheus:0.0.0.0:{port['containerPort']}"
+    container["volumeMount"] = []
+    with pytest.raises(validate.ValidationError):
+        validate.validate(daemons, validate.latest_version(), strict=True)
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    units = []
+    for unit in sorted((PACKAGING / "systemd").iterdir()):
+        assert "/opt/nccl-doctor/bin/nccl-doctor" in unit.read_text() or unit.suffix == ".timer"
+        units.append(tmp_path / unit.name)
+        units[-1].write_text(unit.read_text().replace("/opt/nccl-doctor/bin/nccl-doctor", "/bin/true"))
+    done = run("systemd-analyze", "verify", *units)
+    assert (0, "") == (done.returncode, done.stderr)
+    (tmp_path / "bad.service").write_text("[Service]\nExecStart=relative\n")
+    assert 0 != run("systemd-analyze", "verify", tmp_path / "bad.service").returncode
+
+
+def test_the_wheel_brings_man_pages_completion_and_a_format_for_lnav(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        shared = {name.partition(".data/data/share/")[2] for name in archive.namelist() if ".data/data/" in name}
+    assert {"man/man1/nccl-doctor.1", "bash-completion/completions/nccl-doctor"} <= shared
+    assert {"zsh/site-functions/_nccl-doctor", "lnav/formats/nccl_doctor/nccl_log.json"} <= shared
+    included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["sdist"][
+        "include"
+    ]
+    assert {"/packaging", "/hatch_build.py", "/action.yml"} <= set(
+        included
+    )  # a wheel can be built from the source archive
