@@ -102,6 +102,7 @@ def _index(by_group: dict[str, list[Rule]]) -> str:
         "A **cause** comes before the **symptoms** that it accounts for; **context** explains others and is not a fault. "
         "Rules refer to [classes of symptoms](symptom-classes.md). [Contributing](../contributing.md) shows how to write a rule.",
         table(("group", "folder", "rules"), cells),
+        "A site keeps its rules in `/etc/nccl-doctor/rules`, `~/.config/nccl-doctor/rules` or a folder named with `--rules`.",
         "Groups `node-*` are asked by `preflight`, and by `analyze` where a node is among its inputs.",
     )
 

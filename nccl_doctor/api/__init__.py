@@ -128,13 +128,13 @@ def analyze(
 ) -> Report:
     """Read logs, folders, archives or saved facts, and diagnose them, as `nccl-doctor analyze` does.
 
-    `rules` are folders with rules of a site, `config` is a file with their settings, `jobs` is `auto`, `one` or `each`.
+    `rules` are folders with rules of a site, `config` is a file with their settings, `jobs` is `auto`, `one`, `each` or `last`.
     Raises UsageProblem where nothing could be read.
     """
     if not paths:
         raise UsageProblem("name at least one input")
-    if jobs not in ("auto", "one", "each"):
-        raise UsageProblem(f"jobs is auto, one or each, not {jobs!r}")
+    if jobs not in ("auto", "one", "each", "last"):
+        raise UsageProblem(f"jobs is auto, one, each or last, not {jobs!r}")
     settings = Config.read(Path(config)) if config is not None else None
     report, facts, problems = _analyze.analyze(
         [os.fspath(path) for path in paths],

@@ -52,8 +52,8 @@ def analyze(
 
     Returns the report, its fact base, and one sentence for each input that could not be read or only in part, and for
     each rule of the site that cannot be used. `read_ahead` makes what reads plain logs. `apart` says whether they are of one
-    job: `auto` by what they show, `one`, or `each` a job of its own. Where the inputs are of several jobs, the report
-    holds one for each of them, and the fact base what compares jobs. `drawn` asks for pictures.
+    job: `auto` by what they show, `one`, `each` a job of its own, or `last` only that whose files were written last. Where
+    the inputs are of several jobs, the report holds one for each of them, and the fact base what compares jobs. `drawn` asks for pictures.
     Raises UsageProblem where nothing at all could be read.
     """
     reader = InputReader(paths, progress, read_ahead)
@@ -69,13 +69,17 @@ def _diagnosed(
     problems = [*reader.problems, *left_out(rules_dirs)]
     stopped = [reader.interrupted] if reader.interrupted else []
     found = _jobs(reader, apart) if not reader.is_saved else []
+    ask = partial(report_of, rules_dirs=rules_dirs, config=config, drawn=drawn)
+    if found and apart == "last":
+        facts, notes = _last(reader, found)
+        report = ask(facts)
+        return replace(report, missing=[*stopped, *notes, *report.missing]), facts, [*problems, *notes]
     if found:
-        ask = partial(report_of, rules_dirs=rules_dirs, config=config, drawn=drawn)
         report = _report_of_jobs(reader, found, ask)
         return replace(report, missing=[*stopped, *report.missing]), reader.facts, problems
     if not reader.is_saved:
         problems += [*_complete(reader), *reader.name_unread_sections()]
-    report = report_of(reader.facts, rules_dirs=rules_dirs, config=config, drawn=drawn)
+    report = ask(reader.facts)
     doubt = _doubt(reader, apart)
     return replace(report, missing=[*stopped, *doubt, *report.missing]), reader.facts, [*problems, *doubt]
 
@@ -102,6 +106,24 @@ def _jobs(reader: InputReader, apart: str) -> list[jobs.JobFiles]:
     if apart == "one" or len(reader.logs) < 2:
         return []
     return jobs.group([jobs.fingerprint(log) for log in reader.logs], reader.others)
+
+
+def _last(reader: InputReader, found: Sequence[jobs.JobFiles]) -> tuple[Facts, list[str]]:
+    """The facts of the job whose logs were written last, and what to say of the others."""
+    logs = {name for name, *_ in reader.logs}
+    job = max((job for job in found if logs.intersection(job.names)), key=lambda job: max(map(_written, job.names)))
+    facts = reader.facts_of(job.names)
+    derive_all(facts)
+    said = f"{job.label} is the last of {len(found)} jobs by the times of their files; --jobs auto reports all of them"
+    return facts, [said, *_cut(facts)]
+
+
+def _written(name: str) -> float:
+    """When a file was written last; 0 for a member of an archive and for standard input."""
+    try:
+        return Path(name).stat().st_mtime
+    except (OSError, ValueError):
+        return 0.0
 
 
 def _report_of_jobs(reader: InputReader, found: Sequence[jobs.JobFiles], ask: Callable[..., Report]) -> Report:

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else OK
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        click.echo(_without_arguments(error), err=True)
         return USAGE
     except click.UsageError as error:
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
@@ -126,6 +126,15 @@ def main(arguments: Sequence[str]) -> int:
         return interruption.status()
     except Exception as error:
         return _internal(arguments, error)
+
+
+def _without_arguments(error: click.exceptions.NoArgsIsHelpError) -> str:
+    """What to type next; of a group of commands, its help."""
+    if error.ctx.parent is not None:
+        return error.format_message()
+    from nccl_doctor.cli import start
+
+    return start.text()
 
 
 def _internal(arguments: Sequence[str], error: Exception) -> int:

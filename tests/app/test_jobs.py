@@ -1,6 +1,7 @@
 """Files of several jobs are reported apart; files of one job stay together."""
 
 import json
+import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -117,6 +118,20 @@ def test_what_compares_jobs_is_found_across_them() -> None:
     together = {finding.rule for finding in report(*logs, apart="one").findings}
     assert {finding.rule for finding in apart.findings} <= together
     assert apart.findings
+
+
+def test_the_last_job_of_a_folder_is_that_whose_files_were_written_last(tmp_path: Path) -> None:
+    for name, seed, at in (("slurm-41017.out", 1, 3_000), ("slurm-41018.out", 2, 9_000), ("slurm-41019.out", 3, 5_000)):
+        job(tmp_path, name, seed)
+        os.utime(tmp_path / name, (at, at))
+    one, facts, said = analyze.analyze([str(tmp_path)], apart="last")
+    assert [] == one.jobs
+    assert ["slurm-41018.out"] == [Path(read.path).name for read in one.inputs]
+    assert [(1,)] == facts.query("SELECT count(*) FROM input")
+    assert ["slurm-41018.out is the last of 3 jobs"] == [text.partition(" by ")[0] for text in said]
+    assert 0 == main(["analyze", "--jobs", "last", "--format", "short", str(tmp_path)])
+    alone, _, said = analyze.analyze([str(tmp_path / "slurm-41017.out")], apart="last")
+    assert ([], 1) == (said, len(alone.inputs))
 
 
 def test_one_job_on_demand(tmp_path: Path) -> None:

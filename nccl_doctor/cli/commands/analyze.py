@@ -40,10 +40,11 @@ SQLITE = b"SQLite format 3\0"
 @click.option(
     "--jobs",
     "apart",
-    type=click.Choice(["auto", "one", "each"]),
+    type=click.Choice(["auto", "one", "each", "last"]),
     default="auto",
     show_default=True,
-    help="Inputs are of the jobs that they show, of one job, or each of its own. --save takes them for one.",
+    help="Inputs are of the jobs that they show, of one job, or each of its own; or only the last job that they show. "
+    "--save takes them for one.",
 )
 @click.option(
     "--dask",
