@@ -86,12 +86,13 @@ def run_comparison(
     rules_dirs: tuple[Path, ...],
     config: Path | None,
     tolerance: float,
+    by: str,
     drawn: bool,
     progress: Progress,
 ) -> "tuple[Comparison | RunsTable, list[str]]":
     """Returns what changed from the first run to the second, or a table of more, and one sentence for each unreadable input.
 
-    `drawn` asks for the pictures of two runs.
+    `drawn` asks for the pictures of two runs, `by` is part of the name of the measure by which more are sorted.
     """
     from nccl_doctor.app.comparison import pair, runs
     from nccl_doctor.rules.site_config import Config
@@ -108,7 +109,7 @@ def run_comparison(
             run, more = pair.read(path, rules_dirs, settings, progress)
             answers.append(runs.ask(run))
             problems += more
-        return runs.table(answers, tolerance), list(dict.fromkeys(problems))
+        return runs.table(answers, tolerance, by), list(dict.fromkeys(problems))
 
 
 def make_bundle(paths: Sequence[str]) -> "Bundle":

@@ -60,6 +60,20 @@ def test_the_best_run_leads_with_what_was_chosen_otherwise(logs: list[str]) -> N
     assert ["not set", "1", "not set", "not set"] == chosen["NCCL_MAX_NCHANNELS"]
 
 
+def test_the_user_chooses_the_measure_by_which_runs_are_sorted(
+    logs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tests = [str(FIXTURES / "nccl_tests" / name) for name in ("h100_8_slow.out", "a100_8.out", "a100_8_wrong.out")]
+    assert 0 == main(["compare", *tests, "--by", "Small", "--format", "csv", "--fail-on", "never"])
+    heads, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert "all_reduce, small sizes, us" == heads[4]
+    times = [float(row[4]) for row in rows if row[4]]
+    assert 3 == len(times)
+    assert sorted(times) == times  # less is better
+    assert 2 == main(["compare", *logs, "--by", "latency"])
+    assert "no measure has latency in its name; there are speed of megatron" in capsys.readouterr().err
+
+
 def test_a_difference_within_the_noise_is_none(logs: list[str]) -> None:
     found = table([logs[3], logs[0], logs[3]])
     assert ("same", []) == (found.verdict, found.varied)

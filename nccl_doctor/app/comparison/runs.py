@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from nccl_doctor.app.comparison import pair, queries
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.comparison import CHOSEN, Measure, Measured, RunRow, RunsTable, Varied
@@ -58,9 +59,20 @@ def ask(run: pair.Run) -> Answers:
     return Answers(run.paths[0], run.report.verdict, run.report.findings, asked, numbers, words, each)
 
 
-def table(runs: Sequence[Answers], tolerance: float = pair.TOLERANCE) -> RunsTable:
-    """The runs, best first. `tolerance` is the share by which a speed may differ from the first run without a word."""
+def table(runs: Sequence[Answers], tolerance: float = pair.TOLERANCE, by: str = "") -> RunsTable:
+    """The runs, best first by the measure whose name contains `by`.
+
+    `tolerance` is the share by which a speed may differ from the first run without a word. Raises UsageProblem if no measure
+    has such a name.
+    """
     measures = _measures(runs)
+    if by:
+        chosen = [one for one in measures if by.lower() in one.what.lower()]
+        if not chosen:
+            raise UsageProblem(
+                f"no measure has {by} in its name; there are {', '.join(one.what for one in measures) or 'none'}"
+            )
+        measures = [*chosen, *(one for one in measures if one not in chosen)]
     varied = _varied(runs)
     names = short_names([run.path for run in runs])
     rows = [_row(at, runs, names[at], measures, varied, tolerance) for at in range(len(runs))]

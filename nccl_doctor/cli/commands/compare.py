@@ -38,6 +38,12 @@ from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
     metavar="PERCENT",
     help="Ignore smaller changes of a speed.",
 )
+@click.option(
+    "--by",
+    default="",
+    metavar="NAME",
+    help="Sort three runs or more by the measure with NAME in its name; default: speed.",
+)
 @limit_option()
 @rule_options("; a lower speed is a warning")
 @display_options("Show all changes, with the lines that show them.")
@@ -46,6 +52,7 @@ def command(
     form: str | None,
     output: Path | None,
     tolerance: float,
+    by: str,
     fail_on: str,
     rules_dirs: tuple[str, ...],
     config: Path | None,
@@ -63,11 +70,13 @@ def command(
         raise UsageProblem("compare needs two runs or more")
     if len(paths) == 2 and form not in PAIR:
         raise UsageProblem(f"two runs have no {form}; the formats are {', '.join(PAIR)}")
+    if len(paths) == 2 and by:
+        raise UsageProblem("--by needs three runs or more")
     if output is not None:
         refuse_overwriting(output, paths)
     with progress_bar() as progress:
         comparison, problems = backend.run_comparison(
-            paths, rule_folders(rules_dirs), config, tolerance / 100, form in ("html", "markdown"), progress
+            paths, rule_folders(rules_dirs), config, tolerance / 100, by, form in ("html", "markdown"), progress
         )
     for problem in problems:
         complain(problem)
