@@ -8,6 +8,7 @@ python bench/watch.py [--seconds 30]
 
 import argparse
 import contextlib
+import json
 import os
 import pty
 import shutil
@@ -17,10 +18,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 STUB = Path(__file__).parent.parent / "tests" / "helpers" / "nvml_stub" / "nvml_stub.c"
-GPUS, PORTS = 8, 9
+GPUS, PORTS, NODES = 8, 9, 32
 STATE = {
     "count": GPUS, "driver": "550.54.15", "nvml": "12.550.54.15", "cuda": 12040, "model": "NVIDIA H100 80GB HBM3",
     "util": 97, "util_memory": 41, "memory_total": 85520809984, "memory_used": 60_000_000_000, "power_mw": 612345,
@@ -90,6 +92,7 @@ def environment(folder: Path) -> dict[str, str]:
     (folder / "state").write_text("".join(f"{key}={value}\n" for key, value in STATE.items()))
     (folder / "sitecustomize.py").write_text(
         "import sys\n"
+        f"from nccl_doctor.common import trusted\ntrusted.LIBRARIES = ({str(folder)!r},)\n"
         "if 'sample' in sys.argv or 'sample' in getattr(sys, 'orig_argv', ()):\n"
         f"    import pathlib, nccl_doctor.app.sample as s\n    s.Ports.__init__.__defaults__ = (pathlib.Path({str(folder / 'sys')!r}),)\n"
     )
@@ -99,6 +102,32 @@ def environment(folder: Path) -> dict[str, str]:
         **os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_STUB_FILE": str(folder / "state"), "TERM": "xterm-256color",
         "PYTHONPATH": os.pathsep.join(paths),
     }  # fmt: skip
+
+
+def sampler_of_nodes(folder: Path, seconds: int) -> str:
+    """Returns a command that prints the records of a node of the demo (first argument), one second after the other."""
+    from nccl_doctor.watch.sources.demo import Demo
+
+    invented = Demo()
+    lines = [json.dumps(record) for _ in range(seconds) for record in invented.step() if record["hostname"] == "gpu-b"]
+    (folder / "records").write_text("\n".join(lines) + "\n")
+    program = folder / "node.py"
+    program.write_text(
+        "import json, sys, time\nfrom datetime import datetime, timezone\nbefore = None\n"
+        f"for line in open({str(folder / 'records')!r}):\n"
+        "    record = json.loads(line)\n"
+        "    if record['query_time'] != before and before is not None:\n        time.sleep(1)\n"
+        "    before = record['query_time']\n"
+        "    record['query_time'] = datetime.now(timezone.utc).isoformat(timespec='milliseconds')\n"
+        "    print(json.dumps(record), flush=True)\n"
+    )
+    return f"{sys.executable} -S {program} %host"
+
+
+def many_nodes(environ: dict[str, str], folder: Path, seconds: float) -> dict[str, float]:
+    """Measures the screen of 32 nodes, whose samplers are played back beside it and are not counted."""
+    command = sampler_of_nodes(folder, 100 + int(seconds))
+    return watch(environ, 40.0, seconds, options=[f"--nodes=n[01-{NODES}]", f"--via={command}", "--interval=1"])
 
 
 def used(pid: int) -> float:
@@ -132,14 +161,19 @@ def share(pid: int, settle: float, seconds: float) -> dict[str, float]:
 
 
 def watch(
-    environ: dict[str, str], settle: float, seconds: float, rows: int = 50, columns: int = 160
+    environ: dict[str, str],
+    settle: float,
+    seconds: float,
+    rows: int = 50,
+    columns: int = 160,
+    options: Sequence[str] = (),
 ) -> dict[str, float]:
     """Measures the screen in a pseudo terminal."""
     import fcntl
     import struct
     import termios
 
-    command = [sys.executable, "-m", "nccl_doctor", "watch"]
+    command = [sys.executable, "-m", "nccl_doctor", "watch", *options]
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(command[0], command, environ)
@@ -189,7 +223,7 @@ def step_times(environ: dict[str, str], folder: Path, rounds: int, seconds: floa
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
-    parser.add_argument("--only", choices=["watch", "record", "step"])
+    parser.add_argument("--only", choices=["watch", "nodes", "record", "step"])
     arguments = parser.parse_args()
     if shutil.which("gcc") is None:
         print("no gcc, so there is no stand-in for NVML: not measured")
@@ -202,6 +236,9 @@ def main() -> int:
             found = watch(environ, 15.0, arguments.seconds)
             print(f"| watch, 8 GPUs, 9 ports, 1 s, 160x50: % of a core | 2 | {found['all']:.2f} "
                   f"(screen and rules {found['own']:.2f}, sampler {found['children']:.2f}) |", flush=True)  # fmt: skip
+        if arguments.only in (None, "nodes"):
+            found = many_nodes(environ, folder, max(arguments.seconds, 60.0))
+            print(f"| watch, {NODES} nodes, {8 * NODES} GPUs, 1 s: % of a core | 10 | {found['own']:.1f} |", flush=True)
         if arguments.only in (None, "record"):
             found = record(environ, folder / "runs", 5.0, arguments.seconds)
             print(f"| record, the same node, 1 s: % of a core | 2 | {found['all']:.2f} "

@@ -138,9 +138,10 @@ class Job:
     def stop(self) -> None:
         """End the job as a scheduler does; then the rest of it, which a stopped rank would outlive."""
         for process in self._mine():
-            words = process.cmdline()
-            if "record" in words[:4] and "nccl_doctor" in words[:4]:
-                process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if "record" in words[:4] and "nccl_doctor" in words[:4]:
+                    process.send_signal(signal.SIGTERM)
         end = time.time() + 15
         while self.runs and time.time() < end:
             time.sleep(0.1)

@@ -51,10 +51,12 @@ class Device:
     times: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))  # of the values in every series
     sampled_at: float | None = None
     errors: dict[str, int] = field(default_factory=dict)  # growth of each error counter since the watch began
+    _means: dict[tuple[str, float], float | None] = field(default_factory=dict)  # of the newest sample
 
     def add_sample(self, record: dict[str, Any], at: float | None, values: dict[str, float | None]) -> None:
         """Add the record and values of one sample."""
         self.now, self.sampled_at = record, at
+        self._means.clear()
         self.times.append(at if at is not None else 0.0)
         for name, value in values.items():
             self.series.setdefault(name, Series()).add(value)
@@ -87,7 +89,10 @@ class Device:
         series = self.series.get(name)
         return series.values if series is not None else ()
 
-    def mean(self, name: str, since: float) -> float | None:
-        """Returns the mean of the known values since a time."""
-        known = self.recent(name, since)
-        return sum(known) / len(known) if known else None
+    def lately(self, name: str, seconds: float) -> float | None:
+        """Returns the mean of the known values of the last seconds; drawing asks often, so it is kept until the next sample."""
+        key = name, seconds
+        if key not in self._means:
+            known = self.recent(name, (self.sampled_at or 0.0) - seconds)
+            self._means[key] = sum(known) / len(known) if known else None
+        return self._means[key]

@@ -99,3 +99,16 @@ def test_jobs_are_judged_apart() -> None:
     facts.add([*healthy, *stopped])
     derive_all(facts)
     assert [("81234", 2, 3)] == [(one.job, one.rank, one.waiting) for one in facts.rows(JobStop)]
+
+
+def test_a_network_that_loses_everything_leaves_ranks_a_step_apart_and_accuses_nobody() -> None:
+    socket = StuckSocket("gpu-a", "81234", 1, 4001, "10.0.0.1:29500", "10.0.0.2:41002", 65536, 6, 9)
+    found = judged(rank(0, op="all_gather", step=31), sockets=(socket,))
+    assert found is not None
+    assert "network" == found[1]
+    once = judged(rank(0, op="all_gather", step=31), sockets=(socket._replace(retransmits=1),))
+    assert once is not None
+    assert "apart" == once[1]
+    connects = judged(sockets=(socket._replace(queued=0),))
+    assert connects is not None
+    assert "10.0.0.2:41002 does not answer when rank 1 connects from 10.0.0.1:29500 (6 repetitions)" in connects[2]

@@ -1,5 +1,6 @@
 """Rates, silence, the hang and hostile records: what the screen knows."""
 
+import gc
 import json
 from typing import Any
 
@@ -324,3 +325,18 @@ def test_columns_of_a_chart_are_means_and_gaps_stay_gaps() -> None:
 def test_moments() -> None:
     assert record_time({"query_time": stamp(1)}) is not None
     assert [None] * 3 == [record_time({"query_time": value}) for value in (None, "soon", 5)]
+
+
+def test_a_screen_left_open_holds_no_more_objects_after_its_window_is_full() -> None:
+    state, diagnosis, invented = State(), LiveDiagnosis(), Demo()
+
+    def objects(seconds: int) -> int:
+        for _ in range(seconds):
+            for record in invented.step():
+                state.add_record(record)
+                diagnosis.add_record(record)
+        gc.collect()
+        return len(gc.get_objects())
+
+    full = objects(200)
+    assert objects(60) < full + 200

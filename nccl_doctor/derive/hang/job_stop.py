@@ -17,6 +17,7 @@ from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
 WAITS = (*WAITING, "rendezvous")
 _SHARE = 0.5  # of the ranks: where fewer wait, the job computes
 _GONE = ("ended", "zombie")
+_LOST = 3  # retransmissions of one segment, 1.4 s apart or more, from which the network is at fault
 _PLACES = {"backward": "the backward pass", "cuda-sync": "a CUDA call", "rendezvous": "the start of the process group"}
 _BUSY = 20.0  # % of a processor from which a rank computes
 
@@ -69,6 +70,8 @@ def _suspected(
         return list(broken), "ended" if any(one.state in _GONE for one in broken) else "suspended", None
     if outside:
         return list(outside), _kind(outside[0]), None
+    if any(one.retransmits >= _LOST for one in sockets):  # what is sent before the loss leaves ranks a step apart
+        return [], "network", _network(sockets)
     groups: dict[tuple[str | None, str | None, int | None], list[RankState]] = defaultdict(list)
     for one in waiting:
         groups[one.op, one.site, one.step].append(one)

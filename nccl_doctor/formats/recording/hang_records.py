@@ -32,6 +32,7 @@ class Looks:
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._states: dict[tuple[str, str], list[RankState]] = {}  # of the newest record of each, once somebody asked
 
     def add(self, record: dict[str, Any]) -> str | None:
         """Add a record; returns the name of its job, None where it is not a look."""
@@ -42,20 +43,24 @@ class Looks:
         if record.get("over"):
             for other in [one for one in self.records if one[0] == job]:
                 del self.records[other]
+                self._states.pop(other, None)
             return job
         if isinstance(record.get("ranks"), list):
             kept = self.records.setdefault(key, [])
             kept.append(record)
             del kept[:-2]
+            self._states.pop(key, None)
         return job
 
     def ranks(self, job: str) -> list[RankState]:
         """Returns the newest state of each rank of a job."""
-        states = []
-        for (name, _), records in self.records.items():
-            if name == job:
-                before = records[-2] if len(records) > 1 else None
-                states += [state for state, _ in parse_ranks(records[-1], before)]
+        states: list[RankState] = []
+        for key, records in self.records.items():
+            if key[0] == job:
+                if key not in self._states:
+                    before = records[-2] if len(records) > 1 else None
+                    self._states[key] = [state for state, _ in parse_ranks(records[-1], before)]
+                states += self._states[key]
         return states
 
     def sockets(self, job: str) -> list[StuckSocket]:
@@ -127,7 +132,8 @@ def _busy(one: dict[str, Any], old: dict[str, Any] | None, at: float | None, the
 def _moved(one: dict[str, Any], old: dict[str, Any] | None, busy: float | None, doing: str) -> int | None:
     """Returns 1 where a rank moved since the look before: another place or step, or its main thread ran meanwhile.
 
-    A thread that waits by polling wakes often and stays where it is; it counts as waiting once its output has been silent.
+    A thread that waits by polling wakes often and stays where it is: it counts as waiting where its step is known to be the same,
+    else once its output has been silent.
     """
     if old is None:
         return None
@@ -137,7 +143,8 @@ def _moved(one: dict[str, Any], old: dict[str, Any] | None, busy: float | None, 
     woke = switches is not None and before is not None and switches - before > _SWITCHES
     if doing in ("other", "dataloader", "checkpoint", "compiling", "loader-worker"):
         return int(woke or (busy or 0.0) > _BUSY)
-    return int(woke and not (_number(one.get("quiet")) or 0.0) >= _SILENT)
+    same_step = one.get("counter") is not None and one.get("step") is not None
+    return int(woke and not same_step and not (_number(one.get("quiet")) or 0.0) >= _SILENT)
 
 
 def parse_sockets(record: dict[str, Any]) -> Iterator[StuckSocket]:

@@ -29,14 +29,8 @@ def peers(state: State, now: float) -> Peers:
 
 
 def _median(gpus: Iterable[Device], name: str) -> float | None:
-    values = [value for gpu in gpus if (value := _lately(gpu, name)) is not None]
+    values = [value for gpu in gpus if (value := gpu.lately(name, JUDGED)) is not None]
     return median(values) if len(values) > 2 else None
-
-
-def _lately(gpu: Device, name: str) -> float | None:
-    """Returns the mean over the last seconds: one sample between two kernels says nothing."""
-    values = gpu.recent(name, (gpu.sampled_at or 0.0) - JUDGED)
-    return sum(values) / len(values) if values else None
 
 
 def _in_use(gpu: Device) -> bool:
@@ -51,7 +45,7 @@ def oddness(row: GpuRow, others: Peers, now: float) -> tuple[int, str]:
     error, reason = gpu.now.get("error"), throttle(gpu.now.get("clock_reasons"))
     if isinstance(error, str):
         return 5, error
-    util, power = _lately(gpu, "util"), _lately(gpu, "power")
+    util, power = gpu.lately("util", JUDGED), gpu.lately("power", JUDGED)
     if _in_use(gpu) and util is not None and others.util is not None and abs(util - others.util) >= APART:
         word = "busy" if util > others.util else "idle" if (gpu.last("util") or 0) < 10 else "slow"
         return 4, f"{word}, others {others.util:.0f} %"

@@ -18,7 +18,7 @@ def is_bad(port: Device) -> bool:
 
 def error_rate(port: Device) -> float | None:
     """Returns new errors per second over the last seconds."""
-    return port.mean("errors", (port.sampled_at or 0.0) - ERROR_SECONDS)
+    return port.lately("errors", ERROR_SECONDS)
 
 
 def _state(row: PortRow, look: Look) -> Cell:

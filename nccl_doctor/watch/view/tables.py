@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import psutil
 
@@ -37,9 +37,28 @@ class Drawing(NamedTuple):
 
     title: Line
     areas: ClickAreas  # of the title
-    rows: list[Line]
+    rows: Sequence[Line]
     keys: list[Hashable]
     empty: str
+
+
+class DrawnRows(Sequence[Line]):
+    """The lines of rows, drawn when they are shown: of hundreds of GPUs a screen shows some dozens."""
+
+    def __init__(self, rows: Sequence[Any], draw: Callable[[Any], Line]) -> None:
+        self._rows, self._draw = rows, draw
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Line]: ...
+    def __getitem__(self, index: int | slice) -> Line | list[Line]:
+        if isinstance(index, slice):
+            return [self._draw(row) for row in self._rows[index]]
+        return self._draw(self._rows[index])
 
 
 class Filter(NamedTuple):
@@ -85,14 +104,13 @@ class Table:
         columns = [column for column in self.columns() if column.key != "node" or with_node]
         rows = self._sorted(self.rows(), columns)
         fitted = choose(columns, width, rows, look)
-        drawn = [self._cells(row, [column for column, _ in fitted], look) for row in rows]
+        shown = [column for column, _ in fitted]
         if filter_text:
-            kept = [n for n, cells in enumerate(drawn) if _contains(cells, filter_text)]
-            rows, drawn = [rows[n] for n in kept], [drawn[n] for n in kept]
+            rows = [row for row in rows if _contains(self._cells(row, shown, look), filter_text)]
         self.shown = rows
-        rights = [cell.right for cell in drawn[0]] if drawn else [False] * len(fitted)
+        rights = [cell.right for cell in self._cells(rows[0], shown, look)] if rows else [False] * len(fitted)
         empty = f"no row contains {filter_text}; / changes the filter, Esc clears it" if filter_text else self.empty()
-        lines = [row_line(cells, fitted, look) for cells in drawn]
+        lines = DrawnRows(rows, lambda row: row_line(self._cells(row, shown, look), fitted, look))
         title, areas = title_line(fitted, look, rights, self.sort, self.reverse, letters)
         return Drawing(title, areas, lines, [self.key(row) for row in rows], empty)
 

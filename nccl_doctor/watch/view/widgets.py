@@ -103,7 +103,7 @@ class Grid(Widget, can_focus=True):
         super().__init__(id=id)
         self._look = look
         self._title: Line = ()
-        self._rows: list[Line] = []
+        self._rows: Sequence[Line] = []
         self._keys: list[Hashable] = []
         self._empty = ""
         self._drawn: list[Line] = []
@@ -118,7 +118,7 @@ class Grid(Widget, can_focus=True):
         The cursor stays on the row with its key, unless it is on the first row: there it keeps showing what is on top.
         """
         selected = self._keys[self.cursor] if 0 < self.cursor < len(self._keys) else None
-        self._title, self._rows, self._keys, self._empty = title, list(rows), list(keys), empty
+        self._title, self._rows, self._keys, self._empty = title, rows, list(keys), empty
         if selected is not None and selected in self._keys:
             self.cursor = self._keys.index(selected)
         self._scroll_to_cursor()
