@@ -27,6 +27,7 @@ SAMPLES = {
     "flight-recorder": ["torch/fr_desync_rank1"],
     "horovod-timeline": ["timeline/slow_rank2_4r.json", "timeline/input_gaps.json"],
     "gpu-samples": ["gpu/hot_gpu2.csv", "gpu/dmon.txt", "gpu/pmon_all_on_0.txt", "gpu/gpustat.json"],
+    "amd-smi": ["gpu/amd_smi_metric.txt"],
     "gpu-metrics": ["gpu/dcgm_exporter.txt"],
     "nvidia-smi-q": ["captures/smi_q_gpu3.txt"],
     "nccl-topology": ["topology/node01.xml", "topology/node02.xml", "topology/graph_slow.xml"],

@@ -50,7 +50,7 @@ def collect(root: Root) -> Iterator[Any]:
         replays = root.number(f"{base}/pcie_replay_count")
         hive = root.value(f"{base}/xgmi_hive_info/xgmi_hive_id")
         row = AmdGpu(
-            host=None, pci=device.pci, device=device.device, model=root.value(f"{base}/product_name"),
+            host=None, gpu=None, pci=device.pci, device=device.device, model=root.value(f"{base}/product_name"),
             driver=os.path.basename(driver) if driver else None, unique_id=root.value(f"{base}/unique_id"),
             hive=hive if hive != "0" else None, util=root.number(f"{base}/gpu_busy_percent"),
             memory_total=total / 2**20 if total is not None else None,

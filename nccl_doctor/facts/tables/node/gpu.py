@@ -134,13 +134,14 @@ class NodeGpu(NamedTuple):
 
 
 class AmdGpu(NamedTuple):
-    """One GPU of AMD as the amdgpu driver shows it in /sys."""
+    """One GPU of AMD as the amdgpu driver shows it in /sys, or as `amd-smi` or `rocm-smi` printed it."""
 
     host: str | None
-    pci: str  # 0000:c1:00.0
+    gpu: int | None  # index as these programs count; None from /sys
+    pci: str | None  # 0000:c1:00.0; None where a capture does not show it
     device: str | None  # 0x74a1
     model: str | None  # product_name
-    driver: str | None  # amdgpu; None where none is bound
+    driver: str | None  # amdgpu; None where none is bound, and in captures
     unique_id: str | None
     hive: str | None  # id that GPUs have in common that XGMI joins
     util: int | None  # %

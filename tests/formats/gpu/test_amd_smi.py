@@ -1,0 +1,160 @@
+"""amd-smi and rocm-smi: the same readings as text, JSON and CSV give the same rows; broken and hostile ones.
+
+Neither program runs without a GPU of AMD. The texts follow amdsmi_cli/amdsmi_logger.py (which turns one dictionary into all three
+forms, as `text_of` and `csv_of` do here) and rocm_smi.py.
+"""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import AmdGpu, GpuThrottle, GpuUse, LinkCounter
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu import amd_smi
+from nccl_doctor.formats.registry import recognise
+
+
+def reading(gpu: int, *, wrong: int = 0, replays: int = 0) -> dict[str, Any]:
+    return {
+        "gpu": gpu,
+        "usage": {"gfx_activity": {"value": 90 + gpu, "unit": "%"}, "umc_activity": {"value": 40, "unit": "%"}},
+        "power": {"socket_power": {"value": 600 + 2 * gpu, "unit": "W"}, "throttle_status": "UNTHROTTLED"},
+        "clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}, "max_clk": {"value": 2100, "unit": "MHz"}}},
+        "temperature": {"edge": "N/A", "hotspot": {"value": 71, "unit": "C"}, "mem": {"value": 60, "unit": "C"}},
+        "pcie": {"width": 16, "replay_count": replays},
+        "ecc": {"total_correctable_count": 4, "total_uncorrectable_count": wrong},
+        "ecc_blocks": {"UMC": {"uncorrectable_count": wrong}, "GFX": {"uncorrectable_count": 0}},
+        "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 150000, "unit": "MB"}},
+        "throttle": {"hbm_thermal_violation_status": "ACTIVE" if gpu == 1 else "NOT ACTIVE"},
+    }
+
+
+def text_of(record: dict[str, Any]) -> str:
+    lines = [f"GPU: {record['gpu']}"]
+
+    def add(tree: dict[str, Any], depth: int) -> None:
+        for key, value in tree.items():
+            pad = "    " * depth
+            if isinstance(value, dict) and "value" not in value:
+                lines.append(f"{pad}{key.upper()}:")
+                add(value, depth + 1)
+            else:
+                shown = f"{value['value']} {value['unit']}" if isinstance(value, dict) else value
+                lines.append(f"{pad}{key.upper()}: {shown}")
+
+    add({key: value for key, value in record.items() if key != "gpu"}, 1)
+    return "\n".join(lines) + "\n\n"
+
+
+def csv_of(records: list[dict[str, Any]], stamp: int | None = None) -> str:
+    titles = (
+        "gpu,gfx_activity,umc_activity,socket_power,gfx_0_clk,gfx_0_max_clk,edge,hotspot,mem,width,replay_count,"
+        "total_correctable_count,total_uncorrectable_count,total_vram,used_vram,hbm_thermal_violation_status"
+    )
+    rows = [("timestamp," if stamp else "") + titles]
+    for one in records:
+        cells = [
+            one["gpu"], one["usage"]["gfx_activity"]["value"], 40, one["power"]["socket_power"]["value"], 2100, 2100, "N/A", 71, 60, 16,
+            one["pcie"]["replay_count"], 4, one["ecc"]["total_uncorrectable_count"], 196592, 150000,
+            one["throttle"]["hbm_thermal_violation_status"],
+        ]  # fmt: skip
+        rows.append((f"{stamp}," if stamp else "") + ",".join(map(str, cells)))
+    return "\r\n".join(rows) + "\r\n"
+
+
+def read(text: str) -> tuple[Facts, Reading]:
+    known = recognise(text.encode()[: 1 << 16])
+    assert "amd-smi" == getattr(known, "kind", None)
+    facts = Facts()
+    return facts, amd_smi.read_format(io.BytesIO(text.encode()), "amd.txt", facts)
+
+
+RECORDS = [reading(0), reading(1), reading(2, wrong=3), reading(3, replays=5)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(map(text_of, RECORDS)),
+        json.dumps(RECORDS, indent=4),
+        json.dumps({"gpu_data": RECORDS}, indent=4),
+        csv_of(RECORDS),
+    ],
+    ids=["text", "JSON", "JSON with gpu_data", "CSV"],
+)
+def test_each_form_gives_the_same_numbers(text: str) -> None:
+    facts, _ = read(text)
+    uses = sorted(facts.rows(GpuUse), key=lambda row: row.gpu or 0)
+    assert [(gpu, 90.0 + gpu, 600.0 + 2 * gpu, 71.0, 196592.0, 150000.0) for gpu in range(4)] == [
+        (row.gpu, row.util_mean, row.power_median, row.temperature_max, row.memory_total, row.memory_max)
+        for row in uses
+    ]
+    states = facts.rows(AmdGpu)
+    assert [(0, 4), (0, 4), (3, 4), (0, 4)] == [(row.uncorrected, row.corrected) for row in states]
+    assert [0, 0, 0, 5] == [row.value for row in facts.rows(LinkCounter)]
+    assert [(1, "hw-thermal")] == [(row.gpu, row.reason) for row in facts.rows(GpuThrottle)]
+    assert states[2].blocks in ("umc", "")
+
+
+def test_the_report_names_the_gpu_whose_memory_failed() -> None:
+    report, _, _ = analyze.analyze([str(FIXTURES / "gpu" / "amd_smi_metric.txt")])
+    assert ["amd-gpu-uncorrectable"] == [finding.name for finding in report.findings if finding.severity == "error"]
+
+
+def test_watching_is_a_series() -> None:
+    text = csv_of(RECORDS[:2], 1779000000)
+    for second in range(1, 60):
+        text += csv_of(RECORDS[:2], 1779000000 + second).partition("\r\n")[2]
+    facts, found = read(text)
+    assert [(60, 59.0)] * 2 == [(row.samples, row.seconds) for row in facts.rows(GpuUse)]
+    assert 121 == found.understood == found.lines
+
+
+def test_monitor_and_rocm_smi() -> None:
+    monitor = "GPU  POWER  GPU_T  MEM_T  GFX_CLK  GFX%  MEM%  SINGLE_ECC  DOUBLE_ECC  PCIE_REPLAY\n"
+    monitor += "  0  131 W  42 °C  35 °C  132 MHz  0 %  0 %  0  1  0\n"
+    facts, _ = read(monitor)
+    assert [(0, 1)] == [(row.gpu, row.uncorrected) for row in facts.rows(AmdGpu)]
+    card = {
+        "GPU use (%)": "97",
+        "Average Graphics Package Power (W)": "560.0",
+        "VRAM Total Memory (B)": "206158430208",
+        "Card Series": "MI300X",
+    }
+    card |= {"PCI Bus": "0000:C1:00.0"}
+    lines = "".join(f"GPU[0]\t\t: {key}: {value}\n" for key, value in card.items())
+    rule = "=" * 12
+    for text in (json.dumps({"card0": card}), f"{rule} ROCm System Management Interface {rule}\n{lines}"):
+        facts, _ = read(text)
+        (use,) = facts.rows(GpuUse)
+        assert (97.0, 560.0, 196608.0) == (use.util_mean, use.power_median, use.memory_total)
+        assert [("0000:c1:00.0", "MI300X")] == [(row.pci, row.model) for row in facts.rows(AmdGpu)]
+    csv = "device,GPU use (%),Average Graphics Package Power (W)\ncard0,97,560.0\ncard1,0,90.0\n"
+    assert [97.0, 0.0] == [row.util_mean for row in read(csv)[0].rows(GpuUse)]
+
+
+@pytest.mark.parametrize("cut", [30, 400, 1200, 3000])
+def test_cut_files(cut: int) -> None:
+    assert len(read("".join(map(text_of, RECORDS))[:cut])[0].rows(AmdGpu)) <= 4
+    _, found = read(json.dumps(RECORDS, indent=4)[: cut + 300])
+    assert "is not complete JSON" in (found.note or "")
+
+
+def test_hostile_values_are_left_out() -> None:
+    text = text_of(RECORDS[0]).replace("90 %", "9" * 300).replace("600 W", "nan W") + "GPU: 99999\n    USAGE:\n"
+    facts, _ = read(text + "        GFX_ACTIVITY: " + "[" * 100_000 + "\n")
+    assert len(facts.rows(AmdGpu)) == 1
+    assert {None} == {row.power_median for row in facts.rows(GpuUse)}
+
+
+def test_idle_gpus_without_faults_are_not_blamed(tmp_path: Path) -> None:
+    idle = "".join(map(text_of, [reading(gpu) for gpu in (0, 2, 3)])).replace("9", "0")
+    (tmp_path / "amd.txt").write_text(idle)
+    report, _, _ = analyze.analyze([str(tmp_path / "amd.txt")])
+    assert [] == report.findings
