@@ -12,7 +12,7 @@ import lnav_format
 from click.shell_completion import get_completion_class
 
 from nccl_doctor import __version__
-from nccl_doctor.cli.main import cli
+from nccl_doctor.cli.main import COMPLETE, cli
 
 NAME = "nccl-doctor"
 SHELLS = {
@@ -37,7 +37,7 @@ def completion(shell: str) -> str:
     """The script with which a shell asks the program what may come next."""
     found = get_completion_class(shell)
     assert found is not None
-    made = found(cli, {}, NAME, "_NCCL_DOCTOR_COMPLETE")
+    made = found(cli, {}, NAME, COMPLETE)
     return f"{made.source_template % made.source_vars()}\n".lstrip("\n")
 
 

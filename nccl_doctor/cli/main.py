@@ -36,6 +36,7 @@ WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an an
 HIDDEN = ("sample",)  # started by other commands, on this node and on others
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more
 OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
+COMPLETE = "_NCCL_DOCTOR_COMPLETE"  # with which click answers a shell
 ALLOCATIONS = 50_000  # of objects between two collections of garbage; 700 by default
 
 
@@ -165,6 +166,8 @@ def run() -> None:
     )  # a short command would spend a tenth of its time on walking what it has just imported
     if not WITH_SIGNALS.intersection(sys.argv[1:2]):
         interruption.end_on_sigterm()
+    if sys.argv[1:]:  # a shell that completes asks without arguments; a job must not turn `preflight` into that
+        os.environ.pop(COMPLETE, None)
     status = main(sys.argv[1:])
     gc.freeze()  # nor walk all of it at the end
     sys.exit(status)

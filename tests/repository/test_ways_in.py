@@ -58,6 +58,11 @@ def test_bash_completes_commands_and_options(share: Path, tmp_path: Path) -> Non
     command = ["bash", "--norc", "-c", ask, "bash", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
     assert "analyze\n" == done.stdout
+    called = [sys.executable, "-m", "nccl_doctor", "--version"]
+    done = subprocess.run(
+        called, capture_output=True, text=True, env={**environ, "_NCCL_DOCTOR_COMPLETE": "bash_source"}, check=True
+    )
+    assert done.stdout.startswith("nccl-doctor ")  # a job that sets it changes no call
     for shell in ("zsh/site-functions/_nccl-doctor", "fish/vendor_completions.d/nccl-doctor.fish"):
         assert "_NCCL_DOCTOR_COMPLETE" in (share / shell).read_text()
 
