@@ -112,6 +112,64 @@ def many_ranks() -> Iterator[str]:
     return channels(MANY_RANKS)
 
 
+def start(ranks: int) -> Iterator[str]:
+    """Yields the start of one job, sentence by sentence for 1,024 ranks at a time: two rings with the ranks beside each."""
+    for first in range(0, ranks, 1024):
+        some = range(first, min(first + 1024, ranks))
+        heads = [
+            f"node{rank // LOCAL:05d}:{40_000 + rank % LOCAL}:{40_900 + rank % LOCAL} [{rank % LOCAL}] NCCL INFO "
+            for rank in some
+        ]
+        said = [
+            [
+                *_start(rank),
+                f"ncclCommInitRank comm 0x55{rank:06x}0 {_life(rank, ranks)} - Init START",
+                f"comm 0x55{rank:06x}0 rank {rank} nRanks {ranks} nNodes {ranks // LOCAL} localRanks {LOCAL}"
+                f" localRank {rank % LOCAL} MNNVL 0",
+                *(
+                    f"Channel {channel:02d}/0 : {_edge(rank, (rank + step) % ranks)}"
+                    for step in (1, LOCAL)
+                    for channel in range(8)
+                ),
+                "Connected all rings",
+                "Connected all trees",
+                f"ncclCommInitRank comm 0x55{rank:06x}0 {_life(rank, ranks)} - Init COMPLETE",
+            ]
+            for rank in some
+        ]
+        for sentence in zip(*said, strict=True):
+            yield "".join(f"{head}{text}\n" for head, text in zip(heads, sentence, strict=True))
+
+
+def _life(rank: int, ranks: int) -> str:
+    local = rank % LOCAL
+    return f"rank {rank} nranks {ranks} cudaDev {local} nvmlDev {local} busId {local + 1}b000 commId 0x1f2e3d4c5b6a7988"
+
+
+def _edge(rank: int, other: int) -> str:
+    ends = f"{rank}[{rank % LOCAL}] -> {other}[{other % LOCAL}]"
+    if rank // LOCAL == other // LOCAL:
+        return f"{ends} via P2P/CUMEM/read"
+    return f"{ends} [send] via NET/IB/{rank % 4}/GDRDMA"
+
+
+def all_to_all(ranks: int) -> Iterator[str]:
+    """Yields the start of a job in which each rank connects to each other one."""
+    for rank in range(ranks):
+        head = f"node{rank // LOCAL:05d}:{40_000 + rank % LOCAL}:{40_900 + rank % LOCAL} [{rank % LOCAL}] NCCL INFO "
+        said = [
+            *_start(rank),
+            *(f"Channel 00/1 : {_edge(rank, other)}" for other in range(ranks) if other != rank),
+            *(
+                f"Channel 00/1 : {other}[{other % LOCAL}] -> {rank}[{rank % LOCAL}] [receive] via NET/IB/{rank % 4}/GDRDMA"
+                for other in range(ranks)
+                if other // LOCAL != rank // LOCAL
+            ),
+            f"ncclCommInitRank comm 0x55{rank:06x}0 {_life(rank, ranks)} - Init COMPLETE",
+        ]
+        yield "".join(f"{head}{text}\n" for text in said)
+
+
 def stamped() -> Iterator[str]:
     """Yields `many_ranks` with a time stamp before each line, no two equal."""
     nanoseconds = 0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from nccl_doctor.common import budgets
 from nccl_doctor.facts import guard, saved, views
 from nccl_doctor.facts.guard import QueryProblem
+from nccl_doctor.facts.places import Places, places_for
 from nccl_doctor.facts.saved import SQL_TYPES
 from nccl_doctor.facts.sql_functions import register_functions
 from nccl_doctor.facts.storable import storable
@@ -92,16 +93,14 @@ def index_statements() -> list[str]:
     return [_index(table, columns, "main") for table, columns in _joined()]
 
 
-def _create_tables(db: sqlite3.Connection) -> None:
-    tables = [f"CREATE TABLE {table_name(table)} ({_columns(table)})" for table in TABLES]
-    db.executescript(";".join(["BEGIN", "CREATE TABLE covered (name TEXT PRIMARY KEY)", *tables, "COMMIT"]))
-
-
 @cache
 def _empty() -> sqlite3.Connection:
     """A database with all tables, which is copied for each fact base of this process: a quarter of the time."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    _create_tables(db)
+    tables = [f"CREATE TABLE {table_name(table)} ({_columns(table)})" for table in TABLES]
+    db.executescript(";".join(["BEGIN", "CREATE TABLE covered (name TEXT PRIMARY KEY)", *tables, "COMMIT"]))
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {LAYOUT}")
     return db
 
 
@@ -128,7 +127,7 @@ class Facts:
     def __init__(self, path: Path | None = None) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         _empty().backup(self._db)
-        self._evidence: dict[str, dict[int, int]] = {}  # file -> line -> number
+        self._evidence: dict[str, Places] = {}  # file -> line -> number
         self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own
         self._read_lines: dict[int, int] = {}  # of evidence of such files: which of the lines that were read it is
         self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
@@ -138,8 +137,6 @@ class Facts:
         self._filled: dict[type, int] = {}  # table -> rows that were added
         self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
         self.cut: dict[str, int] = {}  # table -> rows that were left out because the budget was used up
-        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._db.execute(f"PRAGMA user_version = {LAYOUT}")
         if path is not None:
             self._load(path)
         for statement in views.statements():
@@ -154,7 +151,7 @@ class Facts:
         except saved.Unreadable as problem:
             raise QueryProblem(f"{path} {problem}") from None
         for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
-            self._evidence.setdefault(file, {})[line] = number
+            self._evidence.setdefault(file, Places())[line] = number
         self._numbers = sum(map(len, self._evidence.values()))
         self._inserted = sum(self.counts().values())
 
@@ -175,9 +172,7 @@ class Facts:
             if not self.restated:
                 self._db.backup(target)
                 return
-            target.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            target.execute(f"PRAGMA user_version = {LAYOUT}")
-            _create_tables(target)
+            _empty().backup(target)
         finally:
             target.close()
         with self._writing():
@@ -192,7 +187,7 @@ class Facts:
         """The number of this place, for `ref` columns; asking twice gives the same number."""
         lines = self._evidence.get(file)
         if lines is None:
-            lines = self._evidence[file] = {}
+            lines = self._evidence[file] = Places()
         number = lines.get(line)
         if number is None:
             number = lines[line] = self._numbers = self._numbers + 1
@@ -207,16 +202,20 @@ class Facts:
 
     def evidence_of(self, file: str, lines: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
         """As `evidence`, for many places of a file."""
-        known = self._evidence.setdefault(file, {})
-        if file in self._source_lines or not known.keys().isdisjoint(lines) or len(set(lines)) < len(lines):
+        known = self._evidence.setdefault(file, Places())
+        if file in self._source_lines or not known.add_new(lines, self._numbers + 1):
             return [self.evidence(file, line, text) for line, text in zip(lines, texts, strict=True)]
         numbers = range(self._numbers + 1, self._numbers + 1 + len(lines))
         self._numbers += len(lines)
-        known.update(zip(lines, numbers, strict=True))
         self._pending += zip(numbers, repeat(file), lines, (text[:2000] for text in texts))
         if len(self._pending) >= BATCH:
             self._flush()
         return numbers
+
+    def expect(self, file: str, lines: int, evidence: int) -> None:
+        """Prepare for about so many places of a file of so many lines; what is known of it already stays as it is."""
+        if file not in self._evidence:
+            self._evidence[file] = places_for(lines, evidence)
 
     def number_lines(self, file: str, source_line: Callable[[int], int]) -> None:
         """Have evidence of a file name the line that `source_line` gives for the one that was read."""
@@ -230,7 +229,7 @@ class Facts:
         """As `evidence`, for what has no lines, such as an environment: each text of it gets a line of its own."""
         number = self._texts.get((file, text))
         if number is None:
-            lines = self._evidence.get(file, {})
+            lines = self._evidence.get(file, Places())
             if line in lines:
                 line = len(lines) + 1
                 while line in lines:

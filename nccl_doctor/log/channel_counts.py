@@ -226,24 +226,25 @@ class ChannelColumns:
         return np.lexsort((columns["first"], np.array(place)[columns["header"]])).tolist() if len(self) else []
 
     def rows(self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
+        """Rows of `connection`, by header in this order. Their evidence goes to `facts`. Consumes the texts."""
         cleaned: dict[str, str] = {}
         carried = [_carried(carrier) for carrier in self.carriers]
         order = [at for at in self._order(headers) if carried[self.carrier[at]]]
         authors = [one[:4] for one in who]
         for begin in range(0, len(order), BATCH):
             part = order[begin : begin + BATCH]
-            lines = []
+            channels_of, lines = list(self._channels(part)), []
             for at in part:
                 left = cleaned.get(self.left[at])
                 if left is None:
                     left = cleaned[self.left[at]] = f"{prefixes.clean(self.left[at])}{nccl_header.TOKEN}INFO "
                 lines.append(left + self.text[at])
+                self.text[at] = ""
             refs = facts.evidence_of(file, [self.first[at] for at in part], lines)
             columns = (
                 [column[at] for at in part] for column in (self.header, self.src, self.dst, self.carrier, self.n)
             )
-            for header, src, dst, carrier, n, channels, ref in zip(*columns, self._channels(part), refs, strict=True):
+            for header, src, dst, carrier, n, channels, ref in zip(*columns, channels_of, refs, strict=True):
                 yield (*authors[header], src, dst, *carried[carrier], channels, n, ref)
 
 

@@ -70,6 +70,7 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         # a program that reports cards in one of these forms reports them in the others too: UCX, perftest, drivers
         has_cards |= any(map(_of_cards, known))
         has_info |= any(level == "INFO" for _, level in levels) or len(counts.edges) > 0
+        facts.expect(file, counts.lines, len(counts.columns) + len(counts.edges))
         log = EventRows(facts, file, counts, ranks, lived)
         log.add_events()
         facts.fill(tables.Connection, counts.edges.rows(facts, file, log.who, counts.in_order()))
