@@ -1,4 +1,4 @@
-"""Takes the pictures of HTML reports in docs/images, in a headless Chromium.
+"""Takes the pictures of HTML reports and of the live screen in docs/images, in a headless Chromium.
 
 `python docs/generator/screenshots.py` writes docs/images; `--all DIR` writes every report light and dark, 1200 and 400 px wide, to DIR.
 It ends with status 1 where a page asks for anything outside of itself, says something on its console or is wider than its window.
@@ -6,6 +6,7 @@ Needs Chromium (or `CHROMIUM=/path`) and what `make .venv/.developing` installs.
 """
 
 import argparse
+import asyncio
 import io
 import os
 import shutil
@@ -19,9 +20,15 @@ from typing import NamedTuple
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from nccl_doctor.watch.app import Watch
+from nccl_doctor.watch.sources.demo import Demo
+from nccl_doctor.watch.sources.playing import IdleSource
+
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 TALLEST = 1500  # pixels of a kept picture
+DEMO = 150  # seconds of the invented job that the live screen has seen
+TAB = "1"  # key of the tab that is shown
 
 
 class Report(NamedTuple):
@@ -88,6 +95,36 @@ def pictures(browser: Browser, page: Path, scheme: str, width: int, problems: li
     return taken
 
 
+def live_screen() -> str:
+    """The first tab of `watch --demo`, as SVG."""
+    app = Watch(lambda _: IdleSource(), interval=60.0, title="demo", invented=True)
+    invented = Demo()
+    for _ in range(DEMO):
+        for record in invented.step():
+            app.add_record(record)
+
+    async def run() -> str:
+        async with app.run_test(size=(120, 35)) as pilot:
+            app.diagnose_now()
+            await pilot.press(TAB)
+            await pilot.pause()
+            return app.export_screenshot()
+
+    return asyncio.run(run())
+
+
+def terminal(browser: Browser, svg: str) -> bytes:
+    """An SVG of a terminal as PNG, with the fonts of this machine."""
+    context = browser.new_context(viewport={"width": 1500, "height": 1000}, offline=True)
+    shown = context.new_page()
+    shown.set_content(
+        f"<style>body {{ margin: 0 }} text {{ font-family: DejaVu Sans Mono, monospace !important }}</style>{svg}"
+    )
+    taken = shown.locator("svg").screenshot()
+    context.close()
+    return taken
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--all", type=Path, metavar="DIR")
@@ -95,6 +132,7 @@ def main() -> int:
     given = options.parse_args()
     folder: Path | None = given.all
     problems: list[str] = []
+    screen = live_screen()
     with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         pages = [write_report(report, Path(made)) for report in REPORTS if given.only in (None, report.name)]
@@ -106,6 +144,8 @@ def main() -> int:
                     (folder / f"{name}-{scheme}-{width}.png").write_bytes(taken)
                 else:
                     _keep(taken, IMAGES / f"{name}-{scheme}-{width}.webp")
+        if given.only is None:
+            _keep(terminal(browser, screen), (folder or IMAGES) / "watch.webp")
         browser.close()
     print(*problems, sep="\n")
     return int(bool(problems))
@@ -120,7 +160,7 @@ def _wanted(name: str, *, every: bool) -> Iterator[tuple[str, str, int]]:
 
 def _keep(taken: bytes, path: Path) -> None:
     """The upper part of a picture, small enough for a repository."""
-    IMAGES.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     image = Image.open(io.BytesIO(taken)).convert("RGB")
     image.crop((0, 0, image.width, min(image.height, TALLEST))).save(path, "WEBP", quality=82, method=6)
 
