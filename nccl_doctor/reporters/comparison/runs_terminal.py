@@ -3,6 +3,7 @@
 from io import StringIO
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -39,7 +40,7 @@ def render(table: RunsTable, options: Options) -> str:
     shown = table.runs if options.verbose else table.runs[:MAX_RUNS]
     console.print(_rows(table, shown_measures := min(fit, len(table.measures)), len(shown)))
     for line in _below(table, shown_measures, len(shown), options.verbose):
-        console.print(line)
+        console.print(Padding(Text(line.lstrip()), (0, 0, 0, len(line) - len(line.lstrip()))))
     text = "\n".join(line.rstrip() for line in out.getvalue().split("\n")[:-1]) + "\n"
     return text.translate(ASCII).encode("ascii", "replace").decode("ascii") if options.ascii else text
 
@@ -67,7 +68,7 @@ def _number(value: Measured | None) -> Text:
     return text
 
 
-def _below(table: RunsTable, measures: int, runs: int, verbose: bool) -> list[Text]:
+def _below(table: RunsTable, measures: int, runs: int, verbose: bool) -> list[str]:
     """What differs, what was found, and what did not fit."""
     lines: list[str] = []
     rows, varied = len(table.runs) - runs, words.varied(table)
@@ -85,4 +86,4 @@ def _below(table: RunsTable, measures: int, runs: int, verbose: bool) -> list[Te
     elif hidden:
         lines += ["", f"Not shown: {'; '.join(hidden)} (-v, --format csv)"]
     lines += [f"{rows} more runs: -v"] if rows else []
-    return [Text(line) for line in lines]
+    return lines
