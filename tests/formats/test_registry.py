@@ -37,6 +37,8 @@ SAMPLES = {
     "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],
     "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],
     "link-counters": ["network/perfquery_switch.txt", "network/ip_s_link.txt"],
+    "dcgm-results": ["gpu/dcgmi_diag.txt", "gpu/dcgmi_health.txt"],
+    "link-metrics": ["network/node_exporter.txt.gz"],
     "link-quality": ["network/mlxlink.txt"],
     "fabric-checks": ["network/ibdiagnet.log"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],

@@ -40,6 +40,14 @@ FORMATS = (
             rb"\A(?:\$ [^\n]{0,400}\n)?\s{0,200}JobId=\d{1,12} (?:Array\w{3,6}Id=\S{1,80} ){0,3}JobName="
         ),
         inside=(b" JobState=",),
-        after=("training-steps", "fabric-checks", "link-counters", "link-quality", "nvidia-smi-q", "slurm-state"),
+        after=(
+            "training-steps",
+            "dcgm-results",
+            "fabric-checks",
+            "link-counters",
+            "link-quality",
+            "nvidia-smi-q",
+            "slurm-state",
+        ),
     ),
 )

@@ -73,6 +73,18 @@ FORMATS = (
         ),
     ),
     Format(
+        "dcgm-results",
+        "dcgm",
+        tables=("active_test",),
+        begins=re.compile(
+            rb"\A\s{0,200}(?:Successfully ran diagnostic[^\n]{0,80}\n\s{0,20})?"
+            rb"\+[-+]{4,200}\r?\n\| (?:Diagnostic +\| Result|Health Monitor Report)"
+            rb"|\A\s{0,200}\{\s{0,40}\"DCGM (?:GPU )?Diagnostic\""
+            rb"|\A\s{0,200}\{\s{0,40}\"body\"\s{0,4}:\s{0,4}\{(?=[\s\S]{0,60000}?\"Overall Health\")"
+        ),
+        inside=(b"Successfully ran diagnostic for group", b"| Health Monitor Report"),
+    ),
+    Format(
         "nvidia-smi-q",
         "smi_query",
         tables=("node_driver", "node_gpu", "gpu_health", "link_counter"),

@@ -25,6 +25,16 @@ FORMATS = (
         ),
     ),
     Format(
+        "link-metrics",
+        "node_exporter",
+        tables=("link_counter",),
+        begins=re.compile(
+            rb"\A(?:\xef\xbb\xbf)?(?=# (?:HELP|TYPE) |node_)"
+            rb"(?:[^\n]{0,2000}\n){0,2000}?(?:# (?:HELP|TYPE) )?node_(?:network|infiniband|cpu|uname)_\w{2,60}[ {]"
+        ),
+        after=("gpu-metrics",),
+    ),
+    Format(
         "link-quality",
         "mlxlink",
         tables=("link_quality", "link_counter"),

@@ -10,6 +10,7 @@ from itertools import chain
 
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import ActiveTest
+from nccl_doctor.formats.gpu import dcgm
 from nccl_doctor.node.deep import parsers
 from nccl_doctor.node.gpu import pci
 from nccl_doctor.node.runtime.root import Absent, Output, Root
@@ -54,7 +55,7 @@ def _run(root: Root, *command: str, seconds: float) -> Output | None:
     return None if out is not None and out.status == 127 else out
 
 
-def _row(tool: str, result: parsers.Result, unit: str | None, command: str) -> ActiveTest:
+def _row(tool: str, result: dcgm.Result, unit: str | None, command: str) -> ActiveTest:
     shown = f"{result.test} {result.device or ''}: {result.outcome}"
     shown += f" {result.value:g} {unit}" if result.value is not None else ""
     return ActiveTest(
@@ -66,7 +67,7 @@ def _row(tool: str, result: parsers.Result, unit: str | None, command: str) -> A
 def _failed(tool: str, test: str, device: str | None, out: Output, command: str) -> ActiveTest:
     """A program that told nothing: `other` proves nothing of the hardware."""
     last = next((line.strip() for line in reversed(out.text.splitlines()) if line.strip()), "")
-    return _row(tool, parsers.Result(test, device, "other", None, f"status {out.status}: {last[:300]}"), None, command)
+    return _row(tool, dcgm.Result(test, device, "other", None, f"status {out.status}: {last[:300]}"), None, command)
 
 
 def _dcgm(root: Root) -> Iterator[ActiveTest]:
@@ -75,7 +76,7 @@ def _dcgm(root: Root) -> Iterator[ActiveTest]:
     out = _run(root, *command, seconds=DCGM_SECONDS[level])
     if out is None:
         return
-    results = parsers.parse_dcgm(out.text)
+    results = dcgm.parse_dcgm(out.text)
     for result in results:
         yield _row("dcgm", result, None, " ".join(command))
     if not results:
@@ -96,7 +97,7 @@ def _loopback(root: Root) -> Iterator[ActiveTest]:
         if value is None:
             yield _failed("ib_write_bw", "loopback", name, out, command)
         else:
-            yield _row("ib_write_bw", parsers.Result("loopback", name, "pass", value), "Gb/s", command)
+            yield _row("ib_write_bw", dcgm.Result("loopback", name, "pass", value), "Gb/s", command)
 
 
 def _copies(root: Root) -> Iterator[ActiveTest]:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from nccl_doctor.app import preflight
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ActiveTest
+from nccl_doctor.formats.gpu import dcgm
+from nccl_doctor.formats.gpu.dcgm import Result
 from nccl_doctor.node.deep import active_tests, parsers
-from nccl_doctor.node.deep.parsers import Result
 from nccl_doctor.node.runtime import collect, expectations
 from nccl_doctor.node.runtime.root import Root
 from nccl_doctor.simulate import node
@@ -116,11 +117,11 @@ def test_json_of_dcgm() -> None:
         Result("Persistence Mode", "0,1", "fail", None, "Persistence mode is off for GPU 1"),
         Result("PCIe", "0", "pass", None, "GPU 0 to host: 24.1 GB/s"),
         Result("PCIe", "1", "fail", None, "1200 replays"),
-    ] == parsers.parse_dcgm(f"WARNING: no persistence\n{json.dumps(DCGM_3, indent=1)}\n")
+    ] == dcgm.parse_dcgm(f"WARNING: no persistence\n{json.dumps(DCGM_3, indent=1)}\n")
     assert [
         Result("software", "0", "pass"), Result("software", None, "skip"),
         Result("software", "3", "fail", None, "nouveau is loaded"),
-    ] == parsers.parse_dcgm(json.dumps(DCGM_4))  # fmt: skip
+    ] == dcgm.parse_dcgm(json.dumps(DCGM_4))  # fmt: skip
 
 
 def test_table_of_dcgm() -> None:
@@ -130,7 +131,7 @@ def test_table_of_dcgm() -> None:
         Result("PCIe", "2", "fail", None, "GPU 2 has 1200 replays"),
         Result("pulse_test", "5", "fail"),
         Result("GPU Memory", None, "pass"),
-    ] == parsers.parse_dcgm(TABLE)
+    ] == dcgm.parse_dcgm(TABLE)
 
 
 def test_bandwidths() -> None:
@@ -153,7 +154,7 @@ OUTPUTS = (json.dumps(DCGM_3), json.dumps(DCGM_4), TABLE, PERFTEST, COPY, ALL_RE
 def test_output_that_is_cut_or_spoiled_raises_nothing(text: str, at: int, garbage: str) -> None:
     for spoiled in (text[:at], text[:at] + garbage + text[at:], garbage):
         measured = [
-            *parsers.parse_dcgm(spoiled),
+            *dcgm.parse_dcgm(spoiled),
             *parsers.parse_nvbandwidth(spoiled),
             parsers.parse_all_reduce(spoiled),
         ]
@@ -165,7 +166,7 @@ def test_output_that_is_cut_or_spoiled_raises_nothing(text: str, at: int, garbag
     "document", [None, [], {"DCGM Diagnostic": 7}, {"DCGM Diagnostic": {"test_categories": [7, {"tests": 7}]}}]
 )
 def test_json_of_another_shape_is_no_result(document: Any) -> None:
-    assert [] == parsers.parse_dcgm(
+    assert [] == dcgm.parse_dcgm(
         json.dumps({"x": document}) if not isinstance(document, dict) else json.dumps(document)
     )
 

@@ -28,7 +28,7 @@ class Expected(NamedTuple):
 
 
 class ActiveTest(NamedTuple):
-    """A result of a program that tests the hardware, run by `preflight --deep`."""
+    """A result of a program that tests the hardware: run by `preflight --deep`, or captured in a file (`dcgmi diag`, `dcgmi health`)."""
 
     host: str | None
     tool: str  # dcgm, ib_write_bw, nvbandwidth, nccl-tests
