@@ -15,7 +15,7 @@ from tests.helpers.examples import examples
 from tests.knowledge.test_catalogue import MESSAGES, filled
 
 ALARMS = [message for message in MESSAGES if message.grade() == "error"]
-ORIGINS = [message for message in ALARMS if message.is_origin]
+ORIGINS = [message for message in ALARMS if message.is_origin and message.confidence != "possible"]
 ECHOES = [message for message in ALARMS if message.is_echo]
 
 
