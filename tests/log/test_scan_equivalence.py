@@ -180,7 +180,8 @@ def test_lines_that_differ_in_their_channel_are_one_group() -> None:
 
     def targets(new: Numbers) -> tuple[Numbers, Numbers]:
         first = found.first_lines(new)
-        asked.extend(found.message(*place) for place in first.message_places())
+        levels, texts = found.messages(first)
+        asked.extend(zip(levels, texts.split("\n"), strict=True))
         is_edge = first.kind == EDGE
         return np.where(is_edge, 7, np.iinfo(np.int64).min), np.full(len(new), 3)
 
