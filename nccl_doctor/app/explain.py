@@ -190,10 +190,14 @@ def _line(line: str) -> str | None:
     from nccl_doctor.log import line_patterns
 
     hit = _catalogued(line)
+    matches = line_patterns.classify(line)[:3]
     paragraphs = list(_proved(hit.message)) if hit else []
-    for match in line_patterns.classify(line)[:3]:
+    if not hit and matches and not any(match.pattern.harmless for match in matches):
+        paragraphs = _found(line)
+    for match in matches:
         pattern = match.pattern
-        if pattern.means and not (hit and pattern.fallback) and not any(pattern.means in done for done in paragraphs):
+        known = paragraphs and pattern.fallback
+        if pattern.means and not known and not any(pattern.means in done for done in paragraphs):
             paragraphs.append(f"{pattern.means}{printed_by(pattern)}")
             if pattern.harmless:
                 paragraphs.append("This line alone is harmless.")
@@ -206,6 +210,18 @@ def _line(line: str) -> str | None:
         return None
     shown = line.strip() if len(line.strip()) <= wording.WIDTH else line.strip()[: wording.WIDTH - 3] + "..."
     return "\n\n".join([wording.block(shown, *paragraphs), *(_indented(detail) for detail in details)])
+
+
+def _found(line: str) -> list[str]:
+    """What `analyze` says of a log that holds this line alone; empty where that is no more than that something failed."""
+    from nccl_doctor.app import analyze
+
+    report = analyze.report_of(analyze.read_text(f"{line}\n"))
+    cause = next((one for one in report.findings if one.severity != "note" and one.role == "cause"), None)
+    if cause is None:
+        return []
+    said = cause.message[:1].upper() + cause.message[1:]
+    return [f"{cause.rule} {cause.name}: {cause.title}. {said}", f"What to do: {cause.fix}"]
 
 
 def _catalogued(line: str) -> "Hit | None":

@@ -68,17 +68,28 @@ def _unclaimed(answers: Sequence[Answer], elsewhere: set[int]) -> Iterable[Answe
     """The answers that found something; of rules that want it, without rows that other rules account for.
 
     These are rows of which another rule shows the evidence, and echoes where another rule found an error that is no echo.
+    A generic rule says less than the catalogue: it gives up rows whose evidence is an error there.
     """
     found = [answer for answer in answers if answer.outcome == "found"]
     special = [answer for answer in found if not (answer.rule.unclaimed or answer.rule.fallback)]
-    claimed = {ref for answer in special for row in answer.rows for ref in row.refs}
+    claimed = {ref for answer in special if not answer.rule.generic for row in answer.rows for ref in row.refs}
     explained = any(
         row.severity == "error" and not elsewhere.issuperset(row.refs) for answer in special for row in answer.rows
     )
+    known = {
+        ref
+        for answer in found
+        if answer.rule.unclaimed
+        for row in answer.rows
+        if row.severity == "error" and row.values.get("role") != "symptom"
+        for ref in row.refs
+    }
     for answer in found:
         groups = answer.groups
         if answer.rule.unclaimed:
             groups = [group for one in groups if (group := one.without(claimed, echoes=not explained)) is not None]
+        elif answer.rule.generic:
+            groups = [group for one in groups if (group := one.without(known, echoes=True)) is not None]
         if groups:
             yield answer._replace(groups=groups)
 

@@ -64,6 +64,7 @@ class Rule:
     aliases: list[str] = field(default_factory=list)
     fallback: bool = False  # kept only where no other rule found something as bad
     unclaimed: bool = False  # leaves out rows whose evidence is that of another rule's finding too
+    generic: bool = False  # leaves out rows whose evidence a message of the catalogue reports as an error of its own
     action: str = "warn"  # preflight: drain = the node is broken, job = this job cannot work here
     shared: bool = False  # preflight: the cause may lie outside the node, so that it drains only when it lasts
     until_reset: bool = False  # preflight: drains until the node boots, the GPU is reset or an administrator forgets it
