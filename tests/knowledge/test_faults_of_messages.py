@@ -1,0 +1,56 @@
+"""Messages of the same program and class are reported under the same fault, in wordings that no case showed."""
+
+import pytest
+
+from nccl_doctor.knowledge.catalogue import LINE, catalogue
+
+LINES = {
+    "ib-peer-unreachable": [
+        "/opt/nvshmem/src/modules/transport/ibgda/ibgda.cpp:2966: non-zero status: 7 create DCT share err.",
+        "/opt/nvshmem/src/host/transport/transport.cpp:420: non-zero status: 7 connect EPS failed",
+        "[ 10.1] infiniband mlx5_3: mlx5_poll_one:530:(pid 12): syndrome 0x15, vendor syndrome 0x81",
+    ],
+    "ib-rnr": ["infiniband mlx5_0: mlx5_poll_one:530:(pid 0): syndrome 0x16, vendor syndrome 0x82"],
+    "ib-remote-error": ["infiniband rocep1s0: mlx5_poll_one:530:(pid 0): syndrome 0x13, vendor syndrome 0x88"],
+    "mpi-daemon-lost": [
+        "[mpiexec@n1] Error: Unable to run bstrap_proxy on localhost:2 (pid 13546, exit code 65280)",
+        "[mpiexec@n1] HYD_print_bstrap_setup_error_message (i_mpiexec.c:1015): error setting up the bootstrap proxies",
+    ],
+    "mpi-init-failed": [
+        "[3] MPI startup(): dapl fabric is unknown or has been removed from the product",
+        "Abort(16) on node 0 (rank 0 in comm 0): Fatal error in internal_Init_thread: Other MPI error, error stack:",
+        "MPIDI_OFI_mpi_init_hook(1545): OFI addrinfo() failed",
+    ],
+    "component-version-mismatch": [
+        "E0101 12:00:00.1 12 cuda_dnn.cc:454] Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.8.0.",
+        "jax.errors.JaxRuntimeError: FAILED_PRECONDITION: DNN library initialization failed.",
+        "slurmstepd: error: mpi/pmi2: invalid PMI1 init command: `x'",
+    ],
+    "shared-library-missing": [
+        "slurmctld: error: cannot create auth context for auth/jwt",
+        "sbatch: error: plugin_load_from_file: dlopen(/usr/lib64/slurm/gpu_nvml.so): libnvidia-ml.so.1: cannot open",
+    ],
+    "slurm-prolog-failed": [
+        "slurmstepd: error: cgroup namespace 'cpuset' not mounted. aborting",
+        "slurmd: error: cannot connect to dbus system daemon: Failed to connect to socket",
+    ],
+    "node-failed": ["slurmd: error: /dev/nvidia7 is not a valid character or block device, fix your gres.conf"],
+    "host-memory-oom": [
+        "kernel: memory: usage 67108864kB, limit 67108864kB, failcnt 9123",
+        "kernel: Memory cgroup stats for /kubepods.slice/pod1: cache:32KB rss:524188KB",
+    ],
+    "ray-resources-missing": [
+        "WARNING resource_demand_scheduler.py:1 -- The autoscaler could not find a node type to satisfy the request: [{'GPU': 8}]",
+        "(raylet) The actor is not schedulable: no node has GPU",
+    ],
+    "ucx-device-unavailable": ["[1.2] [n1:9:0]  ib_device.c:1   UCX  ERROR ibv_query_device(mlx5_2) returned 22: Invalid argument"],
+    "gpu-reset-required": ["2026-05-07 10:22:29.245 ERROR [5231:5273] nvmlDeviceGetHandle returned GPU requires reset [x.cpp:1]"],
+    "cuda-oom": ["RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "line"), [(fault, line) for fault, lines in LINES.items() for line in lines])
+def test_a_sibling_is_known_by_its_fault(fault: str, line: str) -> None:
+    hit = catalogue().find(line, LINE)
+    assert hit is not None
+    assert fault == hit.message.fault
