@@ -5,6 +5,8 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,14 @@ from nccl_doctor.facts.tables import AmdGpu, LinkCounter
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.amd_names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED
 from nccl_doctor.formats.gpu.sample_statistics import Samples
-from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
+from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines, read_head
 
 _LARGEST_ANSWER = 64 << 20  # bytes of JSON
 _GPUS_OF_A_FILE = 4096
 _READINGS = 20_000  # that are added at once
+_CSV_BLOCK = 4 << 20  # bytes
 _AMD_GPU = re.compile(r"GPU: (\d{1,4})\s*$")
 _AMD_FIELD = re.compile(r"( {4,40})([A-Z][\w ]{0,60}):(?: (.{1,200}))?$")
 _ROCM_LINE = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: ([^:]{2,80}?) ?: {1,4}(\S.{0,200})$")
@@ -95,6 +98,38 @@ class _Reader:
         if len(self._rows) >= _READINGS:
             self._flush()
         return sum(_column(path) is not None for path in fields)
+
+    def take_table(self, titles: list[str], rows: list[tuple[int, str]]) -> int:
+        """Take rows of CSV with their line numbers; returns how many are readings of a GPU."""
+        key = "device" if "device" in titles else "gpu"
+        known = [title for title in titles if title in COLUMNS or title in REASONS_AMD or title == "timestamp"]
+        rows, frame = _frame(titles, [key, *known], rows)
+        gpus = _numbers(frame[key].str.removeprefix("card"))
+        keep = np.flatnonzero((gpus >= 0) & (gpus < _GPUS_OF_A_FILE))
+        index = gpus[keep].astype(np.int64)
+        columns: dict[str, Floats] = {}
+        for title in known:
+            column = COLUMNS.get(title)
+            if column in SAMPLED and column not in columns:
+                columns[column] = _numbers(frame[title])[keep] * (2.0**-20 if title.endswith(" (b)") else 1.0)
+            elif title in REASONS_AMD:
+                held = (frame[title].to_numpy()[keep] == "ACTIVE") * REASONS_AMD[title]
+                mask = columns.get("mask", np.zeros(len(keep))).astype(np.int64)
+                columns["mask"] = (mask | held.astype(np.int64)).astype(np.float64)
+        slots = np.full(len(index), -1)
+        for gpu in np.unique(index).tolist():
+            number, line = rows[keep[np.flatnonzero(index == gpu)[-1]]]
+            cells = next(csv.reader([line]), [])
+            named = {title: (cell, number, line) for title, cell in zip(titles, cells, strict=False)}
+            self._last.setdefault(gpu, {}).update(named)
+            who = Gpu(None, gpu, None, self._word(gpu, "model"))
+            slots[index == gpu] = self._samples.slot(gpu, lambda who=who: who)  # type: ignore[misc]
+        keep, taken = keep[slots >= 0], slots >= 0
+        if len(keep) and columns:
+            times = _numbers(frame["timestamp"])[keep] if "timestamp" in known else None
+            values = {column: numbers[taken] for column, numbers in columns.items()}
+            self._samples.add(Batch(slots[taken], values, times, lambda row: rows[keep[row]]))
+        return len(index)
 
     def write(self, lines_read: int, used: int, note: str | None) -> Reading:
         """Add the rows, and say how the reading went."""
@@ -216,23 +251,51 @@ def _records(top: Any) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _csv(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
-    number, used = 0, 0
+    """Rows under a header, which a restarted program repeats; read by pandas, a block at a time."""
+    number = used = 0
     titles: list[str] = []
-    wanted: list[tuple[int, str]] = []
-    index = 0
-    for number, line in lines(stream):
-        if line.startswith(("gpu,", "timestamp,gpu,", "device,")):
-            titles = [title.strip().lower() for title in next(csv.reader(io.StringIO(line)), [])]
-            index = titles.index("device") if "device" in titles else titles.index("gpu")
-            known = {*COLUMNS, *REASONS_AMD, "timestamp"}
-            wanted = [(at, title) for at, title in enumerate(titles) if title in known]
-            used += 1
-            continue
-        cells = next(csv.reader([line]), []) if '"' in line else line.split(",")
-        gpu = re.fullmatch(r"(?:card)?(\d{1,4})", cells[index].strip()) if len(cells) == len(titles) > 0 else None
-        if gpu is not None:
-            used += bool(reader.take(int(gpu[1]), {title: (cells[at], number, line) for at, title in wanted}))
+    rest = b""
+    while block := stream.read(_CSV_BLOCK) or rest:
+        data = rest + block if block is not rest else rest
+        end = data.rfind(b"\n") + 1 if block is not rest else len(data)
+        rest = data[end:] if block is not rest else b""
+        if len(rest) > _CSV_BLOCK:
+            return number, used, f"line {number + 1} is longer than {_CSV_BLOCK:,} bytes; reading ended there"
+        lines_of = data[:end].decode("utf-8", "replace").lstrip("\ufeff").splitlines()
+        starts = [at for at, line in enumerate(lines_of) if line.startswith(("gpu,", "timestamp,gpu,", "device,"))]
+        for start, stop in pairwise([*([] if starts[:1] == [0] else [0]), *starts, len(lines_of)]):
+            own = lines_of[start:stop]
+            if start in starts:
+                titles, used = [title.strip().lower() for title in own[0].split(",")], used + 1
+                own, start = own[1:], start + 1
+            if titles and own:
+                used += reader.take_table(titles, list(enumerate(own, number + start + 1)))
+        number += len(lines_of)
     return number, used, None
+
+
+def _frame(titles: list[str], wanted: list[str], rows: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], Any]:
+    """The rows that have as many cells as there are titles, and their wanted columns as text or numbers."""
+    import pandas
+
+    names = [title if title not in titles[:at] else f"again{at}" for at, title in enumerate(titles)]
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):  # a quote that is never closed would swallow the rows after it
+        quoted = quoting == csv.QUOTE_MINIMAL
+        rows = [row for row in rows if row[1].count(",") + 1 == len(titles) or (quoted and '"' in row[1])]
+        with suppress(ValueError):  # pandas' own errors are ValueErrors, also that there is no row
+            frame = pandas.read_csv(
+                io.StringIO("\n".join(line for _, line in rows)), header=None, names=names, usecols=list(dict.fromkeys(wanted)),
+                dtype={wanted[0]: str}, na_values=["N/A"], on_bad_lines="skip", skip_blank_lines=False, index_col=False, quoting=quoting,
+            )  # fmt: skip
+            if len(frame) == len(rows):
+                return rows, frame
+    return [], pandas.DataFrame({name: pandas.Series(dtype=str) for name in wanted})
+
+
+def _numbers(column: Any) -> Floats:
+    import pandas
+
+    return np.asarray(pandas.to_numeric(column, errors="coerce"), np.float64)
 
 
 def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:

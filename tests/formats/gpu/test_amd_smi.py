@@ -153,6 +153,16 @@ def test_hostile_values_are_left_out() -> None:
     assert {None} == {row.power_median for row in facts.rows(GpuUse)}
 
 
+def test_torn_quoted_and_repeated_rows_of_csv() -> None:
+    text = csv_of(RECORDS[:1], 1779000000)
+    row = text.splitlines()[1]
+    text += (
+        f"{row[:20]}\n\n{row}\n" + csv_of(RECORDS[:1], 1779000000) + row.replace("N/A", '"N/A') + "\n" + f"{row}\n" * 3
+    )
+    facts, _ = read(text)
+    assert [(0, 7)] == [(use.gpu, use.samples) for use in facts.rows(GpuUse)]
+
+
 def test_idle_gpus_without_faults_are_not_blamed(tmp_path: Path) -> None:
     idle = "".join(map(text_of, [reading(gpu) for gpu in (0, 2, 3)])).replace("9", "0")
     (tmp_path / "amd.txt").write_text(idle)
