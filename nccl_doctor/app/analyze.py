@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
-from nccl_doctor.app import jobs
+from nccl_doctor.app import expected, jobs
 from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, ReadAheadOf, log_input
 from nccl_doctor.common import budgets, interruption
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Input
+from nccl_doctor.facts.tables import BenchExpected, Input
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs import exports
 from nccl_doctor.inputs.streams import Readable
@@ -47,6 +49,7 @@ def analyze(
     apart: str = "one",
     drawn: bool = False,
     read_ahead: ReadAheadOf = parallel.ReadAhead,
+    expect: expected.Expected = MappingProxyType({}),
 ) -> tuple[Report, Facts, list[str]]:
     """Read everything that was named and diagnose it.
 
@@ -54,11 +57,15 @@ def analyze(
     each rule of the site that cannot be used. `read_ahead` makes what reads plain logs. `apart` says whether they are of one
     job: `auto` by what they show, `one`, `each` a job of its own, or `last` only that whose files were written last. Where
     the inputs are of several jobs, the report holds one for each of them, and the fact base what compares jobs. `drawn` asks for pictures.
+    `expect` says what runs of nccl-tests have to reach.
     Raises UsageProblem where nothing at all could be read.
     """
     reader = InputReader(paths, progress, read_ahead)
     with parallel.without_garbage_collection():
         reader.read_all()
+    if expect and reader.is_saved:
+        raise UsageProblem("--expect needs the logs, not facts that were saved")
+    expected.add(reader.facts, expect)
     with interruption.held():  # some of what was read is read a second time
         return _diagnosed(reader, rules_dirs, config, apart, drawn)
 
@@ -131,6 +138,7 @@ def _report_of_jobs(reader: InputReader, found: Sequence[jobs.JobFiles], ask: Ca
     reports = []
     for job in found:
         facts = reader.facts_of(job.names)
+        expected.add(facts, {row.operation: row.busbw for row in reader.facts.rows(BenchExpected)})
         derive_all(facts)
         _cut(facts)
         reports.append(replace(ask(facts), name=job.label))

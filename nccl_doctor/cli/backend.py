@@ -28,19 +28,20 @@ def run_analysis(
     apart: str,
     drawn: bool,
     dask: str | None = None,
+    expect: Sequence[str] = (),
 ) -> "tuple[Report, Facts, list[str]]":
     """Returns the report, of one job or of several, the facts, and one sentence for each input that could not be read.
 
-    `drawn` asks for pictures, `dask` names the cluster whose workers read.
+    `drawn` asks for pictures, `dask` names the cluster whose workers read, `expect` what nccl-tests has to reach.
     """
-    from nccl_doctor.app import analyze
+    from nccl_doctor.app import analyze, expected
     from nccl_doctor.log.readers import cluster
     from nccl_doctor.rules.site_config import Config
 
     with _usage_problems():
         settings = Config.read(config) if config is not None else None
         ask = partial(analyze.analyze, paths, rules_dirs=rules_dirs, config=settings, progress=progress)
-        ask = partial(ask, apart=apart, drawn=drawn)
+        ask = partial(ask, apart=apart, drawn=drawn, expect=expected.parse(expect))
         if dask is None:
             return ask()
         with cluster.connected(dask, complain) as client:
@@ -56,9 +57,10 @@ def run_following(
     show: "Callable[[Report], None]",
     enough: "Callable[[Report], bool]",
     idle: float | None,
+    expect: Sequence[str] = (),
 ) -> "tuple[Report, Facts]":
     """Returns the last report on inputs that grow, and its facts. `show` gets each report with other findings."""
-    from nccl_doctor.app import analyze, follow
+    from nccl_doctor.app import analyze, expected, follow
     from nccl_doctor.rules.site_config import Config
 
     told: set[str] = set()
@@ -66,7 +68,7 @@ def run_following(
 
     def look(now: Sequence[str], follower: "Follower") -> "Report":
         report, facts, problems = analyze.analyze(
-            now, rules_dirs=rules_dirs, config=settings, apart=apart, drawn=drawn, read_ahead=follower
+            now, rules_dirs=rules_dirs, config=settings, apart=apart, drawn=drawn, read_ahead=follower, expect=wanted
         )
         last[:] = [facts]
         for problem in problems:
@@ -77,6 +79,7 @@ def run_following(
 
     with _usage_problems():
         settings = Config.read(config) if config is not None else None
+        wanted = expected.parse(expect)
         report = follow.Following(paths, look, show, complain).run(enough, idle)
         return report, last[0]
 

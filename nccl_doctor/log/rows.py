@@ -115,7 +115,7 @@ def _ib_devices(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
         for match in _DEVICE.finditer(part.split("={", 1)[-1] if outer else part):
             position = int(outer[1]) if outer else int(match["position"])
             yield tables.NetDevice(
-                context.host, context.rank, context.pid, position, match["name"], int(match["port"]), match["link"],
+                context.host, context.rank, context.pid, position, match["name"], int(match["port"]), match["link"], None,
                 context.n, context.ref,
             )  # fmt: skip
     yield from _interfaces(context, {"list": fields["oob"] or "", "purpose": "oob"})

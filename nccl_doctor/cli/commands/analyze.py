@@ -47,6 +47,12 @@ SQLITE = b"SQLite format 3\0"
     "--save takes them for one.",
 )
 @click.option(
+    "--expect",
+    multiple=True,
+    metavar="[OPERATION=]GB/s",
+    help="Bus bandwidth that nccl-tests has to reach with large messages: 350, or all_gather=330. May be repeated.",
+)
+@click.option(
     "--dask",
     metavar="ADDRESS|local[:N]|slurm[:JOBS]",
     help="Read plain logs with the workers of a Dask cluster, which open them by the same names. Needs nccl-doctor[cluster].",
@@ -76,6 +82,7 @@ def command(
     fail_on: str,
     save: Path | None,
     apart: str,
+    expect: tuple[str, ...],
     dask: str | None,
     follow: bool,
     until: str | None,
@@ -104,12 +111,12 @@ def command(
         ends = until and (lambda report: exit_status(report.verdict, fail_on) == 1)
         with interruption.stopping_reading():
             report, facts = backend.run_following(
-                paths, folders, config, apart, form == "html", show, ends or (lambda _: False), idle
+                paths, folders, config, apart, form == "html", show, ends or (lambda _: False), idle, expect
             )
     else:
         with progress_bar() as progress, interruption.stopping_reading():
             report, facts, problems = backend.run_analysis(
-                paths, folders, config, progress, apart, form == "html", dask
+                paths, folders, config, progress, apart, form == "html", dask, expect
             )
         for problem in problems:
             complain(problem)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort, TopoNet
+from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort, NetDevice, TopoNet
 from nccl_doctor.knowledge import bandwidth
 
 LARGE = 32 << 20  # bytes from which bandwidth, not latency, decides
@@ -15,7 +15,7 @@ SMALL = 4 << 10  # bytes up to which latency decides
 FULL = 8  # GPUs of a node from which all NVLinks carry a ring, with or without a switch
 
 
-@derivation(fills=[BenchLimit], needs=[BenchRun], reads=[BenchRow, IbPort, TopoNet])
+@derivation(fills=[BenchLimit], needs=[BenchRun], reads=[BenchRow, IbPort, NetDevice, TopoNet])
 def bench_limits(facts: Facts) -> Iterator[BenchLimit]:
     """What each run of nccl-tests reached, and what its links allow."""
     rows: dict[int, list[BenchRow]] = defaultdict(list)
@@ -33,11 +33,18 @@ class _Ports(NamedTuple):
 
 
 def _ports(facts: Facts) -> _Ports | None:
-    """From ibstat and its like, else from topology files; None where nothing shows the speed of a port."""
+    """From ibstat and its like, else from NCCL's own list, else from topology files; None where nothing shows the speed of a port."""
     nodes: dict[str, dict[object, tuple[float, str]]] = defaultdict(dict)
     for port in facts.rows(IbPort):
         if port.state == "Active" and port.rate:
             nodes[port.host or port.file][port.hca, port.port] = (port.rate, "the active ports")
+    if not nodes:
+        for card in facts.rows(NetDevice):
+            if card.rate:
+                nodes[card.host or ""][card.name, card.port] = (
+                    card.rate / 1000,
+                    "the list of devices that NCCL printed",
+                )
     if not nodes:
         for net in facts.rows(TopoNet):
             if net.rate:

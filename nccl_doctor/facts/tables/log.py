@@ -164,6 +164,7 @@ class NetDevice(NamedTuple):
     name: str
     port: int | None
     link_layer: str | None  # IB or RoCE
+    rate: int | None  # Mb/s, as NCCL 2.27 and newer print it with subsystem NET
     n: int
     ref: int
 

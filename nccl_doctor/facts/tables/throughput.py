@@ -174,3 +174,11 @@ class BenchMember(NamedTuple):
     host: str
     ranks: int
     ref: int
+
+
+class BenchExpected(NamedTuple):
+    """What runs of nccl-tests have to reach, as `analyze --expect` says it."""
+
+    operation: str | None  # None: each operation without a number of its own
+    busbw: float  # GB/s with large messages
+    ref: int
