@@ -39,11 +39,14 @@ _OTHERWISE = 0.2  # largest share of the other steps
 _ALWAYS = 0.5  # of the samples: a reason that is active for longer does not tell steps apart
 
 
-class _Timed(NamedTuple):
+class Timed(NamedTuple):
+    """A step on a clock."""
+
     start: float
     end: float
     slow: bool
     seconds: float
+    waited: float | None  # seconds that it waited for data
     ref: int
 
 
@@ -68,7 +71,7 @@ def throttled_steps(facts: Facts) -> Iterator[ThrottledSteps]:
     }
     year = job_year(facts)
     local = {ref for (ref, text) in _texts(facts, {ref for _, _, _, _, ref in spans}) if moment(text, year) is not None}
-    for run, steps in _runs(facts, year).items():
+    for run, steps in timed_steps(facts, year).items():
         for (host, gpu, file, reason, ref), held in spans.items():
             scale = "local" if ref in local else "absolute"
             if (host, gpu, file) in sampled and steps[scale]:
@@ -99,12 +102,12 @@ def _texts(facts: Facts, refs: set[int]) -> Iterator[tuple[int, str]]:
     yield from ((place.id, place.text) for place in facts.evidence_rows(refs))
 
 
-def _runs(facts: Facts, year: int | None) -> dict[int, dict[str, list[_Timed]]]:
-    """Run -> scale of the clock -> its timed steps, for runs with slow ones."""
+def timed_steps(facts: Facts, year: int | None) -> dict[int, dict[str, list[Timed]]]:
+    """Run -> scale of the clock -> its timed steps."""
     medians = dict(facts.query("SELECT run, seconds FROM steady WHERE seconds IS NOT NULL"))
     rows = [step for step in facts.rows(Step) if step.seconds and step.run in medians]
     texts = dict(_texts(facts, {step.ref for step in rows}))
-    runs: dict[int, dict[str, list[_Timed]]] = {}
+    runs: dict[int, dict[str, list[Timed]]] = {}
     before: dict[int, int | None] = {}
     for step in rows:
         when = moment(texts[step.ref], year)
@@ -118,32 +121,30 @@ def _runs(facts: Facts, year: int | None) -> dict[int, dict[str, list[_Timed]]]:
         slow = seconds > SLOW * medians[step.run]
         scales = runs.setdefault(step.run, {"local": [], "absolute": []})
         if when.clock == "local":
-            scales["local"].append(_Timed(when.seconds - length, when.seconds, slow, seconds, step.ref))
+            scales["local"].append(Timed(when.seconds - length, when.seconds, slow, seconds, step.data, step.ref))
         if when.zone is not None:
             end = when.seconds - when.zone
-            scales["absolute"].append(_Timed(end - length, end, slow, seconds, step.ref))
-    return {
-        run: scales for run, scales in runs.items() if any(step.slow for steps in scales.values() for step in steps)
-    }
+            scales["absolute"].append(Timed(end - length, end, slow, seconds, step.data, step.ref))
+    return runs
 
 
 def _compared(
-    run: int, gpu: tuple[str | None, int | None, str, int], steps: list[_Timed], spans: list[_Span]
+    run: int, gpu: tuple[str | None, int | None, str, int], steps: list[Timed], spans: list[_Span]
 ) -> Iterator[ThrottledSteps]:
     """One row where a GPU was held back in the slow steps and hardly in others."""
     slow = [step for step in steps if step.slow]
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
-    held = sum(_overlaps(step, starts, ends) for step in slow)
+    held = sum(overlaps(step, starts, ends) for step in slow)
     if len(slow) < _LEAST or held < _COVERED * len(slow):
         return
     others = [step for step in steps if not step.slow]
-    otherwise = sum(_overlaps(step, starts, ends) for step in others)
+    otherwise = sum(overlaps(step, starts, ends) for step in others)
     if otherwise <= _OTHERWISE * len(others):
         host, number, reason, ref = gpu
         worst = max(slow, key=lambda step: step.seconds)
         yield ThrottledSteps(run, host, number, reason, len(slow), held, len(others), otherwise, ref, worst.ref)
 
 
-def _overlaps(step: _Timed, starts: list[float], ends: list[float]) -> bool:
+def overlaps(step: Timed, starts: list[float], ends: list[float]) -> bool:
     """Whether one of the spans, which lie one after the other, touches a step."""
     return bisect_right(starts, step.end) > bisect_left(ends, step.start)

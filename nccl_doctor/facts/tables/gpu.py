@@ -75,6 +75,17 @@ class ThrottleSpan(NamedTuple):
     ref: int  # of the first sample of this GPU with the reason
 
 
+class IdleSpan(NamedTuple):
+    """A time over which all samples of a GPU show less than 20 % utilisation; a GPU that comes and goes often has none."""
+
+    host: str | None
+    gpu: int | None
+    file: str
+    start: float  # seconds since the epoch, as in `gpu_use`
+    end: float  # of the first sample of 20 % and more; of the last one where none follows
+    ref: int  # as in `gpu_use`
+
+
 class GpuCounter(NamedTuple):
     """A counter of memory errors of a GPU, or a state that has a yes or no."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.gpu import GpuCounter, GpuSample, GpuThrottle, GpuUse, ThrottleSpan
+from nccl_doctor.facts.tables.gpu import GpuCounter, GpuSample, GpuThrottle, GpuUse, IdleSpan, ThrottleSpan
 from nccl_doctor.formats.gpu.columns import REASON_NAMES, limit_of
 from nccl_doctor.formats.gpu.sample_totals import (
     BUSY,
@@ -27,7 +27,7 @@ from nccl_doctor.formats.gpu.sample_totals import (
     share,
     whole_or_none,
 )
-from nccl_doctor.formats.gpu.throttle_spans import ThrottleSpans
+from nccl_doctor.formats.gpu.throttle_spans import NO_WORK, ThrottleSpans
 
 IN_USE = 1024.0  # MiB; a driver alone holds less
 LOW_POWER = 0.4  # of the limit: what waiting in a collective draws
@@ -230,13 +230,18 @@ class Samples:
         facts.add(self._samples(refs, file))
         facts.add(self._throttles(totals, facts, file))
         facts.add(
+            IdleSpan(self.gpus[slot].host, self.gpus[slot].number, file, start, end, ref)
+            for slot, ref in refs.items()
+            for start, end in self._spans.of(slot, NO_WORK)
+        )
+        facts.add(
             GpuCounter(self.gpus[slot].host, self.gpus[slot].number, name, first, last, facts.evidence(file, *place))
             for (slot, name), (first, last, place) in self._counters.items()
         )
         facts.add(
             GpuCounter(None, None, "unreadable", None, 1.0, facts.evidence(file, *place)) for place in self._unreadable
         )
-        facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "throttle_span")
+        facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "throttle_span", "idle_span")
 
     def _uses(self, totals: Totals, refs: dict[int, int], file: str, source: str) -> Iterator[GpuUse]:
         # Without a limit in the file or from the model, the highest draw of any GPU is used: the limit cannot be below it.

@@ -1,4 +1,4 @@
-"""The times over which GPUs were held back, from samples with a mask of clock event reasons."""
+"""The times over which GPUs were held back, from samples with a mask of clock event reasons, or did nothing."""
 
 import numpy as np
 
@@ -6,6 +6,8 @@ from nccl_doctor.formats.gpu.columns import REASON_NAMES
 from nccl_doctor.formats.gpu.sample_totals import Batch, Ints, bits
 
 MOST = 500  # spans of one reason of one GPU; a reason that comes and goes more often says nothing about single steps
+NO_WORK = 0  # in the place of a reason: the GPU did nothing
+_IDLE_BELOW = 20  # % of utilisation; what is left of the kernels before and after may be in the sample
 
 
 class ThrottleSpans:
@@ -17,18 +19,22 @@ class ThrottleSpans:
 
     def add(self, batch: Batch) -> None:
         """Take samples in the order of their times."""
-        if batch.times is None or "mask" not in batch.columns:
+        if batch.times is None:
             return
-        mask = bits(batch.columns["mask"])
-        if not self._active and not mask.any():
+        mask = bits(batch.columns["mask"]) if "mask" in batch.columns else None
+        idle = batch.column("util") < _IDLE_BELOW
+        if not self._active and not idle.any() and (mask is None or not mask.any()):
             return
         order = np.argsort(batch.slots, kind="stable")
         order = order[~np.isnan(batch.times[order])]
         edges = np.flatnonzero(np.diff(batch.slots[order])) + 1
         for rows in np.split(order, edges):
             if len(rows):
-                for bit in REASON_NAMES:
-                    self._take((int(batch.slots[rows[0]]), bit), batch.times[rows], mask[rows] & bit)
+                slot, times = int(batch.slots[rows[0]]), batch.times[rows]
+                self._take((slot, NO_WORK), times, idle[rows].astype(np.int64))
+                if mask is not None:
+                    for bit in REASON_NAMES:
+                        self._take((slot, bit), times, mask[rows] & bit)
 
     def _take(self, key: tuple[int, int], times: "np.typing.NDArray[np.float64]", held: Ints) -> None:
         """Add the samples of one GPU and one reason."""

@@ -32,6 +32,24 @@ class ThrottledSteps(NamedTuple):
     step_ref: int  # of the slowest step
 
 
+class IdleCause(NamedTuple):
+    """Times in which a GPU did nothing, and what the log of the job shows at the same times; derived."""
+
+    host: str | None
+    gpu: int | None
+    cause: str  # data = steps that waited for input, checkpoint, evaluation
+    run: int | None  # of the steps
+    events: int  # steps that waited, or checkpoints, while the GPU was sampled
+    followed: int  # of those, in which the GPU was idle
+    others: int | None  # other steps that the samples cover
+    others_idle: int | None
+    lag: float | None  # median seconds from the line of a checkpoint to the idle GPU
+    seconds: float  # that the GPU was idle in them
+    share: float  # of the time of the samples
+    ref: int  # of the GPU
+    event_ref: int  # the step that waited longest, or the first checkpoint
+
+
 class Restart(NamedTuple):
     """A place in a log at which ranks that had ended begin again as new processes; derived."""
 
