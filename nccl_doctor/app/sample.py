@@ -48,6 +48,7 @@ class Gpus:
         self._nvml: Any = None
         self._failed: tuple[float, str] | None = None
         self._names: dict[int, tuple[str | None, str | None, str | None]] = {}
+        self._versions: dict[str, str | None] = {}
 
     def read(self) -> dict[str, Any]:
         from nccl_doctor.node.gpu.nvml import Nvml, NvmlFailure
@@ -58,6 +59,11 @@ class Gpus:
             if self._nvml is None:
                 self._nvml = Nvml()
                 self._names = {gpu: self._named(gpu) for gpu in range(self._nvml.count())}
+                cuda = self._nvml.get("nvmlSystemGetCudaDriverVersion_v2")
+                self._versions = {
+                    "driver": self._nvml.get("nvmlSystemGetDriverVersion"),
+                    "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else None,
+                }
             found = self._nvml.sample(pcie=True)
         except (NvmlFailure, OSError, ImportError) as error:
             self._nvml = None
@@ -67,7 +73,7 @@ class Gpus:
         now = {task.pid for one in found for task in one.tasks}
         self._pids |= now
         self._pids &= now
-        return {"gpus": [self._record(one) for one in found]}
+        return {"versions": self._versions, "gpus": [self._record(one) for one in found]}
 
     def _named(self, gpu: int) -> tuple[str | None, str | None, str | None]:
         """Returns name, UUID and the CPUs near the GPU; all None if the GPU is lost."""

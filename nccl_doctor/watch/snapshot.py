@@ -6,13 +6,13 @@ from textwrap import wrap
 from typing import Any
 
 from nccl_doctor.diagnosis.report import Finding
-from nccl_doctor.watch.series import Device
-from nccl_doctor.watch.state import Node, State, throttle
+from nccl_doctor.watch.state import State, throttle
 from nccl_doctor.watch.view.cells import Cell, Column, Line, Look, choose, row_line
 from nccl_doctor.watch.view.gpus import gpu_columns, peers
 from nccl_doctor.watch.view.nodes import node_state
 from nccl_doctor.watch.view.overview import host_line
 from nccl_doctor.watch.view.ports import PORTS
+from nccl_doctor.watch.view.processes import PROCESSES
 
 
 def render_text(state: State, findings: list[Finding], now: float, width: int, ascii_only: bool) -> str:
@@ -22,15 +22,18 @@ def render_text(state: State, findings: list[Finding], now: float, width: int, a
     rows += [f"{one.name}: {one.sentence(now)[0]}" for one in state.steps.values()]
     for node in state.nodes.values():
         badness, description = node_state(node, now)
-        rows.append(f"{node.name}: {description}" if badness else node.name)
+        versions = ", ".join(f"{name} {version}" for name, version in node.versions.items())
+        rows.append(": ".join(part for part in (node.name, versions, description if badness else "") if part))
         rows += _table(gpu_columns(peers(state, now), now), [(node, gpu) for gpu in node.gpus.values()], look, width)
         rows += _table(PORTS, [(node, port) for port in node.ports.values()], look, width)
+        processes = [(node, one) for one in node.processes if one.get("role") != "other"]
+        rows += ["", *_table(PROCESSES, processes, look, width), ""] if processes else []
         rows += [_plain(host_line(node, look, width, now)), ""]
     rows += [f"{f.severity.upper()} {f.rule} {f.name}: {f.message}" for f in findings if f.severity != "note"]
     return "\n".join(look.clean(row) for row in rows).rstrip() + "\n"
 
 
-def _table(columns: tuple[Column, ...], rows: list[tuple[Node, Device]], look: Look, width: int) -> list[str]:
+def _table(columns: tuple[Column, ...], rows: list[Any], look: Look, width: int) -> list[str]:
     if not rows:
         return []
     fitted = choose([column for column in columns if column.key not in ("node", "history")], width, rows, look)
@@ -49,7 +52,7 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
         "schema": "nccl-doctor/watch/1", "time": now,
         "nodes": [
             {
-                "name": node.name, "state": node_state(node, now)[1],
+                "name": node.name, "state": node_state(node, now)[1], "versions": node.versions,
                 "gpus": [{**gpu.now, "throttle": throttle(gpu.now.get("clock_reasons"))} for gpu in node.gpus.values()],
                 "ports": [{**port.now, "rx_gbps": port.last("rx"), "tx_gbps": port.last("tx")} for port in node.ports.values()],
                 "host": node.host.now, "processes": node.processes,

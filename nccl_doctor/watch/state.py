@@ -39,6 +39,7 @@ class Node:
     interval: float = 0.0  # seconds between two records of a kind
     last_received: dict[str, float] = field(default_factory=dict)  # kind -> when its last record arrived
     last_sampled: dict[str, float] = field(default_factory=dict)  # kind -> when its last record was sampled
+    versions: dict[str, str] = field(default_factory=dict)  # of driver and CUDA
     problems: dict[str, str] = field(default_factory=dict)  # kind -> why it is missing
     gone: str | None = None  # why the whole node does not answer
 
@@ -85,6 +86,8 @@ class Node:
         self.gone = None
 
     def _add_gpus(self, record: dict[str, Any], at: float | None) -> None:
+        if isinstance(versions := record.get("versions"), dict):
+            self.versions = {str(name): one for name, one in versions.items() if isinstance(one, str)}
         for sample in dicts(record.get("gpus")):
             if not isinstance(sample.get("index"), int):
                 continue
@@ -188,6 +191,12 @@ class State:
         self.now = max(self.now, at)
         self._add_totals(at if received_at is None else received_at)
         return node
+
+    def watched_ranks(self) -> bool:
+        """Returns whether there is no rank, or whether ranks were sampled long enough to see that they do not move."""
+        ranks = [one for node in self.nodes.values() for one in node.processes if one.get("since") is not None]
+        first = min((node.since for node in self.nodes.values() if node.since is not None), default=self.now)
+        return not ranks or self.now - first >= STILL
 
     def still_ranks(self) -> bool:
         """Returns whether at least half of the ranks of a job did not move in the last samples, and nobody has looked twice."""

@@ -22,7 +22,8 @@ from helpers.waiting import DEADLINE, until
 from nccl_doctor.app.hang import ras
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.watch import exporter, feed, metrics
+from nccl_doctor.watch import exporter, metrics
+from nccl_doctor.watch.sources import feed
 from nccl_doctor.watch.sources.demo import Demo
 from nccl_doctor.watch.sources.feed import NodeFeeds
 from nccl_doctor.watch.sources.replay import Replay

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from helpers.waiting import until
 
-from nccl_doctor.watch import feed
+from nccl_doctor.watch.sources import feed
 from nccl_doctor.watch.sources.feed import NodeFeeds
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.nodes import node_state

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nccl_doctor.watch.view.cells import Look
     from nccl_doctor.watch.view.tables import Filter
 
+ONCE_EVERY = 0.25  # seconds between two samples with --once
 FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
 LOOKS = 8.0  # seconds to wait for two looks at a job whose ranks do not move, with --once
 DEMO_SECONDS = 200  # of the demo that --once shows
@@ -198,7 +199,8 @@ def _run_without_screen(
 
     options = ["--no-auto"] if not auto else ["--eager"] if export is None else []
     followed = _follow(logs, add_record, diagnosis, threads=export is not None)
-    source = _fill_state(add_record, names, via, replay, demo, interval, options)
+    every = min(interval, 1.0 if export is not None else ONCE_EVERY)
+    source = _fill_state(add_record, state.watched_ranks, names, via, replay, demo, every, options)
     if export is None:
         end = time.monotonic() + LOOKS
         while source is not None and auto and time.monotonic() < end and state.still_ranks():
@@ -237,6 +239,7 @@ def _follow(logs: tuple[str, ...], put: Any, diagnosis: "LiveDiagnosis", *, thre
 
 def _fill_state(
     add_record: Any,
+    enough: Any,
     names: list[str],
     via: str,
     replay: Path | None,
@@ -244,7 +247,7 @@ def _fill_state(
     interval: float,
     options: list[str],
 ) -> Any:
-    """Add all records of a recording or the demo; else start the feeds and wait until each node sent each kind twice.
+    """Add all records of a recording or the demo; else start the feeds and wait until each node sent each kind twice and `enough` is true.
 
     Returns the source that still runs, or None. Two samples are needed because counters become rates.
     """
@@ -276,11 +279,11 @@ def _fill_state(
             twice.update((key[0], kind) for kind in ("gpu", "port", "host", "process"))
         add_record(record)
 
-    source = NodeFeeds(count_and_add, names, via, min(interval, 1.0), options)
+    source = NodeFeeds(count_and_add, names, via, interval, options)
     source.start()
     end = time.monotonic() + FIRST_SAMPLES + (10 if names else 0)
-    while time.monotonic() < end and len(twice) < 4 * max(len(names), 1):
-        time.sleep(0.05)
+    while time.monotonic() < end and not (len(twice) >= 4 * max(len(names), 1) and enough()):
+        time.sleep(0.02)
     return source
 
 
