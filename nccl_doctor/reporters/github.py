@@ -1,7 +1,7 @@
 """Workflow commands of GitHub Actions: each finding as an annotation of the run."""
 
 from nccl_doctor.diagnosis.report import Finding, Report
-from nccl_doctor.reporters import Options, words
+from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.words import clean, clean_block
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -10,7 +10,7 @@ ADVICE = 600  # characters of what to do
 
 
 def render(report: Report, options: Options) -> str:
-    """Returns one line for each finding that no other explains, the worst first, and one for the verdict."""
+    """Returns one line for each finding that no other explains, the worst first, and one for the verdict, of each job too."""
     lines = []
     for level in LEVELS:
         found = [
@@ -24,7 +24,10 @@ def render(report: Report, options: Options) -> str:
             lines.append(
                 _command("notice", "nccl-doctor", f"{len(found) - MOST} more of level {level} are in the report")
             )
-    verdict = f"{words.HEADLINES[report.verdict]}: {words.headline(report)}"
+    verdict = "\n".join(
+        [f"{words.HEADLINES[report.verdict]}: {words.headline(report)}"]
+        + [f"{short.name(job)}: {short.row(job)}" for job in report.jobs]
+    )
     return "\n".join([*lines, _command("notice", "nccl-doctor", verdict)]) + "\n"
 
 

@@ -22,7 +22,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchRow, Input, Message
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format
-from nccl_doctor.inputs import exports, sources, streams
+from nccl_doctor.inputs import sources, streams
+from nccl_doctor.inputs.exports import tables
 from nccl_doctor.log import parallel
 from nccl_doctor.simulate import Spec, write_log
 
@@ -301,7 +302,7 @@ def test_a_table_whose_newest_line_comes_first_is_held_up_to_the_budget(tmp_path
 
 
 def test_a_row_of_a_table_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exports, "LONGEST_PIECE", 2_000)
+    monkeypatch.setattr(tables, "LONGEST_PIECE", 2_000)
     (tmp_path / "a.csv").write_bytes(_table(torn=True))
 
     report, _, problems = analyze.analyze([str(tmp_path / "a.csv")])

@@ -29,7 +29,6 @@ FILES = {
     "run-1.wandb": (BINARY, "wandb sync"),
     "rank0.json": (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "py-spy dump"),
     "fabric.txt": (b"# Topology file\n\nvendid=0x2c9\ndevid=0xd2f0\n", "ibstat"),
-    "nodes.txt": (b"NodeName=n1 Arch=x86_64 CoresPerSocket=1\n", "scontrol show job"),
 }
 
 
