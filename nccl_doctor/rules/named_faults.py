@@ -13,7 +13,8 @@ from nccl_doctor.rules.templates import placeholders
 def hand_over(answers: Sequence[Answer]) -> list[Answer]:
     """The answers, where rows of the rules of a class went to the rules that their column `fault` names.
 
-    A rule that found more than a note itself says what there is to say, and gets no rows.
+    A rule that found more than a note itself says what there is to say, and gets no rows; nor does it get those whose evidence
+    it has judged itself.
     """
     named = {answer.rule.name: at for at, answer in enumerate(answers)}
     result = list(answers)
@@ -24,11 +25,13 @@ def hand_over(answers: Sequence[Answer]) -> list[Answer]:
         for fault, group in chain.from_iterable(map(_parts, answer.groups)):
             if fault not in named:
                 kept.append(group)
-            elif not any(row.severity != "note" for row in answers[named[fault]].rows):
+                continue
+            own = answers[named[fault]]
+            new = group.without({ref for row in own.rows for ref in row.refs}, echoes=True)
+            if new is not None and all(row.severity == "note" for row in own.rows):
                 taken = result[named[fault]]
                 before = taken.groups if taken.rule.unclaimed else ()
-                owner = answers[named[fault]].rule
-                result[named[fault]] = _found(_speaking_for(owner, answer.rule), [*before, _of(owner, group)])
+                result[named[fault]] = _found(_speaking_for(own.rule, answer.rule), [*before, _of(own.rule, new)])
         result[at] = _found(answer.rule, kept)
     return result
 

@@ -58,10 +58,15 @@ def test_no_row_is_lost_and_none_goes_elsewhere(faults: list[str | None]) -> Non
     assert len(faults) == sum(answer.total for answer in answers)
 
 
-@pytest.mark.parametrize(("severity", "kept"), [("error", 1), ("warning", 1), ("note", 2)])
-def test_a_rule_that_found_more_than_a_note_gets_no_rows(severity: str, kept: int) -> None:
+@pytest.mark.parametrize(("severity", "shown"), [("error", [1]), ("warning", [1]), ("note", [2])])
+def test_a_rule_gets_no_rows_that_it_has_judged_and_none_beside_an_alarm(severity: str, shown: list[int]) -> None:
     _, owner = hand_over([an_answer(GENERIC, "a", "a"), an_answer(a_rule("a"), None, severity=severity)])
-    assert kept == owner.total
+    assert shown == [ref for row in owner.rows for ref in row.refs]
+
+
+def test_a_line_that_its_rule_calls_a_note_stays_one() -> None:
+    _, owner = hand_over([an_answer(GENERIC, "a"), an_answer(a_rule("a"), None, severity="note")])
+    assert ["note"] == [row.severity for row in owner.rows]
 
 
 def test_the_severity_that_the_site_decided_holds() -> None:
