@@ -86,10 +86,11 @@ def parse_ranks(record: dict[str, Any], before: dict[str, Any] | None) -> Iterat
         busy = _busy(one, old, at, then)
         locked = _asks_for_lock(one, old, busy, (at or 0.0) - (then or 0.0))
         doing, holder = _activity(dumps, pid, locked)
+        doing = _word(one.get("doing")) or doing  # the source line says more than the frames
         yield RankState(
             host=_word(record.get("hostname")), job=_word(record.get("job")), rank=_whole(one.get("rank")), pid=pid,
             gpu=_whole(one.get("gpu")), world=_whole(record.get("world")), look=_whole(record.get("look")) or 1, at=at or 0.0,
-            since=_number(one.get("since")), state=_word(one.get("state")), doing=_word(one.get("doing")) or doing,
+            since=_number(one.get("since")), state=_word(one.get("state")), doing=doing,
             op=_word(one.get("op")), site=_word(one.get("site")), worker=_word(one.get("worker")), holder=holder,
             counter=_word(one.get("counter")), step=_whole(one.get("step")), moved=0 if locked else _moved(one, old, busy, doing),
             busy=busy, ref=0,
