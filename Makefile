@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Some tests wait for programs that they start: one worker more than two cores.
 JOBS ?= 3
 
-.PHONY: help demo test unit fuzz properties lint lint-repository bench docs format dist pyz pyz-x86_64 pyz-aarch64 sbom constraints clean
+.PHONY: help demo test unit fuzz properties lint lint-repository bench docs format dist pyz pyz-all pyz-x86_64 pyz-aarch64 sbom constraints clean
 
 help:
 	@echo 'make demo    read a shipped log with a real fault'
@@ -20,6 +20,7 @@ help:
 	@echo 'make docs    build the site into site/ and follow its links'
 	@echo 'make format  format the code'
 	@echo 'make pyz     preflight as one file; pyz-x86_64 and pyz-aarch64 for other machines'
+	@echo 'make pyz-all the whole program as one file, for a login node'
 	@echo 'make dist    wheel and source archive, checked'
 	@echo 'make sbom    list of the parts of an installation'
 	@echo 'make constraints  pin the newest versions of all packages'
@@ -90,7 +91,15 @@ pyz: $(VENV)/.developing
 	$(BIN)/python pyz_start.py nccl-doctor.pyz
 	@ls -l nccl-doctor.pyz
 
-# The same for other machines with the same version of Python: their wheels are fetched, and nothing of them runs here.
+# The whole program without extras, for this version of Python and machines like this one.
+pyz-all: $(VENV)/.developing
+	rm -rf build/pyz-all
+	$(PIP) --target build/pyz-all --constraint constraints.txt .
+	$(SHIV) --site-packages build/pyz-all --output-file nccl-doctor-all.pyz
+	$(BIN)/python pyz_start.py nccl-doctor-all.pyz
+	@ls -l nccl-doctor-all.pyz
+
+# The same as pyz for other machines with the same version of Python: their wheels are fetched, and nothing of them runs here.
 pyz-x86_64 pyz-aarch64: pyz-%: $(VENV)/.developing
 	rm -rf build/pyz-$*
 	$(PIP) --target build/pyz-$* --no-deps .

@@ -1,6 +1,5 @@
 """Puts into the wheel what is made from the program: parsed rules, patterns and derivations, man pages, completion, a format for lnav."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,9 @@ from nccl_doctor.node.host import kernel_log
 from nccl_doctor.rules import loader
 loader.load_rules(), line_patterns.load(), kernel_log.grammar(), registry.steps()
 """
+# With -c Python finds the program in the current folder. PYTHONPATH does not do it: pip's isolated build drops every folder from it
+# that is installed as editable in the environment of pip itself.
+SHARE = "import pathlib, sys; sys.path.append('packaging'); import share; share.main(pathlib.Path(sys.argv[1]))"
 
 
 class CompiledData(BuildHookInterface[Any]):
@@ -26,8 +28,5 @@ class CompiledData(BuildHookInterface[Any]):
             subprocess.run([sys.executable, "-c", MAKE], cwd=self.root, check=True)
             build_data["artifacts"].append("/nccl_doctor/common/compiled/*.json")
             share = Path(self.root) / "build" / "share"
-            # Behind the program come the packages of an isolated build, which pip names in the same variable.
-            found = os.pathsep.join(filter(None, (self.root, os.environ.get("PYTHONPATH"))))
-            environment = {**os.environ, "PYTHONPATH": found}
-            subprocess.run([sys.executable, "packaging/share.py", share], cwd=self.root, env=environment, check=True)
+            subprocess.run([sys.executable, "-c", SHARE, share], cwd=self.root, check=True)
             self.build_config.target_config["shared-data"] = {"build/share": "share"}

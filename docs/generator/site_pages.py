@@ -18,9 +18,15 @@ from nccl_doctor.rules import loader, symptoms
 ROOT = Path(__file__).parents[2]
 # Pages that lie where GitHub looks for them, and their places in the site.
 BORROWED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "reporting.md"}
+# What stands in the repository for a page that is made from it, so that a link works there too.
+SOURCES = {
+    "nccl_doctor/facts/tables": fact_pages.INDEX,
+    "nccl_doctor/knowledge/data/transport.json": code_pages.TRANSPORTS,
+    "nccl_doctor/knowledge/data/machine_types.json": code_pages.MACHINES,
+}
 _MAKERS = (rule_pages, message_pages, setting_pages, code_pages, fact_pages, command_pages)
 _LINK = re.compile(r"(?<=\]\()(?!https://|#)([^)#\s]+)")
-_UPWARD = re.compile(rf"\]\((?:\.\./)+({'|'.join(map(re.escape, BORROWED))})")
+_UPWARD = re.compile(rf"\]\((?:\.\./)+({'|'.join(map(re.escape, BORROWED | SOURCES))})(?=[)#])")
 _RULES = re.compile(r"^<!-- rules: (?P<names>[@a-z0-9 -]+) -->$", re.MULTILINE)
 
 
@@ -45,7 +51,7 @@ def targets() -> dict[str, str]:
 
 def finished(text: str, place: str) -> str:
     """The Markdown of a page with its lists of rules, and with names as links."""
-    text = _UPWARD.sub(lambda found: f"]({relative(BORROWED[found[1]], place)}", text)
+    text = _UPWARD.sub(lambda found: f"]({relative((BORROWED | SOURCES)[found[1]], place)}", text)
     return linked(_RULES.sub(lambda found: _rules(found["names"].split()), text), place, targets())
 
 

@@ -2,11 +2,11 @@
 
 import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.own_command import own_command
 from nccl_doctor.facts import wire
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
@@ -84,7 +84,7 @@ def collect(nodes: Sequence[str], via: str, command: Sequence[str], seconds: flo
     A node that does not answer is a row of `collection`, and the others go on.
     """
     facts = Facts()
-    program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
+    program = ["nccl-doctor"] if via in VIAS else own_command()
     answers = ask(nodes, via, [*program, *command], seconds)
     for node, (status, output) in answers.items():
         if wire.take(facts, output.splitlines(), node):

@@ -98,11 +98,14 @@ def _unknown(report: Report) -> str:
 
 
 def _inputs(report: Report) -> str:
+    nccl = any(i.nccl_lines for i in report.inputs)
     rows = "".join(
         f"<tr><td>{escaped(i.path)}</td><td>{escaped(i.kind)}</td><td>{i.lines}</td>"
-        f"<td>{f'{i.understood} of {i.nccl_lines}' if i.nccl_lines else ''}</td><td>{escaped(i.note)}</td></tr>"
+        + (f"<td>{f'{i.understood} of {i.nccl_lines}' if i.nccl_lines else ''}</td>" if nccl else "")
+        + f"<td>{escaped(i.note)}</td></tr>"
         for i in report.inputs
     )
-    head = "<tr><th>input</th><th>kind</th><th>lines</th><th>NCCL lines understood</th><th></th></tr>"
+    understood = "<th>NCCL lines understood</th>" if nccl else ""
+    head = f"<tr><th>input</th><th>kind</th><th>lines</th>{understood}<th></th></tr>"
     seen = "".join(f"<p>{escaped(text)}</p>" for text in words.coverage(report))
     return f'<h2>Read</h2><div class="scroll"><table>{head}{rows}</table></div>{seen}' if rows else ""

@@ -52,7 +52,11 @@ def _table(scope: str, measures: list[MeasureRow]) -> MeasureTable:
     if COMPARED in units:
         named.sort(key=lambda of: values.get((of, COMPARED), 0.0))
     rows = [[clean(of), *(_cell(values.get((of, name))) for name in units)] for of in named]
-    return MeasureTable(scope, [scope, *(f"{name} ({unit})" for name, unit in units.items())], rows)
+    return MeasureTable(
+        scope,
+        [scope, *(name if name.split("_")[-1] == unit else f"{name} ({unit})" for name, unit in units.items())],
+        rows,
+    )
 
 
 def _cell(value: float | None) -> str:

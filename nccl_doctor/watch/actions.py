@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 from textual.app import App
 
+from nccl_doctor.common.own_command import own_command
 from nccl_doctor.watch.state import Node
 from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.screens import Page, SignalDialog
@@ -19,7 +20,7 @@ RAS = [sys.executable, "-m", "nccl_doctor.app.hang.ras"]
 
 def stacks_command(row: tuple[Node, dict[str, Any]] | None, here: str, via: str) -> list[str]:
     """Returns the command that dumps the stacks of a process, or of all ranks; on another node through `via`."""
-    command = [sys.executable, "-m", "nccl_doctor", "stacks"]
+    command = [*own_command(), "stacks"]
     if row is None:
         return command
     node, process = row

@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from nccl_doctor.app.recorder.tee import Channel, Tee, write_all
 from nccl_doctor.app.recorder.terminal import Terminal
 from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.own_command import own_command
 from nccl_doctor.common.process_identity import boot_id, start_ticks
 from nccl_doctor.node.runtime.redact import KEPT, SECRET
 
@@ -203,7 +203,7 @@ class Recorder:
     def sample(self, *, own: bool = False) -> None:
         """Start the sampler, a child process that exits when this process exits; `own`: it looks at no other job's stacks."""
         self._sampler = subprocess.Popen(
-            [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(self.run), "--interval", str(self._interval),
+            [*own_command(), "sample", "--into", str(self.run), "--interval", str(self._interval),
              "--while-parent", str(os.getpid()), *([] if self._auto else ["--no-auto"]),
              *(["--own"] if own else [])],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -256,7 +256,7 @@ def _working_folder() -> str | None:
 
 def report(run: Path) -> None:
     """Print the diagnosis of a run to stderr and keep it as report.txt; never fails, and gives up after REPORT_LIMIT."""
-    command = [sys.executable, "-m", "nccl_doctor", "analyze", "--color", "never", str(run)]
+    command = [*own_command(), "analyze", "--color", "never", str(run)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=REPORT_LIMIT, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):

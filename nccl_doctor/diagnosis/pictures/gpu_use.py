@@ -88,7 +88,7 @@ def _busy(facts: Facts) -> Iterator[Chart]:
     yield Chart(
         name="gpu-busy",
         title="Share of samples in which each GPU is busy",
-        summary=f"{below} of {len(use)} GPUs are busy below 80 % of the time{more}.",
+        summary=f"{below} of {len(use)} GPUs are busy in fewer than 80 % of their samples{more}.",
         x="GPU",
         y="% of the samples",
         series=(

@@ -15,7 +15,7 @@ _LEGEND = (
     ("bad", "✗ an error names this rank, or others wait for it"),
     ("odd", "! a warning names this rank"),
     ("wait", "… waits for other ranks, or ended because of them"),
-    ("good", "no finding names this rank"),
+    ("good", "no finding tells this rank from the others"),
 )
 _RANKS = """
 SELECT rank, host, coalesce(cuda_dev, nvml_dev) FROM rank WHERE rank IS NOT NULL ORDER BY rank
@@ -77,7 +77,7 @@ def _cell(ranks: Sequence[int], said: dict[int, tuple[str, str]]) -> Cell:
     if not ranks:
         return Cell(state="none", says="no rank is known here")
     worst = min(ranks, key=lambda rank: ("bad", "odd", "wait", "good").index(said.get(rank, ("good", ""))[0]))
-    state, says = said.get(worst, ("good", "no finding names this rank"))
+    state, says = said.get(worst, ("good", "no finding tells this rank from the others"))
     return Cell(" ".join(map(str, ranks)) + _MARKS.get(state, ""), state, f"rank {worst}: {says}")
 
 

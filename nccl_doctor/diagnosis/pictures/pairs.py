@@ -9,6 +9,11 @@ from nccl_doctor.facts.store import Facts
 HOSTS = 64  # rows and columns; those of the slowest pairs where there are more
 _PAIRS = "SELECT src_host, dst_host, busbw, ratio, culprit FROM bench_link ORDER BY ratio"
 _SLOW = 0.8  # share of the usual bandwidth below which a cell is marked
+_LEGEND = (
+    ("bad", "✗ slow because of one of the hosts or the path"),
+    ("odd", f"! below {100 * _SLOW:.0f} % of what is usual"),
+    ("good", "as usual"),
+)
 
 
 def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
@@ -28,11 +33,7 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
         corner="host",
         columns=tuple(shown),
         rows=tuple((a, tuple(cells.get((a, b)) or cells.get((b, a)) or blank for b in shown)) for a in shown),
-        legend=(
-            ("bad", "✗ slow because of one of the hosts or the path"),
-            ("odd", f"! below {_SLOW:.0%} of what is usual".replace("%", " %")),
-            ("good", "as usual"),
-        ),
+        legend=tuple(row for row in _LEGEND if any(cell.state == row[0] for cell in cells.values())),
         tables=("bench_link", "bench_host"),
     )
 

@@ -51,7 +51,7 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid]:
             *((_state(one), f"{short[one]}: {one}") for one in words),
             *([("odd", "! unlike most pairs")] if odd else []),
         ),
-        tables=("link", "connection", "fell_back"),
+        tables=("link", "connection", "fell_back", "network"),
     )
 
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from nccl_doctor.app.fleet import VIAS
+from nccl_doctor.common.own_command import own_command
 
 Put = Callable[[dict[str, Any]], None]
 RETRY_AFTER = (2.0, 5.0, 15.0, 30.0)  # seconds before a lost node is tried again, by number of failures
@@ -38,9 +39,7 @@ class NodeFeeds:
 
     def _local(self) -> list[str]:
         return [
-            sys.executable,
-            "-m",
-            "nccl_doctor",
+            *own_command(),
             "sample",
             f"--while-parent={os.getpid()}",
             f"--interval={self._interval:g}",
@@ -48,7 +47,7 @@ class NodeFeeds:
         ]
 
     def _command(self, node: str, via: str) -> list[str]:
-        program = ["nccl-doctor"] if via in VIAS else [sys.executable, "-m", "nccl_doctor"]
+        program = ["nccl-doctor"] if via in VIAS else own_command()
         remote = [*program, "sample", f"--interval={self._interval:g}", *self._options]
         words = [word.replace("%host", node) for word in shlex.split(VIAS.get(via, via))]
         return [*words, shlex.join(remote)] if via == "ssh" else [*words, *remote]
