@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from nccl_doctor.derive.registry import derive_all
+from nccl_doctor.derive.registry import derive_all, steps
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
@@ -70,6 +70,11 @@ class LiveDiagnosis:
     def set_log_findings(self, findings: list[Finding]) -> None:
         """Take what was found in the logs of the job; it is shown beside what the records show."""
         self._of_logs, self._changed_at = findings, self._newest
+
+    def prepare(self) -> None:
+        """Load what the first run of the rules needs, while there is nothing to judge yet."""
+        loader.load_rules()
+        steps()
 
     def diagnose(self, state: State) -> list[Finding]:
         """Run the rules on the window and return the findings in report order."""

@@ -25,7 +25,7 @@ from nccl_doctor.watch.view.nodes import node_columns, node_state, verdicts, wor
 from nccl_doctor.watch.view.overview import alert_lines, alerts, port_lines
 from nccl_doctor.watch.view.ports import PORTS
 from nccl_doctor.watch.view.processes import PROCESSES, cpu_set, in_tree
-from nccl_doctor.watch.view.widgets import wrap_text
+from nccl_doctor.watch.view.wrapping import wrap_text
 
 
 def stamp(second: float) -> str:

@@ -6,9 +6,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from nccl_doctor.app.hang.monitor import HangMonitor, Put
 
 
 @click.command("sample", hidden=True)
@@ -25,7 +28,6 @@ def command(
     interval: float, into: Path | None, only: str | None, auto: bool, eager: bool, own: bool, while_parent: int | None
 ) -> None:
     """Sample this node until stopped; write one JSON object a line."""
-    from nccl_doctor.app.hang.monitor import HangMonitor
     from nccl_doctor.app.sample import KINDS, Files, Sampler, make_feeds
 
     stopped = threading.Event()
@@ -44,19 +46,29 @@ def command(
                 stopped.set()
 
     put = Files(into).put if into is not None else write_line
-    monitor = HangMonitor(put, into, eager=eager, own=own) if auto else None
+    monitored: list[HangMonitor] = []  # by this one, once it is imported
+    ready = threading.Event()
 
     def put_and_watch(kind: str, record: dict[str, Any]) -> None:
         put(kind, record)
-        if monitor is not None:
+        ready.wait()
+        for monitor in monitored:
             monitor.add(record)
 
     sampler = Sampler(put_and_watch, interval, {kind: feed for kind, feed in make_feeds().items() if kind in kinds})
     sampler.start()
-    if monitor is not None:
-        monitor.start()
+    if auto:  # after the start of the sampler, because it is long to import and the first samples do not need it
+        monitored.append(_monitor(put, into, eager=eager, own=own))
+        monitored[0].start()
+    ready.set()
     while not stopped.wait(0.5):
         if while_parent is not None and os.getppid() != while_parent:  # it may have ended before we began
             break
     sampler.stop()
     os._exit(0)  # do not wait for a thread that blocks in a driver
+
+
+def _monitor(put: "Put", into: Path | None, *, eager: bool, own: bool) -> "HangMonitor":
+    from nccl_doctor.app.hang.monitor import HangMonitor
+
+    return HangMonitor(put, into, eager=eager, own=own)

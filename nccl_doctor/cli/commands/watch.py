@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,12 @@ from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nccl_doctor.diagnosis.report import Finding
     from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
     from nccl_doctor.watch.settings import Settings
+    from nccl_doctor.watch.sources.feed import NodeFeeds
     from nccl_doctor.watch.sources.logs import LogSource
     from nccl_doctor.watch.state import State
     from nccl_doctor.watch.view.cells import Look
@@ -115,11 +119,13 @@ def _ascii_terminal() -> bool:
 
 def _node_names(nodes: str | None, job: str | None, via: str) -> tuple[list[str], str]:
     """Returns the nodes to watch and the transport to them; no nodes means this node only."""
+    if job is None and nodes is None:
+        return [], via
     from nccl_doctor.app import fleet
 
     if job is not None:
         return fleet.of_job(job)
-    return (fleet.names(nodes) if nodes is not None else []), via
+    return fleet.names(nodes or ""), via
 
 
 def _run_screen(
@@ -187,20 +193,33 @@ def _run_without_screen(
     *,
     auto: bool,
 ) -> int:
+    ready = threading.Event()
+
+    def add_record(record: dict[str, Any]) -> None:
+        ready.wait()
+        state.add_record(record)
+        diagnosis.add_record(record)
+
+    source: NodeFeeds | None = None
+    complete: set[tuple[str, str]] = set()
+    if replay is None and not demo:  # first, so that the children start while we import the rest
+        options = ["--no-auto"] if not auto else ["--eager"] if export is None else []
+        every = min(interval, 1.0 if export is not None else ONCE_EVERY)
+        source, complete = _start_feeds(add_record, names, via, every, options)
     from nccl_doctor.watch import snapshot
     from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
     from nccl_doctor.watch.state import State
 
     state, diagnosis = State(), LiveDiagnosis()
-
-    def add_record(record: dict[str, Any]) -> None:
-        state.add_record(record)
-        diagnosis.add_record(record)
-
-    options = ["--no-auto"] if not auto else ["--eager"] if export is None else []
+    ready.set()
     followed = _follow(logs, add_record, diagnosis, threads=export is not None)
-    every = min(interval, 1.0 if export is not None else ONCE_EVERY)
-    source = _fill_state(add_record, state.watched_ranks, names, via, replay, demo, every, options)
+    if source is None:
+        _play(add_record, replay)
+    else:
+        diagnosis.prepare()
+        end = time.monotonic() + FIRST_SAMPLES + (10 if names else 0)
+        while time.monotonic() < end and not (len(complete) >= 4 * max(len(names), 1) and state.watched_ranks()):
+            time.sleep(0.02)
     if export is None:
         end = time.monotonic() + LOOKS
         while source is not None and auto and time.monotonic() < end and state.still_ranks():
@@ -237,22 +256,9 @@ def _follow(logs: tuple[str, ...], put: Any, diagnosis: "LiveDiagnosis", *, thre
     return source
 
 
-def _fill_state(
-    add_record: Any,
-    enough: Any,
-    names: list[str],
-    via: str,
-    replay: Path | None,
-    demo: bool,
-    interval: float,
-    options: list[str],
-) -> Any:
-    """Add all records of a recording or the demo; else start the feeds and wait until each node sent each kind twice and `enough` is true.
-
-    Returns the source that still runs, or None. Two samples are needed because counters become rates.
-    """
+def _play(add_record: "Callable[[dict[str, Any]], None]", replay: Path | None) -> None:
+    """Add all records of a recording, or of the demo."""
     from nccl_doctor.watch.sources.demo import Demo
-    from nccl_doctor.watch.sources.feed import NodeFeeds
     from nccl_doctor.watch.sources.replay import Replay
 
     if replay is not None:
@@ -260,31 +266,37 @@ def _fill_state(
         for problem in recording.problems:
             complain(f"skipped {problem}")
         recording.seek(recording.end_time)
-        return None
-    if demo:
-        invented = Demo()
-        for _ in range(DEMO_SECONDS):
-            for record in invented.step():
-                add_record(record)
-        return None
+        return
+    invented = Demo()
+    for _ in range(DEMO_SECONDS):
+        for record in invented.step():
+            add_record(record)
+
+
+def _start_feeds(
+    add_record: "Callable[[dict[str, Any]], None]", names: list[str], via: str, interval: float, options: list[str]
+) -> "tuple[NodeFeeds, set[tuple[str, str]]]":
+    """Start the feeds; returns them, and the nodes and kinds of which two samples arrived, a set that grows.
+
+    Two samples are needed because counters become rates.
+    """
+    from nccl_doctor.watch.sources.feed import NodeFeeds
+
     seen: set[tuple[str, str]] = set()
     twice: set[tuple[str, str]] = set()
 
-    def count_and_add(record: dict[str, Any]) -> None:
+    def add_and_count(record: dict[str, Any]) -> None:
+        add_record(record)
         key = (str(record.get("hostname")), str(record.get("kind")))
         if key in seen:
             twice.add(key)
         seen.add(key)
         if record.get("kind") == "gone":
             twice.update((key[0], kind) for kind in ("gpu", "port", "host", "process"))
-        add_record(record)
 
-    source = NodeFeeds(count_and_add, names, via, interval, options)
+    source = NodeFeeds(add_and_count, names, via, interval, options)
     source.start()
-    end = time.monotonic() + FIRST_SAMPLES + (10 if names else 0)
-    while time.monotonic() < end and not (len(twice) >= 4 * max(len(names), 1) and enough()):
-        time.sleep(0.02)
-    return source
+    return source, twice
 
 
 def _export(target: str, state: "State", diagnose: Any, interval: float, clock: Any) -> None:

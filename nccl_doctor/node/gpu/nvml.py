@@ -20,6 +20,7 @@ CODES = {
     18: "library-driver-mismatch", 19: "in-use", 20: "memory", 23: "resources", 28: "gpu-not-found", 29: "invalid-state",
     999: "unknown",
 }  # fmt: skip
+SLOW_EVERY = 10.0  # seconds between two readings of what an administrator or a display server changes
 PCIE_TX, PCIE_RX = 197, 198  # fields: bytes sent and received since the driver was loaded
 LINK_TX, LINK_RX = 138, 139  # KiB
 
@@ -64,6 +65,14 @@ class GpuNow(NamedTuple):
     error: str | None  # gpu-lost, … where the GPU did not answer
 
 
+class _Slow(NamedTuple):
+    """Values of a GPU that hardly change, and when they were read, by the monotonic clock."""
+
+    at: float
+    power_limit: int | None  # mW
+    graphics: list[GpuTask]
+
+
 class Nvml:
     """An open session. Raises NvmlFailure where NVML cannot be loaded or initialised."""
 
@@ -88,6 +97,7 @@ class Nvml:
         self.must("nvmlInit")
         self._handles: dict[int, Any] = {}
         self._before: dict[int, tuple[float, list[int | None]]] = {}
+        self._slow: dict[int, _Slow] = {}
         self._shares_at: dict[int, int] = {}  # time stamp of the newest share of each GPU, microseconds
 
     def close(self) -> None:
@@ -166,12 +176,14 @@ class Nvml:
         return (int(parsed.total), int(parsed.used), None) if parsed is not None else None
 
     def tasks(self, handle: Any) -> list[GpuTask]:
+        return [*self._tasks(handle, "C"), *self._tasks(handle, "G")]
+
+    def _tasks(self, handle: Any, kind: str) -> list[GpuTask]:
+        name = f"nvmlDeviceGet{'Compute' if kind == 'C' else 'Graphics'}RunningProcesses"
         rows = []
-        for kind, word in (("C", "Compute"), ("G", "Graphics")):
-            name = f"nvmlDeviceGet{word}RunningProcesses"
-            for one in self.first((f"{name}_v3", handle), (f"{name}_v2", handle)) or []:
-                used = one.usedGpuMemory
-                rows.append(GpuTask(int(one.pid), kind, int(used) if used is not None else None))
+        for one in self.first((f"{name}_v3", handle), (f"{name}_v2", handle)) or []:
+            used = one.usedGpuMemory
+            rows.append(GpuTask(int(one.pid), kind, int(used) if used is not None else None))
         return rows
 
     def shares(self, gpu: int, handle: Any) -> dict[int, int]:
@@ -206,11 +218,12 @@ class Nvml:
             handle = self.handle(gpu)
             memory = self.memory(handle)
             rates = self._rates(gpu, handle, moment, pcie)
-            tasks = self.tasks(handle)
+            slow = self._read_slow(gpu, handle)
+            tasks = [*self._tasks(handle, "C"), *slow.graphics]
             shares = self.shares(gpu, handle) if tasks else {}
             util = self.get("nvmlDeviceGetUtilizationRates", handle)
             power = self.get("nvmlDeviceGetPowerUsage", handle)
-            limit = self.get("nvmlDeviceGetEnforcedPowerLimit", handle)
+            limit = slow.power_limit
             return GpuNow(
                 gpu=gpu, moment=moment, util=util and int(util.gpu), util_memory=util and int(util.memory),
                 memory_used=memory[1] if memory else None, memory_total=memory[0] if memory else None,
@@ -223,12 +236,21 @@ class Nvml:
             )  # fmt: skip
         except NvmlFailure as failure:
             self._handles.pop(gpu, None)
+            self._slow.pop(gpu, None)
             error = CODES.get(failure.code, "unknown")
             return GpuNow(
                 gpu=gpu, moment=moment, util=None, util_memory=None, memory_used=None, memory_total=None,
                 power=None, power_limit=None, temperature=None, clock_sm=None, clock_memory=None, reasons=None,
                 pcie_tx=None, pcie_rx=None, nvlink_tx=None, nvlink_rx=None, tasks=(), error=error,
             )  # fmt: skip
+
+    def _read_slow(self, gpu: int, handle: Any) -> _Slow:
+        """Power limit and graphics processes, read again every SLOW_EVERY seconds: two of twelve calls."""
+        slow = self._slow.get(gpu)
+        if slow is None or time.monotonic() - slow.at >= SLOW_EVERY:
+            limit = self.get("nvmlDeviceGetEnforcedPowerLimit", handle)
+            slow = self._slow[gpu] = _Slow(time.monotonic(), limit, self._tasks(handle, "G"))
+        return slow
 
     def _rates(self, gpu: int, handle: Any, moment: float, pcie: bool) -> list[float | None]:
         now = self.fields(handle, [PCIE_TX, PCIE_RX, (LINK_TX, ALL_LINKS), (LINK_RX, ALL_LINKS)])

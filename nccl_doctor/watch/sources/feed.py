@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from nccl_doctor.app.fleet import VIAS
 from nccl_doctor.common.own_command import own_command
 
 Put = Callable[[dict[str, Any]], None]
@@ -47,6 +46,8 @@ class NodeFeeds:
         ]
 
     def _command(self, node: str, via: str) -> list[str]:
+        from nccl_doctor.app.fleet import VIAS  # with the fact base, which the screen of one node does not wait for
+
         program = ["nccl-doctor"] if via in VIAS else own_command()
         remote = [*program, "sample", f"--interval={self._interval:g}", *self._options]
         words = [word.replace("%host", node) for word in shlex.split(VIAS.get(via, via))]

@@ -10,7 +10,7 @@ from nccl_doctor.watch.view.chart import Panel, of_device, side_by_side
 from nccl_doctor.watch.view.findings import Group, full_text
 from nccl_doctor.watch.view.gpus import gpu_columns, odd_first, peers
 from nccl_doctor.watch.view.processes import PROCESSES, ProcessRow, gpu_of
-from nccl_doctor.watch.view.widgets import wrap_text
+from nccl_doctor.watch.view.wrapping import wrap_text
 
 LEAST = 5  # lines that are worth a detail
 CHARTS = 11  # lines of the charts of the overview, at most

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nccl_doctor.watch.state import State
 from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, GOOD, Line, Look, whole
 from nccl_doctor.watch.view.findings import Group
-from nccl_doctor.watch.view.widgets import wrap_text
+from nccl_doctor.watch.view.wrapping import wrap_text
 
 MOST = 4  # lines
 

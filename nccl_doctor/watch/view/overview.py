@@ -8,7 +8,7 @@ from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Line, Look, Span, short
 from nccl_doctor.watch.view.findings import STYLES, Group
 from nccl_doctor.watch.view.nodes import node_state, worst_first
 from nccl_doctor.watch.view.ports import UP, is_bad
-from nccl_doctor.watch.view.widgets import wrap_text
+from nccl_doctor.watch.view.wrapping import wrap_text
 
 RATES = 11  # columns for the rates of a port
 ERRORS = 11  # columns for the errors or the state of a port

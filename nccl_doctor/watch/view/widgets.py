@@ -1,11 +1,9 @@
 """Widgets that draw lines: only changed lines are sent to the terminal, and no line is wider than the screen."""
 
-import re
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -16,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from nccl_doctor.watch.view.cells import ClickAreas, Line, Look
+from nccl_doctor.watch.view.wrapping import wrap_text
 
 
 @lru_cache(256)
@@ -257,27 +256,3 @@ class Pager(Widget, can_focus=True):
 
     def on_mouse_scroll_up(self) -> None:
         self.action_scroll(-3)
-
-
-HANGING = re.compile(r" *(?:\S.{0,10}?  +)?")  # leading blanks, or a short label and the blanks after it
-
-
-@lru_cache(8)
-def wrap_text(ascii_only: bool, text: str, width: int) -> list[str]:
-    """Returns lines of at most this width, broken at blanks; continuation lines keep the indent of their line."""
-    look = Look(ascii_only)
-    lines = []
-    for raw in text.split("\n"):
-        line = look.clean(raw.expandtabs(4))
-        hanging = HANGING.match(line)
-        indent = " " * min(len(hanging[0]) if hanging else 0, width // 2)
-        while cell_len(line) > width:
-            fits = width
-            while cell_len(line[:fits]) > width:
-                fits -= 1
-            cut = line.rfind(" ", len(indent) + 1, fits + 1)
-            cut = cut if cut > len(indent) else max(fits, len(indent) + 1)
-            lines.append(line[:cut].rstrip())
-            line = indent + line[cut:].lstrip(" ")
-        lines.append(line)
-    return lines

@@ -192,14 +192,18 @@ from nccl_doctor.node.gpu.nvml import Nvml
 nvml = Nvml()
 sample = nvml.sample()
 calls = nvml.calls
+again = nvml.sample()
+fewer = nvml.calls - calls
 nvml.close()
-answer = [[one._asdict() for one in sample], calls]
+answer = [[one._asdict() for one in sample], calls, fewer, [[one.power_limit, [task.pid for task in one.tasks]] for one in again]]
 """
 
 
 def test_samples_are_cheap(nvml_stub: NvmlStub, tmp_path: Path) -> None:
-    sample, calls = run(nvml_stub, STATE, SAMPLE, tmp_path)
+    sample, calls, fewer, again = run(nvml_stub, STATE, SAMPLE, tmp_path)
     assert calls <= 2 * 17 + 2
+    assert fewer <= calls - 2 * 2  # power limit and graphics processes are kept for a while, and still shown
+    assert [[one["power_limit"], [task[0] for task in one["tasks"]]] for one in sample] == again
     gpu = sample[0]
     assert (97, 41, 1 << 30, 85520809984, 412.345, 700.0, 61, 1755, 2619, 4) == tuple(
         gpu[name] for name in ("util", "util_memory", "memory_used", "memory_total", "power", "power_limit", "temperature",
