@@ -5,7 +5,6 @@ damaged or a hostile file costs an answer and not the server. What it prints is 
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -18,13 +17,13 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from nccl_doctor import __version__
+from nccl_doctor.common.own_command import own_command
 from nccl_doctor.common.printable import printable
 
 LONGEST = 40_000  # characters of an answer; an assistant's memory is small
 ROWS = 200  # of a query, at most
 EVIDENCE, TEXT = 4, 400  # lines of a finding, and characters of one of them
 READ = 64 << 20  # bytes of a child's output
-COMMAND = (sys.executable, "-P", "-m", "nccl_doctor")
 INSTRUCTIONS = (
     "nccl-doctor reads what distributed GPU jobs (NCCL, RCCL, PyTorch, Horovod, MPI, Slurm) left behind and says which fault it"
     " shows, with the lines that prove it. Ask `analyze` first; `explain` tells what a rule, a line, a variable, an Xid or an error"
@@ -96,7 +95,9 @@ class Questions:
         if any("\0" in argument for argument in arguments):
             raise ToolError("a text holds a NUL")
         errors: list[str] = []
-        async with await anyio.open_process([*COMMAND, *arguments], stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as process:
+        async with await anyio.open_process(
+            [*own_command(), *arguments], stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        ) as process:
             try:
                 with anyio.fail_after(self._seconds):
                     printed = await _printed(process, errors)

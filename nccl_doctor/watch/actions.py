@@ -15,7 +15,7 @@ from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.screens import Page, SignalDialog
 
 TIMEOUT = 60.0  # seconds
-RAS = [sys.executable, "-m", "nccl_doctor.app.hang.ras"]
+RAS = [sys.executable, "-P", "-m", "nccl_doctor.app.hang.ras"]
 
 
 def stacks_command(row: tuple[Node, dict[str, Any]] | None, here: str, via: str) -> list[str]:

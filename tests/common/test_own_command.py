@@ -1,5 +1,6 @@
 """The program starts itself again from where it runs: a single file, or the package."""
 
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -19,4 +20,12 @@ def test_the_single_file_starts_itself_and_the_package_its_module(
     assert own_command() == [sys.executable, str(tmp_path / "copied")]
     for name in (__file__, "-c", "missing"):
         monkeypatch.setattr(sys, "argv", [name])
-        assert own_command() == [sys.executable, "-m", "nccl_doctor"]
+        assert own_command() == [sys.executable, "-P", "-m", "nccl_doctor"]
+
+
+def test_a_package_in_the_current_folder_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "nccl_doctor").mkdir()
+    for name in ("__init__", "__main__"):
+        (tmp_path / "nccl_doctor" / f"{name}.py").write_text("print('foreign')")
+    done = subprocess.run([*own_command(), "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("nccl-doctor ")

@@ -13,6 +13,7 @@ from helpers.screens import demo, play, screen, shows, text
 from helpers.watching import live
 from textual.pilot import Pilot
 
+from nccl_doctor.common.own_command import own_command
 from nccl_doctor.watch import actions
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.sources.demo import START, Demo
@@ -107,7 +108,8 @@ def test_stacks_and_ras_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
             assert "rank 3 is in its DataLoader?[31m" in text(app)
             await pilot.press("escape")
         one = [f"--pid={os.getpid()}"]
-        assert [[], one, one] == [command[4:] for command in asked[:3]]
+        stacks = [*own_command(), "stacks"]
+        assert [stacks, stacks + one, stacks + one] == asked[:3]
         assert actions.RAS == asked[3]
 
     monkeypatch.setattr(actions.subprocess, "run", answer)
@@ -128,7 +130,8 @@ def test_ras_says_that_nobody_answers() -> None:
 def test_stacks_of_another_node_go_the_way_it_is_watched() -> None:
     app = demo(2)
     row = next(row for row in app.tables.by_tab["processes"].rows() if row[1].get("rank") == 9)
-    assert ["--nodes=gpu-b", "--via=srun", "--pid=4001"] == actions.stacks_command(row, "here", "srun")[4:]
+    asked = ["stacks", "--nodes=gpu-b", "--via=srun", "--pid=4001"]
+    assert [*own_command(), *asked] == actions.stacks_command(row, "here", "srun")
 
 
 def test_replay_seeks(tmp_path: Path) -> None:
