@@ -2,13 +2,16 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from nccl_doctor.cli.options import terminal_options
 from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.printable import printable
+from nccl_doctor.reporters import Options
 
 
 def open_standard_files() -> None:
@@ -37,6 +40,19 @@ def emit_bytes(data: bytes) -> None:
     except OSError as error:
         silence_stdout()
         raise UsageProblem(f"cannot write to standard output: {error.strerror}") from None
+
+
+def show(
+    text: Callable[[Options], str], form: str, output: Path | None, verbose: bool, color: str, width: int | None
+) -> None:
+    """Write a report in a format to where it was asked for: a file, the terminal, or stdout as bytes."""
+    if output is not None:
+        options = Options(width=width or 80, verbose=verbose, color=color == "always")
+        write_file(output, text(options).encode("utf-8", "replace"))
+    elif form == "terminal":
+        emit(text(terminal_options(width, verbose, color)))
+    else:
+        emit_bytes(text(Options()).encode("utf-8", "replace"))
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -15,12 +15,11 @@ from nccl_doctor.cli.options import (
     progress_bar,
     refuse_overwriting,
     rule_options,
-    terminal_options,
 )
-from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
+from nccl_doctor.cli.output import complain, show
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.reporters import FORMATS, SUFFIXES, Options, render
+from nccl_doctor.reporters import FORMATS, SUFFIXES, render
 
 if TYPE_CHECKING:
     from nccl_doctor.diagnosis.report import Report
@@ -106,12 +105,15 @@ def command(
         raise UsageProblem("--follow and --dask do not go together")
     apart = "one" if save is not None else apart
     folders = rule_folders(rules_dirs)
-    show = partial(_show, form, output, verbose, color, width)
+
+    def tell(report: "Report") -> None:
+        show(partial(render, form, report), form, output, verbose, color, width)
+
     if follow:
         ends = until and (lambda report: exit_status(report.verdict, fail_on) == 1)
         with interruption.stopping_reading():
             report, facts = backend.run_following(
-                paths, folders, config, apart, form == "html", show, ends or (lambda _: False), idle, expect
+                paths, folders, config, apart, form == "html", tell, ends or (lambda _: False), idle, expect
             )
     else:
         with progress_bar() as progress, interruption.stopping_reading():
@@ -123,7 +125,7 @@ def command(
     if save is not None:
         _save(facts, save)
     if not follow:
-        show(report)
+        tell(report)
         if interruption.was_received():
             return interruption.status()
     return exit_status(report.verdict, fail_on)
@@ -137,17 +139,6 @@ def _check_targets(paths: tuple[str, ...], output: Path | None, save: Path | Non
         _refuse_foreign_file(save)
         if output is not None and is_same_file(save, output):
             raise UsageProblem(f"-o and --save both name {save}; choose two names")
-
-
-def _show(form: str, output: Path | None, verbose: bool, color: str, width: int | None, report: "Report") -> None:
-    """Write a report to where it was asked for."""
-    if output is not None:
-        options = Options(width=width or 80, verbose=verbose, color=color == "always")
-        write_file(output, render(form, report, options).encode("utf-8", "replace"))
-    elif form == "terminal":
-        emit(render(form, report, terminal_options(width, verbose, color)))
-    else:
-        emit_bytes(render(form, report).encode("utf-8", "replace"))
 
 
 def _save(facts: "Facts", target: Path) -> None:

@@ -1,5 +1,6 @@
 """`nccl-doctor compare`: shows what changed between two runs."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,12 +13,10 @@ from nccl_doctor.cli.options import (
     progress_bar,
     refuse_overwriting,
     rule_options,
-    terminal_options,
 )
-from nccl_doctor.cli.output import complain, emit, emit_bytes, write_file
+from nccl_doctor.cli.output import complain, show
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.reporters import Options
 from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
 
 
@@ -80,11 +79,5 @@ def command(
         )
     for problem in problems:
         complain(problem)
-    if output is not None:
-        options = Options(width=width or 80, verbose=verbose, color=color == "always")
-        write_file(output, render(form, comparison, options).encode("utf-8", "replace"))
-    elif form == "terminal":
-        emit(render(form, comparison, terminal_options(width, verbose, color)))
-    else:
-        emit_bytes(render(form, comparison).encode("utf-8", "replace"))
+    show(partial(render, form, comparison), form, output, verbose, color, width)
     return exit_status(comparison.verdict, fail_on)
