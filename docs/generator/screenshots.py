@@ -1,6 +1,7 @@
 """Takes the pictures of HTML reports and of the live screen in docs/images, in a headless Chromium.
 
-`python docs/generator/screenshots.py` writes docs/images; `--all DIR` writes every report light and dark, 1200 and 400 px wide, to DIR.
+`python docs/generator/screenshots.py` writes each report light and dark, 1200 and 400 px wide, to docs/images, the upper part of long
+ones; `--whole DIR` writes whole pages to DIR.
 It ends with status 1 where a page asks for anything outside of itself, says something on its console or is wider than its window.
 Needs Chromium (or `CHROMIUM=/path`) and what `make .venv/.developing` installs.
 """
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +51,6 @@ REPORTS = (
     Report("job-folder", simulated=("--split", "--nodes", "2", "--fault", "xid-79-off-bus")),
 )
 SCHEMES, WIDTHS = ("light", "dark"), (1200, 400)
-KEPT = {(report.name, "light", 1200) for report in REPORTS} | {("hang", "dark", 1200), ("hang", "light", 400)}
 
 
 def chromium() -> str | None:
@@ -127,23 +127,23 @@ def terminal(browser: Browser, svg: str) -> bytes:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--all", type=Path, metavar="DIR")
+    options.add_argument("--whole", type=Path, metavar="DIR")
     options.add_argument("--only", choices=[report.name for report in REPORTS])
     given = options.parse_args()
-    folder: Path | None = given.all
+    folder: Path | None = given.whole
     problems: list[str] = []
     screen = live_screen()
     with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         pages = [write_report(report, Path(made)) for report in REPORTS if given.only in (None, report.name)]
         for page in pages:
-            for name, scheme, width in _wanted(page.stem, every=folder is not None):
+            for scheme, width in product(SCHEMES, WIDTHS):
                 taken = pictures(browser, page, scheme, width, problems)
                 if folder is not None:
                     folder.mkdir(parents=True, exist_ok=True)
-                    (folder / f"{name}-{scheme}-{width}.png").write_bytes(taken)
+                    (folder / f"{page.stem}-{scheme}-{width}.png").write_bytes(taken)
                 else:
-                    _keep(taken, IMAGES / f"{name}-{scheme}-{width}.webp")
+                    _keep(taken, IMAGES / f"{page.stem}-{scheme}-{width}.webp")
         if given.only is None:
             _keep(terminal(browser, screen), (folder or IMAGES) / "watch.webp")
         browser.close()
@@ -151,18 +151,11 @@ def main() -> int:
     return int(bool(problems))
 
 
-def _wanted(name: str, *, every: bool) -> Iterator[tuple[str, str, int]]:
-    for scheme in SCHEMES:
-        for width in WIDTHS:
-            if every or (name, scheme, width) in KEPT:
-                yield name, scheme, width
-
-
 def _keep(taken: bytes, path: Path) -> None:
     """The upper part of a picture, small enough for a repository."""
     path.parent.mkdir(exist_ok=True)
     image = Image.open(io.BytesIO(taken)).convert("RGB")
-    image.crop((0, 0, image.width, min(image.height, TALLEST))).save(path, "WEBP", quality=82, method=6)
+    image.crop((0, 0, image.width, min(image.height, TALLEST))).save(path, "WEBP", quality=70, method=6)
 
 
 if __name__ == "__main__":
