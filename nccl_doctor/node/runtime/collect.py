@@ -54,6 +54,7 @@ SHORT = (
 )  # one child for all: a child takes 5 ms to start
 STALLED = 0.5  # seconds after which those of them that have not begun get children of their own
 _LINE = 1 << 22  # bytes of one row at most
+_FITS: dict[type, tuple[type, ...]] = {float: (float, int), bool: (bool, int)}
 _HUNG = {"outcome": "hung", "note": "no answer within the time limit", "looked": []}
 _SILENT = {"outcome": "failed", "note": "ended without a word", "looked": []}
 
@@ -243,8 +244,9 @@ def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
         module = _module(name)
         for row in module.collect(root):
             *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
-            kept = [_kept(value) for value in values]
-            yield [table_name(type(row)), [*kept, None], [_kept(seen.path), _kept(seen.text[:2000]), seen.line]]
+            table = table_name(type(row))
+            kept = [_kept(*one) for one in zip(values, column_types(by_name()[table]).values(), strict=False)]
+            yield [table, [*kept, None], [_kept(seen.path, str), _kept(seen.text[:2000], str), seen.line]]
         looked = [table_name(table) for table in module.TABLES]
     except Absent as error:
         outcome, note = "absent", _words(error)
@@ -260,8 +262,10 @@ def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
     yield {"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}
 
 
-def _kept(value: Any) -> Any:
-    """A value as the fact base can hold it; what a node says may be anything."""
+def _kept(value: Any, wanted: type) -> Any:
+    """A value as a column of this type can hold it, else None; what a node or a kept tree says may be anything."""
+    if not isinstance(value, _FITS.get(wanted, wanted)):
+        return None
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:

@@ -1,0 +1,56 @@
+"""A kept tree whose JSON holds values of other types: what the collectors say of it still fits the tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.node.runtime import collect
+from nccl_doctor.node.runtime.root import EXTRA, Root
+from nccl_doctor.simulate import node
+
+INSTEAD = [{"x": [1]}, [{}], "\ud800", True, 1 << 70, -0.5, None]
+
+
+def replaced(value: Any, instead: Any, depth: int) -> Any:
+    """The value with everything at this depth of it replaced."""
+    if not depth:
+        return instead
+    if isinstance(value, dict):
+        return {key: replaced(one, instead, depth - 1) for key, one in value.items()}
+    return [replaced(one, instead, depth - 1) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("instead", INSTEAD, ids=repr)
+def test_rows_hold_values_of_their_columns_or_none(instead: Any, tmp_path: Path) -> None:
+    node.build("dgx-h100").write(tmp_path)
+    originals = {file: json.loads(file.read_text("utf-8")) for file in (tmp_path / EXTRA).glob("*.json")}
+    for depth in (1, 2, 3):
+        for file, content in originals.items():
+            file.write_text(json.dumps(replaced(content, instead, depth)), "utf-8")
+        root = Root(tmp_path)
+        for name in collect.COLLECTORS:
+            for said in collect.answer(name, root):
+                if isinstance(said, list):
+                    types = column_types(by_name()[said[0]])
+                    wrong = {
+                        column: value
+                        for (column, wanted), value in zip(types.items(), said[1], strict=True)
+                        if value is not None and not isinstance(value, (float, int) if wanted is float else wanted)
+                    }
+                    assert {} == wrong, said
+
+
+def test_a_report_on_such_a_tree_can_be_saved_and_read(tmp_path: Path) -> None:
+    tree = tmp_path / "node01"
+    node.build("dgx-h100").write(tree)
+    for file in (tree / EXTRA).glob("*.json"):
+        file.write_text(json.dumps(replaced(json.loads(file.read_text("utf-8")), {"x": [1]}, 2)), "utf-8")
+    report, facts, _ = analyze.analyze([str(tree)])
+    facts.save(tmp_path / "node.db")
+
+    assert [] == [check.rule for check in report.checks if check.outcome == "broken"]
+    assert facts.counts() == Facts.open(tmp_path / "node.db").counts()
