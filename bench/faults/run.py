@@ -22,6 +22,8 @@ from typing import Any
 from faults import FAULTS, HEALTHY, Fault
 from jobs import DOCTOR, Job, Machine
 
+from nccl_doctor.app.hang.evidence import job_of
+
 LIMIT = 40.0  # seconds from the fault to the headline, or to the end of the job
 SLOW = 40.0  # seconds for which a slow job is recorded
 STEPS = 150  # of a healthy job
@@ -85,9 +87,8 @@ def run_fault(fault: Fault, machine: Machine, port: int, *, ask: bool, keep: boo
                 inside = job.inside(1) if fault.place == "hosts" else []
                 live = asked(inside, "watch", "--once")
                 result.once = any(names(one["headline"], fault.rank) for one in live.get("jobs", ()))
-                if fault.rank is not None and fault.place != "mpi":
-                    address = "10.77.0.1" if fault.place == "hosts" else "127.0.0.1"
-                    result.stacks = right_rank(asked(inside, "stacks", "--job", f"{address}:{port}"), fault)
+                if fault.rank is not None and result.said is not None:
+                    result.stacks = right_rank(asked(inside, "stacks", "--job", job_of(result.said)), fault)
     finally:
         job.stop()
     report = asked([], "analyze", str(folder / "run"))

@@ -1,21 +1,21 @@
-"""Actions of keys outside the screen: run a program in a worker and show its output, send signals."""
+"""Actions of keys outside the screen: ask a program or a service in a worker and show the answer, send signals."""
 
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psutil
 from textual.app import App
 
+from nccl_doctor.app.hang import ras
 from nccl_doctor.common.own_command import own_command
 from nccl_doctor.watch.state import Node
 from nccl_doctor.watch.view.cells import Look
 from nccl_doctor.watch.view.screens import Page, SignalDialog
 
 TIMEOUT = 60.0  # seconds
-RAS = [sys.executable, "-P", "-m", "nccl_doctor.app.hang.ras"]
 
 
 def stacks_command(row: tuple[Node, dict[str, Any]] | None, here: str, via: str) -> list[str]:
@@ -29,8 +29,29 @@ def stacks_command(row: tuple[Node, dict[str, Any]] | None, here: str, via: str)
     return [*command, f"--pid={process['pid']}"] if isinstance(process.get("pid"), int) else command
 
 
-def show_output(app: App[None], look: Look, title: str, command: list[str]) -> None:
-    """Run a program and show its output on a page; the screen stays live meanwhile."""
+def run_program(command: Sequence[str]) -> str:
+    """Returns what a program prints, or why it cannot be run."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (done.stdout + done.stderr).strip() or "no output"
+
+
+def ask_ras() -> str:
+    """Returns what NCCL's RAS service says, or that there is none."""
+    host, port = ras.address()
+    try:
+        return ras.query_status((host, port)).strip() or "no answer"
+    except OSError as error:
+        return f"no RAS service on {host}:{port}: {error.strerror or error}. It needs NCCL 2.24 or newer and NCCL_RAS_ENABLE=1."
+
+
+def show_answer(app: App[None], look: Look, title: str, ask: Callable[[], str]) -> None:
+    """Show what `ask` returns on a page; the screen stays live meanwhile."""
     page = Page(look, f"running: {title}", title)
     app.push_screen(page)
 
@@ -39,15 +60,7 @@ def show_output(app: App[None], look: Look, title: str, command: list[str]) -> N
             page.pager.show(text)
 
     def work() -> None:
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT,
-                check=False,
-            )  # fmt: skip
-            text = (done.stdout + done.stderr).strip() or "no output"
-        except (OSError, subprocess.TimeoutExpired) as error:
-            text = str(error)
-        app.call_from_thread(show, text)
+        app.call_from_thread(show, ask())
 
     app.run_worker(work, thread=True, group="ask", exit_on_error=False)
 

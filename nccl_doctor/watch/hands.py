@@ -259,7 +259,8 @@ class Hands(App[None]):
             self.show_message("stacks are disabled (--readonly or replay)")
             return
         row = self.selected() if self.active == "processes" else None
-        actions.show_output(self, self.look, "stacks", actions.stacks_command(row, self.hostname, self.via))
+        command = actions.stacks_command(row, self.hostname, self.via)
+        actions.show_answer(self, self.look, "stacks", lambda: actions.run_program(command))
 
     def action_ras(self) -> None:
         if self.answer is not None:
@@ -268,7 +269,7 @@ class Hands(App[None]):
         if self.recorded:
             self.show_message("RAS is not available in a replay")
             return
-        actions.show_output(self, self.look, "RAS", actions.RAS)
+        actions.show_answer(self, self.look, "RAS", actions.ask_ras)
 
     def action_kill(self) -> None:
         row = self.selected() if self.active == "processes" else None

@@ -14,7 +14,7 @@ from nccl_doctor.formats.recording.hang_records import Looks
 from nccl_doctor.watch.progress import Progress
 from nccl_doctor.watch.series import HISTORY, Device, dicts, number
 
-STILL = 0.7  # seconds between two samples in which a main thread did not wake up
+STILL = 0.7  # seconds for which a main thread did not wake up
 FORGOTTEN = 3600.0  # seconds after which the steps of a job are no longer shown
 STALE = 5.0  # seconds without a record of a kind after which the kind counts as silent
 KINDS = ("gpu", "port", "host", "process")
@@ -35,6 +35,7 @@ class Node:
     ports: dict[str, Device] = field(default_factory=dict)
     host: Device = field(default_factory=lambda: Device("host"))
     processes: list[dict[str, Any]] = field(default_factory=list)  # ranks and other processes on GPUs
+    ranks_since: float | None = None  # when ranks were first sampled, on the clock of the node
     since: float | None = None  # when the first record arrived, or when the node was first expected
     interval: float = 0.0  # seconds between two records of a kind
     last_received: dict[str, float] = field(default_factory=dict)  # kind -> when its last record arrived
@@ -74,6 +75,12 @@ class Node:
             self._add_host(record["host"], at)
         elif kind == "process":
             self.processes = dicts(record.get("processes"))
+            if (
+                self.ranks_since is None
+            ):  # the first sample takes a while, and only its end says since when a rank is known
+                self.ranks_since = max(
+                    (s for one in self.processes if (s := number(one.get("since"))) is not None), default=None
+                )
 
     def _note_arrival(self, kind: str, at: float | None, received_at: float | None) -> None:
         """Update when the node was last heard of, and its sampling interval."""
@@ -193,10 +200,9 @@ class State:
         return node
 
     def watched_ranks(self) -> bool:
-        """Returns whether there is no rank, or whether ranks were sampled long enough to see that they do not move."""
-        ranks = [one for node in self.nodes.values() for one in node.processes if one.get("since") is not None]
-        first = min((node.since for node in self.nodes.values() if node.since is not None), default=self.now)
-        return not ranks or self.now - first >= STILL
+        """Returns whether the ranks of all nodes, if any, were sampled for long enough to see that they do not move."""
+        watched = ((node.ranks_since, node.last_sampled.get("process")) for node in self.nodes.values())
+        return all(since is None or (at is not None and at - since >= STILL) for since, at in watched)
 
     def still_ranks(self) -> bool:
         """Returns whether at least half of the ranks of a job did not move in the last samples, and nobody has looked twice."""

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,7 +95,7 @@ def test_no_signal_to_another_node() -> None:
     play(demo(3), steps)
 
 
-def test_stacks_and_ras_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
     def answer(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -101,7 +103,7 @@ def test_stacks_and_ras_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         return subprocess.CompletedProcess(command, 0, "rank 3 is in its DataLoader\x1b[31m\n", "")
 
     async def steps(pilot: Pilot[None], app: Watch) -> None:
-        for keys in (("s",), ("4", "s"), ("enter",), ("r",)):
+        for keys in (("s",), ("4", "s"), ("enter",)):
             await pilot.press(*keys)
             await app.workers.wait_for_complete()
             await pilot.pause()
@@ -109,14 +111,39 @@ def test_stacks_and_ras_ask_programs(monkeypatch: pytest.MonkeyPatch) -> None:
             await pilot.press("escape")
         one = [f"--pid={os.getpid()}"]
         stacks = [*own_command(), "stacks"]
-        assert [stacks, stacks + one, stacks + one] == asked[:3]
-        assert actions.RAS == asked[3]
+        assert [stacks, stacks + one, stacks + one] == asked
 
     monkeypatch.setattr(actions.subprocess, "run", answer)
     play(live(os.getpid()), steps)
 
 
-def test_ras_says_that_nobody_answers() -> None:
+def test_ras_is_asked_without_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child would need a module path, which the single file does not have."""
+
+    async def steps(pilot: Pilot[None], app: Watch) -> None:
+        await pilot.press("r")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "2 communicators are missing a rank" in text(app)
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            assert b"VERBOSE STATUS" in connection.recv(1 << 16)
+            connection.sendall(b"2 communicators are missing a rank\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setattr(actions.subprocess, "run", None)
+        play(live(os.getpid()), steps)
+        thread.join()
+
+
+def test_ras_says_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_RAS_ADDR", "127.0.0.1:1")
+
     async def steps(pilot: Pilot[None], app: Watch) -> None:
         await pilot.press("r")
         await app.workers.wait_for_complete()

@@ -9,6 +9,7 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.metrics import render_metrics
 from nccl_doctor.watch.snapshot import render_json
@@ -340,3 +341,22 @@ def test_a_screen_left_open_holds_no_more_objects_after_its_window_is_full() -> 
 
     full = objects(200)
     assert objects(60) < full + 200
+
+
+def test_a_slow_first_sample_of_ranks_is_not_time_in_which_they_were_watched() -> None:
+    """The other kinds start earlier, and the first search for ranks takes longer than the later ones."""
+    state = State()
+    state.add_record({"kind": "host", "hostname": "n1", "query_time": stamp(0), "host": {}})
+
+    def sample(second: float) -> None:
+        rank = {"pid": 7, "rank": 0, "name": "job", "since": iso_seconds(stamp(10.6))}
+        state.add_record({"kind": "process", "hostname": "n1", "query_time": stamp(second), "processes": [rank]})
+
+    assert state.watched_ranks()
+    sample(10.0)
+    sample(10.9)
+    assert not state.watched_ranks()
+    assert not state.still_ranks()
+    sample(11.4)
+    assert state.watched_ranks()
+    assert state.still_ranks()

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 
 ADDRESS = ("localhost", 28028)
 TIMEOUT = 10.0  # seconds
@@ -23,14 +22,3 @@ def address() -> tuple[str, int]:
     """Returns where the service listens: NCCL_RAS_ADDR, else NCCL's default."""
     host, colon, port = os.environ.get("NCCL_RAS_ADDR", "").rpartition(":")
     return (host or ADDRESS[0], int(port)) if colon and port.isdecimal() else ADDRESS
-
-
-if __name__ == "__main__":
-    try:
-        print(query_status(address()))
-    except OSError as error:
-        print(
-            f"no RAS service on {address()[0]}:{address()[1]}: {error.strerror or error}. It needs NCCL 2.24 or newer "
-            "and NCCL_RAS_ENABLE=1."
-        )
-        sys.exit(1)

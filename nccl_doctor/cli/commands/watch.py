@@ -5,7 +5,7 @@ import shutil
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,26 @@ if TYPE_CHECKING:
 
 ONCE_EVERY = 0.25  # seconds between two samples with --once
 FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
-LOOKS = 8.0  # seconds to wait for two looks at a job whose ranks do not move, with --once
+LOOKS = 15.0  # seconds to wait for two looks at a job whose ranks do not move, with --once
 DEMO_SECONDS = 200  # of the demo that --once shows
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to watch: this node where no other is named, a recording or the demo."""
+
+    nodes: tuple[str, ...]
+    via: str
+    logs: tuple[str, ...]
+    replay: Path | None
+    demo: bool
+    interval: float | None  # seconds; None where the user did not say
+    auto: bool  # look at the stacks of jobs that stand still
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the records and their times are not of now."""
+        return self.replay is not None or self.demo
 
 
 @click.command("watch")
@@ -84,10 +102,9 @@ def command(
     if missing := [path for path in logs if not Path(path).exists()]:
         raise UsageProblem(f"--log: there is no {', '.join(missing)}")
     names, via = _node_names(nodes, job, via)
+    asked = Asked(tuple(names), via, logs, replay, demo, interval, auto=not no_auto)
     if once or export is not None:
-        return _run_without_screen(
-            names, via, logs, replay, demo, interval or 1.0, form, export, ascii_only, auto=not no_auto
-        )
+        return _run_without_screen(asked, form, export, ascii_only)
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
     from nccl_doctor.watch.settings import read_settings, settings_file
@@ -100,7 +117,7 @@ def command(
         complain(problem)
     look = Look(ascii_only or settings.ascii or _ascii_terminal(), settings.light if light is None else light)
     settings.interval = interval or settings.interval
-    return _run_screen(names, via, logs, replay, demo, settings, look, rows, readonly, not no_mouse, auto=not no_auto)
+    return _run_screen(asked, settings, look, rows, readonly=readonly, mouse=not no_mouse)
 
 
 def _gpu_numbers(text: str | None) -> frozenset[int]:
@@ -129,9 +146,8 @@ def _node_names(nodes: str | None, job: str | None, via: str) -> tuple[list[str]
 
 
 def _run_screen(
-    names: list[str], via: str, logs: tuple[str, ...], replay: Path | None, demo: bool, settings: "Settings", look: "Look",
-    rows: "Filter", readonly: bool, mouse: bool, *, auto: bool,
-) -> int:  # fmt: skip
+    asked: Asked, settings: "Settings", look: "Look", rows: "Filter", *, readonly: bool, mouse: bool
+) -> int:
     from nccl_doctor.watch.app import Watch
     from nccl_doctor.watch.settings import settings_file, write_settings
     from nccl_doctor.watch.sources.demo import AHEAD
@@ -141,18 +157,18 @@ def _run_screen(
 
     app: Watch
     interval = settings.interval
-    if replay is not None:
-        played = Replay(lambda record: app.add_record(record), replay)
+    if asked.replay is not None:
+        played = Replay(lambda record: app.add_record(record), asked.replay)
         app = Watch(
             lambda _: IdleSource(),
             interval=interval,
             look=look,
             readonly=True,
-            title=replay.name,
+            title=asked.replay.name,
             replay=played,
             rows=rows,
         )
-    elif demo:
+    elif asked.demo:
         source = DemoSource(lambda record: app.receive(record), interval, AHEAD)
         app = Watch(
             lambda _: source,
@@ -166,8 +182,8 @@ def _run_screen(
         )
     else:
         app = Watch(
-            lambda put: NodeFeeds(put, names, via, interval, [] if auto else ["--no-auto"]), interval=interval, look=look,
-            readonly=readonly, via=via, nodes=tuple(names), rows=rows, logs=logs,
+            lambda put: NodeFeeds(put, asked.nodes, asked.via, interval, [] if asked.auto else ["--no-auto"]),
+            interval=interval, look=look, readonly=readonly, via=asked.via, nodes=asked.nodes, rows=rows, logs=asked.logs,
         )  # fmt: skip
     app.apply(settings)
     app.run(mouse=mouse)
@@ -180,19 +196,8 @@ def _run_screen(
     return app.return_code or 0
 
 
-def _run_without_screen(
-    names: list[str],
-    via: str,
-    logs: tuple[str, ...],
-    replay: Path | None,
-    demo: bool,
-    interval: float,
-    form: str,
-    export: str | None,
-    ascii_only: bool,
-    *,
-    auto: bool,
-) -> int:
+def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only: bool) -> int:
+    """Prints one page, or exports metrics until stopped; returns the exit status."""
     ready = threading.Event()
 
     def add_record(record: dict[str, Any]) -> None:
@@ -200,48 +205,65 @@ def _run_without_screen(
         state.add_record(record)
         diagnosis.add_record(record)
 
-    source: NodeFeeds | None = None
-    complete: set[tuple[str, str]] = set()
-    if replay is None and not demo:  # first, so that the children start while we import the rest
-        options = ["--no-auto"] if not auto else ["--eager"] if export is None else []
-        every = min(interval, 1.0 if export is not None else ONCE_EVERY)
-        source, complete = _start_feeds(add_record, names, via, every, options)
-    from nccl_doctor.watch import snapshot
+    # First, so that the children start while we import the rest.
+    started = None if asked.recorded else _start_feeds(add_record, asked, once=export is None)
     from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
     from nccl_doctor.watch.state import State
 
     state, diagnosis = State(), LiveDiagnosis()
     ready.set()
-    followed = _follow(logs, add_record, diagnosis, threads=export is not None)
-    if source is None:
-        _play(add_record, replay)
+    followed = _follow(asked.logs, add_record, diagnosis, threads=export is not None)
+    if started is None:
+        _play(add_record, asked.replay)
     else:
         diagnosis.prepare()
-        end = time.monotonic() + FIRST_SAMPLES + (10 if names else 0)
-        while time.monotonic() < end and not (len(complete) >= 4 * max(len(names), 1) and state.watched_ranks()):
-            time.sleep(0.02)
-    if export is None:
-        end = time.monotonic() + LOOKS
-        while source is not None and auto and time.monotonic() < end and state.still_ranks():
-            time.sleep(0.05)
-        if followed is not None:
-            followed.look_once()
-        findings = diagnosis.diagnose(state)
-        now = state.now if replay is not None or demo else time.time()
-        width = shutil.get_terminal_size((80, 24)).columns
-        emit(
-            snapshot.render_json(state, findings, now)
-            if form == "json"
-            else snapshot.render_text(state, findings, now, width, ascii_only)
+        _wait_for_samples(state, started[1], len(asked.nodes))
+    clock: Callable[[], float] = (lambda: state.now) if asked.recorded else time.time
+    if export is not None:
+        _export(
+            export,
+            state,
+            lambda: diagnosis.diagnose(state) if diagnosis.due(state) else None,
+            asked.interval or 1.0,
+            clock,
         )
-        if source is not None:
-            source.stop()
-        stopped = any(job.state == "stopped" for job in state.jobs.values())
-        return int(stopped or any(finding.severity == "error" for finding in findings))
-    recorded = replay is not None or demo
-    clock = (lambda: state.now) if recorded else time.time
-    _export(export, state, lambda: diagnosis.diagnose(state) if diagnosis.due(state) else None, interval, clock)
-    return 0
+        return 0
+    if started is not None and asked.auto:
+        _wait_for_looks(state)
+    if followed is not None:
+        followed.look_once()
+    status = _print_page(state, diagnosis.diagnose(state), clock(), form, ascii_only)
+    if started is not None:
+        started[0].stop()
+    return status
+
+
+def _wait_for_samples(state: "State", complete: set[tuple[str, str]], nodes: int) -> None:
+    """Wait until two samples of each kind arrived, and ranks were seen for long enough to know whether they move."""
+    end = time.monotonic() + FIRST_SAMPLES + (10 if nodes else 0)
+    while time.monotonic() < end and not (len(complete) >= 4 * max(nodes, 1) and state.watched_ranks()):
+        time.sleep(0.02)
+
+
+def _wait_for_looks(state: "State") -> None:
+    """Wait until the jobs whose ranks do not move were looked at twice."""
+    end = time.monotonic() + LOOKS
+    while time.monotonic() < end and state.still_ranks():
+        time.sleep(0.05)
+
+
+def _print_page(state: "State", findings: "list[Finding]", now: float, form: str, ascii_only: bool) -> int:
+    """Prints the state and the findings; returns 1 where a job stopped or an error was found."""
+    from nccl_doctor.watch import snapshot
+
+    width = shutil.get_terminal_size((80, 24)).columns
+    emit(
+        snapshot.render_json(state, findings, now)
+        if form == "json"
+        else snapshot.render_text(state, findings, now, width, ascii_only)
+    )
+    stopped = any(job.state == "stopped" for job in state.jobs.values())
+    return int(stopped or any(finding.severity == "error" for finding in findings))
 
 
 def _follow(logs: tuple[str, ...], put: Any, diagnosis: "LiveDiagnosis", *, threads: bool) -> "LogSource | None":
@@ -274,7 +296,7 @@ def _play(add_record: "Callable[[dict[str, Any]], None]", replay: Path | None) -
 
 
 def _start_feeds(
-    add_record: "Callable[[dict[str, Any]], None]", names: list[str], via: str, interval: float, options: list[str]
+    add_record: "Callable[[dict[str, Any]], None]", asked: Asked, *, once: bool
 ) -> "tuple[NodeFeeds, set[tuple[str, str]]]":
     """Start the feeds; returns them, and the nodes and kinds of which two samples arrived, a set that grows.
 
@@ -294,7 +316,9 @@ def _start_feeds(
         if record.get("kind") == "gone":
             twice.update((key[0], kind) for kind in ("gpu", "port", "host", "process"))
 
-    source = NodeFeeds(add_and_count, names, via, interval, options)
+    interval = min(asked.interval or 1.0, ONCE_EVERY if once else 1.0)
+    options = ["--no-auto"] if not asked.auto else ["--eager"] if once else []
+    source = NodeFeeds(add_and_count, asked.nodes, asked.via, interval, options)
     source.start()
     return source, twice
 
