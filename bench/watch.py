@@ -28,6 +28,7 @@ STATE = {
     "util": 97, "util_memory": 41, "memory_total": 85520809984, "memory_used": 60_000_000_000, "power_mw": 612345,
     "power_limit_mw": 700000, "clock_sm": 1755, "clock_memory": 2619, "reasons": 4, "temperature": 61,
     "field.197": 1 << 40, "field.198": 1 << 40, "field.138": 1 << 40, "field.139": 1 << 40, "tasks": "4242:512",
+    "util~": 3, "util_memory~": 5, "power_mw~": 30_000, "clock_sm~": 30, "temperature~": 2,
 }  # fmt: skip
 STEP = """
 import sys, time
@@ -99,8 +100,8 @@ def environment(folder: Path) -> dict[str, str]:
     tree(folder / "sys")
     paths = [str(folder), str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_STUB_FILE": str(folder / "state"), "TERM": "xterm-256color",
-        "PYTHONPATH": os.pathsep.join(paths),
+        **os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_STUB_FILE": str(folder / "state"), "NVML_STUB_KEEP": "1",
+        "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(paths),
     }  # fmt: skip
 
 

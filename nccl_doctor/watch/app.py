@@ -1,4 +1,4 @@
-"""The live screen. Feeds run in threads and post records, handlers add them to the state, a timer draws what changed."""
+"""The live screen. Feeds run in threads and leave records, a timer adds them to the state and draws what changed."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ RULES_FIRST = 4.0  # seconds before the first rule run
 RULES_PAUSE = 10.0  # pause after a rule run, as a multiple of its CPU time
 MESSAGE_SECONDS = 4.0  # seconds for which the answer to a key is shown
 ALL_ROWS = Filter()
-HELD = 5000  # records that arrive during a pause and are shown after it; older ones are dropped
+HELD = 5000  # records that wait for the next drawing or the end of a pause; older ones are dropped
 
 
 class Source(Protocol):
@@ -44,14 +44,6 @@ class Source(Protocol):
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def pids(self) -> list[int]: ...
-
-
-class Record(Message):
-    """A record of a feed and when it arrived; None in a replay."""
-
-    def __init__(self, record: dict[str, Any], received_at: float | None) -> None:
-        super().__init__()
-        self.record, self.received_at = record, received_at
 
 
 class RulesFinished(Message):
@@ -135,8 +127,8 @@ class Watch(Hands):
         return LogSource(self.receive, self._of_logs, partial(self._of_logs, None), paths)
 
     def receive(self, record: dict[str, Any]) -> None:
-        """Hand a record to the screen's thread."""
-        self.post_message(Record(record, None if self.recorded else self._clock()))
+        """Leave a record for the screen's thread, which takes it before it draws: a message for each would cost more."""
+        self._held.append((record, None if self.recorded else self._clock()))
 
     def compose(self) -> ComposeResult:
         yield Lines(self.look, id="head")
@@ -180,9 +172,6 @@ class Watch(Hands):
 
     # records and findings
 
-    def on_record(self, message: Record) -> None:
-        self.add_record(message.record, message.received_at)
-
     def add_record(self, record: dict[str, Any], received_at: float | None = None) -> None:
         """Add one record, during a pause after it; only the screen's thread may call it."""
         if self.paused and self.replay is None:
@@ -196,7 +185,11 @@ class Watch(Hands):
         """Stop the clock and the values, or catch up with what arrived meanwhile."""
         self._paused_at = self.now()
         self.paused = paused
-        while not paused and self._held:
+        if not paused:
+            self._take_records()
+
+    def _take_records(self) -> None:
+        while self._held:
             self.add_record(*self._held.popleft())
 
     def _of_logs(self, findings: list[Finding] | None, text: str = "") -> None:
@@ -280,6 +273,7 @@ class Watch(Hands):
 
     def _tick(self) -> None:
         if not self.paused:
+            self._take_records()
             if self.replay is not None:
                 self.replay.forward(self.interval * self.speed)
             self._run_rules()

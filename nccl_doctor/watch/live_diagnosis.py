@@ -39,12 +39,28 @@ class Episode:
     over: bool = False
 
 
+class Kept:
+    """A record of the window; its line is made when a run of the rules first needs it."""
+
+    __slots__ = ("_line", "at", "number", "record")
+
+    def __init__(self, at: float, number: int, record: dict[str, Any]) -> None:
+        self.at, self.number, self.record = at, number, record
+        self._line: str | None = None
+
+    def line(self, kind: str) -> str:
+        """Returns the record as `record` would have written it."""
+        if self._line is None:
+            self._line = json.dumps({"kind": kind, **_sanitized(self.record, 3)}, separators=(",", ":"))
+        return self._line
+
+
 class LiveDiagnosis:
     """Keeps a window of records and the history of the findings in it."""
 
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window
-        self._feeds: dict[tuple[str, str], deque[tuple[float, dict[str, Any]]]] = {}
+        self._feeds: dict[tuple[str, str], deque[Kept]] = {}
         self._newest = 0.0
         self._bands: dict[tuple[str, str], Bands] = {}
         self._changed_at: float | None = None  # when a fact that rules ask about changed last
@@ -60,11 +76,11 @@ class LiveDiagnosis:
             return
         self._newest = max(self._newest, at)
         feed = self._feeds.setdefault((record["kind"], str(record.get("hostname"))), deque())
-        feed.append((at, record))
+        feed.append(Kept(at, feed[-1].number + 1 if feed else 0, record))
         bands = self._bands.setdefault((record["kind"], str(record.get("hostname"))), Bands())
         if bands.add(record):
             self._changed_at = self._newest
-        while feed[0][0] < at - self._window:
+        while feed[0].at < at - self._window:
             feed.popleft()
 
     def set_log_findings(self, findings: list[Finding]) -> None:
@@ -134,11 +150,11 @@ class LiveDiagnosis:
         for (feed_kind, _), feed in list(self._feeds.items()):
             if feed_kind != kind:
                 continue
-            records = [record for received_at, record in list(feed) if received_at >= self._newest - self._window]
+            records = [kept for kept in list(feed) if kept.at >= self._newest - self._window]
             step = -(-len(records) // most)
             lines += [
-                json.dumps({"kind": kind, **_sanitized(record, 3)}, separators=(",", ":"))
-                for n, record in enumerate(records) if n % step == 0 or (kind == "port" and _has_down_port(record))
+                kept.line(kind) for kept in records
+                if kept.number % step == 0 or (kind == "port" and _has_down_port(kept.record))
             ]  # fmt: skip
         return lines
 

@@ -12,7 +12,7 @@ from nccl_doctor.watch.view.screens import FilterBar
 from nccl_doctor.watch.view.widgets import Grid, Lines
 
 TABS = ("overview", "GPUs", "network", "processes", "findings", "nodes")
-DETAIL_EVERY = 3.0  # seconds for which a detail is kept
+DETAIL_EVERY = 5.0  # seconds for which a detail is kept
 TALL = 40  # lines of a screen that shows single ports beside their sums
 
 

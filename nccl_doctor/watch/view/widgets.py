@@ -2,6 +2,8 @@
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -18,15 +20,18 @@ from nccl_doctor.watch.view.wrapping import wrap_text
 
 
 @lru_cache(256)
-def _style(name: str) -> Style:
-    return Style.parse(name)
+def _style(name: str, over: str = "") -> Style:
+    return Style.parse(name) + Style.parse(over)
 
 
+@lru_cache(256)  # lines of a screen, most of which are asked for again although they did not change
 def _strip(line: Line, width: int, look: Look, over: str = "") -> Strip:
     """Returns a line as a textual strip, exactly as wide as the widget."""
-    more = _style(over)
-    segments = [Segment(text, _style(look.style(style)) + more) for text, style in line]
-    return Strip(segments).adjust_cell_length(width, more)
+    segments = [
+        Segment("".join([text for text, _ in parts]), _style(look.style(style), over))
+        for style, parts in groupby(line, itemgetter(1))
+    ]
+    return Strip(segments).adjust_cell_length(width, _style(over))
 
 
 def _refresh_changed(widget: Widget, old: Sequence[Line], new: Sequence[Line]) -> None:
@@ -36,7 +41,17 @@ def _refresh_changed(widget: Widget, old: Sequence[Line], new: Sequence[Line]) -
         widget.refresh(*(Region(0, y, widget.size.width, 1) for y in changed))
 
 
-class Lines(Widget):
+class Plain(Widget):
+    """A widget without border, padding and colours of its own: its lines go to the screen as they are."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Returns the visible lines; the general way applies styles to each segment, which took as long as all of the drawing."""
+        if self.get_line_filters():  # NO_COLOR
+            return super().render_lines(crop)
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+
+
+class Lines(Plain):
     """Lines that are replaced as a whole; only changed ones are drawn."""
 
     DEFAULT_CSS = "Lines { height: 1; width: 1fr; }"
@@ -71,7 +86,7 @@ class Lines(Widget):
             await self.app.run_action(self.click_lines[event.y])
 
 
-class Grid(Widget, can_focus=True):
+class Grid(Plain, can_focus=True):
     """A table with a title line and a cursor that stays on its row when the order changes."""
 
     DEFAULT_CSS = "Grid { height: 1fr; width: 1fr; }"
@@ -209,7 +224,7 @@ class Grid(Widget, can_focus=True):
         self.action_move(-3)
 
 
-class Pager(Widget, can_focus=True):
+class Pager(Plain, can_focus=True):
     """Text that can be scrolled."""
 
     DEFAULT_CSS = """

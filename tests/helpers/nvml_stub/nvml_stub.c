@@ -1,8 +1,8 @@
 /* A libnvidia-ml.so.1 for tests, so that the real pynvml runs where there is no GPU.
  *
- * Its answers come from the text file named by $NVML_STUB_FILE, which is read again for every value: lines `key=value`, or
- * `N.key=value` for GPU N alone. `<function>.rc=CODE` makes a function fail, `all.rc` all functions of a GPU,
- * `<function>.hang=1` makes it sleep for ever. Structures with a version are refused unless their size is the one that the
+ * Its answers come from the text file named by $NVML_STUB_FILE, which is read again for every value, or once with
+ * $NVML_STUB_KEEP: lines `key=value`, or `N.key=value` for GPU N alone; `key~=N` adds up to N to a number, by chance.
+ * `<function>.rc=CODE` makes a function fail, `all.rc` all functions of a GPU, `<function>.hang=1` makes it sleep for ever. Structures with a version are refused unless their size is the one that the
  * public NVML header gives them, so that a wrong layout in a caller shows.
  *
  * Built with -DDRIVER_470 it lacks the functions that drivers of that age lack.
@@ -28,14 +28,17 @@ static int handles[MOST];
 static char content[1 << 18];
 
 static int look(const char *key, char *out, size_t size) {
-    const char *name = getenv("NVML_STUB_FILE");
-    FILE *file = name ? fopen(name, "r") : NULL;
     char wanted[200];
-    if (!file) return 0;
-    content[0] = '\n';
-    size_t length = fread(content + 1, 1, sizeof content - 2, file);
-    fclose(file);
-    content[length + 1] = 0;
+    size_t length;
+    if (!content[0] || !getenv("NVML_STUB_KEEP")) {
+        const char *name = getenv("NVML_STUB_FILE");
+        FILE *file = name ? fopen(name, "r") : NULL;
+        if (!file) return 0;
+        content[0] = '\n';
+        length = fread(content + 1, 1, sizeof content - 2, file);
+        fclose(file);
+        content[length + 1] = 0;
+    }
     snprintf(wanted, sizeof wanted, "\n%s=", key);
     const char *found = strstr(content, wanted);
     if (!found) return 0;
@@ -58,8 +61,11 @@ static int text_of(device_t device, const char *key, char *out, size_t size) {
 
 static u64 number(device_t device, const char *key, u64 otherwise) {
     char text[64];
+    char varies[200], most[64];
     if (!text_of(device, key, text, sizeof text)) return otherwise;
-    return text[0] == '-' ? (u64)strtoll(text, NULL, 0) : strtoull(text, NULL, 0);
+    u64 value = text[0] == '-' ? (u64)strtoll(text, NULL, 0) : strtoull(text, NULL, 0);
+    snprintf(varies, sizeof varies, "%s~", key);
+    return text_of(device, varies, most, sizeof most) ? value + (u64)rand() % (strtoull(most, NULL, 0) + 1) : value;
 }
 
 static int known(device_t device, const char *key) {
