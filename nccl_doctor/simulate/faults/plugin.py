@@ -10,6 +10,7 @@ from nccl_doctor.simulate.secondary_errors import fail_ranks, remote_code
 from nccl_doctor.simulate.startup import ofi
 
 _RDMA = Needs(nodes=2, networks=("ib", "roce"))
+_FORCED = Needs(nodes=2, networks=("ib", "roce"), since="2.10.3")  # NCCL_NET; before it the log always says why
 _EFA = Needs(nodes=2, networks=("efa",))
 
 
@@ -22,14 +23,25 @@ def _to_sockets(cluster: Cluster, hosts: list[Host], ib: str) -> None:
 
 @fault(
     "tcp-fallback",
-    "Traffic between nodes uses TCP sockets though the nodes have RDMA cards.",
+    "Traffic between nodes uses TCP sockets though the nodes have RDMA cards; the log does not say why.",
     r"via NET/Socket",
-    Needs(nodes=2, networks=("ib", "roce"), since="2.10.3"),  # NCCL_NET; before it the log always says why
+    _FORCED,
 )
 def _tcp(cluster: Cluster) -> None:
     _to_sockets(cluster, cluster.hosts, "disabled")
     for host in cluster.hosts:
         host.interface = "ib0"
+
+
+@fault(
+    "tcp-forced-by-env",
+    "NCCL_NET=Socket on nodes that have RDMA cards.",
+    r"NCCL_NET set by environment to Socket",
+    _FORCED,
+)
+def _tcp_by_setting(cluster: Cluster) -> None:
+    _tcp(cluster)
+    for host in cluster.hosts:
         host.env["NCCL_NET"] = "Socket"
 
 
