@@ -60,6 +60,22 @@ CONVERSIONS = (
         _begins(rb"\A\s*(?:\{\s*\"\$schema\":\s*\"https://www\.speedscope\.app|\[\s*\{\"args\":\{\"filename\":.{0,400}\"cat\":\"py-spy\")"),
     ),
     Conversion(
+        "an execution trace of PyTorch (Chakra)",
+        "it holds operators, not times of GPUs: `torch.profiler.profile(...)` with `on_trace_ready=tensorboard_trace_handler(DIR)`"
+        " on every rank writes the trace that is read here; `chakra_trace_link` joins both for simulators",
+        _begins(rb'\A\s*\{(?=.{0,2000}?"schema"\s*:\s*"\d[\w.-]{0,40}")(?=.{0,2000}?"nodes"\s*:\s*\[)'),
+        _called(r"\.et$"),
+    ),
+    Conversion(
+        "a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot)",
+        "`python -m torch.cuda._memory_viz trace_plot FILE -o FILE.html` shows who allocated what, and so does"
+        " https://pytorch.org/memory_viz; for an out-of-memory error the log with its message is read here",
+        _begins(
+            rb"\A\x80[\x02-\x05](?:\x95.{8})?\}(?:q.|r.{4}|\x94)?\(?(?:\x8c\x08|X\x08\x00\x00\x00)segments"
+            rb"|\A\x80[\x02-\x05](?:\x95.{8})?\}.{0,16}(?:\x8c\x0d|X\x0d\x00\x00\x00)device_traces"
+        ),
+    ),
+    Conversion(
         "a map of the fabric by ibnetdiscover",
         "`ibstat` and `perfquery -x` on a node show its ports and are read here",
         _begins(rb"\A\s{0,400}(?:#[^\n]{0,400}\n\s{0,400}){0,20}vendid=0x"),
@@ -67,11 +83,14 @@ CONVERSIONS = (
 )  # fmt: skip
 
 
-def of_file(head: bytes, name: str) -> ForeignInput | None:
-    """Why a file is not read, with what converts it; None for files of other kinds. `name` may be that of an archive's member."""
+def of_file(head: bytes, name: str, *, known: bool = False) -> ForeignInput | None:
+    """Why a file is not read, with what converts it; None for files of other kinds. `name` may be that of an archive's member.
+
+    Where the content is `known` to a reader the name counts for nothing.
+    """
     for kind in CONVERSIONS:
         begins = kind.begins is not None and kind.begins.search(head)
-        if begins or (kind.called is not None and kind.called.search(name)):
+        if begins or (not known and kind.called is not None and kind.called.search(name)):
             return ForeignInput(name, f"is {kind.what}, which is not read here; {kind.command}")
     return None
 

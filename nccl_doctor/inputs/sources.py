@@ -246,7 +246,7 @@ def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Ite
 
 def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | None:
     """Why a file is not opened further; one that is packed once more may hold a log."""
-    foreign = None if known(head) else conversions.of_file(head, name)
+    foreign = conversions.of_file(head, name, known=known(head))
     if foreign is None and kind in _PACKED:
         return InputProblem(name, _PACKED[kind])
     return foreign if foreign is not None or kind not in _NEVER else ForeignInput(name, _NEVER[kind])

@@ -13,6 +13,7 @@ SCOPES = (
     "step",
     "batch-job",
     "link",
+    "collective",
 )  # in this order; measures of the job and of a run are in its lines
 COMPARED = "busbw_of_usual"  # by which rows are sorted, the lowest first
 SHOWN = 8  # rows of a table in a report that is not verbose

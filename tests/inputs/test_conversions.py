@@ -28,6 +28,12 @@ FILES = {
     "ib0.pcap": (b"\xd4\xc3\xb2\xa1" + BINARY, "tcpdump"),
     "run-1.wandb": (BINARY, "wandb sync"),
     "rank0.json": (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "py-spy dump"),
+    "et.json": (
+        b'{"schema": "1.1.1-chakra.0.0.4", "pid": 7, "nodes": [{"id": 1, "name": "aten::mm"}]}',
+        "torch.profiler.profile",
+    ),
+    "snapshot.pickle": (pickle.dumps({"segments": [{"device": 0}], "device_traces": [[]]}), "_memory_viz"),
+    "snapshot2.pkl": (pickle.dumps({"segments": [], "device_traces": [[]]}, protocol=2), "_memory_viz"),
     "fabric.txt": (b"# Topology file\n\nvendid=0x2c9\ndevid=0xd2f0\n", "ibstat"),
 }
 

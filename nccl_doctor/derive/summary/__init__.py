@@ -12,10 +12,12 @@ from nccl_doctor.facts.tables import (
     LinkQuality,
     Message,
     NvlinkState,
+    NvlinkUse,
     OfiDomain,
     Process,
     ProfileShare,
     RasComm,
+    RasGroup,
     RecordedRun,
     Recorder,
     Stack,
@@ -29,7 +31,7 @@ from nccl_doctor.facts.tables import (
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
-    LinkCounter, LinkQuality,
+    LinkCounter, LinkQuality, RasGroup, NvlinkUse,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

@@ -14,15 +14,18 @@ from nccl_doctor.facts.tables import (
     LinkCounter,
     LinkQuality,
     NvlinkState,
+    NvlinkUse,
     OfiDomain,
     ProfileShare,
     RasComm,
+    RasGroup,
     Recorder,
     RecorderCall,
     Stack,
     Timeline,
     TimelineRank,
     TopoFile,
+    TopoGpu,
     TopoGraph,
     Trace,
 )
@@ -34,9 +37,9 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace, LinkCounter, LinkQuality,
+        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse,
     ],
-    reads=[RecorderCall, TimelineRank],
+    reads=[RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
 def captured(facts: Facts) -> Iterator[Captured]:
     """One row a kind of capture that is there."""
@@ -111,11 +114,17 @@ def _samples(facts: Facts) -> Iterator[Clause]:
 
 
 def _topologies(facts: Facts) -> Iterator[Clause]:
-    for gpus, nets, cpus, ref in facts.query(
-        "SELECT max(gpus), max(nets), max(cpus), min(ref) FROM topo_file HAVING count(*)"
+    for gpus, nets, cpus, written, ref in facts.query(
+        "SELECT max(gpus), max(nets), max(cpus), min(written), min(ref) FROM topo_file HAVING count(*)"
     ):
-        parts = ((gpus, "GPU"), (nets, "NIC"), (cpus, "NUMA node"))
-        yield "topology file: " + ", ".join(counted(number, noun) for number, noun in parts if number), ref
+        parts = [
+            counted(number, noun) for number, noun in ((gpus, "GPU"), (nets, "NIC"), (cpus, "NUMA node")) if number
+        ]
+        xgmi, c2c = facts.query("SELECT sum(xgmi), max(c2c) FROM topo_gpu")[0]
+        parts += ["xGMI between GPUs"] if xgmi else []
+        parts += [f"C2C of {c2c / 1000:.0f} GB/s"] if c2c else []
+        kind = "topology file written for NCCL_TOPO_FILE" if written else "topology file"
+        yield f"{kind}: " + ", ".join(parts), ref
     for graphs, channels, ref in facts.query(
         "SELECT count(*), max(channels), min(ref) FROM topo_graph HAVING count(*)"
     ):
@@ -130,10 +139,19 @@ def _states(facts: Facts) -> Iterator[Clause]:
             f"RAS report: {counted(comms, 'communicator')} of up to {counted(size or 0, 'rank')}, {missing} missing",
             ref,
         )
+    for comms, size, nodes, status, errors, ref in facts.query(
+        "SELECT sum(comms), max(size), max(nodes), group_concat(DISTINCT status), group_concat(DISTINCT errors), min(ref)"
+        " FROM ras_group HAVING count(*)"
+    ):
+        on = f" on {counted(nodes, 'node')}" if nodes > 1 else ""
+        yield (
+            f"RAS report: {counted(comms, 'communicator')} of up to {counted(size, 'rank')}{on}, {status}, {errors}",
+            ref,
+        )
     for ranks, calls, ref in facts.query(
         "SELECT count(DISTINCT rank), sum(n), min(ref) FROM inspector_coll HAVING count(*)"
     ):
-        yield f"NCCL Inspector: {counted(calls, 'collective')} of {counted(ranks, 'rank')}", ref
+        yield f"measured inside NCCL: {counted(calls, 'collective')} of {counted(ranks, 'rank')}", ref
 
 
 def _commands(facts: Facts) -> Iterator[Clause]:
@@ -152,6 +170,15 @@ def _commands(facts: Facts) -> Iterator[Clause]:
     ):
         up = f", {active} of {active + inactive} links up" if active + inactive else ""
         yield f"nvidia-smi nvlink: {counted(gpus, 'GPU')}{up}", ref
+    for gpus, sent, most, least, without, ref in facts.query(
+        "SELECT count(*), sum(sent), max(links), min(links), sum(without_p2p), min(ref) FROM nvlink_use HAVING count(*)"
+    ):
+        links = f"{least} to {most} links" if least != most else counted(most, "link")
+        parts = [f"nvidia-smi nvlink: {counted(gpus, 'GPU')} with {links} each"]
+        parts += [f"{sent / (1 << 20):,.4g} GiB sent"] if sent is not None else []
+        parts += [f"{without} without P2P"] if without is not None else []
+        parts += ["their counters are off"] if sent is None and without is None else []
+        yield ", ".join(parts), ref
     for providers, domains, ref in facts.query(
         "SELECT group_concat(DISTINCT provider), count(DISTINCT domain), min(ref) FROM ofi_domain HAVING count(*)"
     ):

@@ -18,6 +18,7 @@ from nccl_doctor.facts.tables import (
     CommOp,
     GpuUse,
     InitTiming,
+    InspectorColl,
     LinkCounter,
     LinkQuality,
     LossScale,
@@ -73,6 +74,16 @@ QUERIES = (
     " WHERE span_s > 0 AND comm_s IS NOT NULL",
     f"SELECT 'gpu_idle', 100 * idle_s / span_s, '%', {_TRACED}, ref FROM trace WHERE span_s > 0 AND idle_s IS NOT NULL",
     f"SELECT 'step_time', step_s, 's', {_TRACED}, ref FROM trace WHERE step_s > 0",
+    # profiler plug-ins of NCCL: the kinds and sizes that took most time
+    *(
+        f"SELECT '{name}', median({column}), '{unit}', 'collective', op || ' of ' || size || ' B', min(ref) FROM inspector_coll"
+        f" WHERE {column} IS NOT NULL AND timing IS NOT 'collective_cpu' GROUP BY op, size ORDER BY sum(n * time_median) DESC LIMIT 20"
+        for name, column, unit in (
+            ("collective_time", "time_median", "us"),
+            ("algbw", "algbw_median", "GB/s"),
+            ("busbw", "busbw_median", "GB/s"),
+        )
+    ),
     # MLPerf: from run_start to run_stop
     "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
     "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",
@@ -107,7 +118,7 @@ _SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line
     needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
-        AccountedJob, Timeline, Trace, GpuUse, InitTiming, LossScale, RecordedRun,
+        AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality,
     ],
 )  # fmt: skip

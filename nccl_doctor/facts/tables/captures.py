@@ -30,6 +30,20 @@ class NvlinkState(NamedTuple):
     ref: int
 
 
+class NvlinkUse(NamedTuple):
+    """NVLinks of one GPU in `nvidia-smi nvlink -gt d`, which counts their traffic, or `nvidia-smi nvlink -c`, their capabilities."""
+
+    host: str | None
+    file: str
+    gpu: int
+    model: str | None
+    links: int  # links of which a value is printed
+    sent: int | None  # KiB on all links since the counters were reset; None where they do not count
+    received: int | None  # KiB
+    without_p2p: int | None  # links that do not support P2P
+    ref: int
+
+
 class FabricEvent(NamedTuple):
     """An error in the log of NVIDIA's Fabric Manager; equal texts are one row."""
 

@@ -12,6 +12,7 @@ class TopoFile(NamedTuple):
     gpus: int
     nets: int
     switches: int
+    written: int  # 1 for a file that a provider or a person wrote for NCCL_TOPO_FILE, 0 for a dump, which names ranks
     emulated: int  # PCI devices with a link that no real slot has, or that a file invents
     arch: str | None
     ref: int
@@ -24,12 +25,14 @@ class TopoGpu(NamedTuple):
     gpu: int | None  # dev as NCCL counts; None in a hand-written file
     rank: int | None
     bus: str | None
-    sm: int | None  # compute capability, 90 for 9.0
+    sm: int | None  # compute capability, 90 for 9.0; None for AMD GPUs
     gdr: int | None
     cpu: int | None  # NUMA node
     speed: float | None  # GT/s a lane, the most that slot and card can do
     width: int | None  # lanes
     nvlinks: int  # sum over all targets
+    xgmi: int | None  # links between AMD GPUs, sum over all targets
+    c2c: int | None  # MB/s of the link to the CPU on Grace superchips
     nearest: str | None  # path to the nearest network device: PIX, PXB, PHB, SYS; None without one
     ref: int
 
@@ -76,6 +79,22 @@ class RasComm(NamedTuple):
     ref: int
 
 
+class RasGroup(NamedTuple):
+    """Communicators of one shape in the text form of a RAS report."""
+
+    host: str | None
+    file: str
+    number: int  # of the group in its report
+    comms: int  # communicators of this shape
+    nodes: int  # of one communicator
+    per_node: str  # ranks: 8, or 4-8 where nodes differ
+    size: int  # ranks of one communicator
+    ranks: int  # of all communicators of the group
+    status: str  # RUNNING, INIT, FINALIZE, ABORT, NOCOMM; joined by commas where ranks differ
+    errors: str  # OK, or INCOMPLETE, ERROR, MISMATCH joined by commas
+    ref: int
+
+
 class RasRank(NamedTuple):
     """A rank in a RAS report that is missing, or behind or ahead of most others."""
 
@@ -92,7 +111,7 @@ class RasRank(NamedTuple):
 
 
 class InspectorColl(NamedTuple):
-    """Collectives of one rank, kind and size, as NCCL's Inspector plug-in measured them."""
+    """Collectives of one rank, kind and size, as a profiler plug-in of NCCL measured them: the Inspector, or NCCL's example."""
 
     host: str | None
     pid: int | None
@@ -101,11 +120,15 @@ class InspectorColl(NamedTuple):
     rank: int
     nranks: int | None
     nodes: int | None
-    op: str
+    op: str  # AllReduce, ...; Send and Recv to one peer
     size: int  # bytes of the message
+    timing: (
+        str | None
+    )  # where the time is from: kernel_gpu, kernel_cpu, proxy (network transfers), collective_cpu (the launch only)
     n: int
     time_median: float  # us
     time_max: float  # us
-    busbw_median: float | None  # GB/s
+    algbw_median: float | None  # GB/s
+    busbw_median: float | None  # GB/s; None where the number of ranks is not known
     busbw_min: float | None  # GB/s
     ref: int

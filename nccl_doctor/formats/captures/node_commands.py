@@ -1,7 +1,7 @@
 """Output of commands of a node, in a file of its own or pasted into a log.
 
-`nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `ibstat`, `ibstatus`, `ibv_devinfo`, `lsmod`, `fi_info`, and errors in the log of
-the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
+`nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `-gt d` and `-c`, `ibstat`, `ibstatus`, `ibv_devinfo`, `lsmod`, `fi_info`, and errors
+in the log of the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
 """
 
 import re
@@ -9,7 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.captures import FabricEvent, GpuMatrix, IbPort, KernelModule, NvlinkState, OfiDomain
+from nccl_doctor.facts.tables.captures import (
+    FabricEvent,
+    GpuMatrix,
+    IbPort,
+    KernelModule,
+    NvlinkState,
+    NvlinkUse,
+    OfiDomain,
+)
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.inputs.streams import Readable
@@ -21,6 +29,8 @@ _TOPO_ROW = re.compile(rf"({_DEVICE})\s+(.*)")
 _PATH = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|\*")
 _NVLINK_GPU = re.compile(r"GPU (\d{1,3}): (.{2,60}?) \(UUID: (?:GPU|MIG)-")
 _NVLINK = re.compile(r"\s*Link \d{1,2}: (?:(?P<speed>[\d.]{1,8}) GB/s|(?P<inactive><inactive>))\s*$")
+_NVLINK_TRAFFIC = re.compile(r"\s*Link (?P<link>\d{1,2}): Data (?P<way>Tx|Rx): (?:(?P<kib>\d{1,18}) KiB|N/A)\s*$")
+_NVLINK_CAPABLE = re.compile(r"\s*Link (?P<link>\d{1,2}), P2P is supported: (?P<p2p>true|false)\s*$")
 _CA = re.compile(r"CA '([\w.-]{1,40})'")
 _STATUS = re.compile(r"Infiniband device '([\w.-]{1,40})' port (\d{1,3}) status:")
 _HCA = re.compile(r"hca_id:\s*([\w.-]{1,40})")
@@ -76,6 +86,7 @@ class _State:
     def __init__(self) -> None:
         self.columns: list[str] = []
         self.nvlink: NvlinkState | None = None
+        self.use: NvlinkUse | None = None
         self.port: IbPort | None = None
         self.hca: str | None = None
         self.modules = False
@@ -108,15 +119,16 @@ class _Reader:
         return self._facts.evidence(self._name, number, text.strip())
 
     def _close(self, state: _State) -> None:
-        for row in (state.nvlink, state.port, state.domain):
+        for row in (state.nvlink, state.use, state.port, state.domain):
             if (
                 row is not None
                 and not (isinstance(row, IbPort) and not row.state)
                 and not (isinstance(row, OfiDomain) and not row.domain)
                 and not (isinstance(row, NvlinkState) and not row.active + row.inactive)  # the head of `nvlink -e`
+                and not (isinstance(row, NvlinkUse) and not row.links)
             ):
                 self._rows.append(row)
-        state.nvlink = state.port = state.domain = None
+        state.nvlink = state.use = state.port = state.domain = None
 
     def _matrix(self, state: _State, label: Label, text: str, number: int) -> bool:
         if "GPU0" in text and (head := _TOPO_HEAD.match(text)) is not None:
@@ -139,7 +151,12 @@ class _Reader:
     def _nvlink(self, state: _State, label: Label, text: str, number: int) -> bool:
         if (gpu := _NVLINK_GPU.match(text)) is not None:
             self._close(state)
-            state.nvlink = NvlinkState(label.host, self._name, int(gpu[1]), gpu[2], 0, 0, None, self._ref(number, text))
+            ref = self._ref(number, text)
+            state.nvlink = NvlinkState(label.host, self._name, int(gpu[1]), gpu[2], 0, 0, None, ref)
+            state.use = NvlinkUse(label.host, self._name, int(gpu[1]), gpu[2], 0, None, None, None, ref)
+            return True
+        if state.use is not None and (found := _NVLINK_TRAFFIC.match(text) or _NVLINK_CAPABLE.match(text)) is not None:
+            state.use = _used(state.use, found.groupdict())
             return True
         link = _NVLINK.match(text) if state.nvlink is not None else None
         if link is None or state.nvlink is None:
@@ -224,3 +241,16 @@ class _Reader:
         elif len(self._fabric) < 1000:
             self._fabric[key] = FabricEvent(label.host, self._name, kind, said, 1, self._ref(number, text))
         return True
+
+
+def _used(use: NvlinkUse, line: dict[str, str | None]) -> NvlinkUse:
+    """Adds what one line says of one link."""
+    links = max(use.links, int(line["link"] or 0) + 1)
+    if "p2p" in line:
+        return use._replace(links=links, without_p2p=(use.without_p2p or 0) + (line["p2p"] == "false"))
+    if line["kib"] is None:
+        return use._replace(links=links)
+    kib = int(line["kib"])
+    if line["way"] == "Tx":
+        return use._replace(links=links, sent=(use.sent or 0) + kib)
+    return use._replace(links=links, received=(use.received or 0) + kib)

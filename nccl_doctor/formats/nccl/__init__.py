@@ -1,4 +1,4 @@
-"""Files of NCCL and its companions: nccl-tests, topology and graph dumps, RAS reports, the Inspector plug-in."""
+"""Files of NCCL and its companions: nccl-tests, topology and graph dumps, RAS reports, profiler plug-ins."""
 
 import re
 
@@ -13,7 +13,7 @@ FORMATS = (
         tables=("bench_run", "bench_row", "bench_member"),
         begins=NCCL_TESTS_JSON,
         inside=(b"Avg bus bandwidth", b"Out of bounds values", b"algbw   busbw", b"# nThread "),
-        after=("node-capture", "nccl-ras"),
+        after=("node-capture", "nccl-ras", "nccl-ras-text"),
     ),
     Format(
         "nccl-topology",
@@ -34,12 +34,28 @@ FORMATS = (
         after=("flight-recorder",),
     ),
     Format(
+        "nccl-ras-text",
+        "ras_text",
+        tables=("ras_group",),
+        inside=(b"#  in group  per comm  per node  per comm  in group",),
+    ),
+    Format(
         "nccl-inspector",
         "inspector",
         tables=("inspector_coll",),
         begins=re.compile(
             rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,900}\"n_ranks\" ?:[^{}]{0,900}\}"
             rb"\s{0,20},\s{0,20}\"(?:metadata|coll_perf|p2p_perf)\" ?:"
+        ),
+    ),
+    Format(
+        "nccl-profiler",
+        "profiler_events",
+        tables=("inspector_coll",),
+        begins=re.compile(
+            rb"\A\s{0,200}\[\s{0,20}\{\"name\": ?\"[^\"]{1,60}\", ?\"cat\": ?"
+            rb"\"(?:GROUP_API|GROUP|COLL_API|COLL|P2P_API|P2P|KERNEL_LAUNCH|PROXY|NET|GPU|CE_[A-Z]{1,12})\", ?\"ph\": ?\"b\","
+            rb" ?\"id\": ?\d{1,10}, ?\"pid\": ?\d{1,10}, ?\"tid\": ?\d"
         ),
     ),
 )

@@ -1,7 +1,5 @@
-"""RAS reports of NCCL 2.24 and newer: the JSON of `ncclras -f json` (2.28.7), and the table of communicators in the text form.
-
-What the text says about single ranks is read from the log patterns; the JSON gives every rank's counts, from which the ranks
-that are behind or ahead of most others follow.
+"""RAS reports of NCCL in JSON (`ncclras -f json`, 2.28.7 and newer): every rank's counts, from which the ranks that are behind
+or ahead of most others follow. `ras_text` reads the text form.
 """
 
 import json

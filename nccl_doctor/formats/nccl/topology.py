@@ -11,7 +11,7 @@ from nccl_doctor.inputs.streams import Readable
 
 _MOST = 256  # devices of the other kind that a distance is sought to; no machine has more
 _ORDER = ("PIX", "PXB", "PHB", "SYS")  # from near to far
-_USED = {"system", "cpu", "pci", "gpu", "nvlink", "c2c", "pcilink", "nic", "net", "graphs", "graph", "channel"}
+_USED = {"system", "cpu", "pci", "gpu", "nvlink", "xgmi", "c2c", "pcilink", "nic", "net", "graphs", "graph", "channel"}
 
 
 class _Node(NamedTuple):
@@ -78,6 +78,7 @@ class _Reader:
                 file=self._name,
                 host_hash=next((c.attributes["host_hash"] for c in cpus if "host_hash" in c.attributes), None),
                 cpus=len(cpus), gpus=len(gpus), nets=len(nets), switches=len(switches),
+                written=int(bool(gpus) and "gpu" not in {node.name for node in self._nodes}),
                 emulated=sum(map(_emulated, devices)),
                 arch=next((c.attributes["arch"] for c in cpus if "arch" in c.attributes), None),
                 ref=self._ref(first),
@@ -95,7 +96,7 @@ class _Reader:
         # A hand-written file names only PCI devices; NCCL adds the GPUs when it starts.
         return (
             node.name == "pci"
-            and node.attributes.get("class", "").startswith(("0x0302", "0x0300"))
+            and node.attributes.get("class", "").startswith(("0x0302", "0x0300", "0x0380", "0x1200"))
             and not self._children(node, "gpu")
         )
 
@@ -135,12 +136,16 @@ class _Reader:
     def _gpu(self, node: _Node, nets: list[_Node]) -> TopoGpu:
         pci = self._pci(node) or node
         links = self._children(node, "nvlink")
+        c2c = self._children(node, "c2c")
         return TopoGpu(
             file=self._name, gpu=_whole(node.attributes.get("dev")), rank=_whole(node.attributes.get("rank")),
-            bus=pci.attributes.get("busid"), sm=_whole(node.attributes.get("sm")),
+            bus=pci.attributes.get("busid"),
+            sm=None if "gcn" in node.attributes else _whole(node.attributes.get("sm")),
             gdr=_whole(node.attributes.get("gdr")), cpu=self._cpu(node),
             speed=_speed(pci.attributes.get("link_speed")), width=_whole(pci.attributes.get("link_width")),
             nvlinks=sum(_whole(link.attributes.get("count")) or 0 for link in links),
+            xgmi=sum(_whole(link.attributes.get("count")) or 0 for link in self._children(node, "xgmi")),
+            c2c=sum((_whole(link.attributes.get("bw")) or 0) * (_whole(link.attributes.get("count")) or 1) for link in c2c) or None,
             nearest=self._nearest(node, nets), ref=self._ref(pci),
         )  # fmt: skip
 

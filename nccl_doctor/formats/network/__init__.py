@@ -25,6 +25,14 @@ FORMATS = (
         ),
     ),
     Format(
+        "dcgm-nvlink",
+        "dcgm_nvlink",
+        tables=("link_counter",),
+        begins=re.compile(
+            rb"\A\s{0,200}\{\s{0,40}\"(?:body|header)\"\s{0,4}:(?=[\s\S]{0,60000}\"NVLINK Error Counts\")"
+        ),
+    ),
+    Format(
         "link-metrics",
         "node_exporter",
         tables=("link_counter",),

@@ -314,3 +314,21 @@ def test_a_capture_belongs_to_the_host_in_its_path(tmp_path: Path) -> None:
         (tmp_path / host / "smi.txt").write_bytes((FIXTURES / name).read_bytes())
     report, _, _ = analyze.analyze([str(tmp_path)])
     assert {"node02"} == {f.hosts for f in report.findings if f.name.startswith("gpu-")}
+
+
+def test_traffic_and_capabilities_of_nvlinks() -> None:
+    head = "GPU {0}: NVIDIA H100 80GB HBM3 (UUID: GPU-0000000{0}-2222-3333-4444-555555555555)\n"
+    traffic = "".join(
+        head.format(gpu) + f"\t Link 0: Data Tx: {gpu}00 KiB\n\t Link 0: Data Rx: 7 KiB\n\t Link 1: Data Tx: N/A\n"
+        for gpu in range(2)
+    )
+    able = (
+        head.format(2)
+        + "\t Link 0, P2P is supported: true\n\t Link 1, P2P is supported: false\n\t Link 1, Link is supported: false\n"
+    )
+    facts = Facts()
+    node_commands.read_format(io.BytesIO((traffic + able).encode()), "nvlink.txt", facts)
+    assert [(0, 2, 0, 7, None), (1, 2, 100, 7, None), (2, 2, None, None, 1)] == facts.query(
+        "SELECT gpu, links, sent, received, without_p2p FROM nvlink_use"
+    )
+    assert [] == facts.query("SELECT * FROM nvlink_state")

@@ -142,3 +142,30 @@ def test_inspector_agrees_with_json() -> None:
         "ends in the middle of line 3"
         == inspector.read_format(io.BytesIO(b"\n".join(data.split(b"\n")[:2]) + b'\n{"header"'), "i", facts).note
     )
+
+
+def test_a_file_of_a_provider_is_not_blamed_and_amd_links_are_seen(tmp_path: Path) -> None:
+    device = '<pci busid="000{0}:00:00.0" class="0x030200" link_speed="16 GT/s" link_width="16"/>'
+    card = '<pci busid="010{0}:00:00.0" class="0x020700" link_speed="16 GT/s" link_width="16"/>'
+    switches = "".join(
+        f'<cpu numaid="{n}" affinity="ffff" arch="x86_64">'
+        f'<pci busid="ffff:ff:0{n}.0" class="0x060400" link_speed="16 GT/s" link_width="16">'
+        f"{device.format(2 * n + 1)}{card.format(2 * n + 1)}{device.format(2 * n + 2)}{card.format(2 * n + 2)}</pci></cpu>"
+        for n in range(4)
+    )
+    path = tmp_path / "ndv4-topo.xml"
+    path.write_text(f'<system version="1">{switches}</system>')
+    report, facts, _ = analyze.analyze([str(path)])
+    assert ([], [(8, 8, 1)]) == (report.findings, facts.query("SELECT gpus, nets, written FROM topo_file"))
+    gpus = "".join(
+        f'<pci busid="0000:{n}5:00.0" class="0x038000" link_speed="32.0 GT/s PCIe" link_width="16">'
+        f'<gpu dev="{n}" sm="90" gcn="gfx90a" rank="{n}" gdr="1">'
+        f'<xgmi target="0000:{(n + 1) % 4}5:00.0" count="{1 + n % 2}" tclass="0x038000"/></gpu></pci>'
+        for n in range(4)
+    )
+    path.write_text(f'<system version="2"><cpu numaid="0" arch="x86_64">{gpus}</cpu></system>')
+    report, facts, _ = analyze.analyze([str(path)])
+    assert ([], [(None, 0, 1), (None, 0, 2)] * 2) == (
+        report.findings,
+        facts.query("SELECT sm, nvlinks, xgmi FROM topo_gpu"),
+    )

@@ -1,6 +1,7 @@
 """Counters of links: output of real programs against another reading, hosts kept apart, broken and hostile input."""
 
 import io
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import FabricCheck, LinkCounter, LinkQuality
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.network import counters, ibdiagnet, mlxlink
+from nccl_doctor.formats.network import counters, dcgm_nvlink, ibdiagnet, mlxlink
 
 FIXTURES = ALL / "network"
 MLXLINK = """\
@@ -221,3 +222,20 @@ def test_the_healthy_captures_are_not_blamed(tmp_path: Path) -> None:
     for path in (FIXTURES / "ip_s_link.txt", FIXTURES / "ethtool_virtio.txt", tmp_path / "mlxlink.txt"):
         report, _, _ = analyze.analyze([str(path)])
         assert [] == report.findings, path
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_dcgm_prints_nvlink_errors_in_json(indent: int | None) -> None:
+    def report(gpu: int, replays: int) -> str:
+        link = {"children": {"CRC FLIT Error": {"value": "0"}, "Replay Error": {"value": str(replays)}}}
+        return json.dumps(
+            {"body": {"Link 0": link, "Link 1": link}, "header": ["NVLINK Error Counts", f"GPU {gpu}"]}, indent=indent
+        )
+
+    data = (report(0, 3) + "\n" + report(7, 120)).encode()
+    facts = Facts()
+    assert (8, None) == dcgm_nvlink.read_format(io.BytesIO(data), "n.json", facts)[1:]
+    assert [("GPU 0 link 0", 3), ("GPU 0 link 1", 3), ("GPU 7 link 0", 120), ("GPU 7 link 1", 120)] == facts.query(
+        "SELECT link, value FROM link_counter WHERE name = 'nvlink-replay'"
+    )
+    assert "ends in the middle" in (dcgm_nvlink.read_format(io.BytesIO(data[:-20]), "n.json", Facts()).note or "")
