@@ -29,10 +29,12 @@ def run_analysis(
     drawn: bool,
     dask: str | None = None,
     expect: Sequence[str] = (),
+    resume: Path | None = None,
 ) -> "tuple[Report, Facts, list[str]]":
     """Returns the report, of one job or of several, the facts, and one sentence for each input that could not be read.
 
-    `drawn` asks for pictures, `dask` names the cluster whose workers read, `expect` what nccl-tests has to reach.
+    `drawn` asks for pictures, `dask` names the cluster whose workers read, `expect` what nccl-tests has to reach, `resume` the
+    file that says how far logs were read before.
     """
     from nccl_doctor.app import analyze, expected
     from nccl_doctor.log.readers import cluster
@@ -42,6 +44,10 @@ def run_analysis(
         settings = Config.read(config) if config is not None else None
         ask = partial(analyze.analyze, paths, rules_dirs=rules_dirs, config=settings, progress=progress)
         ask = partial(ask, apart=apart, drawn=drawn, expect=expected.parse(expect))
+        if resume is not None:
+            from nccl_doctor.app import resume as resumption
+
+            return resumption.analyze(resume, lambda reader: ask(read_ahead=reader))
         if dask is None:
             return ask()
         with cluster.connected(dask, complain) as client:

@@ -104,6 +104,9 @@ class Report:
     unread: list[Place] = field(default_factory=list)  # lines that look like an error in words that nobody knows
     unread_count: int = 0
     coverage: list[CoverageRow] = field(default_factory=list)
+    resumed: list[str] = field(
+        default_factory=list
+    )  # what an earlier run had read, and what was read again, one sentence each
     measures: list[MeasureRow] = field(default_factory=list)
     job_lines: list[str] = field(default_factory=list)  # the job in at most three lines
     pictures: list["Picture"] = field(default_factory=list)  # only where a format shows them

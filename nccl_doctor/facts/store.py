@@ -160,11 +160,12 @@ class Facts:
         """Read a fact base that `save` wrote. Raises QueryProblem where the file is something else."""
         return cls(path)
 
-    def save(self, path: Path) -> None:
-        """Write everything to a file that sqlite3, pandas, datasette and `open` read."""
+    def save(self, path: Path, also: Callable[[Path], object] = Path.exists) -> None:
+        """Write everything to a file that sqlite3, pandas, datasette and `open` read; `also` may add to it."""
         self._flush()
         with saved.replacing(path) as part:
             self._save(part)
+            also(part)
 
     def _save(self, path: Path) -> None:
         target = sqlite3.connect(path, isolation_level=None)

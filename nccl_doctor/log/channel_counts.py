@@ -86,7 +86,7 @@ class ChannelColumns:
         self.carriers = Carriers()
         self.text: list[str] = []  # `Channel 00/0 : 0[0] -> 1[1] via …` of the first line
         self.left: list[str] = []  # the text before `NCCL ` in it
-        self._wide: dict[tuple[int, str], int] = {}  # header and edge -> the bits of channels that `mask` cannot hold
+        self.wide: dict[tuple[int, str], int] = {}  # header and edge -> the bits of channels that `mask` cannot hold
 
     def __len__(self) -> int:
         return len(self.n)
@@ -116,7 +116,7 @@ class ChannelColumns:
             self.key.append(0)
             self.mask.append(one.mask & _MASK)
             if one.mask > _MASK:
-                self._wide[header, text] = self._wide.get((header, text), 0) | one.mask & ~_MASK
+                self.wide[header, text] = self.wide.get((header, text), 0) | one.mask & ~_MASK
             self.text.append(f"Channel {one.channel} : {text}")
             self.left.append(one.left)
 
@@ -139,9 +139,9 @@ class ChannelColumns:
         columns["last"] = columns["last"] + offset
         columns["carrier"] = np.array([self.carriers[one] for one in other.carriers], np.int64)[columns["carrier"]]
         self.extend(columns, other.text, other.left)
-        for (header, text), bits in other._wide.items():
+        for (header, text), bits in other.wide.items():
             mine = headers[header], text
-            self._wide[mine] = self._wide.get(mine, 0) | bits
+            self.wide[mine] = self.wide.get(mine, 0) | bits
 
     def _numbers(self) -> Sequence["array[int]"]:
         return [getattr(self, name) for name in _NUMBERS]
@@ -208,9 +208,9 @@ class ChannelColumns:
     def _channels(self, part: Sequence[int]) -> Iterator[int]:
         """How many different channels each of these edges has."""
         bits: Iterator[int] = map(int.bit_count, [self.mask[at] for at in part])
-        if self._wide:
+        if self.wide:
             edges = [(self.header[at], self.text[at].partition(" : ")[2]) for at in part]
-            bits = (low + self._wide.get(edge, 0).bit_count() for low, edge in zip(bits, edges, strict=True))
+            bits = (low + self.wide.get(edge, 0).bit_count() for low, edge in zip(bits, edges, strict=True))
         return (number or 1 for number in bits)
 
     def _order(self, headers: Sequence[int]) -> Sequence[int]:

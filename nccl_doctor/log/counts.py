@@ -150,22 +150,27 @@ class LogCounts:
         return event
 
     def _fold(self) -> None:
-        """Move events that were also counted in columns there, and drop the START of each communicator that was completed.
-
-        The COMPLETE behind it repeats its fields; this halves the events.
-        """
+        """Move events that were also counted in columns there."""
         columns, events = self.columns, self.events
         if len(columns):
             for key in [key for key in events if key[1:] in columns.ids]:
-                event = events.pop(key)
-                at = columns.message_id(Message(*key[1:]))
-                columns.append(EventRow(at, key.header, event.n, event.first, event.last, event.stamp, event.left))
+                self._move(key, events.pop(key))
             columns.fold()
-            columns.drop_superseded(_START, _COMPLETE)
-        for key, event in [(key, event) for key, event in events.items() if key.body.endswith(_COMPLETE)]:
+
+    def _move(self, key: EventKey, event: Event) -> None:
+        """Add an event to the columns."""
+        at = self.columns.message_id(Message(*key[1:]))
+        self.columns.append(EventRow(at, key.header, event.n, event.first, event.last, event.stamp, event.left))
+
+    def _drop_superseded(self) -> None:
+        """Drop the START of each communicator that was completed: the COMPLETE behind it repeats its fields.
+
+        This halves the events. Call when all parts are there, because one may hold the START and another the COMPLETE.
+        """
+        for key, event in [(key, event) for key, event in self.events.items() if key.body.endswith(_COMPLETE)]:
             start = key._replace(body=key.body.removesuffix(_COMPLETE) + _START)
-            if start in events and events[start].last < event.last:
-                del events[start]
+            if start in self.events and self.events[start].last < event.last:
+                del self.events[start]
 
     def collective_calls(
         self, key: EventKey, op: int, line: int, stamp: float | None, left: str, text: str
@@ -218,15 +223,19 @@ class LogCounts:
 
     def finish(self) -> None:
         """Put all events but collective calls, and all edges, into columns. Call once, when all parts were merged."""
-        self._fold()
+        in_columns = len(self.columns) > 0
+        if not in_columns:
+            self._drop_superseded()
         self.edges, self.channels = self.all_edges(), [{} for _ in self.headers]
         if "numpy" in sys.modules:  # without it no edge was counted in two ways, or in two parts
             self.edges.fold()
         calls = {key: event for key, event in self.events.items() if type(event) is CollectiveCalls}
-        for key, e in self.events.items():
+        for key, event in self.events.items():
             if key not in calls:
-                at = self.columns.message_id(Message(*key[1:]))
-                self.columns.append(EventRow(at, key.header, e.n, e.first, e.last, e.stamp, e.left))
+                self._move(key, event)
+        if in_columns:
+            self.columns.fold()
+            self.columns.drop_superseded(_START, _COMPLETE)
         self.events = dict(sorted(calls.items(), key=lambda call: call[1].first))
 
     def bodies(self) -> Iterator[str]:

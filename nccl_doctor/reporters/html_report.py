@@ -107,5 +107,5 @@ def _inputs(report: Report) -> str:
     )
     understood = "<th>NCCL lines understood</th>" if nccl else ""
     head = f"<tr><th>input</th><th>kind</th><th>lines</th>{understood}<th></th></tr>"
-    seen = "".join(f"<p>{escaped(text)}</p>" for text in words.coverage(report))
+    seen = "".join(f"<p>{escaped(text)}</p>" for text in [*words.coverage(report), *report.resumed])
     return f'<h2>Read</h2><div class="scroll"><table>{head}{rows}</table></div>{seen}' if rows else ""

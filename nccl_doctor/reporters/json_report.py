@@ -29,6 +29,8 @@ def document(report: Report) -> dict[str, Any]:
     if report.fitness:
         order.insert(order.index("verdict"), "fitness")
     shown = {key: cleaned(content[key]) for key in order}
+    if report.resumed:
+        shown["resumed"] = cleaned(report.resumed)
     if report.name:
         shown["name"] = cleaned(report.name)
     if report.jobs:

@@ -64,7 +64,7 @@ def _read(report: Report) -> list[str]:
     """What was read, what was not, what is visible in it, and which captures would show more."""
     lines = [escaped(words.read(report)), ""]
     lines += [f"- not read: {escaped(text)}" for text in words.not_read(report)]
-    lines += [f"- {escaped(text)}" for text in words.coverage(report)]
+    lines += [f"- {escaped(text)}" for text in [*words.coverage(report), *report.resumed]]
     if captures := words.captures(report):
         lines += ["", "<details><summary>What further captures would show</summary>", ""]
         lines += [*(f"- {escaped(text)}" for text in captures), "", "</details>"]

@@ -286,6 +286,7 @@ class _Screen:
         for text in broken if self.verbose else broken[:1]:
             lines += self._paragraph("Broken", text, 2)
         lines += self._paragraph("Visible", "; ".join(words.coverage(report)), self.caps.coverage)
+        lines += self._paragraph("Resumed", clean("; ".join(report.resumed)), self.caps.coverage)
         captures = words.captures(report)
         for number, text in enumerate(captures if self.verbose else []):
             lines += self._paragraph("Missing" if number == 0 else "", text, UNLIMITED)

@@ -16,7 +16,7 @@ from nccl_doctor.reporters import json_report
 PART = 10_000  # bytes of a log that is read in parts, and of a group of logs that a process gets
 
 
-def reports(paths: Sequence[Path], client: Any = None) -> Iterator[tuple[str, dict[str, Any] | str]]:
+def _reports(paths: Sequence[Path], client: Any = None) -> Iterator[tuple[str, dict[str, Any] | str]]:
     """The way of reading, and its report as JSON holds it, or why there is none. `client` is that of a Dask cluster."""
     yield "serial", _report(paths, 1, parallel.ReadAhead)
     yield "parallel", _report(paths, 3, parallel.ReadAhead)
@@ -28,7 +28,7 @@ def reports(paths: Sequence[Path], client: Any = None) -> Iterator[tuple[str, di
 
 def differences(paths: Sequence[Path], client: Any = None) -> list[str]:
     """Where reports differ from that of one process: the way of reading, the key, and both values."""
-    (_, serial), *others = reports(paths, client)
+    (_, serial), *others = _reports(paths, client)
     return [f"{way}: {line}" for way, report in others for line in _compared(serial, report, "")]
 
 

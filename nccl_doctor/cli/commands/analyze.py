@@ -1,6 +1,7 @@
 """`nccl-doctor analyze`: reads logs and writes one report."""
 
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,12 @@ SQLITE = b"SQLite format 3\0"
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE.")
 @click.option("--save", type=click.Path(path_type=Path), metavar="FILE.db", help="Save the facts as an SQLite file.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="FILE.db",
+    help="Read only what was appended to logs since the last run with this FILE.db, and save the facts there as --save does.",
+)
 @limit_option()
 @click.option(
     "--jobs",
@@ -43,7 +50,7 @@ SQLITE = b"SQLite format 3\0"
     default="auto",
     show_default=True,
     help="Inputs are of the jobs that they show, of one job, or each of its own; or only the last job that they show. "
-    "--save takes them for one.",
+    "--save and --resume take them for one.",
 )
 @click.option(
     "--expect",
@@ -80,6 +87,7 @@ def command(
     output: Path | None,
     fail_on: str,
     save: Path | None,
+    resume: Path | None,
     apart: str,
     expect: tuple[str, ...],
     dask: str | None,
@@ -98,12 +106,14 @@ def command(
     standard input. The kind is recognised by content.
     """
     form = form or (SUFFIXES.get(output.suffix.lower(), "terminal") if output else "terminal")
-    _check_targets(paths, output, save)
+    _check_targets(paths, output, save, resume)
     if not follow and (until or idle is not None):
         raise UsageProblem("--until and --idle need --follow")
     if follow and dask:
         raise UsageProblem("--follow and --dask do not go together")
-    apart = "one" if save is not None else apart
+    if resume is not None and (follow or dask):
+        raise UsageProblem("--resume goes with neither --follow nor --dask")
+    apart = "one" if save is not None or resume is not None else apart
     folders = rule_folders(rules_dirs)
 
     def tell(report: "Report") -> None:
@@ -118,7 +128,7 @@ def command(
     else:
         with progress_bar() as progress, interruption.stopping_reading():
             report, facts, problems = backend.run_analysis(
-                paths, folders, config, progress, apart, form == "html", dask, expect
+                paths, folders, config, progress, apart, form == "html", dask, expect, resume
             )
         for problem in problems:
             complain(problem)
@@ -131,14 +141,18 @@ def command(
     return exit_status(report.verdict, fail_on)
 
 
-def _check_targets(paths: tuple[str, ...], output: Path | None, save: Path | None) -> None:
-    """Raises UsageProblem where a file to be written is an input, one of another kind, or both outputs at once."""
-    for target in filter(None, (output, save)):
+def _check_targets(paths: tuple[str, ...], output: Path | None, save: Path | None, resume: Path | None) -> None:
+    """Raises UsageProblem where a file to be written is an input, one of another kind, or written twice."""
+    named = {
+        option: path for option, path in (("-o", output), ("--save", save), ("--resume", resume)) if path is not None
+    }
+    for option, target in named.items():
         refuse_overwriting(target, paths)
-    if save is not None:
-        _refuse_foreign_file(save)
-        if output is not None and is_same_file(save, output):
-            raise UsageProblem(f"-o and --save both name {save}; choose two names")
+        if option != "-o":
+            _refuse_foreign_file(target)
+    for (one, path), (other, second) in combinations(named.items(), 2):
+        if is_same_file(path, second):
+            raise UsageProblem(f"{one} and {other} both name {path}; choose two names")
 
 
 def _save(facts: "Facts", target: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccl_doctor.log import parallel
-from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.counts import LogCounts, PackedCounts
 from nccl_doctor.log.parallel import OnBytes
 from nccl_doctor.log.rank_progress import RankProgress
 from nccl_doctor.log.scanner import AHEAD
@@ -30,8 +30,8 @@ class Vanished(NamedTuple):
     end: RankProgress
 
 
-class _Followed:
-    """What was read of one file."""
+class GrowingLog:
+    """What was read of one file, in two parts: lines that later ones cannot change, and those behind them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,6 +67,15 @@ class _Followed:
         self._rest = parallel.read_part(path, self._offset, size - self._offset, on_bytes).packed()
         self.size, self.end = size, parallel.read_end(path, size)
 
+    def settled(self) -> tuple[int, PackedCounts]:
+        """How many bytes lie in front of any line that what is appended can change, and their counts."""
+        return self._offset, self._settled.packed()
+
+    def restore(self, size: int, counts: PackedCounts) -> None:
+        """Begin behind so many bytes, which hold these counts. Call before anything was read."""
+        self._settled.merge(counts)
+        self._offset = size
+
     def counts(self) -> LogCounts:
         """A copy of all counts."""
         copy = LogCounts()
@@ -79,8 +88,8 @@ class Follower:
     """Reads plain logs again and again; has the methods of `parallel.ReadAhead`."""
 
     def __init__(self) -> None:
-        self._known: dict[_Inode, _Followed] = {}
-        self._past: list[_Followed] = []  # truncated
+        self._known: dict[_Inode, GrowingLog] = {}
+        self._past: list[GrowingLog] = []  # truncated
         self._seen: set[_Inode] = set()
 
     def __call__(self, files: Iterable[tuple[Path, int]]) -> "Follower":
@@ -109,7 +118,7 @@ class Follower:
             self._past.append(self._known.pop(inode))
             known = None
         if known is None:
-            known = self._known[inode] = self._copied(path) or _Followed(path)
+            known = self._known[inode] = self._copied(path) or GrowingLog(path)
         self._seen.add(inode)
         known.read(path, found.st_size, on_bytes)
         return known.counts(), known.end
@@ -124,7 +133,7 @@ class Follower:
             if known.size and not any(path.suffix in _PACKED for path in _copies(known.path)):
                 yield Vanished(str(known.path), known.counts(), known.end)
 
-    def _copied(self, path: Path) -> _Followed | None:
+    def _copied(self, path: Path) -> GrowingLog | None:
         """The truncated log of which a new file is the copy."""
         for past in self._past:
             if past.path != path and path.name.startswith(past.path.name) and past.begins(path):

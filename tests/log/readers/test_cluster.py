@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import slurm_cluster
-from helpers.places import DEMO
+from helpers import same_report, slurm_cluster
+from helpers.places import DEMO, FIXTURES
 
 import nccl_doctor
 from nccl_doctor.app import analyze
@@ -18,7 +18,7 @@ from nccl_doctor.cli.main import main
 from nccl_doctor.log import parallel
 from nccl_doctor.log.readers import cluster
 from nccl_doctor.reporters import render
-from nccl_doctor.simulate import Spec, write_log
+from nccl_doctor.simulate import FAULTS, Spec, fit, write_log
 
 try:
     import dask
@@ -62,6 +62,20 @@ def test_the_report_is_that_of_a_serial_run(client: Any, logs: Path) -> None:
     SAID.clear()
     assert report(logs) == report(logs, client)
     assert [] == SAID
+
+
+SHIPPED = sorted(path for path in FIXTURES.rglob("*") if path.suffix in (".log", ".out", ".txt"))[::8]
+SIMULATED = [
+    fit(Spec(nodes=2, gpus=2, fault=name, seed=number, steps=20)) for number, name in enumerate(sorted(FAULTS)[::7])
+]
+
+
+@pytest.mark.parametrize("given", [*SHIPPED, *SIMULATED], ids=lambda one: getattr(one, "fault", None) or one.name)
+def test_one_process_several_and_workers_make_one_report(client: Any, given: Path | Spec, tmp_path: Path) -> None:
+    path = tmp_path / "job.log" if isinstance(given, Spec) else given
+    if isinstance(given, Spec):
+        path.write_text("\n".join(write_log(given)), "utf-8")
+    assert [] == same_report.differences([path], client)
 
 
 def test_a_worker_that_is_killed_loses_nothing(
