@@ -45,7 +45,18 @@ _USAGE = re.compile(
     r"|mapby|rankby|bindto|json|orte-(?:info|server|top|ps|clean)|mpirun|schizo-(?:rtos|display))\.txt"
 )
 _SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%])")
-_PRI = re.compile(r"PRI[diuxX]\d*")
+
+
+# What Slurm adds to the conversions of printf (src/common/log.c).
+_SLURM = re.compile(r"%(?:p(?P<record>[AIJsS])|m)")
+_SLURM_EXAMPLES = {
+    "A": "10.0.0.1:7",
+    "I": "JobId=7",
+    "J": "JobId=7",
+    "s": "StepId=7.0",
+    "S": "StepId=7.0",
+    None: "thing",
+}
 
 
 class Format(NamedTuple):
@@ -80,6 +91,7 @@ def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]
         if any(kind == "text" for kind, _ in parts):
             text = "".join(value if kind == "text" else "\0" for kind, value in parts)
             text = re.sub(r"%(?=\0)", "", text)
+            text = _SLURM.sub(lambda spec: _SLURM_EXAMPLES[spec["record"]], text)
             fixed = _SPEC.sub(" ", text.replace("\0", " "))
             example = _SPEC.sub(_example, text.replace("\0", "7"))
             yield Format(
