@@ -45,7 +45,27 @@ LINES = {
     ],
     "ucx-device-unavailable": ["[1.2] [n1:9:0]  ib_device.c:1   UCX  ERROR ibv_query_device(mlx5_2) returned 22: Invalid argument"],
     "gpu-reset-required": ["2026-05-07 10:22:29.245 ERROR [5231:5273] nvmlDeviceGetHandle returned GPU requires reset [x.cpp:1]"],
-    "cuda-oom": ["RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."],
+    "cuda-oom": [
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
+        "[TensorRT-LLM][ERROR] CUDA runtime error in cudaMalloc(&p, n): out of memory (/src/buffers.h:12)",
+        "RuntimeError: Caught OutOfMemoryError in pin memory thread for device 3.",
+    ],
+    "world-size-wrong": [
+        "AssertionError: 151936 is not divisible by 6",
+        "ValueError: num_query_groups (8) must be a multiple of tensor_model_parallel_size (16).",
+        "ValueError: Number of devices 6 must be >= the product of mesh_shape (4, 2).",
+    ],
+    "too-many-ranks-for-gpus": [
+        '!handles_.at(i) INTERNAL ASSERT FAILED at "../c10/core/x.cpp":9, please report a bug to PyTorch. device=8, num_gpus=4',
+        "(EngineCore_DP3 pid=7) AssertionError: DP adjusted local rank 8 is out of bounds. ",
+    ],
+    "extension-built-for-other-version": [
+        "ImportError: sgl_kernel architecture-specific ops library: Could not find any common_ops library!",
+        "RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda124.so",
+    ],
+    "missing-rank-in-collective": ["DeepEP dispatch forwarder timeout, channel: 3, RDMA: 0, nvl: 1"],
+    "port-in-use": ["(APIServer pid=9) OSError: port 8000 is already in use"],
+    "jit-cache-race": ["ImportError: /home/u/.cache/torch_extensions/py311/utils/utils.so: cannot open shared object file: No such file"],
 }  # fmt: skip
 
 
