@@ -2,7 +2,7 @@
 
 import pytest
 
-from nccl_doctor.knowledge.catalogue import LINE, catalogue
+from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 
 LINES = {
     "ib-peer-unreachable": [
@@ -34,7 +34,11 @@ LINES = {
         "slurmstepd: error: cgroup namespace 'cpuset' not mounted. aborting",
         "slurmd: error: cannot connect to dbus system daemon: Failed to connect to socket",
     ],
-    "node-failed": ["slurmd: error: /dev/nvidia7 is not a valid character or block device, fix your gres.conf"],
+    "node-failed": [
+        "slurmd: error: /dev/nvidia7 is not a valid character or block device, fix your gres.conf",
+        "slurmd[57977]: fatal: gres.conf duplicate records for gpu",
+        "slurmd[57977]: fatal: no PATH for the plug-ins",
+    ],
     "host-memory-oom": [
         "kernel: memory: usage 67108864kB, limit 67108864kB, failcnt 9123",
         "kernel: Memory cgroup stats for /kubepods.slice/pod1: cache:32KB rss:524188KB",
@@ -44,6 +48,11 @@ LINES = {
         "(raylet) The actor is not schedulable: no node has GPU",
     ],
     "ucx-device-unavailable": ["[1.2] [n1:9:0]  ib_device.c:1   UCX  ERROR ibv_query_device(mlx5_2) returned 22: Invalid argument"],
+    "cuda-ipc-peer-failed": ["[1.2] [n1:9 :0] tl_cuda_cache.c:1  UCC  ERROR cache: failed to open ipc mem handle. addr:0x7f len:1"],
+    "nic-command-failed": ["[1.2] [n1:9:0] ib_mlx5_dv.c:1 UCX  ERROR mlx5dv_devx_obj_create(DCI) failed, syndrome 0x1: Invalid argument"],
+    "no-gpu-visible": ["slurmd[12]: slurmd: error: Waiting for gres.conf file /dev/nvidia7"],
+    "pod-unschedulable": ["Predicates failed for task <ns/w-1> on node <n2>: task ns/w-1 on node n2 fit failed: no GPU"],
+    "job-cannot-start": ["slurmctld[812]: fatal: there is no more of it"],
     "gpu-reset-required": ["2026-05-07 10:22:29.245 ERROR [5231:5273] nvmlDeviceGetHandle returned GPU requires reset [x.cpp:1]"],
     "cuda-oom": [
         "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
@@ -72,5 +81,19 @@ LINES = {
 @pytest.mark.parametrize(("fault", "line"), [(fault, line) for fault, lines in LINES.items() for line in lines])
 def test_a_sibling_is_known_by_its_fault(fault: str, line: str) -> None:
     hit = catalogue().find(line, LINE)
+    assert hit is not None
+    assert fault == hit.message.fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("duplicate-gpu", "Duplicate GPU detected : rank 3 a"),
+        ("roce-gid-unreadable-in-container", "NET/IB: read failed in ncclIbRoceGetVersionNum: Inv"),
+        ("bootstrap-id-shared", "Bootstrap Root : mismatch in rank count fr"),
+    ],
+)
+def test_a_line_that_was_cut_off_keeps_its_fault(fault: str, text: str) -> None:
+    hit = catalogue().find(text, RECORD)
     assert hit is not None
     assert fault == hit.message.fault
