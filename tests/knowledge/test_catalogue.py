@@ -125,3 +125,10 @@ def test_commands_of_advice_are_marked_as_such() -> None:
     )
     advice = {known.id: known.next.split("; ") for known in catalogue.catalogue().messages}
     assert {} == {name: steps for name, steps in advice.items() if any(map(bare.match, steps))}
+
+
+def test_no_message_names_the_rule_of_a_class_as_its_fault() -> None:
+    # such a rule hands its rows to the rule that a message names, and would drop what it hands to itself
+    of_classes = {path.stem for path in (Path(__file__).parents[2] / "rules" / "message").glob("*.toml")}
+    assert of_classes
+    assert not [known.key for known in catalogue.catalogue().messages if known.fault in of_classes]

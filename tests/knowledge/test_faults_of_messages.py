@@ -62,6 +62,7 @@ LINES = {
     "world-size-wrong": [
         "AssertionError: 151936 is not divisible by 6",
         "ValueError: num_query_groups (8) must be a multiple of tensor_model_parallel_size (16).",
+        "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: MPI size 1 != TP size 2 * PP size 1",
         "ValueError: Number of devices 6 must be >= the product of mesh_shape (4, 2).",
     ],
     "too-many-ranks-for-gpus": [
