@@ -87,6 +87,101 @@ def mllog() -> Iterator[str]:
         )
 
 
+def ethtool() -> Iterator[str]:
+    """Counters of an mlx5 card: nine of ten lines are of single queues."""
+    number = 0
+    while True:
+        number += 1
+        yield f"# ethtool -S eth{number % 8}"
+        yield "NIC statistics:"
+        for queue in range(64):
+            for counter in ("packets", "bytes", "csum_complete", "xdp_drop", "wqe_err"):
+                yield f"     rx{queue}_{counter}: {number * queue * 7919}"
+        for counter in ("rx_crc_errors_phy", "rx_symbol_err_phy", "rx_discards_phy", "rx_packets_phy"):
+            yield f"     {counter}: {number % 3}"
+
+
+def perfquery() -> Iterator[str]:
+    """Counters of many ports: nearly every line is a fact."""
+    number = 0
+    titles = (
+        "SymbolErrorCounter",
+        "LinkDownedCounter",
+        "PortRcvErrors",
+        "PortXmitDiscards",
+        "PortXmitData",
+        "PortXmitWait",
+    )
+    while True:
+        number += 1
+        yield f"# Port counters: Lid {number} port 1 (CapMask: 0x5A00)"
+        for title in titles:
+            yield f"{title}:{'.' * (34 - len(title))}{number % 50 // 49 if title != 'PortXmitData' else number * 7919}"
+
+
+def node_exporter() -> Iterator[str]:
+    second = 0
+    while True:
+        second += 1
+        yield "# TYPE node_cpu_seconds_total counter"
+        for cpu in range(128):
+            for mode in ("idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"):
+                yield f'node_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {second * 1.37 + cpu:.2f}'
+        for card in range(8):
+            for name in ("port_data_received_bytes_total", "link_downed_total", "symbol_error_total"):
+                yield f'node_infiniband_{name}{{device="mlx5_{card}",port="1"}} {second}'
+
+
+def inspector() -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        header = {"id": "0x7f3a", "rank": number % 8, "n_ranks": 8, "nnodes": 1}
+        perf = {
+            "coll": "AllReduce",
+            "coll_sn": number,
+            "coll_msg_size_bytes": 1 << 20 + number % 4,
+            "coll_exec_time_us": 400 + number % 90,
+        }
+        rates = {"coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 80.2, "coll_busbw_gbs": 140.4}
+        yield json.dumps(
+            {"header": header, "metadata": {"hostname": "node01", "pid": 4242}, "coll_perf": {**perf, **rates}}
+        )
+
+
+def profiler() -> Iterator[str]:
+    """The example plug-in of NCCL: a collective with its channels and transfers."""
+    yield "["
+    number = 0
+    while True:
+        number += 1
+        head = '"id": 0, "pid": 4242, "tid": 1, "ts": '
+        args = f'"SeqNum": {number}, "CommHash": 1493613951195738943, "Rank": 0, "Count": 262144, "Datatype": "ncclFloat32"'
+        yield f'{{"name": "AllReduce", "cat": "COLL", "ph": "b", {head}{number}.5, "args": {{{args}}}}},'
+        for channel in range(4):
+            clocks = (
+                f'"Channel": {channel}, "StartGpuClk": {number}000000, "StopGpuClk": {number}{400 + number % 90:03d}000'
+            )
+            yield f'{{"name": "KernelCh", "cat": "GPU", "ph": "b", {head}{number}.5, "args": {{{clocks}}}}},'
+            for step in range(4):
+                yield f'{{"name": "SendWait", "cat": "NET", "ph": "b", {head}{number}.6, "args": {{"Step": {step}}}}},'
+                yield f'{{"name": "SendWait", "cat": "NET", "ph": "e", {head}{number}.7}},'
+        yield f'{{"name": "AllReduce", "cat": "COLL", "ph": "e", {head}{number}.9}},'
+
+
+def kineto() -> Iterator[str]:
+    """A trace of torch.profiler: operators, launches and kernels, every tenth one of NCCL."""
+    yield '{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 8}, "traceEvents": ['
+    at = 0
+    while True:
+        at += 100
+        base = f'"ph": "X", "pid": 0, "ts": {at}.25, "dur": 80.5'
+        yield f'{{{base}, "cat": "cpu_op", "name": "aten::mm", "tid": 77, "args": {{"External id": {at}, "Sequence number": {at}}}}},'
+        yield f'{{{base}, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "tid": 77, "args": {{"correlation": {at}}}}},'
+        name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" if at % 1000 == 0 else "sm90_xmma_gemm_bf16bf16_tn_n"
+        yield f'{{{base}, "cat": "kernel", "name": "{name}", "tid": 7, "args": {{"device": 0, "stream": 7, "correlation": {at}}}}},'
+
+
 _TIMER = "[2026-05-07 12:00:20,101] [INFO] [timer.py:199:stop]"
 FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "nccl-tests": nccl_tests,
@@ -100,6 +195,12 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "nanoGPT": steps("iter <N>: loss 3.2000, time <T>.00ms, mfu 12.30%"),
     "DLLogger": dllogger,
     "MLPerf": mllog,
+    "ethtool -S": ethtool,
+    "perfquery": perfquery,
+    "node_exporter": node_exporter,
+    "NCCL Inspector": inspector,
+    "NCCL profiler": profiler,
+    "Kineto": kineto,
 }  # fmt: skip
 
 

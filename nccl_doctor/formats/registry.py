@@ -5,12 +5,22 @@ Formats are found by listing the folders beside this module; see `declaration` f
 
 import importlib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, read_head
+
+_HEAD_BYTES = 1 << 16  # within which formats are recognised
+_LEAD_LINES = 20
+# `[root@node01 ~]# dcgmi nvlink`, `root@node01:~# nvidia-smi`, `PS C:> nvidia-smi`
+_SHELL_PROMPT = re.compile(
+    rb"^(?:\[[^\]@\s]{1,40}@[^\]\n]{1,80}\][$#]|[\w.-]{1,40}@[\w.-]{1,80}:[^$#\n]{0,80}[$#]|PS [A-Z]:[^>\n]{0,120}>) ?\S[^\n]*",
+    re.MULTILINE,
+)
 
 
 def _declared() -> dict[Format, str]:
@@ -43,7 +53,43 @@ FORMATS: Sequence[Format] = ordered(_PACKAGES)  # in the order in which they are
 
 def recognise(head: bytes) -> Format | None:
     """The format of a file that starts with these bytes; None for a log."""
+    found = _begins(head)
+    return _begins(head[lead:]) if found is None and (lead := _lead(head)) else found
+
+
+def _begins(head: bytes) -> Format | None:
     return next((known for known in FORMATS if known.begins is not None and known.begins.search(head)), None)
+
+
+def _lead(head: bytes) -> int:
+    """Bytes in front of a captured output: a byte order mark, blank lines, and the prompt under which its command was typed.
+
+    Zero for a session of several commands, which is read as a log: what one of them printed is not all there is.
+    """
+    at = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+    for _ in range(_LEAD_LINES):
+        end = head.find(b"\n", at)
+        if end < 0 or (head[at:end].strip() and not _SHELL_PROMPT.match(head, at, end)):
+            break
+        at = end + 1
+    if not at:
+        return 0
+    later = _SHELL_PROMPT.search(head, at)
+    return 0 if later is not None and head[later.end() :].strip() else at
+
+
+def _without_lead(known: Format, stream: Readable) -> Readable:
+    """The stream with blank lines for what `_lead` finds and for a prompt at its end, so that lines keep their numbers."""
+    if known.begins is None:
+        return stream
+    head = read_head(stream, _HEAD_BYTES)
+    lead = _lead(head)
+    if lead and known.begins.search(head) is None and known.begins.search(head[lead:]):
+        head = head[:lead].count(b"\n") * b"\n" + head[lead:]
+    last = _SHELL_PROMPT.search(head) if len(head) < _HEAD_BYTES else None
+    if last is not None and not head[last.end() :].strip():
+        head = head[: last.start()] + head[last.end() :]
+    return Joined(head, stream)
 
 
 def is_known(head: bytes) -> bool:
@@ -65,7 +111,7 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
     """
     reader: Reader = importlib.import_module(f"{_PACKAGES[known]}.{known.module}")
     try:
-        return reader.read_format(stream, name, facts)
+        return reader.read_format(_without_lead(known, stream), name, facts)
     except (ValueError, ArithmeticError, TypeError, LookupError) as error:
         if os.environ.get("NCCL_DOCTOR_DEBUG"):
             raise

@@ -101,11 +101,26 @@ class Sections:
         self._heads = heads
         self._keep = keep
         self._left = 0
+        self._data = b""  # the block that is being looked at, from where, and to where its whole lines go
+        self._at = self._end = 0
         self.lines = 0  # of the stream, as far as it was read
 
     def used(self) -> None:
         """The line that was given last belongs to a section."""
         self._left = self._keep
+
+    def run(self, rows: re.Pattern[bytes]) -> tuple[int, bytes] | None:
+        """Takes the lines behind the one that was given last as far as `rows` matches them: number of the first, and their bytes.
+
+        They are not given again. A table of one shape is read many times faster as one run than line by line.
+        """
+        found = rows.match(self._data, self._at, self._end)
+        if found is None or found.end() == self._at:
+            return None
+        first = self.lines + 1
+        self._at = found.end()
+        self.lines += found[0].count(b"\n")
+        return first, found[0]
 
     def __iter__(self) -> Iterator[tuple[int, Label, str]]:
         rest = b""
@@ -122,8 +137,8 @@ class Sections:
             self.lines += not rest.endswith(b"\n")
 
     def _of(self, data: bytes, end: int) -> Iterator[tuple[int, Label, str]]:
-        at = 0
-        while at < end:
+        self._data, self._at, self._end = data, 0, end
+        while (at := self._at) < end:
             if not self._left:
                 head = self._heads.search(data, at, end)
                 start = end
@@ -131,13 +146,13 @@ class Sections:
                     line = data.rfind(b"\n", at, head.start()) + 1 or at
                     start = data.rfind(b"\n", at, max(line - 1, at)) + 1 or at
                 self.lines += data.count(b"\n", at, start)
-                at = start
+                self._at = start
                 self._left = self._keep if head is not None else 0
                 continue
             stop = data.find(b"\n", at, end)
             raw = data[at : min(end if stop < 0 else stop, at + LONGEST)].decode("utf-8", "replace").rstrip("\r")
             self._left -= 1
             label, text = prefixes.split(prefixes.clean(raw.removeprefix("\ufeff")))
-            yield self.lines + 1, label, text
+            self._at = end if stop < 0 else stop + 1
             self.lines += stop >= 0
-            at = end if stop < 0 else stop + 1
+            yield self.lines + (stop < 0), label, text

@@ -11,7 +11,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.network.counter_names import ETHTOOL, INTERFACE, NVLINK, PERFQUERY, RDMA
-from nccl_doctor.inputs.prefixes import Label
+from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
@@ -26,6 +26,11 @@ _INTERFACE_TITLE = re.compile(r"[=#*-]{0,20} ?(?:[Ii]nterface |device )?([a-z][a
 _ETHTOOL_ROW = re.compile(r"\s+([a-z]\w{2,60}): (\d{1,20})\s*$")
 _PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid (\d{1,6}) )?(.{0,40}?)port (\d{1,3})\b")
 _PERFQUERY_ROW = re.compile(r"([A-Z]\w{3,40}):\.{1,40}(\d{1,20})\s*$")
+# Whole tables of lines without a prefix, and their rows.
+_ETHTOOL_RUN = re.compile(rb"(?:[ \t]{1,40}[a-z]\w{2,60}: \d{1,20}\r?\n){1,200}")
+_ETHTOOL_ROWS = re.compile(rb"(?<!\w)(\w{3,61}): (\d{1,20})")
+_PERFQUERY_RUN = re.compile(rb"(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}\r?\n){1,100}")
+_PERFQUERY_ROWS = re.compile(rb"(?<!\w)(\w{4,41}):\.{1,40}(\w{1,20})")
 _ERRORS_HEAD = re.compile(r"Errors for (?:0x[0-9a-f]{1,16} )?\"(.{0,80})\"")
 _ERRORS_ROW = re.compile(r"\s+GUID (0x[0-9a-f]{1,16}) port (\d{1,3}): (\[.*)")
 _ERRORS_CELL = re.compile(r"\[(\w{3,40}) == (\d{1,20})")
@@ -37,6 +42,9 @@ _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
 _NVLINK_ROW = re.compile(r"\s+Link (\d{1,3}): ([A-Z][\w ]{3,40}?): (\d{1,20})\s*$")
 _DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
 _DCGM_ROW = re.compile(r"\|\s*-> ([A-Z][\w ]{3,40}?)\s*\| (\d{1,20})\s*\|")
+
+_ETHTOOL_NAMES = {title.encode(): name for title, name in ETHTOOL.items()}
+_PERFQUERY_NAMES = {title.encode(): name for title, name in PERFQUERY.items()}
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -54,7 +62,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     for number, label, text in sections:
         if reader.take(label, text, number):
             sections.used()
-            used += 1
+            used += 1 + (reader.take_run(sections, label) if label is NOTHING else 0)
     facts.add(reader.rows)
     facts.mark_covered("link_counter")
     return Reading(sections.lines, used, reader.note)
@@ -71,6 +79,7 @@ class _Open:
         self.title = ""  # a line that may name the interface of the table after it
         self.tables = 0  # of `ethtool` that nothing names
         self.head = (0, "")
+        self.head_ref: int | None = None
 
 
 class _Reader:
@@ -121,8 +130,30 @@ class _Reader:
             state.gpu, state.link, state.take = "", "", self._dcgm
         else:
             return False
-        state.head = (number, text)
+        state.head, state.head_ref = (number, text), None
         return True
+
+    def take_run(self, sections: Sections, label: Label) -> int:
+        """Takes the rest of a table of `ethtool` or `perfquery` at once: how many lines it has."""
+        state = self._hosts[label.host, label.rank]
+        if state.take == self._ethtool:
+            run, rows, names, source, kind = _ETHTOOL_RUN, _ETHTOOL_ROWS, _ETHTOOL_NAMES, "ethtool", "ethernet"
+        elif state.take == self._perfquery:
+            run, rows, names, source, kind = _PERFQUERY_RUN, _PERFQUERY_ROWS, _PERFQUERY_NAMES, "perfquery", "ib"
+        else:
+            return 0
+        taken = sections.run(run)
+        if taken is None:
+            return 0
+        first, table = taken
+        cells = rows.findall(table)
+        texts: list[bytes] = []
+        for place, (title, value) in enumerate(cells):
+            if title in names and value.isdigit():
+                texts = texts or table.splitlines()
+                at = first + place, texts[place].decode("ascii", "replace")
+                self._add(state, label, source, kind, names[title], value.decode(), at)
+        return len(cells)
 
     def _add(
         self, state: _Open, label: Label, source: str, kind: str, name: str, value: str, at: tuple[int, str]
@@ -134,8 +165,12 @@ class _Reader:
         count = int(value)
         if count >= 1 << 63:  # all bits set is how drivers say that they do not count
             return
-        number, text = at if count else state.head
-        ref = self._facts.evidence(self._name, number, text.strip())
+        if count:
+            ref = self._facts.evidence(self._name, at[0], at[1].strip())
+        else:
+            if state.head_ref is None:
+                state.head_ref = self._facts.evidence(self._name, state.head[0], state.head[1].strip())
+            ref = state.head_ref
         self.rows.append(LinkCounter(label.host, self._name, source, kind, state.link, name, count, ref))
 
     def _ethtool(self, state: _Open, label: Label, text: str, number: int) -> bool:

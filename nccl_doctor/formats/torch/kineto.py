@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ijson
 import numpy as np
 
 from nccl_doctor.facts.store import Facts
@@ -20,6 +19,7 @@ from nccl_doctor.facts.tables import Trace, TraceCall, TraceOp
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.profiles.gpu_time import GpuTime, Spans, collective_of, gpu_time, operation, union
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
+from nccl_doctor.inputs.json_items import BrokenJson, array_items
 from nccl_doctor.inputs.streams import Readable
 
 CALLS = 5000  # collectives that become rows
@@ -59,11 +59,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     seen = _Seen()
     problem: str | None = None
     try:
-        for event in ijson.items(Shallow(kept), "traceEvents.item", use_float=True):
+        for event in array_items(Shallow(kept), "traceEvents"):
             seen.events += 1
             if isinstance(event, dict) and event.get("ph") == "X":
                 seen.add(event)
-    except ijson.JSONError:
+    except BrokenJson:
         problem = "ends in the middle of the trace" if kept.ended else "is not valid JSON"
         problem += f", behind event {seen.events:,}"
     except TooDeep as error:

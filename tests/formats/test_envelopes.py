@@ -1,0 +1,84 @@
+"""How an output was kept does not change what it says: byte order marks, line ends, blank lines, prompts of a shell, compression."""
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app.input_reader import InputReader
+from nccl_doctor.formats import registry
+
+CAPTURES = [
+    "topology/node01.xml", "topology/ras_behind.json", "topology/inspector.log", "topology/profiler_rank3.json",
+    "topology/ras_healthy.txt", "network/dcgmi_nvlink.json", "network/perfquery_switch.txt", "network/mlxlink.txt",
+    "gpu/amd_smi_metric.txt", "gpu/dcgm_exporter.txt", "gpu/dcgmi_diag.txt", "captures/smi_q_gpu3.txt", "captures/conda_list.txt",
+    "captures/topo_nv18.txt", "captures/sacct.txt", "captures/mpijob_bad.yaml", "gridengine/qacct.txt", "stacks/stuck_rank0.txt",
+    "timeline/input_gaps.json",
+]  # fmt: skip
+PROMPT = b"[root@node01 ~]# some-command --all | tee out.txt\n"
+ENVELOPES: dict[str, Callable[[bytes], bytes]] = {
+    "mark": lambda data: b"\xef\xbb\xbf" + data,
+    "crlf": lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
+    "powershell": lambda data: data.decode().replace("\r\n", "\n").replace("\n", "\r\n").encode("utf-16"),
+    "blank": lambda data: b"\n\n" + data + b"\n\n",
+    "prompts": lambda data: PROMPT + data.rstrip(b"\n") + b"\n" + b"[root@node01 ~]# exit\n",
+    "other shell": lambda data: b"user@node01:~/run$ cat out.txt\n" + data,
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+}
+PLACES = {"ref", "file", "line", "number", "last_line"}  # columns that say where, not what
+
+
+def facts_of(path: Path, kind: str) -> dict[str, list[str]]:
+    reader = InputReader([str(path)])
+    reader.read_all()
+    tables = next(known.tables for known in registry.FORMATS if known.kind == kind)
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        names = [name for (name,) in reader.facts.query(f"SELECT name FROM pragma_table_info('{table}')")]
+        columns = [f'"{name}"' for name in names if name not in PLACES]
+        rows = reader.facts.query(f"SELECT {', '.join(columns)} FROM {table}")
+        found[table] = sorted(map(repr, rows))
+    return found
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_an_envelope_changes_no_fact(name: str, tmp_path: Path) -> None:
+    data = (FIXTURES / name).read_bytes()
+    path = tmp_path / "capture"
+    path.write_bytes(data)
+    reader = InputReader([str(path)])
+    reader.read_all()
+    kind = reader.facts.query("SELECT kind FROM input")[0][0]
+    plain = facts_of(path, kind)
+    assert any(plain.values())
+    changed = {}
+    for envelope, kept in ENVELOPES.items():
+        path.write_bytes(kept(data))
+        if (rows := facts_of(path, kind)) != plain:
+            changed[envelope] = {
+                table: (plain[table][:2], rows[table][:2]) for table in plain if rows[table] != plain[table]
+            }
+    assert {} == changed
+
+
+def test_a_session_of_several_commands_is_a_log() -> None:
+    listed = (FIXTURES / "captures/conda_list.txt").read_bytes()
+    assert registry.recognise(PROMPT + listed) is not None
+    assert registry.recognise(PROMPT + listed + PROMPT) is not None
+    assert registry.recognise(PROMPT + listed + PROMPT + b"node01:1:1 [0] NCCL INFO Connected all rings\n") is None
+    assert registry.recognise(b"+ conda list\n" + listed) is None
+
+
+def test_lines_keep_their_numbers(tmp_path: Path) -> None:
+    data = (FIXTURES / "captures/sacct.txt").read_bytes()
+    lines = []
+    for number, text in enumerate((data, PROMPT * 2 + b"\n" + data)):
+        (tmp_path / f"{number}.txt").write_bytes(text)
+        reader = InputReader([str(tmp_path / f"{number}.txt")])
+        reader.read_all()
+        lines.append([line for (line,) in reader.facts.query("SELECT line FROM evidence WHERE line > 0 ORDER BY line")])
+    assert [line + 3 for line in lines[0]] == lines[1]

@@ -1,0 +1,61 @@
+"""Elements of a large array: those of json, whatever the pieces; what is broken or cut ends it behind the last whole one."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.inputs.json_items import BrokenJson, array_items
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+class Pieces:
+    """A stream that gives a few bytes at a time."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._stream, self._size = io.BytesIO(data), size
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(min(size, self._size))
+
+
+def taken(data: bytes, size: int) -> tuple[list[Any], bool]:
+    found: list[Any] = []
+    try:
+        for item in array_items(Pieces(data, size), "events"):
+            found.append(item)
+    except BrokenJson:
+        return found, False
+    return found, True
+
+
+@given(st.lists(VALUES, max_size=4), st.integers(1, 40), st.sampled_from([None, 1]))
+def test_elements_are_those_of_json(values: list[Any], size: int, indent: int | None) -> None:
+    data = json.dumps({"before": 1, "events": values, "after": [2]}, indent=indent).encode()
+    assert (values, True) == taken(data, size)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=4), VALUES, max_size=3), min_size=1, max_size=4), st.data())
+def test_a_cut_text_ends_behind_the_last_whole_element(values: list[Any], data: st.DataObject) -> None:
+    text = json.dumps({"events": values}).encode()
+    cut = data.draw(st.integers(0, len(text) - 1))
+    found, whole = taken(text[:cut], data.draw(st.integers(1, 40)))
+    assert not whole
+    assert values[: len(found)] == found
+
+
+@pytest.mark.parametrize("broken", [b"nul", b"{'a': 1}", b'{"a": NaN}', b"[" * 100_000, b'{"a" 1}', b"9" * 5000])
+def test_what_is_no_json_ends_it(broken: bytes) -> None:
+    assert ([{"a": 1}], False) == taken(b'{"events": [{"a": 1}, ' + broken + b', {"b": 2}]}', 1 << 16)
