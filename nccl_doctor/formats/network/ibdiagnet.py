@@ -9,7 +9,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
 _MOST_STAGES = 1000
-_CHECK_HEADS = re.compile(rb"-I- Stage |STAGE {10,60}Errors|(?m:^-[EW]- )")
+_CHECK_HEADS = re.compile(rb"-I- Stage |STAGE {10,60}Errors|(?m:(?:^|[:Z] )-[EW]- )")
 _STAGE_2 = re.compile(r"-I- ([A-Z][\w /&()-]{2,60}?)\s{2,60}(\d{1,9})\s{1,20}(\d{1,9})(?:\s|$)")
 _STAGE_1 = re.compile(r" {4}([A-Z][\w /()-]{2,60}?) {2,60}(\d{1,9}) {1,20}(\d{1,9})\s*$")
 _PROBLEM = re.compile(r"-([EW])- (.{5,400})$")

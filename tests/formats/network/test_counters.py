@@ -239,3 +239,16 @@ def test_dcgm_prints_nvlink_errors_in_json(indent: int | None) -> None:
         "SELECT link, value FROM link_counter WHERE name = 'nvlink-replay'"
     )
     assert "ends in the middle" in (dcgm_nvlink.read_format(io.BytesIO(data[:-20]), "n.json", Facts()).note or "")
+
+
+@pytest.mark.parametrize("prefix", ["", "0: ", "node07: ", "2026-05-07T12:00:00.123456789Z "])
+def test_the_problem_of_a_fabric_is_named_behind_a_prefix(prefix: str) -> None:
+    text = "-E- lid=0x0003 dev=54002: symbol errors increased\n" + "-I- filler\n" * 60
+    text += "-I- Stage                     Warnings   Errors     Comment\n-I- Port Counters             2          0\n"
+    facts = Facts()
+    ibdiagnet.read_format(
+        io.BytesIO("".join(f"{prefix}{line}\n" for line in text.splitlines()).encode()), "i.log", facts
+    )
+    assert [("Port Counters", 2, 0, "lid=0x0003 dev=54002: symbol errors increased")] == facts.query(
+        "SELECT stage, warnings, errors, text FROM fabric_check"
+    )
