@@ -127,8 +127,9 @@ def _wrong(case: Case, status: int, out: bytes, err: str) -> str:
     if status not in allowed:
         return f"status {status}\n{err[-500:]}"
     for words in ("Traceback", "internal error", "a bug in our reader"):
-        if words in err:
-            line = next(line for line in err.splitlines() if words in line)
+        said = (line for line in err.splitlines() if words in line)
+        line = next((line for line in said if words != "Traceback" or line.startswith(words)), None)
+        if line is not None:  # an input may name a traceback, and is quoted
             return f"{words}: {_NUMBERS.sub('#', line.partition(words)[2])[:150]}\n{err[-1500:]}"
     text = out.decode("utf-8", "replace")
     if found := _CONTROL.search(text + err.replace("\n", "")):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from nccl_doctor.common import budgets
-from nccl_doctor.facts import guard, saved, views
+from nccl_doctor.facts import guard, old_sqlite, saved, views
 from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.places import Places, places_for
 from nccl_doctor.facts.saved import SQL_TYPES
@@ -125,7 +125,7 @@ class Facts:
     """A fact base in memory, or the content of a saved one."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._db = sqlite3.connect(":memory:", isolation_level=None)
+        self._db = old_sqlite.connect()
         _empty().backup(self._db)
         self._evidence: dict[str, Places] = {}  # file -> line -> number
         self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own

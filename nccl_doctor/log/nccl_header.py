@@ -15,7 +15,7 @@ _LEVEL = max(map(len, LEVELS)) + 2  # characters in which a level and the blank 
 SHOWN = ("WARN", "ATTN")  # levels of which every line is a fact, known or not
 _TAG = r"(?:\[[\w,.:@-]{1,200}\])?<std(?:out|err|diag)>:"
 _GLUED = re.compile(
-    rf"(?:{_TAG} ?)?[^\s:]{{1,253}}:\d{{1,10}}:\d{{1,10}} \[-?\d{{1,10}}\] (?:[\w/.\-]{{1,200}}:\d{{1,6}} (?:\(\w{{1,100}}\) )?)?$"
+    rf"(?:{_TAG} ?)?[^\s:<>]{{1,253}}:\d{{1,10}}:\d{{1,10}} \[-?\d{{1,10}}\] (?:[\w/.\-]{{1,200}}:\d{{1,6}} (?:\(\w{{1,100}}\) )?)?$"
 )
 _GLUED_LEVELS = ("INFO ", "WARN ", "ATTN ", "TRACE ")
 _HEAD = re.compile(

@@ -29,6 +29,13 @@ def test_two_writers_on_one_line_are_two_records() -> None:
     assert [100, 101] == [head.pid for head in part.headers]
 
 
+def test_a_record_behind_an_address_leaves_the_address_to_the_first() -> None:
+    warning = "node01:100:150 [0] include/socket.h:197 NCCL WARN Net : No interface found in the same subnet as 10.1.0.5<27030>"
+    part = read(f"{warning}node01:100:150 [0] NCCL INFO init.cc:970 -> 2\n".encode())
+    assert ["node01"] == [*{head.host for head in part.headers}]
+    assert any(body.endswith("10.1.0.5<27030>") for _, body in texts(part))
+
+
 def test_many_records_on_one_line_are_as_many_records() -> None:
     line = "".join(life(rank, 5) for rank in range(5))
     assert 5 == read(line.encode()).nccl_lines

@@ -115,7 +115,7 @@ def _samples(facts: Facts) -> Iterator[Clause]:
 
 def _topologies(facts: Facts) -> Iterator[Clause]:
     for gpus, nets, cpus, written, ref in facts.query(
-        "SELECT max(gpus), max(nets), max(cpus), min(written), min(ref) FROM topo_file HAVING count(*)"
+        "SELECT max(gpus), max(nets), max(cpus), min(written), min(ref) FROM topo_file GROUP BY NULL HAVING count(*)"
     ):
         parts = [
             counted(number, noun) for number, noun in ((gpus, "GPU"), (nets, "NIC"), (cpus, "NUMA node")) if number
@@ -126,14 +126,14 @@ def _topologies(facts: Facts) -> Iterator[Clause]:
         kind = "topology file written for NCCL_TOPO_FILE" if written else "topology file"
         yield f"{kind}: " + ", ".join(parts), ref
     for graphs, channels, ref in facts.query(
-        "SELECT count(*), max(channels), min(ref) FROM topo_graph HAVING count(*)"
+        "SELECT count(*), max(channels), min(ref) FROM topo_graph GROUP BY NULL HAVING count(*)"
     ):
         yield f"graph file: {counted(graphs, 'graph')} with up to {counted(channels, 'channel')}", ref
 
 
 def _states(facts: Facts) -> Iterator[Clause]:
     for comms, size, missing, ref in facts.query(
-        "SELECT count(*), max(size), coalesce(sum(missing), 0), min(ref) FROM ras_comm HAVING count(*)"
+        "SELECT count(*), max(size), coalesce(sum(missing), 0), min(ref) FROM ras_comm GROUP BY NULL HAVING count(*)"
     ):
         yield (
             f"RAS report: {counted(comms, 'communicator')} of up to {counted(size or 0, 'rank')}, {missing} missing",
@@ -141,7 +141,7 @@ def _states(facts: Facts) -> Iterator[Clause]:
         )
     for comms, size, nodes, status, errors, ref in facts.query(
         "SELECT sum(comms), max(size), max(nodes), group_concat(DISTINCT status), group_concat(DISTINCT errors), min(ref)"
-        " FROM ras_group HAVING count(*)"
+        " FROM ras_group GROUP BY NULL HAVING count(*)"
     ):
         on = f" on {counted(nodes, 'node')}" if nodes > 1 else ""
         yield (
@@ -149,7 +149,7 @@ def _states(facts: Facts) -> Iterator[Clause]:
             ref,
         )
     for ranks, calls, ref in facts.query(
-        "SELECT count(DISTINCT rank), sum(n), min(ref) FROM inspector_coll HAVING count(*)"
+        "SELECT count(DISTINCT rank), sum(n), min(ref) FROM inspector_coll GROUP BY NULL HAVING count(*)"
     ):
         yield f"measured inside NCCL: {counted(calls, 'collective')} of {counted(ranks, 'rank')}", ref
 
@@ -166,12 +166,12 @@ def _commands(facts: Facts) -> Iterator[Clause]:
         beside = f" and {counted(nics, 'NIC')}" if nics else ""
         yield f"nvidia-smi topo -m: {counted(gpus, 'GPU')}{beside}" + (f", {paths} between GPUs" if paths else ""), ref
     for gpus, active, inactive, ref in facts.query(
-        "SELECT count(*), sum(active), sum(inactive), min(ref) FROM nvlink_state HAVING count(*)"
+        "SELECT count(*), sum(active), sum(inactive), min(ref) FROM nvlink_state GROUP BY NULL HAVING count(*)"
     ):
         up = f", {active} of {active + inactive} links up" if active + inactive else ""
         yield f"nvidia-smi nvlink: {counted(gpus, 'GPU')}{up}", ref
     for gpus, sent, most, least, without, ref in facts.query(
-        "SELECT count(*), sum(sent), max(links), min(links), sum(without_p2p), min(ref) FROM nvlink_use HAVING count(*)"
+        "SELECT count(*), sum(sent), max(links), min(links), sum(without_p2p), min(ref) FROM nvlink_use GROUP BY NULL HAVING count(*)"
     ):
         links = f"{least} to {most} links" if least != most else counted(most, "link")
         parts = [f"nvidia-smi nvlink: {counted(gpus, 'GPU')} with {links} each"]
@@ -180,7 +180,7 @@ def _commands(facts: Facts) -> Iterator[Clause]:
         parts += ["their counters are off"] if sent is None and without is None else []
         yield ", ".join(parts), ref
     for providers, domains, ref in facts.query(
-        "SELECT group_concat(DISTINCT provider), count(DISTINCT domain), min(ref) FROM ofi_domain HAVING count(*)"
+        "SELECT group_concat(DISTINCT provider), count(DISTINCT domain), min(ref) FROM ofi_domain GROUP BY NULL HAVING count(*)"
     ):
         yield f"fi_info: provider {providers.replace(',', ', ')}, {counted(domains, 'domain')}", ref
 
@@ -193,7 +193,7 @@ def _links(facts: Facts) -> Iterator[Clause]:
         on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
         yield f"{source}: error counters of {counted(links, 'link')}{on}, {bad} not zero", ref
     for ports, worst, ref in facts.query(
-        "SELECT count(*), max(effective_ber), min(ref) FROM link_quality HAVING count(*)"
+        "SELECT count(*), max(effective_ber), min(ref) FROM link_quality GROUP BY NULL HAVING count(*)"
     ):
         rate = f", bit error rate after correction up to {worst:.0e}" if worst is not None else ""
         yield f"mlxlink: {counted(ports, 'port')}{rate}", ref

@@ -128,7 +128,9 @@ def _benchmark(facts: Facts) -> End | None:
 
 def _said(facts: Facts) -> End | None:
     marks = ",".join("?" for _ in _GOOD_ENDS)
-    said = facts.query(f"SELECT max(last_line), ref FROM message WHERE kind IN ({marks}) HAVING count(*)", _GOOD_ENDS)
+    said = facts.query(
+        f"SELECT max(last_line), ref FROM message WHERE kind IN ({marks}) GROUP BY NULL HAVING count(*)", _GOOD_ENDS
+    )
     return (IN_ORDER, said[0][1]) if said else None
 
 

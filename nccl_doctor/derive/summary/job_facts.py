@@ -81,13 +81,13 @@ def _size(facts: Facts) -> Iterator[JobFact]:
     """Hosts and ranks, where the log of NCCL does not count them."""
     hosts, ranks = facts.query("SELECT hosts, ranks FROM job")[0]
     if hosts is None:
-        named = facts.query("SELECT max(hosts), ref FROM bench_run HAVING max(hosts)")
+        named = facts.query("SELECT max(hosts), ref FROM bench_run GROUP BY NULL HAVING max(hosts)")
         yield from (JobFact("hosts", str(count), ref) for count, ref in named)
     if ranks is None:
         for query in (
-            "SELECT max(ranks), ref FROM bench_run HAVING max(ranks)",
-            "SELECT max(world), ref FROM trace HAVING max(world)",
-            "SELECT max(ranks), ref FROM timeline HAVING max(ranks)",
+            "SELECT max(ranks), ref FROM bench_run GROUP BY NULL HAVING max(ranks)",
+            "SELECT max(world), ref FROM trace GROUP BY NULL HAVING max(world)",
+            "SELECT max(ranks), ref FROM timeline GROUP BY NULL HAVING max(ranks)",
         ):
             if rows := facts.query(query):
                 yield JobFact("ranks", str(rows[0][0]), rows[0][1])
@@ -111,12 +111,14 @@ def _machines(facts: Facts) -> Iterator[JobFact]:
             "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM rank WHERE bus_id <> '' GROUP BY host, bus_id)"
         ),
         *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"),
-        *facts.query("SELECT max(ranks), ref FROM bench_run WHERE shared_gpu = 0 HAVING max(ranks)"),
+        *facts.query("SELECT max(ranks), ref FROM bench_run WHERE shared_gpu = 0 GROUP BY NULL HAVING max(ranks)"),
         *facts.query(
             "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM message WHERE kind = 'nccl-tests-device'"
             " GROUP BY field(fields, 'test_host'), field(fields, 'device'), field(fields, 'bus'))"
         ),
-        *facts.query("SELECT max(gpus), ref FROM throughput_run WHERE gpus_source <> 'file-name' HAVING max(gpus)"),
+        *facts.query(
+            "SELECT max(gpus), ref FROM throughput_run WHERE gpus_source <> 'file-name' GROUP BY NULL HAVING max(gpus)"
+        ),
     ]
     count, ref = max(counts, key=lambda row: row[0])
     ranks, placed = facts.query(

@@ -105,7 +105,7 @@ QUERIES = (
     " WHERE memory_efficiency IS NOT NULL",
     # NCCL's own timing of a communicator's start, the slowest rank of the largest communicator
     "SELECT 'startup', max(total), 's', 'job', '', ref FROM init_timing"
-    " WHERE nranks IS (SELECT max(nranks) FROM init_timing) HAVING max(total) IS NOT NULL",
+    " WHERE nranks IS (SELECT max(nranks) FROM init_timing) GROUP BY NULL HAVING max(total) IS NOT NULL",
     "SELECT 'duration', ended - started, 's', 'job', '', ref FROM recorded_run WHERE ended > started",
 )
 

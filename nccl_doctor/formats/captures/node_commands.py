@@ -85,6 +85,7 @@ class _State:
 
     def __init__(self) -> None:
         self.columns: list[str] = []
+        self.devices: set[str] = set()  # of the rows below them
         self.nvlink: NvlinkState | None = None
         self.use: NvlinkUse | None = None
         self.port: IbPort | None = None
@@ -133,6 +134,7 @@ class _Reader:
     def _matrix(self, state: _State, label: Label, text: str, number: int) -> bool:
         if "GPU0" in text and (head := _TOPO_HEAD.match(text)) is not None:
             state.columns = head[1].split()
+            state.devices = set()
             return True
         row = _TOPO_ROW.match(text) if state.columns else None
         if row is None:
@@ -142,6 +144,9 @@ class _Reader:
         cells = row[2].split()[: len(state.columns)]
         if len(cells) != len(state.columns) or not all(map(_PATH.fullmatch, cells)):
             return False
+        if row[1] in state.devices:  # a line that came twice
+            return True
+        state.devices.add(row[1])
         ref = self._ref(number, text)
         for peer, path in zip(state.columns, cells, strict=True):
             if path != "X":

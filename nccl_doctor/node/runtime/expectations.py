@@ -138,7 +138,11 @@ def _of_file(wanted: Mapping[str, Any]) -> Iterator[_Wish]:
 
 
 _LEARN = (  # subject, name, question; the answer counts where there is one and only one
-    ("gpu", "count", "SELECT count(*) FROM pci_device WHERE kind IN ('gpu', 'amd-gpu') HAVING count(*) > 0"),
+    (
+        "gpu",
+        "count",
+        "SELECT count(*) FROM pci_device WHERE kind IN ('gpu', 'amd-gpu') GROUP BY NULL HAVING count(*) > 0",
+    ),
     ("gpu", "model", "SELECT DISTINCT model FROM node_gpu"),
     ("gpu", "memory", "SELECT DISTINCT CAST(memory_total AS INTEGER) FROM node_gpu"),
     ("gpu", "power", "SELECT DISTINCT power_limit FROM node_gpu"),
@@ -153,7 +157,7 @@ _LEARN = (  # subject, name, question; the answer counts where there is one and 
     ("host", "memory", "SELECT total / 1073741824 FROM host_memory"),
     ("host", "cpus", "SELECT cpus FROM host_load"),
     ("host", "nvme", "SELECT number FROM host_part WHERE name = 'nvme' AND number > 0"),
-    ("nvswitch", "count", "SELECT count(*) FROM pci_device WHERE kind = 'nvswitch' HAVING count(*) > 0"),
+    ("nvswitch", "count", "SELECT count(*) FROM pci_device WHERE kind = 'nvswitch' GROUP BY NULL HAVING count(*) > 0"),
 )
 
 

@@ -332,3 +332,13 @@ def test_traffic_and_capabilities_of_nvlinks() -> None:
         "SELECT gpu, links, sent, received, without_p2p FROM nvlink_use"
     )
     assert [] == facts.query("SELECT * FROM nvlink_state")
+
+
+def test_a_row_of_the_matrix_that_came_twice_counts_once() -> None:
+    lines = (FIXTURES / "topo_nv18.txt").read_text().splitlines()
+    row = next(line for line in lines if line.startswith("GPU2"))
+    facts = analyze.read_text("\n".join([line for line in lines for _ in range(1 + (line is row))]) + "\n")
+    once = analyze.read_text("\n".join(lines) + "\n")
+    assert once.query("SELECT device, peer, path FROM gpu_matrix") == facts.query(
+        "SELECT device, peer, path FROM gpu_matrix"
+    )
