@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
-from nccl_doctor.derive.start.impossible import PORTS, not_a_host
+from nccl_doctor.derive.start.impossible import PORTS, impossible_values, not_a_host
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Env, NvlinkState
 from tests.helpers.examples import examples
 
 HOST = st.from_regex(r"[a-z][a-z0-9]{0,10}(-[a-z0-9]{1,8}){0,3}(\.[a-z]{2,8}){0,2}", fullmatch=True)
@@ -66,3 +68,47 @@ def test_a_port_is_impossible_beyond_the_last_one(port: int) -> None:
 )
 def test_programs_that_refuse_a_value(log: str, expected: tuple[object, ...]) -> None:
     assert [expected] == _values(log)
+
+
+@examples(15)
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=4), st.sampled_from(["ncclCommInitRank", "ncclCommSplit"]))
+def test_processes_of_one_communicator_give_one_size(sizes: list[int], call: str) -> None:
+    log = "".join(
+        f"node{n:02}:101:140 [0] NCCL INFO {call} comm 0x1 rank 0 nranks {size} cudaDev 0 nvmlDev 0 busId 3b000"
+        f" commId 0xa1 - Init START\n"
+        for n, size in enumerate(sizes)
+    )
+    differ = call == "ncclCommInitRank" and len(set(sizes)) > 1
+    listed = " and ".join(map(str, sorted(set(sizes))))
+    assert ([("size", listed, max(sizes), 1)] if differ else []) == _values(log)
+
+
+@pytest.mark.parametrize(("hosts", "found"), [(["node01"], 0), (["node01", "node01"], 0), (["node01", "node02"], 2)])
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_a_loopback_address_is_the_master_of_one_host_only(hosts: list[str], found: int, name: str) -> None:
+    log = "".join(
+        f"{host}: [E socket.cpp:957] [c10d] The client socket has timed out after 60s while trying to connect to ({name}, 29500).\n"
+        for host in hosts
+    )
+    assert [("address", name, None, 1)] * found == _values(log)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=4))
+def test_a_gpu_has_the_links_of_its_model_or_fewer(states: list[tuple[int, int]]) -> None:
+    facts = Facts()
+    for gpu, (active, inactive) in enumerate(states):
+        row = NvlinkState("node01", "nvlink.txt", gpu, "NVIDIA A100-SXM4-80GB", active, inactive, 25.0, gpu + 1)
+        facts.add([row])
+    rows = list(impossible_values(facts) or ())
+    most = max(active for active, _ in states)
+    beyond = [gpu for gpu, (active, inactive) in enumerate(states) if active and active + inactive > 12]
+    assert beyond == [int(row.value[4]) for row in rows if row.certain]
+    assert all(states[int(row.value[4])][0] == most < 12 for row in rows if not row.certain)
+
+
+@pytest.mark.parametrize(("world", "local", "found"), [(8, 8, []), (16, 8, []), (4, 8, [("size", "4", None, 1)])])
+def test_a_node_has_no_more_processes_than_the_job(world: int, local: int, found: list[tuple[object, ...]]) -> None:
+    facts = Facts()
+    settings = (("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", local))
+    facts.add([Env("node01", 0, 7, name, str(value), 1, 1) for name, value in settings])
+    assert found == [(row.subject, row.value, row.limit_, row.certain) for row in impossible_values(facts) or ()]

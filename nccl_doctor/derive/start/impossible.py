@@ -1,4 +1,8 @@
-"""Values that nothing of their kind can have: addresses that are no host's, ranks beyond the number of ranks, ports beyond 65535."""
+"""Values that nothing of their kind can have.
+
+Addresses that are no host's, ranks beyond the number of ranks, ports beyond 65535, two sizes of one communicator, more processes on
+a node than in the job, numbers of NVLinks that the GPU model does not have.
+"""
 
 import re
 from collections import defaultdict
@@ -6,7 +10,8 @@ from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Communicator, Env, ImpossibleValue, Message
+from nccl_doctor.facts.tables import Communicator, Env, ImpossibleValue, Message, NvlinkState
+from nccl_doctor.knowledge import machines
 
 PORTS = 65_535
 _RANKS = 10_000_000  # more ranks than any job has: garbage of a torn line
@@ -30,6 +35,24 @@ SELECT host, rank, nranks, min(ref) FROM communicator
 WHERE comm_rank >= nranks AND nranks > 0 AND comm_rank >= (SELECT max(nranks) FROM communicator)
 GROUP BY host, rank, nranks
 """
+_LOOPBACK = """  -- one host alone can be its own master
+SELECT host, min(rank), name, count(*) OVER (), min(ref) FROM (
+  SELECT host, rank, field(fields, 'host_name') AS name, ref FROM message
+  WHERE kind = 'tcpstore-connect-timeout' AND host IS NOT NULL
+) WHERE name LIKE '127.%' OR name IN ('localhost', '::1') GROUP BY host
+"""
+_SIZES = """  -- communicators that were split off had one number together before NCCL 2.20
+SELECT comm_id, group_concat(DISTINCT nranks), max(nranks), min(ref) FROM communicator
+WHERE call LIKE 'ncclCommInit%' AND comm_id IS NOT NULL AND nranks > 0
+GROUP BY comm_id HAVING min(nranks) < max(nranks)
+"""
+_LINKS = """  -- the list of the last GPU may be cut
+SELECT n.host, n.gpu, n.model, n.active, n.active + n.inactive, n.active < b.most, n.ref = b.last AND n.inactive = 0, n.ref
+FROM nvlink_state n JOIN (
+  SELECT host, file, max(active) AS most, max(ref) AS last FROM nvlink_state GROUP BY host, file
+) b ON b.host IS n.host AND b.file = n.file
+WHERE n.model IS NOT NULL AND n.active > 0
+"""
 _SET = """
 SELECT host, rank, pid, name, value, ref FROM env
 WHERE name IN ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_PORT') AND value <> ''
@@ -46,7 +69,7 @@ _NOT_A_HOST = (  # expression, subject, why, whether the text proves it
 _CHECKS = tuple((re.compile(text), subject, why, proved) for text, subject, why, proved in _NOT_A_HOST)
 
 
-@derivation(fills=[ImpossibleValue], reads=[Communicator, Env], needs=[Message])
+@derivation(fills=[ImpossibleValue], reads=[Communicator, Env], needs=[Message, NvlinkState])
 def impossible_values(facts: Facts) -> Iterator[ImpossibleValue]:
     """One row for each place where such a value was printed or set."""
     for host, rank, name, port, ref in facts.query(_ASKED):
@@ -66,6 +89,9 @@ def impossible_values(facts: Facts) -> Iterator[ImpossibleValue]:
         if number is not None and size <= number < _RANKS:
             yield _rank(host, number, number, size, ref)
     yield from _settings(facts)
+    yield from _loopback(facts)
+    yield from _sizes(facts)
+    yield from _links(facts)
 
 
 def not_a_host(name: str) -> tuple[str, str, int] | None:
@@ -98,6 +124,39 @@ def _settings(facts: Facts) -> Iterator[ImpossibleValue]:
         port = given.get("MASTER_PORT")
         if port is not None and not 0 <= port[0] <= PORTS:
             yield _row(host, rank, "port", port[0], f"ports end at {PORTS}", PORTS, port[1])
+        world, local = given.get("WORLD_SIZE"), given.get("LOCAL_WORLD_SIZE")
+        if world is not None and local is not None and 0 < world[0] < local[0]:
+            why = f"LOCAL_WORLD_SIZE is {local[0]}, and a node cannot have more processes than the whole job"
+            yield _row(host, rank, "size", world[0], why, None, world[1])
         for own, of in _WITHIN if pid is not None or rank is not None else ():
             if own in given and of in given and 0 < given[of][0] <= given[own][0]:
                 yield _rank(host, rank, given[own][0], given[of][0], given[own][1])
+
+
+def _loopback(facts: Facts) -> Iterator[ImpossibleValue]:
+    """A master on the loopback address that several hosts look for: each of them means itself."""
+    for host, rank, name, hosts, ref in facts.query(_LOOPBACK):
+        if hosts > 1:
+            why = f"{hosts} hosts look for it, and each means itself"
+            yield _row(host, rank, "address", name, why, None, ref)
+
+
+def _sizes(facts: Facts) -> Iterator[ImpossibleValue]:
+    """Numbers of ranks that processes gave for one communicator."""
+    for comm, sizes, most, ref in facts.query(_SIZES):
+        listed = " and ".join(sorted(str(sizes).split(","), key=int))
+        yield _row(None, None, "size", listed, f"all ranks of communicator {comm} have to give the same", most, ref)
+
+
+def _links(facts: Facts) -> Iterator[ImpossibleValue]:
+    """GPUs with more NVLinks than their model, or with fewer on the whole node; GPUs that differ have a rule of their own."""
+    for host, gpu, name, active, listed, differs, may_be_cut, ref in facts.query(_LINKS):
+        model = machines.model(name)
+        links = model.get("links") if model is not None else None
+        if model is None or not links:
+            continue
+        why = f"a {model['model']} has {links}"
+        if listed > links:
+            yield _row(host, None, "links", f"GPU {gpu}: {listed}", why, links, ref)
+        elif active < links and not differs and not may_be_cut:
+            yield _row(host, None, "links", f"GPU {gpu}: {active}", why, links, ref, certain=0)
