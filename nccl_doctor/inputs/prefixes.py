@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
-from nccl_doctor.inputs.prefix_checks import HEAD
+from nccl_doctor.inputs.prefix_checks import HEAD, is_host, is_service
 from nccl_doctor.inputs.prefix_rules import RULES, Rule
 
 
@@ -41,12 +41,23 @@ def _by_lead() -> dict[str, tuple[Rule, ...]]:
 
 
 _RULES = _by_lead()
+_BY_WORD = (is_host, is_service)  # checks for which the digits of a word matter
 
 _NAMES_OF_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES_OF_MONTHS, 1)}
 _REPEATED = re.compile(
     r"\[repeated (\d{1,9})x across cluster\](?: \(Ray dedup[^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200})?\))?\s*$"
 )
+
+
+class Found(NamedTuple):
+    """Where the prefixes of a line have their fields."""
+
+    fields: tuple[tuple[str, int, int], ...]  # name of the group, and where its value begins and ends
+    end: int  # where the text begins
+    folded: bool  # by Ray
+    xml: bool
+    words: int = 0  # where the last word ends whose own digits decided whether it is a prefix
 
 
 class _Label:
@@ -63,24 +74,21 @@ class _Label:
         self.stamp: float | None = None
         self.repeat = 1
 
-    def add(self, groups: dict[str, str | None]) -> None:
-        for key, value in groups.items():
-            if value is None:
-                continue
-            if key == "rank":
-                self.rank = int(value)
-            elif key == "weak":
-                self.weak = int(value) if self.weak is None else self.weak  # the launcher's prefix is the outermost
-            elif key == "local":
-                self.local_rank = int(value)
-            elif key == "host":
-                self.host = value
-            elif key == "pid":
-                self.pid = int(value)
-            elif key == "stamp":
-                self.stamp = iso_seconds(value)
-            else:
-                self.stamp = asctime_seconds(value)
+    def add(self, key: str, value: str) -> None:
+        if key == "rank":
+            self.rank = int(value)
+        elif key == "weak":
+            self.weak = int(value) if self.weak is None else self.weak  # the launcher's prefix is the outermost
+        elif key == "local":
+            self.local_rank = int(value)
+        elif key == "host":
+            self.host = value
+        elif key == "pid":
+            self.pid = int(value)
+        elif key == "stamp":
+            self.stamp = iso_seconds(value)
+        else:
+            self.stamp = asctime_seconds(value)
 
     def done(self) -> Label:
         rank = self.rank
@@ -131,36 +139,82 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
     """
     if _plain_head(line) and line[4:5] != "-":
         return NOTHING, line
+    found = _found(line, hosts)
     label: _Label | None = None
-    start = 0
+    folded, xml = found.folded, found.xml
+    while True:
+        if found.fields:
+            label = label or _Label()
+            for key, start, stop in found.fields:
+                label.add(key, line[start:stop])
+        rest = line[found.end :].lstrip() if '"log"' in line else ""
+        docker = _docker(rest) if rest.startswith("{") else None
+        if docker is None:
+            break
+        label = label or _Label()
+        line = clean(docker[0])
+        label.stamp = iso_seconds(docker[1]) if docker[1] is not None else label.stamp
+        found = _found(line, hosts)
+        folded, xml = folded or found.folded, xml or found.xml
+    text = closed(line[found.end :]) if xml else line[found.end :]
+    if not folded:
+        return NOTHING if label is None else label.done(), text
+    label = label or _Label()
+    text, label.repeat = unfold(text)
+    return label.done(), text
+
+
+_ZEROS = str.maketrans("123456789", "000000000")
+_MEMO = 4_096  # shapes remembered
+_MEMO_LENGTH = 1_000  # longer lines do not come twice
+_found_in: dict[str | tuple[str, str], Found] = {}  # by the line without numbers, and by the words that decided
+
+
+def _found(line: str, hosts: frozenset[str]) -> Found:
+    """The prefixes of a line. Lines that differ only in digits have theirs in the same places.
+
+    That holds because no rule asks which digit it is (`tests/inputs/test_prefixes.py`), but for words that may be hosts:
+    `ext4: ` is none. The text up to such a word is part of the key.
+    """
+    if hosts or len(line) > _MEMO_LENGTH or not line.isascii():
+        return _find(line, hosts)
+    shape = line.translate(_ZEROS)
+    found = _found_in.get(shape)
+    if found is not None and found.words:
+        found = _found_in.get((shape, line[: found.words]))
+    if found is None:
+        if len(_found_in) > _MEMO:
+            _found_in.clear()
+        found = _find(line, hosts)
+        known = _found_in.get(shape)
+        if known is None or found.words > known.words:
+            _found_in[shape] = known = found
+        if known.words:
+            _found_in[shape, line[: known.words]] = found
+    return found
+
+
+def _find(line: str, hosts: frozenset[str]) -> Found:
+    """The prefixes of a line; they end in front of a record of Docker's json-file driver, which `split` opens."""
+    fields: list[tuple[str, int, int]] = []
+    start = words = 0
     folded = xml = False
     while start < len(line):
         begin = _after_blanks(line, start)
         if begin == len(line):
             break
         lead = _lead(line, begin)
-        if lead == "{" and line.find('"log"', begin) >= 0 and (docker := _docker(line[begin:])):
-            label = label or _Label()
-            line, time = clean(docker[0]), docker[1]
-            label.add({"stamp": time})
-            start = 0
-            continue
-        rule, found = _first_match(line, start, begin, lead, hosts)
+        rule, found, decided = _first_match(line, start, begin, lead, hosts)
+        words = max(words, decided)
         if rule is None or found is None:
             if begin > start and _head_at(line, begin):
                 start = begin
             break
-        label = label or _Label()
-        label.add(found.groupdict())
+        fields += [(key, *found.span(key)) for key in found.re.groupindex if found[key] is not None]
         start = found.end()
         folded = folded or rule.lead == "("
         xml = xml or rule.name == "xml"
-    if label is None:
-        return NOTHING, line[start:]
-    text = closed(line[start:]) if xml else line[start:]
-    if folded:
-        text, label.repeat = unfold(text)
-    return label.done(), text
+    return Found(tuple(fields), start, folded, xml, words)
 
 
 def _after_blanks(line: str, start: int) -> int:
@@ -173,13 +227,17 @@ def _after_blanks(line: str, start: int) -> int:
 
 def _first_match(
     line: str, start: int, begin: int, lead: str, hosts: frozenset[str]
-) -> tuple[Rule, re.Match[str]] | tuple[None, None]:
-    """The first prefix rule that matches at `begin`, behind the blanks from `start` on."""
+) -> tuple[Rule | None, re.Match[str] | None, int]:
+    """The first prefix rule that matches at `begin`, behind the blanks from `start` on, and the end of the words that
+    were asked for."""
+    words = 0
     for rule in _RULES.get(lead, ()):
         found = rule.regex.match(line, begin)
+        if found and rule.accept in _BY_WORD:
+            words = found.end()
         if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
-            return rule, found
-    return None, None
+            return rule, found, words
+    return None, None, words
 
 
 CLOSING = ("</stdout>", "</stderr>")  # tags of Open MPI's XML

@@ -8,9 +8,7 @@ from nccl_doctor.log.channel_counts import ChannelColumns, ChannelsByEdge
 from nccl_doctor.log.event_columns import EventColumns, EventRow, Message
 from nccl_doctor.log.nccl_header import NcclHeader
 
-MAX_TEXTS = (
-    100_000  # different texts kept of one pattern, INFO lines apart: a flood of one warning must not fill the memory
-)
+MAX_TEXTS = 10_000  # texts kept of one pattern, INFO lines apart; further ones count for one of their writer's
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
@@ -148,6 +146,13 @@ class LogCounts:
         elif line < event.first:  # plain lines of a block are counted before the others
             event.first, event.stamp, event.left = line, stamp, left
         return event
+
+    def has_enough(self, message: Message) -> bool:
+        """Whether a message that is counted in columns is new and MAX_TEXTS of its pattern are kept; else it is one of them."""
+        if message in self.columns.ids:
+            return False
+        texts = self._texts[message.pattern] = self._texts.get(message.pattern, 0) + 1
+        return texts > MAX_TEXTS
 
     def _fold(self) -> None:
         """Move events that were also counted in columns there."""

@@ -1,12 +1,19 @@
 """Launcher prefixes: every rule's samples, stacks of two, lines that must stay whole."""
 
 import re
+import re._constants as sre_constants
+import re._parser as sre_parse
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle
+from typing import Any
 
 import pytest
 from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefix_rules import RULES, Rule
 from nccl_doctor.inputs.prefixes import NOTHING, Label, clean, split
 from nccl_doctor.log import nccl_header
@@ -366,3 +373,49 @@ def test_long_hostile_lines_are_split(piece: str) -> None:
     _, text = split(clean(line))
 
     assert len(text) <= len(line)
+
+
+# Lines that differ in digits only
+
+
+def _digits_named(tree: Any) -> Iterator[str]:
+    """The digits that an expression tells from other digits."""
+    match tree:
+        case (sre_constants.LITERAL | sre_constants.NOT_LITERAL, int(code)):
+            yield from chr(code) if chr(code).isdigit() else ""
+        case (sre_constants.RANGE, (int(low), int(high))):
+            if low <= ord("9") and high >= ord("0") and (low > ord("0") or high < ord("9")):
+                yield f"{chr(low)}-{chr(high)}"
+        case tuple() | list() | sre_parse.SubPattern():
+            for part in tree:
+                yield from _digits_named(part)
+
+
+def test_the_search_for_named_digits_finds_them() -> None:
+    assert ["1", "2-9"] == sorted(_digits_named(sre_parse.parse(r"a(?:b[2-9]|(?=c1))?|\d[0-9]+x")))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_no_rule_asks_which_digit_it_is(rule: Rule) -> None:
+    assert [] == list(_digits_named(sre_parse.parse(rule.expression)))
+
+
+_STARTS = [sample for rule in RULES for sample in rule.samples] + [
+    "gpu1: x", "ext4: x", "node1: node2: x", "l4: x", "web1 | x", "p2p: on", "rank3: c10d: x", "x86: y", "node1: gpu7: z"
+]  # fmt: skip
+
+
+def _next(digits: Iterator[str], _: re.Match[str]) -> str:
+    return next(digits)
+
+
+@given(st.sampled_from(_STARTS), st.lists(st.sampled_from("0123456789"), min_size=1, max_size=12), st.integers(1, 3))
+def test_lines_that_differ_in_digits_are_split_as_if_alone(line: str, digits: list[str], times: int) -> None:
+    for _ in range(times):
+        line = re.sub(r"\d", partial(_next, cycle(digits)), line)
+        digits = digits[1:] + digits[:1]
+        together = split(line)
+        prefixes._found_in.clear()
+
+        assert together == split(line)
+        split(re.sub(r"\d", digits[0], line))

@@ -1,5 +1,6 @@
 """Whose line it is, and how often it was said."""
 
+from io import BytesIO
 from pathlib import Path
 from unittest import mock
 
@@ -7,6 +8,7 @@ from helpers.scanning import edges, life, read
 
 from nccl_doctor.app import analyze
 from nccl_doctor.log import counts
+from nccl_doctor.log.scanner import Scanner
 
 # Who is who
 
@@ -101,3 +103,19 @@ def test_a_flood_of_different_warnings_is_bounded_and_counted() -> None:
     assert 100 == len(part.events)
     assert 1_000 == sum(event.n for event in part.events.values())
     assert 1_000 == max(event.last for event in part.events.values())
+
+
+def test_a_flood_that_is_counted_in_columns_is_bounded_and_counted() -> None:
+    said = (
+        "misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.1.0.{n}<{port}> failed : Connection refused\n"
+    )
+    line = "node01:{pid}:150 [0] " + said
+    data = "".join(line.format(pid=100 + n % 3, n=n % 250, port=40_000 + n) for n in range(1_200)).encode()
+    with mock.patch.object(counts, "MAX_TEXTS", 100):
+        part = Scanner(large=True).read(BytesIO(data))
+        part.finish()
+    assert 106 >= len(part.columns)
+    assert 1_200 == sum(part.columns.n) == part.understood
+    assert 1_200 == max(part.columns.last)
+    writers = {part.headers[number].pid for number in part.columns.header}
+    assert {100, 101, 102} == writers

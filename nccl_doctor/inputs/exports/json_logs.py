@@ -63,7 +63,7 @@ def _unpacked(line: bytes) -> tuple[str, dict[str, Any]] | None:
         row = json.loads(line[at:])
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict) or (records.read(row) is None and not _is_null(row)):
+    if not isinstance(row, dict) or not (records.is_record(row) or _is_null(row)):
         return None
     left = prefixes.clean(line[:at].decode("utf-8", "replace"))
     if left.strip() and prefixes.split(left + "x")[1] != "x":

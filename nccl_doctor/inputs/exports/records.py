@@ -33,6 +33,10 @@ _STACKS = (
     "exception", "exc_info", "exc_text", "traceback", "stack_trace", "stacktrace", "stack", "error", "err", "py_callstack",
     "extraInfo", "extra_info",
 )  # fmt: skip
+# What a record has that holds one of these names: most records hold none, and one look tells.
+_NAMES: tuple[tuple[str, ...], ...] = (_PODS, _HOSTS)
+_KEYS_OF = {names: frozenset((*names, *(name.partition(".")[0] for name in names))) for names in _NAMES}
+_STACK_KEYS = frozenset(_STACKS)
 _SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
 _ISO = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
@@ -58,9 +62,9 @@ class Record(NamedTuple):
 def read(row: dict[str, Any], depth: int = 0) -> Record | None:
     """The lines of a record; None for an object that is no record of a log."""
     row = _of_pod_event(_of_pod(row))
-    message, stacks = _message(row), _stacks(row)
-    if message is None or (not message.strip() and not stacks):
+    if not _is_record(row):
         return None
+    message, stacks = _message(row) or "", _stacks(row)
     when = _time(row)
     stamp = iso_seconds(when.replace(",", ".")) if when else None
     if message.startswith("{") and depth < _DEEPEST and (inner := _object(message)) is not None:
@@ -76,7 +80,12 @@ def read(row: dict[str, Any], depth: int = 0) -> Record | None:
 
 def is_record(row: object) -> bool:
     """Whether an object of JSON is a record of a log."""
-    return isinstance(row, dict) and read(row) is not None
+    return isinstance(row, dict) and _is_record(_of_pod_event(_of_pod(row)))
+
+
+def _is_record(row: dict[str, Any]) -> bool:
+    message = _message(row)
+    return message is not None and (bool(message.strip()) or bool(_stacks(row)))
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -141,6 +150,8 @@ def _at(row: dict[str, Any], name: str) -> Any:
     """The value of a key; `a.b` is also the key `b` of the object `a`."""
     if name in row:
         return row[name]
+    if "." not in name:
+        return None
     for part in name.split("."):
         row = row.get(part) if isinstance(row, dict) else None  # type: ignore[assignment]
     return row
@@ -179,7 +190,7 @@ def _stacks(row: dict[str, Any]) -> list[str]:
     found: list[str] = []
     places = [row, *(row[name] for name in ("message", *_INSIDE) if isinstance(row.get(name), dict))]
     for place in places:
-        for name in _STACKS:
+        for name in () if _STACK_KEYS.isdisjoint(place) else _STACKS:
             value = place.get(name)
             if isinstance(value, str) and ("\n" in value or "Traceback" in value):
                 found.append(value)
@@ -237,13 +248,15 @@ def first_pod(row: dict[str, Any]) -> str | None:
 
 
 def _first_name(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    if _KEYS_OF[names].isdisjoint(row):
+        return None
     values = (_at(row, name) for name in names)
     return next((value for value in values if isinstance(value, str) and _NAME.fullmatch(value)), None)
 
 
 def _time(row: dict[str, Any]) -> str | None:
     """The time of a record as ISO text."""
-    return next((text for name in _TIMES if (text := _iso(row.get(name))) is not None), None)
+    return next((text for name in _TIMES if name in row and (text := _iso(row[name])) is not None), None)
 
 
 def _iso(value: Any) -> str | None:

@@ -25,6 +25,7 @@ _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory inste
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
 _NO_FACT = -1  # a message that is understood and holds no fact
 _EDGES = -(1 << 40)  # the first edge; the others are below
+_FLOOD = -(1 << 60)  # the first pattern of which MAX_TEXTS are kept; the others are below
 
 
 class GroupedBlock(NamedTuple):
@@ -70,6 +71,9 @@ class GroupedCounts:
         self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
         self._entries: list[CollectiveCalls] = []
         self._edges = ChannelColumns()  # what the texts of edges say
+        self._first_of: dict[
+            tuple[int, int], int
+        ] = {}  # pattern of a flood and header -> the message that counts for all
 
     def add(self, block: bytes, end: int, offset: int) -> GroupedBlock:
         """Count the plain lines of `block[:end]`, which `offset` lines precede."""
@@ -91,6 +95,8 @@ class GroupedCounts:
         what = np.full(len(new), _READ)
         is_text = readable & (first.kind == TEXT)
         what[is_text] = self._messages_of(lines, first.chosen(is_text))
+        for place in np.flatnonzero((what <= _FLOOD) & (what != _READ)).tolist():
+            what[place] = self._of_flood(lines, first, place, int(_FLOOD - what[place]), int(authors[place]))
         if lines.dated:
             own = np.flatnonzero(readable & ((what >= 0) | ~is_text))
             authors[own] = self._own_authors(lines, first.chosen(own), authors[own])
@@ -163,7 +169,19 @@ class GroupedCounts:
         if sentence.pattern is None:
             self._idle += 1
             return _NO_FACT
-        return self._counts.columns.message_id(Message(sentence.pattern, level, text))
+        message = Message(sentence.pattern, level, text)
+        if level != "INFO" and self._counts.has_enough(message):
+            return _FLOOD - sentence.pattern
+        return self._counts.columns.message_id(message)
+
+    def _of_flood(self, lines: BlockLines, first: PlainLines, place: int, pattern: int, author: int) -> int:
+        """What a text of a flood counts for: the first of its writer's that came when enough of the pattern were kept."""
+        writer = pattern, self._authors[author].writer.header
+        known = self._first_of.get(writer)
+        if known is None:
+            (level,), text = lines.messages(first.chosen(np.array([place])))
+            known = self._first_of[writer] = self._counts.columns.message_id(Message(pattern, level, text))
+        return known
 
     def _edges_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
         """What Channel lines count for."""
