@@ -108,6 +108,11 @@ def run_healthy(fault: Fault, machine: Machine, port: int, *, keep: bool) -> Res
     folder = Path(tempfile.mkdtemp(prefix=f"healthy-{fault.name}-"))
     result = Result(title(fault), machine.ranks, os.getloadavg()[0])
     job = Job(machine, fault, folder, port, STEPS)
+    beside = folder.with_name(f"{folder.name}-beside")
+    other = None
+    if "two jobs" in fault.words:
+        beside.mkdir()
+        other = Job(machine, fault, beside, port + 1000, STEPS)
     try:
         while job.runs:
             if found := job.headline():
@@ -115,6 +120,9 @@ def run_healthy(fault: Fault, machine: Machine, port: int, *, keep: bool) -> Res
             time.sleep(0.2)
     finally:
         job.stop()
+        if other is not None:
+            other.stop()
+            shutil.rmtree(beside, ignore_errors=True)
     report = asked([], "analyze", str(folder / "run"))
     result.found = [one["name"] for one in serious(report)]
     result.right = result.said is None and not result.found and bool(report)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from stalls import FOREVER, STALLS
 from torch.utils.data import DataLoader, Dataset
 
-FOREVER = 10_000.0  # seconds
 WIRE = {"drop": "loss 1", "loss": "loss 0.1", "delay": "delay 0.1"}  # of a job on two hosts
 
 
@@ -86,7 +87,9 @@ def share_processor(folder: Path) -> None:
 
 def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor:
     """What happens to rank BAD at step AT, before the gradients are summed."""
-    if fault == "sleep":
+    if fault in STALLS:
+        STALLS[fault](folder)
+    elif fault in ("sleep", "monitored"):
         time.sleep(FOREVER)
     elif fault == "spin":
         spin()
@@ -97,8 +100,8 @@ def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault == "sigkill":
         os.kill(os.getpid(), signal.SIGKILL)
-    elif fault == "exit":
-        os._exit(3)
+    elif fault in ("exit", "finished"):
+        os._exit(3 if fault == "exit" else 0)
     elif fault == "exception":
         raise ValueError("loss is not finite")
     elif fault == "memory":
@@ -123,6 +126,22 @@ def meet_fault(fault: str, folder: Path, gradient: torch.Tensor) -> torch.Tensor
     return gradient
 
 
+def pause_healthily(kind: str, rank: int, step: int, at: int) -> None:
+    """The pauses of jobs that are well."""
+    if kind == "slow-start" and step == 0:
+        time.sleep(8.0 + rank)  # every rank reads its own part of a checkpoint
+    elif kind == "evaluation" and step % 50 == 49:
+        time.sleep(4.0 if rank == 0 else 0.5)
+    elif kind == "uneven":
+        time.sleep(0.1 * ((step * 7 + rank * 3) % 5))
+    elif kind == "accumulation":
+        time.sleep(0.3)  # the steps in between have no collective
+    elif kind == "compile" and step == at:
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            sum(range(10_000))
+
+
 def note_fault(folder: Path) -> None:
     (folder / "fault").write_text(str(time.time()))
 
@@ -138,12 +157,14 @@ def train(arguments: argparse.Namespace) -> None:
         num_workers=int(fault == "loader-worker" or (fault == "shm" and bad)),
     )
     model = torch.nn.Linear(64, 64)
+    groups = [None, dist.new_group()] if fault == "groups" else [None]
     began = time.monotonic()
     for step, batch in enumerate(loader):
         if step == arguments.steps:
             break
         loss = compute(model, batch, busy=fault == "hog" and bad)
         gradient = torch.ones(10_000) * float(loss.detach())
+        pause_healthily(fault, rank, step, arguments.at)
         if step == arguments.at:
             if rank == 0:
                 note_fault(arguments.folder)
@@ -151,7 +172,10 @@ def train(arguments: argparse.Namespace) -> None:
                     (arguments.folder / "wire").write_text(WIRE[fault])
             if bad:
                 gradient = meet_fault(fault, arguments.folder, gradient)
-        dist.all_reduce(gradient)
+        if fault == "monitored" and step == arguments.at:
+            dist.monitored_barrier(timeout=timedelta(seconds=FOREVER))
+        for group in reversed(groups) if fault == "groups" and step >= arguments.at and bad else groups:
+            dist.all_reduce(gradient, group=group)
         if not (fault == "skip" and bad and step == arguments.at):
             dist.all_gather([torch.zeros(1) for _ in range(world)], loss.detach().reshape(1))
         if fault == "pause" and step == arguments.at:
@@ -174,8 +198,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path())
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.fault == "port" and os.environ["RANK"] == "0":
+    if arguments.fault in ("port", "never-joined") and os.environ["RANK"] == "0":
         note_fault(arguments.folder)
+    if arguments.fault == "never-joined" and os.environ["RANK"] == str(arguments.bad):
+        time.sleep(FOREVER)
     dist.init_process_group("gloo")
     train(arguments)
     dist.destroy_process_group()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nccl_doctor.app.hang.look import look
-from nccl_doctor.derive.hang.job_stop import WAITS
+from nccl_doctor.derive.hang.stacks import WAITS
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.facts.tables.derived.hang import RankDoing

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from nccl_doctor.app import analyze
 from nccl_doctor.app.hang import pyspy as spy
 from nccl_doctor.cli.main import main
+from nccl_doctor.derive.hang.stacks import what_ranks_do
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.derived.hang import RankDoing
 from nccl_doctor.facts.tables.stacks import Stack
@@ -256,3 +257,24 @@ def test_ranks_of_hydra_are_one_job(tmp_path: Path) -> None:
     assert [("session 9", 0, 0, 2), ("session 9", 1, 1, 2)] == [
         (one.name, one.rank, one.local_rank, one.world) for one in found
     ]
+
+
+def test_a_child_that_is_another_program_does_not_hide_the_stack_of_its_rank(tmp_path: Path) -> None:
+    """py-spy prints the rank, then fails at the child (a shell, a logger in Go) with exit status 1."""
+    program = tmp_path / "py-spy"
+    stack = 'Process 7: python train.py\nPython v3.11.7 (/usr/bin/python3)\n\nThread 7 (idle): "MainThread"\n    run (train.py:9)\n'
+    (tmp_path / "stack").write_text(stack)
+    program.write_text(
+        f"#!/bin/sh\ncat {tmp_path}/stack\necho 'Error: Failed to find python version from target process' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    assert (stack, None) == spy.dump(str(program), 7, native=False, seconds=10.0)
+    text, problem = spy.dump(str(program), 8, native=False, seconds=10.0)
+    assert ("", spy.NOT_PYTHON) == (text, problem)
+
+
+def test_ranks_at_the_start_of_the_process_group_wait_for_the_one_that_does_not_come() -> None:
+    facts = Facts()
+    for rank, doing in enumerate(("rendezvous", "rendezvous", "other", "rendezvous")):
+        facts.add([Stack("n", rank, 100 + rank, None, None, 1, 0, 0, doing, None, None, 1, None, 1)])
+    assert [3] == [one.waiting for one in what_ranks_do(facts) if one.doing == "other"]

@@ -14,7 +14,8 @@ from nccl_doctor.app.hang import evidence
 from nccl_doctor.app.hang.look import look
 from nccl_doctor.app.hang.signs import BLOCKED, Job, Signs
 from nccl_doctor.derive.hang.job_state import JobState
-from nccl_doctor.derive.hang.job_stop import WAITS, judge
+from nccl_doctor.derive.hang.job_stop import judge
+from nccl_doctor.derive.hang.stacks import WAITS
 from nccl_doctor.formats.recording.hang_records import Looks
 
 BETWEEN = 5.0  # seconds from the first look to the second

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+NOT_PYTHON = "is not a Python process, or py-spy does not support its interpreter"
 TRIES = 3  # without a pause a running process may change while it is read
 
 
@@ -23,11 +24,15 @@ def dump(path: str, pid: int, *, native: bool, seconds: float) -> tuple[str, str
     """
     ways = [["--native"]] if native else [*[["--nonblocking"]] * TRIES, []]
     problem: str | None = None
+    partial = ""
     for way in ways:
         text, problem = _run(path, pid, way, seconds)
-        if problem is None or not _worth_another(problem):
-            return text, problem
-    return "", problem
+        if problem is None or (text and problem == NOT_PYTHON):  # a child of the rank is another program
+            return text, None
+        partial = text or partial
+        if not _worth_another(problem):
+            break
+    return (partial, None) if partial else ("", problem)
 
 
 def _worth_another(problem: str) -> bool:
@@ -37,6 +42,7 @@ def _worth_another(problem: str) -> bool:
 
 
 def _run(path: str, pid: int, way: list[str], seconds: float) -> tuple[str, str | None]:
+    """Returns the stacks and what failed, if anything: py-spy stops at the first child that it cannot read."""
     # Text, because the JSON of py-spy 0.4 omits the child processes of a rank.
     command = [path, "dump", "--subprocesses", "--full-filenames", "--locals", "--pid", str(pid), *way]
     try:
@@ -58,7 +64,8 @@ def _run(path: str, pid: int, way: list[str], seconds: float) -> tuple[str, str 
         return "", f"py-spy cannot be started: {error.strerror}"
     if done.returncode == 0 and "Process " in done.stdout:
         return done.stdout, None
-    return "", explain_failure(done.stderr or done.stdout, pid)
+    own = done.stdout if f"Process {pid}:" in done.stdout and "\nThread " in done.stdout else ""
+    return own, explain_failure(done.stderr or done.stdout, pid)
 
 
 def explain_failure(text: str, pid: int) -> str:
@@ -67,7 +74,7 @@ def explain_failure(text: str, pid: int) -> str:
     if "permission denied" in lowered or "operation not permitted" in lowered:
         return _permission(pid)
     if "python version" in lowered or "python interpreter" in lowered:
-        return "is not a Python process, or py-spy does not support its interpreter"
+        return NOT_PYTHON
     if "process executable name" in lowered or "no such process" in lowered or "no such file" in lowered:
         return "has ended"
     return " ".join(text.split("\n", 1)[0].split())[:200] or "py-spy failed without a message"

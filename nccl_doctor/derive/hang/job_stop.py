@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.hang.job_state import JobState, Suspect
-from nccl_doctor.derive.hang.stacks import WAITING
+from nccl_doctor.derive.hang.stacks import WAITS
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.derived.hang import JobStop
 from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
 
-WAITS = (*WAITING, "rendezvous")
 _SHARE = 0.5  # of the ranks: where fewer wait, the job computes
 _GONE = ("ended", "zombie")
 _LOST = 3  # retransmissions of one segment, 1.4 s apart or more, from which the network is at fault
@@ -106,7 +105,7 @@ def _network(sockets: Sequence[StuckSocket]) -> str:
             f"all are there, but {worst.peer} does not acknowledge {worst.queued} bytes from {worst.local} of rank"
             f" {worst.rank} ({worst.retransmits} retransmissions)"
         )
-    return "all are in the same call, so data does not arrive"
+    return "all are in the same call: their process groups differ, or data does not arrive"
 
 
 def _kind(one: RankState) -> str:

@@ -9,6 +9,7 @@ from nccl_doctor.facts.tables.derived.hang import RankDoing
 from nccl_doctor.facts.tables.stacks import RankState, Stack
 
 WAITING = ("collective", "backward", "cuda-sync")
+WAITS = (*WAITING, "rendezvous")  # for other ranks
 
 
 @derivation(fills=[RankDoing], needs=[Stack], reads=[RankState])
@@ -30,13 +31,13 @@ def _of_job(stacks: list[Stack], looks: dict[tuple[str | None, int], RankState])
         for stack in tops
     ]
     counts = Counter(stack.doing for stack in tops)
-    waiting = sum(counts[kind] for kind in WAITING)
+    waiting = sum(counts[kind] for kind in WAITS)
     for top in tops:
         workers = [
             stack.leaf for stack in stacks
             if stack.main and stack.parent == top.pid and stack.host == top.host and stack.doing == "loader-worker"
         ]  # fmt: skip
-        others = waiting - (top.doing in WAITING)
+        others = waiting - (top.doing in WAITS)
         look = seen[top.host, top.pid]
         yield RankDoing(
             host=top.host, rank=top.rank, pid=top.pid, doing=top.doing, frame=top.frame, leaf=top.leaf,

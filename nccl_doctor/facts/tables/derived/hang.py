@@ -62,7 +62,7 @@ class RankDoing(NamedTuple):
     leaf: str | None
     ranks: int  # processes that were dumped
     same: int  # of those, how many did the same
-    waiting: int  # how many others were in a collective or in the backward pass, where gradients are reduced
+    waiting: int  # how many others were in a collective, the backward pass or the start of the process group
     worker: str | None  # leaf of a DataLoader worker of it that was not waiting for an index
     moved: int | None  # 1 where it moved between two looks; None where there was only one
     ref: int
