@@ -61,6 +61,7 @@ class Classifier:
         self._masks = ChannelMasks()
         self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
         self._covered: dict[multiline.Writer | None, int] = {}  # writer -> end of its last record of several lines
+        self._whole: dict[multiline.Writer | None, int] = {}  # the same of a record that no other pattern reads
 
     def writer(self, left: str) -> Writer:
         """Who wrote a line, from the text before `NCCL `."""
@@ -275,9 +276,11 @@ class Classifier:
             place = (pattern.order, multiline.writer_of(label))
             if last <= self._last_lines.get(place, 0):  # part of the record before it
                 continue
-            if pattern.fallback and last <= self._covered.get(place[1], 0):
+            if last <= (self._covered if pattern.fallback else self._whole).get(place[1], 0):
                 continue
             if joined.distance:
+                if pattern.whole:
+                    self._whole[place[1]] = last
                 self._last_lines[place] = last
                 self._covered[place[1]] = max(last, self._covered.get(place[1], 0))
             self._add_text(pattern, _bounded(joined.text), label, left, numbers[at], last)

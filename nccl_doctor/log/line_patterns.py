@@ -52,6 +52,7 @@ class Pattern:
     nccl_too: bool = False
     any_number: bool = False  # matches a message whatever digits its numbers and addresses have
     fallback: bool = False  # matches only a line that no other pattern knows
+    whole: bool = False  # no other pattern reads the further lines of its record
     since: str = ""
     until: str = ""
     miss: list[str] = field(default_factory=list)

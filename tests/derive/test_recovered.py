@@ -87,3 +87,26 @@ def test_an_evicted_client_did_not_come_back_unharmed() -> None:
         "[13.345678] Lustre: fs0-OST0001-osc-ffff: Connection restored to 10.1.2.8@o2ib (at 10.1.2.8@o2ib)",
     )
     assert set() == _back("\n".join(lines))
+
+
+STACK = 'Traceback (most recent call last):\n  File "/opt/s3.py", line 10, in get\nConnectionError: 503 Slow Down\n'
+DONE = "training finished, saved the model\n"
+EPOCHS = "".join(f"epoch {n} loss 0.{9 - n}\n" for n in range(4))
+FAILED = (
+    "E1121 01:51:17.515000 29640 torch/distributed/elastic/multiprocessing/api.py:1002]"
+    " failed (exitcode: 1) local_rank: 1 (pid: 29645) of binary: python3\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "handled"),
+    [
+        (STACK + EPOCHS + DONE, True),
+        (DONE + EPOCHS + STACK, False),
+        (STACK + DONE, False),  # the script may say so, whatever happened
+        (STACK + EPOCHS, False),
+        (STACK + EPOCHS + DONE + FAILED, False),
+    ],
+)
+def test_an_exception_is_handled_where_training_is_done_later(log: str, handled: bool) -> None:
+    assert handled == (("exception", "ConnectionError") in _back(log))

@@ -1,4 +1,4 @@
-"""What failed, was tried again and came back: connections, rendezvous, servers, links and steps.
+"""What failed, was tried again and came back: connections, rendezvous, servers, links and steps; exceptions that a program handled.
 
 A failure counts only where a later line of the same file shows that the same thing worked: with what came after it last.
 """
@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Communicator, IbEvent, Message, Recovered, SocketError, Step
+from nccl_doctor.facts.tables import (
+    Communicator,
+    IbEvent,
+    Message,
+    ProcessEnd,
+    PythonError,
+    Recovered,
+    Restart,
+    SocketError,
+    Step,
+)
 
 _CAME_UP = """
 SELECT e.file, c.host, c.pid, e.line, c.ref FROM communicator c JOIN evidence e ON e.id = c.ref
@@ -51,6 +61,18 @@ WHERE m.kind IN ('tcpstore-connect-timeout', 'store-connect-timeout', 'name-unre
    OR (m.kind = 'tcpstore-lost' AND m.text LIKE '%C10d store has failed%')
    OR (m.kind = 'rendezvous-timeout' AND field(m.fields, 'error') = 'RendezvousConnectionError')
 """
+# An exception, and a program that said later in the same file that its training is done. Right below a stack it may be the script
+# that says so, whatever happened; and a job that began again did so because of the exception.
+_HANDLED = """
+WITH done AS (
+  SELECT e.file, max(m.last_line) AS line, m.ref FROM message m JOIN evidence e ON e.id = m.ref
+  WHERE m.kind = 'training-end' GROUP BY e.file
+), again AS (SELECT file, max(line) AS line FROM restart GROUP BY file)
+SELECT p.host, p.rank, p.type, p.ref, d.ref FROM python_error p JOIN evidence e ON e.id = p.ref JOIN done d ON d.file = e.file
+LEFT JOIN again a ON a.file = e.file
+WHERE d.line > p.last_line + 3 AND coalesce(a.line, 0) <= e.line
+  AND NOT EXISTS (SELECT 1 FROM process_end WHERE coalesce(exitcode, 1) <> 0 OR signal <> '')
+"""
 _BACK = {
     "file-system": "the server answered again",
     "link": "the link came up again",
@@ -64,7 +86,11 @@ class _Place(NamedTuple):
     ref: int
 
 
-@derivation(fills=[Recovered], reads=[Communicator, IbEvent, SocketError, Step], needs=[Message])
+@derivation(
+    fills=[Recovered],
+    reads=[Communicator, IbEvent, ProcessEnd, PythonError, Restart, SocketError, Step],
+    needs=[Message],
+)
 def recovered(facts: Facts) -> Iterator[Recovered]:
     """One row for each failure that was over before the end."""
     last: dict[object, _Place] = {}  # the last communicator that came up: of a process in a file, and of the file
@@ -74,6 +100,8 @@ def recovered(facts: Facts) -> Iterator[Recovered]:
         up = last.get((file, host, pid) if pid is not None else file)
         if up is not None and up.line > line:
             yield _row("connection", host, rank, peer, "its communicator came up", ref, up.ref)
+    for host, rank, error, ref, done in facts.query(_HANDLED):
+        yield _row("exception", host, rank, error, "the program went on until its training was done", ref, done)
     yield from _meetings(facts, last)
     yield from _states(facts)
 
