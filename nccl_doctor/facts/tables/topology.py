@@ -122,9 +122,7 @@ class InspectorColl(NamedTuple):
     nodes: int | None
     op: str  # AllReduce, ...; Send and Recv to one peer
     size: int  # bytes of the message
-    timing: (
-        str | None
-    )  # where the time is from: kernel_gpu, kernel_cpu, proxy (network transfers), collective_cpu (the launch only)
+    timing: str | None  # kernel_gpu, kernel_cpu, proxy (network transfers), collective_cpu (the launch only)
     n: int
     time_median: float  # us
     time_max: float  # us
