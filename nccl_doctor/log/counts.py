@@ -8,7 +8,9 @@ from nccl_doctor.log.channel_counts import ChannelColumns, ChannelsByEdge
 from nccl_doctor.log.event_columns import EventColumns, EventRow, Message
 from nccl_doctor.log.nccl_header import NcclHeader
 
-MAX_TEXTS = 10_000  # texts kept of one pattern, INFO lines apart; further ones count for one of their writer's
+MAX_TEXTS = 10_000  # texts kept of one pattern, INFO lines apart; further ones count for the first of their writer
+_MAX_READ = 2 * MAX_TEXTS  # texts of one pattern that a part counts in columns; the parts together are cut to MAX_TEXTS
+_MAX_EVENTS = 10 * MAX_TEXTS  # events of one pattern that a part holds as objects
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
@@ -148,11 +150,11 @@ class LogCounts:
         return event
 
     def has_enough(self, message: Message) -> bool:
-        """Whether a message that is counted in columns is new and MAX_TEXTS of its pattern are kept; else it is one of them."""
+        """Whether a message that is counted in columns is new and enough of its pattern are kept; else it is one of them."""
         if message in self.columns.ids:
             return False
         texts = self._texts[message.pattern] = self._texts.get(message.pattern, 0) + 1
-        return texts > MAX_TEXTS
+        return texts > _MAX_READ
 
     def _fold(self) -> None:
         """Move events that were also counted in columns there."""
@@ -187,9 +189,9 @@ class LogCounts:
         return calls
 
     def _flood(self, key: EventKey) -> Event | None:
-        """The event that counts for further texts of a pattern, once MAX_TEXTS different ones are kept; else None."""
+        """The event that counts for further texts of a pattern, once enough different ones are kept; else None."""
         texts = self._texts[key.pattern] = self._texts.get(key.pattern, 0) + 1
-        if texts <= MAX_TEXTS:
+        if texts <= _MAX_EVENTS:
             return None
         known = self._floods.get(key.pattern)
         if known is None:
@@ -241,6 +243,7 @@ class LogCounts:
         if in_columns:
             self.columns.fold()
             self.columns.drop_superseded(_START, _COMPLETE)
+        self.columns.cut(MAX_TEXTS)
         self.events = dict(sorted(calls.items(), key=lambda call: call[1].first))
 
     def bodies(self) -> Iterator[str]:

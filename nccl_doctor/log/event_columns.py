@@ -6,6 +6,7 @@ arrays of numbers, not an object.
 
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -154,6 +155,34 @@ class EventColumns:
             drop[at] = other is not None and last[other] > last[at]
         if drop.any():
             self.keep(~drop)
+
+    def cut(self, limit: int) -> None:
+        """Keep the first `limit` texts of each pattern, INFO lines apart, and the first of each writer; further ones count for that one.
+
+        Which parts a log was read in makes no difference: a text is first by its line.
+        """
+        texts = Counter(message.pattern for message in self.messages if message.level != "INFO")
+        for pattern in [pattern for pattern, n in texts.items() if n > limit]:
+            self._cut(pattern, limit)
+
+    def _cut(self, pattern: int, limit: int) -> None:
+        of_pattern = [one.pattern == pattern and one.level != "INFO" for one in self.messages]
+        entries = sorted((at for at in range(len(self)) if of_pattern[self.message[at]]), key=self.first.__getitem__)
+        kept: set[int] = set()  # messages
+        place: dict[int, int] = {}  # header -> its first entry
+        wanted = [True] * len(self)
+        for at in entries:
+            if len(kept) < limit:
+                kept.add(self.message[at])
+            into = place.setdefault(self.header[at], at)
+            if into == at or self.message[at] in kept:
+                continue
+            wanted[at] = False
+            self.n[into] += self.n[at]
+            self.last[into] = max(self.last[into], self.last[at])
+        import numpy as np
+
+        self.keep(np.array(wanted))
 
     def keep(self, wanted: "npt.NDArray[np.bool_]") -> None:
         """Leave out the other events."""
