@@ -45,7 +45,7 @@ FAULTS = (
     Fault("groups", ("ranks-in-different-collectives",), words="two process groups in another order"),
     Fault("monitored", ("rank-outside-collective",), words="the others are in monitored_barrier"),
     Fault("never-joined", ("rank-outside-collective",), words="never joins the process group"),
-    Fault("finished", ("rank-exited",), kind="end", words="ends early with status 0"),
+    Fault("finished", ("rank-ended-early",), kind="end", words="ends early with status 0"),
     Fault("drop", ("collective-data-lost",), rank=None, place="hosts", words="two hosts: all packets dropped"),
     Fault("port", ("collective-data-lost", "firewall-blocked"), rank=None, place="hosts",
           words="two hosts: all ports but MASTER_PORT blocked"),
