@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import click
 
-from nccl_doctor import __version__
 from nccl_doctor.cli import interruption
 from nccl_doctor.cli.fail_open import status_of_failure, syslog
 from nccl_doctor.cli.output import complain, open_standard_files, silence_stdout
@@ -81,13 +80,29 @@ def _shown(name: str) -> str:
     return printable(name[:120])
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Looked up here only: the metadata of an installation take longer to read than a start has time for."""
+    if wanted and not context.resilient_parsing:
+        from nccl_doctor import __version__
+
+        click.echo(f"nccl-doctor {__version__}")
+        context.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 no finding at or above --fail-on, 1 at least one, 2 wrong usage or unreadable input, "
     "3 nccl-doctor itself failed.",
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def cli() -> None:
     """Read the logs of a distributed GPU job and report what went wrong, where, why, and what to type next."""
 

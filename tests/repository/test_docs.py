@@ -11,7 +11,6 @@ import pytest
 import site_pages
 from helpers.places import ROOT
 
-from nccl_doctor import __version__
 from nccl_doctor.cli.main import COMMANDS, cli, main
 from nccl_doctor.rules import schema
 
@@ -92,8 +91,10 @@ def test_the_rule_in_contributing_is_a_rule_that_passes(tmp_path: Path, capsys: 
     assert 0 == main(["rules", "check", str(tmp_path)]), capsys.readouterr().out
 
 
-def test_the_changelog_knows_this_version_and_has_one_sentence_a_line() -> None:
+def test_the_changelog_has_a_heading_for_each_version_and_one_sentence_a_line() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert f"## {__version__}" in text
+    headings = re.findall(r"^## (.*)", text, re.MULTILINE)
+    assert headings
+    assert [] == [one for one in headings if not re.fullmatch(r"Unreleased|\d+\.\d+\.\d+", one)]
     for line in text.splitlines():
         assert not line.startswith("- ") or re.fullmatch(r"- [^.]*(?:\.\S[^.]*)*\.", line), line

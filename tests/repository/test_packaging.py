@@ -8,6 +8,7 @@ import sys
 import tomllib
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     done = run(command, "analyze", ROOT / "fixtures" / "demo.log", PYTHONPATH=str(borrowed))
     assert 1 == done.returncode, done.stderr
     assert done.stdout.startswith("ERROR: ")
+
+
+def test_the_version_is_that_of_the_installation() -> None:
+    code = "import nccl_doctor; print(nccl_doctor.__version__)"
+    said = run(sys.executable, "-P", "-c", code).stdout.strip()
+    assert f"nccl-doctor {said}\n" == run(sys.executable, "-m", "nccl_doctor", "--version").stdout
+    assert metadata.version("nccl-doctor") == said
+    assert "0.0.0\n" == run(sys.executable, "-S", "-c", code).stdout  # a copy that nobody installed
 
 
 def test_the_wheel_brings_its_rules_and_patterns_parsed(wheel: Path, tmp_path: Path) -> None:
