@@ -57,7 +57,9 @@ class Found(NamedTuple):
     end: int  # where the text begins
     folded: bool  # by Ray
     xml: bool
-    words: int = 0  # where the last word ends whose own digits decided whether it is a prefix
+    words: tuple[
+        tuple[int, int], ...
+    ] = ()  # where words begin and end whose own digits decided whether they are a prefix
 
 
 class _Label:
@@ -164,40 +166,62 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
     return label.done(), text
 
 
-_ZEROS = str.maketrans("123456789", "000000000")
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MEMO = 4_096  # shapes remembered
 _MEMO_LENGTH = 1_000  # longer lines do not come twice
-_found_in: dict[str | tuple[str, str], Found] = {}  # by the line without numbers, and by the words that decided
+_found_in: dict[
+    bytes | tuple[bytes | str, ...], Found
+] = {}  # by the line without numbers, and by the words that decided
 
 
 def _found(line: str, hosts: frozenset[str]) -> Found:
     """The prefixes of a line. Lines that differ only in digits have theirs in the same places.
 
     That holds because no rule asks which digit it is (`tests/inputs/test_prefixes.py`), but for words that may be hosts:
-    `ext4: ` is none. The text up to such a word is part of the key.
+    `ext4: ` is none. Such words of lines of this shape are part of the key.
     """
     if hosts or len(line) > _MEMO_LENGTH or not line.isascii():
         return _find(line, hosts)
-    shape = line.translate(_ZEROS)
-    found = _found_in.get(shape)
-    if found is not None and found.words:
-        found = _found_in.get((shape, line[: found.words]))
-    if found is None:
-        if len(_found_in) > _MEMO:
-            _found_in.clear()
-        found = _find(line, hosts)
-        known = _found_in.get(shape)
-        if known is None or found.words > known.words:
-            _found_in[shape] = known = found
-        if known.words:
-            _found_in[shape, line[: known.words]] = found
+    shape = line.encode().translate(_ZEROS)
+    known = _found_in.get(shape)
+    if known is not None:
+        found = _found_in.get((shape, *[line[start:end] for start, end in known.words])) if known.words else known
+        if found is not None:
+            return found
+    if len(_found_in) > _MEMO:
+        _found_in.clear()
+        known = None
+    found = _find(line, hosts)
+    words = dict.fromkeys((*(known.words if known is not None else ()), *found.words))
+    _found_in[shape] = found._replace(words=tuple(words))
+    if words:
+        _found_in[(shape, *[line[start:end] for start, end in words])] = found
     return found
+
+
+def rank_at(line: str) -> tuple[int, int] | None:
+    """Where a line without a record of Docker's json-file driver has the number that is the rank of its label."""
+    fields = _found(line, frozenset()).fields
+    ranks = [(start, stop) for key, start, stop in fields if key == "rank"]
+    weak = [(start, stop) for key, start, stop in fields if key == "weak"]
+    return ranks[-1] if ranks else weak[0] if weak else None
+
+
+def is_of_shape(line: str) -> bool:
+    """Whether the prefixes of all lines that differ from this one in digits only are in the same places.
+
+    `line` is as it was written: where it has colours or other control characters, the answer is no.
+    """
+    return (
+        line.isprintable() and '"log"' not in line and not _COLOUR.search(line) and not _found(line, frozenset()).words
+    )
 
 
 def _find(line: str, hosts: frozenset[str]) -> Found:
     """The prefixes of a line; they end in front of a record of Docker's json-file driver, which `split` opens."""
     fields: list[tuple[str, int, int]] = []
-    start = words = 0
+    words: list[tuple[int, int]] = []
+    start = 0
     folded = xml = False
     while start < len(line):
         begin = _after_blanks(line, start)
@@ -205,7 +229,7 @@ def _find(line: str, hosts: frozenset[str]) -> Found:
             break
         lead = _lead(line, begin)
         rule, found, decided = _first_match(line, start, begin, lead, hosts)
-        words = max(words, decided)
+        words += decided
         if rule is None or found is None:
             if begin > start and _head_at(line, begin):
                 start = begin
@@ -214,7 +238,7 @@ def _find(line: str, hosts: frozenset[str]) -> Found:
         start = found.end()
         folded = folded or rule.lead == "("
         xml = xml or rule.name == "xml"
-    return Found(tuple(fields), start, folded, xml, words)
+    return Found(tuple(fields), start, folded, xml, tuple(words))
 
 
 def _after_blanks(line: str, start: int) -> int:
@@ -227,14 +251,13 @@ def _after_blanks(line: str, start: int) -> int:
 
 def _first_match(
     line: str, start: int, begin: int, lead: str, hosts: frozenset[str]
-) -> tuple[Rule | None, re.Match[str] | None, int]:
-    """The first prefix rule that matches at `begin`, behind the blanks from `start` on, and the end of the words that
-    were asked for."""
-    words = 0
+) -> tuple[Rule | None, re.Match[str] | None, list[tuple[int, int]]]:
+    """The first prefix rule that matches at `begin`, behind the blanks from `start` on, and the words that were asked for."""
+    words = []
     for rule in _RULES.get(lead, ()):
         found = rule.regex.match(line, begin)
         if found and rule.accept in _BY_WORD:
-            words = found.end()
+            words.append(found.span("host"))
         if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
             return rule, found, words
     return None, None, words
@@ -268,6 +291,7 @@ _COLOUR_REST = re.compile(
     r"\[(?<!\[\[)(?<!\[\d\[)(?<!\[\d\d\[)(?<!;\[)(?<!;\d\[)(?<!;\d\d\[)"
     r"(?:0?[0-47]|22|[349][0-79])(?:;\d{1,2})?m(?!\])"
 )
+_COLOUR = re.compile(r"\[[\d;]+m")
 _FRAME = "".join(chr(code) for code in range(0x2500, 0x2580))
 _FRONT = re.compile(rf"(?:>(?: |$)|[{_FRAME}]+ ?|\*\*(?=[A-Za-z0-9\[]))+")
 _OPENERS = frozenset(_FRAME + ">*")

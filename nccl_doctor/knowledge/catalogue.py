@@ -16,13 +16,25 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
 from nccl_doctor.common.parse_cache import remembered, remembered_toml
+from nccl_doctor.knowledge import templates
+from nccl_doctor.knowledge.templates import (
+    WORD,
+    compile_template,
+    fixed_parts,
+    numbered_parts,
+    place_of,
+    squeezed,
+    text_parts,
+    words_of,
+)
 
 FOLDER = Path(__file__).parent / "messages"
 CLASSES = FOLDER / "classes.toml"
+RECORD, LINE = templates.RECORD, templates.LINE
 LONGEST = 2_000  # characters of a text that are looked at
-RECORD, LINE = "record", "line"
 ROLES = ("origin", "echo")
 ELSEWHERE = ("peer", "timeout")  # classes of messages that say of themselves that something else failed
 HERE = (
@@ -32,11 +44,6 @@ HERE = (
     "configuration",
     "version",
 )  # classes of what failed where it was printed
-_GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
-_TYPES = {"d": r"[-+]?\d{1,40}", "x": r"(?:0x)?[0-9a-fA-F]{1,40}|\(nil\)", None: ".*?"}
-_TAG = r"\s{0,9}(?:(?:[A-Z][A-Za-z]{0,40}(?:/[\w-]{1,40}){1,6}|[A-Z]{3,40}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # the part of NCCL
-_BLANKS = re.compile(r"[ \t]{2,}")
-_WORD = re.compile(r"[A-Za-z0-9_]+")
 _SHORTEST = 6  # characters of fixed text without blanks
 _SHORT_LITERAL, _SHARED = 5, 20  # characters of a text by which so many templates are found together
 _LITERAL = 8  # characters of the fixed text by which the lines of a program are found
@@ -102,7 +109,7 @@ class KnownMessage:
     @cached_property
     def parts(self) -> list[list[str]]:
         """The fixed texts of each template, which a matching text contains."""
-        return [_parts(squeezed(template)) for template in self.match]
+        return [text_parts(squeezed(template)) for template in self.match]
 
     @cached_property
     def weights(self) -> list[int]:
@@ -128,60 +135,6 @@ class Hit(NamedTuple):
 
     message: KnownMessage
     fields: dict[str, str]
-
-
-def squeezed(text: str) -> str:
-    """The text with one blank for each run of blanks: programs and wrapping loggers differ in them."""
-    return _BLANKS.sub(" ", text)
-
-
-def _parts(template: str) -> list[str]:
-    return [part.strip() for part in fixed_parts(template) if part.strip()]
-
-
-def _fixed(text: str, start: int, parts: Iterable[str]) -> tuple[int, int]:
-    """From where to where the fixed parts of a template are in a text that it matches from `start` on."""
-    first = end = -1
-    for part in parts:
-        at = text.find(part, start if end < 0 else end)
-        first = at if first < 0 else first
-        end = at + len(part)
-    return first, end
-
-
-def fixed_parts(template: str) -> list[str]:
-    """The texts between the gaps of a template."""
-    return _GAP.sub("\0", template).split("\0")
-
-
-def compile_template(template: str, where: str) -> re.Pattern[str]:
-    """The regular expression of a template; the last gap takes the rest of the line.
-
-    A gap that takes anything forms an atomic group with what follows it, up to the next such gap: where that was found first,
-    all that comes later can be found too, and other places need not be tried.
-    """
-    pieces, at, is_open = [_TAG if where == RECORD else ""], 0, False
-    for gap in _GAP.finditer(template):
-        pieces.append(re.escape(template[at : gap.start()]))
-        if gap["type"] is None:
-            pieces.append(")(?>" if is_open else "(?>")
-            is_open = True
-        last = gap.end() == len(template)
-        what = r".*" if last and gap["type"] is None else _TYPES[gap["type"]]
-        pieces.append(f"(?P<{gap['name']}>{what})" if gap["name"] else f"(?:{what})")
-        at = gap.end()
-    pieces += [re.escape(template[at:]), ")" if is_open else ""]
-    return re.compile("".join(pieces))
-
-
-def words_of(template: str) -> list[str]:
-    """The whole words of a template: those that touch no gap."""
-    joined = _GAP.sub("\0", template)
-    return [
-        match[0]
-        for match in _WORD.finditer(joined)
-        if joined[match.start() - 1 : match.start()] != "\0" and joined[match.end() : match.end() + 1] != "\0"
-    ]
 
 
 def rarest_words(messages: Sequence[KnownMessage]) -> list[list[str]]:
@@ -229,6 +182,11 @@ def info_leads(messages: Iterable[KnownMessage]) -> set[str]:
     }
 
 
+def _lines(messages: Iterable[KnownMessage]) -> Iterator[str]:
+    """The templates that are searched in whole lines."""
+    return (template for message in messages if message.where == LINE for template in message.match)
+
+
 class Catalogue:
     """Finds messages in texts."""
 
@@ -237,12 +195,19 @@ class Catalogue:
         messages: Iterable[KnownMessage],
         index: Mapping[str, Sequence[Sequence[int]]] | None = None,
         leads: Iterable[str] | None = None,
+        numbered: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """`index` and `leads` are the `index_of` and `info_leads` of the messages, where somebody kept them."""
+        """`index`, `leads` and `numbered` are `index_of`, `info_leads` and `numbered_parts`, where somebody kept them."""
         self.messages: Sequence[KnownMessage] = messages if isinstance(messages, _Kept) else tuple(messages)
         self._by_word = index_of(self.messages) if index is None else index
         self.info_leads = frozenset(info_leads(self.messages) if leads is None else leads)
+        self._numbered = numbered_parts(_lines(self.messages)) if numbered is None else numbered
         self.find = lru_cache(20_000)(self._find)
+
+    def tells_digits_apart(self, text: str) -> bool:
+        """Whether the message that a line is may not be that of other texts of its shape (`common.digit_shapes`)."""
+        zeroed = digit_shapes.zeroed(squeezed(text[:LONGEST]))
+        return any(first in zeroed and all(part in zeroed for part in others) for first, *others in self._numbered)
 
     def find_info(self, text: str) -> Hit | None:
         """The message that the text of an `NCCL INFO` record is; cheap for nearly all of them."""
@@ -260,7 +225,7 @@ class Catalogue:
         best: Hit | None = None
         weight, fixed = 0, (0, 0)
         origins: list[tuple[KnownMessage, int]] = []
-        for word in set(_WORD.findall(text)) & self._by_word.keys():
+        for word in set(WORD.findall(text)) & self._by_word.keys():
             for message_number, number in self._by_word[word]:
                 message = self.messages[message_number]
                 if where == LINE and message.where == RECORD:
@@ -272,7 +237,7 @@ class Catalogue:
                     match = message.found(number, text) if message.weights[number] > weight else None
                     if match is not None:
                         best, weight = Hit(message, match.groupdict()), message.weights[number]
-                        fixed = _fixed(text, match.start(), parts)
+                        fixed = place_of(text, match.start(), parts)
         if best is not None and best.message.is_echo:
             origins.sort(key=lambda origin: -origin[0].weights[origin[1]])
             for rest in (text[: fixed[0]], *filter(None, best.fields.values()), text[fixed[1] :]):
@@ -284,7 +249,7 @@ class Catalogue:
     def literals(self, known: Iterable[str]) -> list[str]:
         """Fixed texts that find every message of a line which holds none of the `known` ones."""
         known = tuple(known)
-        lines = [_parts(one) for message in self.messages if message.where == LINE for one in message.match]
+        lines = [text_parts(template) for template in _lines(self.messages)]
         left = [parts for parts in lines if not any(literal in part for part in parts for literal in known)]
         counts = Counter(part for parts in left for part in set(parts) if len(part) >= _SHORT_LITERAL)
         needed = {max(parts, key=lambda part: (counts[part] >= _SHARED, len(part))) for parts in left}
@@ -300,8 +265,10 @@ def catalogue_files() -> list[Path]:
 def catalogue() -> Catalogue:
     """All messages. Raises CatalogueProblem on a broken file."""
     files = catalogue_files()
-    kept = remembered("messages", [*files, Path(__file__)], lambda: _parsed(files))
-    return Catalogue(_Kept(kept["messages"]), kept["index"], kept["leads"])
+    kept = remembered(
+        "messages", [*files, *map(Path, (__file__, templates.__file__, digit_shapes.__file__))], lambda: _parsed(files)
+    )
+    return Catalogue(_Kept(kept["messages"]), kept["index"], kept["leads"], kept["numbered"])
 
 
 def _parsed(files: Iterable[Path]) -> dict[str, Any]:
@@ -314,6 +281,7 @@ def _parsed(files: Iterable[Path]) -> dict[str, Any]:
         ],
         "index": index_of(messages),
         "leads": sorted(info_leads(messages)),
+        "numbered": numbered_parts(_lines(messages)),
     }
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.timestamps import iso_seconds, moment
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.knowledge.catalogue import catalogue
@@ -24,6 +25,7 @@ LONG = 4_000  # only a longer line can hold a number with more digits than Pytho
 _DIGITS = re.compile(r"(\d{20})\d{80,}")
 _KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
 _LEAP_YEAR = 2000  # for dates without a year
+_SHAPES = 10_000  # texts and shapes remembered
 _UNKNOWN = 2_000  # different unknown texts kept
 DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
@@ -34,6 +36,14 @@ class Writer(NamedTuple):
     header: int  # number in the counts
     stamp: float | None
     left: str  # the text before `NCCL `
+
+
+class Asked(NamedTuple):
+    """The text patterns of which a literal is in a line, in their order."""
+
+    number: int
+    patterns: list[Pattern]
+    by_shape: bool  # whether none of them tells lines apart that differ only in digits
 
 
 class Sentence(NamedTuple):
@@ -57,6 +67,11 @@ class Classifier:
         self.writers: dict[str, Writer] = {}  # text before `NCCL ` -> who wrote it, where it has no time stamp
         self.skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self.present: frozenset[str] = frozenset()  # of the grammar's rare literals near the lines that come next
+        self._known: dict[
+            tuple[int, bytes], tuple[multiline.Alone, bool]
+        ] = {}  # asked patterns, and a text or its shape
+        self._speakers: dict[tuple[object, ...], int] = {}  # who wrote lines of other programs -> header
+        self._misses: multiline.Misses = set()
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> header, which date counts
         self._masks = ChannelMasks()
         self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
@@ -254,23 +269,29 @@ class Classifier:
                     return pattern, whole
         return None, body
 
-    def add_text_line(
-        self, line: str, numbers: Sequence[int], at: int, after: NextLines, patterns: list[Pattern]
-    ) -> None:
-        """Count the patterns that match the line with number `numbers[at]`, which holds a literal of each."""
-        line = _bounded(prefixes.clean(prefixes.opened(line)))
-        record = nccl_header.split_record(line)
+    def add_text_line(self, raw: str, numbers: Sequence[int], at: int, after: NextLines, asked: Asked) -> bool:
+        """Count the patterns that match the line with number `numbers[at]`, which holds a literal of each.
+
+        Returns whether no line of the same shape (`common.digit_shapes`) and literals counts for any of them.
+        """
+        opened = _bounded(prefixes.opened(raw))
+        line, label, text, _, is_record = (multiline.parts if len(opened) < LONG else multiline.parts.__wrapped__)(
+            opened
+        )
+        record = nccl_header.split_record(line) if is_record else None
         if record is not None:
-            patterns = [pattern for pattern in patterns if pattern.nccl_too]
+            patterns = [pattern for pattern in asked.patterns if pattern.nccl_too]
             if not patterns:
-                return
+                return False
             left, _, text = record
             label = nccl_header.parse_header(left).label
+            known, is_shape = multiline.alone(patterns, text), False
         else:
-            label, text = prefixes.split(line)
+            known, is_shape = self._alone(asked, text)
+        if is_shape and not known.steps and known.fallback is None:
+            return line == raw and nccl_header.TOKEN not in line and prefixes.is_of_shape(line)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
-        patterns = [p for p in patterns if p.reader != HEADLESS or self._headless(p, text) is not None]
-        for pattern, joined in multiline.matches(patterns, text, after, label):
+        for pattern, joined in multiline.matches(known, text, after, label, self._misses):
             end = at + joined.distance
             last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
             place = (pattern.order, multiline.writer_of(label))
@@ -284,6 +305,25 @@ class Classifier:
                 self._last_lines[place] = last
                 self._covered[place[1]] = max(last, self._covered.get(place[1], 0))
             self._add_text(pattern, _bounded(joined.text), label, left, numbers[at], last)
+        return False
+
+    def _alone(self, asked: Asked, text: str) -> tuple[multiline.Alone, bool]:
+        """What a text says without the lines behind it, and whether that holds for all texts of its shape."""
+        written = text.encode()
+        by_shape = asked.by_shape and len(written) <= digit_shapes.LONGEST and text.isascii()
+        key = asked.number, digit_shapes.shape_of(written) if by_shape else written
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        patterns = [p for p in asked.patterns if p.reader != HEADLESS or self._headless(p, text) is not None]
+        known = multiline.alone(patterns, text)
+        if by_shape and not any(is_alone for _, is_alone in known.steps) and catalogue().tells_digits_apart(text):
+            return known, False
+        if len(self._known) > _SHAPES:
+            self._known.clear()
+        if len(written) <= digit_shapes.LONGEST:
+            self._known[key] = known, by_shape
+        return known, by_shape
 
     def _headless(self, pattern: Pattern, text: str) -> tuple[Pattern, re.Match[str]] | None:
         """The pattern of the message in a line of NCCL without `NCCL LEVEL`, and where it stands; None where it holds no known one."""
@@ -313,9 +353,13 @@ class Classifier:
                 return
             pattern, match = whole
             source, left, body = match["source"], left + body[: match.start("text")], match["text"].rstrip()
-        header = NcclHeader(label.host, label.pid, None, None, source, label._replace(stamp=None, repeat=1), True)
+        who = (*label[:4], source)
+        speaker = self._speakers.get(who)
+        if speaker is None:
+            header = NcclHeader(label.host, label.pid, None, None, source, label._replace(stamp=None, repeat=1), True)
+            speaker = self._speakers[who] = self.counts.header_id(header)
         hour = _hour(left, label.stamp) if pattern.file in _KERNEL_FILES else None
-        key = EventKey(self.counts.header_id(header), pattern.order, "", body, hour)
+        key = EventKey(speaker, pattern.order, "", body, hour)
         self.counts.count(key, label.repeat, number, label.stamp, left)
 
 

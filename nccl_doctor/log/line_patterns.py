@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.knowledge import catalogue as messages
 from nccl_doctor.log import pattern_openings
@@ -19,6 +20,7 @@ FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
 UNKNOWN = "unknown"  # what no other pattern knows: asked last
 CATALOGUE = "catalogue"  # reader and name of the pattern that stands for all messages of the catalogue
+_CODE = __file__, pattern_openings.__file__, digit_shapes.__file__  # what is kept of patterns depends on
 _KEY = 4  # characters of a message by which patterns are sorted
 _LEAD = 2 * _KEY  # characters of a message that choose its candidates
 _RARE = 6  # characters of a literal that most blocks of a log do not hold
@@ -57,6 +59,7 @@ class Pattern:
     until: str = ""
     miss: list[str] = field(default_factory=list)
     openings: tuple[str, ...] = ()  # of a message of NCCL: what it begins with; an empty one where that is not known
+    digits: bool = False  # of a text: may match it and not another one of the same shape (`common.digit_shapes`)
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -97,7 +100,8 @@ class PatternMatch(NamedTuple):
 
 _REQUIRED: dict[str, Any] = {"name": "", "where": "", "means": "", "sample": []}
 _PLAIN = Pattern(**_REQUIRED)
-_FIELDS = {f.name for f in fields(Pattern)} - {"file", "order", "openings"}
+_FIELDS = {f.name for f in fields(Pattern)} - {"file", "order", "openings", "digits"}
+_ASKS_GRAMMAR = ("headless", "last-error")  # readers that look for another pattern in the text
 
 
 def _check(entry: dict[str, Any], file: str) -> Pattern:
@@ -128,6 +132,10 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
         raise PatternProblem(f"{file}: pattern {name}: {error}") from None
     if pattern.where == "nccl":
         pattern.openings = tuple(pattern.starts or sorted(pattern_openings.openings(pattern.regex, _LEAD)))
+    else:
+        has_digits = any(any(map(str.isdigit, literal)) for literal in map(digit_shapes.zeroed, pattern.literals))
+        asks = pattern.reader in _ASKS_GRAMMAR
+        pattern.digits = has_digits or asks or digit_shapes.tells_digits_apart(pattern.regex)
     return pattern
 
 
@@ -163,7 +171,7 @@ def load() -> tuple[Pattern, ...]:
     sources = [
         *files,
         *messages.catalogue_files(),
-        *map(Path, (__file__, pattern_openings.__file__, messages.__file__)),
+        *map(Path, (*_CODE, messages.__file__)),
     ]
     return _kept("patterns", files, sources)
 
@@ -172,7 +180,7 @@ def load() -> tuple[Pattern, ...]:
 def load_files(*names: str) -> tuple[Pattern, ...]:
     """The patterns of these files alone, in less time. Raises PatternProblem."""
     files = [FOLDER / f"{name}.toml" for name in names]
-    return _kept(f"patterns-{'-'.join(names)}", files, [*files, Path(__file__), Path(pattern_openings.__file__)])
+    return _kept(f"patterns-{'-'.join(names)}", files, [*files, *map(Path, _CODE)])
 
 
 def _kept(name: str, files: Sequence[Path], sources: Sequence[Path]) -> tuple[Pattern, ...]:

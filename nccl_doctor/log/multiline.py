@@ -1,9 +1,11 @@
 """Records of several lines: tracebacks and tables, and lines that two writers tore."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.log import nccl_header
@@ -13,6 +15,7 @@ NextLines = Callable[[int], list[str]]  # gives up to so many of the lines that 
 Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local rank, host, process
 
 _NOBODY = NOTHING[:4]
+_MISSES = 10_000  # remembered
 _PASSED = 1_000  # characters of other writers between the lines of one
 
 
@@ -44,65 +47,96 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
     writer = writer_of(label)
     rows: list[FollowingLine] = []
     above, passed = True, 0
-    for distance, line in enumerate(after(4 * count + 4 if writer else count), 1):
-        line, other, text = _apart(line.rstrip("\r").rpartition("\r")[2])
+    for distance, raw in enumerate(after(4 * count + 4 if writer else count), 1):
+        line = parts(raw)
         if writer is not None:
-            of = writer_of(other)
-            above = of == writer or (above and of is None)
+            above = line.writer == writer or (above and line.writer is None)
             if not above:
-                passed += len(line)
+                passed += len(line.whole)
                 if passed > _PASSED:
                     break
                 continue
-        if nccl_header.TOKEN in line and nccl_header.split_record(line) is not None:
+        if line.is_record:
             break
-        rows.append(FollowingLine(text, distance))
+        rows.append(FollowingLine(line.text, distance))
         if len(rows) == count:
             break
     return rows
 
 
+class Parts(NamedTuple):
+    """A line behind the last carriage return that wiped it."""
+
+    whole: str
+    label: Label  # fields of its prefixes
+    text: str  # what remains
+    writer: Writer | None
+    is_record: bool  # of NCCL
+
+
 @lru_cache(512)  # what follows one line follows those before it too
-def _apart(line: str) -> tuple[str, Label, str]:
-    """A line after `clean`, the fields of its prefixes, and the text that remains."""
-    line = prefixes.clean(line)
-    return line, *prefixes.split(line)
+def parts(raw: str) -> Parts:
+    """A line and what its prefixes say."""
+    line = prefixes.clean(raw.rstrip("\r").rpartition("\r")[2])
+    label, text = prefixes.split(line)
+    is_record = nccl_header.TOKEN in line and nccl_header.split_record(line) is not None
+    return Parts(line, label, text, writer_of(label), is_record)
 
 
-def matches(patterns: Sequence[Pattern], text: str, after: NextLines, label: Label) -> Iterator[tuple[Pattern, Joined]]:
-    """The text patterns that match at a line, each with the text it matched: the line, or with the lines behind it that belong to it."""
-    alone = {
-        pattern.order: pattern
-        for pattern in patterns
-        if not pattern.lines and not pattern.fallback and pattern.match(text) is not None
-    }
-    understood = [literal for pattern in alone.values() for literal in pattern.literals if literal in text]
-    known = bool(alone)
+class Alone(NamedTuple):
+    """What the text of a line says without the lines behind it."""
+
+    steps: list[
+        tuple[Pattern, bool]
+    ]  # patterns, and whether they match it; others may match it with the lines behind it
+    fallback: Pattern | None  # counts where no other one does
+
+
+def alone(patterns: Sequence[Pattern], text: str) -> Alone:
+    """Which of the text patterns, given in their order, match a text."""
+    found = [p for p in patterns if not p.lines and not p.fallback and p.match(text) is not None]
+    orders = {pattern.order for pattern in found}
+    understood = [literal for pattern in found for literal in pattern.literals if literal in text]
+    steps = []
     for pattern in patterns:
-        if pattern.order in alone:
-            yield pattern, Joined(text, 0)
-            continue
-        if pattern.fallback:
-            if not known and pattern.match(text) is not None:
-                known = True
-                yield pattern, Joined(text, 0)
-            continue
-        if pattern.lines:
-            joined = _rows(pattern, text, after, label)
-        elif any(literal in text and not any(literal in one for one in understood) for literal in pattern.literals):
-            joined = _torn(pattern, text, after, label)
-        else:  # another pattern has understood the same words
-            continue
+        if pattern.order in orders:
+            steps.append((pattern, True))
+        elif not pattern.fallback and (pattern.lines or not _is_understood(pattern, text, understood)):
+            steps.append((pattern, False))
+    last = (pattern for pattern in patterns if not found and pattern.fallback and pattern.match(text) is not None)
+    return Alone(steps, next(last, None))
+
+
+def _is_understood(pattern: Pattern, text: str, understood: Sequence[str]) -> bool:
+    """Whether other patterns have understood the words of a pattern."""
+    return not any(literal in text and not any(literal in one for one in understood) for literal in pattern.literals)
+
+
+Misses = set[tuple[int, bytes]]  # pattern, and a shape of texts of several lines that it does not match
+
+
+def matches(
+    known: Alone, text: str, after: NextLines, label: Label, misses: Misses
+) -> Iterator[tuple[Pattern, Joined]]:
+    """The text patterns that match at a line, each with the text it matched: the line, or with the lines behind it that belong to it."""
+    is_known = False
+    for pattern, is_alone in known.steps:
+        if is_alone:
+            joined: Joined | None = Joined(text, 0)
+        else:
+            joined = (_rows if pattern.lines else _torn)(pattern, text, after, label, misses)
         if joined is not None:
-            known = True
+            is_known = True
             yield pattern, joined
+    if known.fallback is not None and not is_known:
+        yield known.fallback, Joined(text, 0)
 
 
-def _rows(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined | None:
+def _rows(pattern: Pattern, text: str, after: NextLines, label: Label, misses: Misses) -> Joined | None:
     """A record of several lines."""
     rows = [FollowingLine(text, 0), *following_lines(after, pattern.lines, label)]
     whole = "\n".join(row.text for row in rows)
-    match = pattern.compiled.search(whole)
+    match = _search(pattern, whole, misses)
     if match is None or match.start() > len(text):
         return None
     last = whole.count("\n", 0, match.end())
@@ -110,11 +144,26 @@ def _rows(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined
     return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
 
 
-def _torn(pattern: Pattern, text: str, after: NextLines, label: Label) -> Joined | None:
+def _torn(pattern: Pattern, text: str, after: NextLines, label: Label, misses: Misses) -> Joined | None:
     """A record of one line that was torn over two."""
     for row in following_lines(after, 1, label):
         for whole in (text + row.text, f"{text} {row.text.strip()}"):
-            match = pattern.compiled.search(whole)
+            match = _search(pattern, whole, misses)
             if match is not None and match.start() < len(text):
                 return Joined(whole, row.distance)
     return None
+
+
+def _search(pattern: Pattern, whole: str, misses: Misses) -> re.Match[str] | None:
+    """Where a pattern matches a text of several lines."""
+    if pattern.digits or len(whole) > digit_shapes.LONGEST or not whole.isascii():
+        return pattern.compiled.search(whole)
+    shape = pattern.order, digit_shapes.shape_of(whole.encode())
+    if shape in misses:
+        return None
+    match = pattern.compiled.search(whole)
+    if match is None:
+        if len(misses) > _MISSES:
+            misses.clear()
+        misses.add(shape)
+    return match

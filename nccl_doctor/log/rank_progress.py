@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Progress
 from nccl_doctor.inputs import prefixes
@@ -19,19 +20,22 @@ _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\
 TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
+_SHORTEST = 4  # characters of a line that count
+_UNKNOWN = (0, 0)
+_MEMO = 10_000  # shapes remembered
 
 
 class ShapeCount:
     """Lines of one shape behind one label."""
 
-    __slots__ = ("host", "last", "n", "rank", "raw", "text")
+    __slots__ = ("host", "last", "line", "n", "rank", "text")
 
     def __init__(self, rank: int | None, host: str | None) -> None:
         self.rank = rank
         self.host = host
         self.n = 0
         self.last = 0  # line of the tail
-        self.raw = ""  # the last line, and its text without the label
+        self.line = b""  # that line, and its text without the label
         self.text = ""
 
 
@@ -43,40 +47,117 @@ class RankProgress(NamedTuple):
 
 
 def collect(tail: bytes) -> RankProgress:
-    """Count the labelled lines of the last part of a log, of which `TAIL` bytes are looked at."""
+    """Count the labelled lines of the last part of a log, of which `TAIL` bytes are looked at.
+
+    Lines that differ only in digits are one shape and have their labels in the same place: the first one of a label is parsed.
+    """
     tail = tail[-TAIL:]
-    seen: dict[tuple[str, str], ShapeCount] = {}
-    per_label: dict[str, int] = {}
-    for number, raw in enumerate(tail.decode("utf-8", "replace").split("\n"), 1):
-        if not raw or nccl_header.TOKEN in raw:
-            continue
-        if "\r" in raw:
-            raw = raw.strip("\r") if raw.endswith("\r") else raw.rpartition("\r")[2]
-        label, text = prefixes.split(prefixes.clean(raw))
-        if label.rank is not None:
-            name, rank = f"rank {label.rank}", label.rank
-        elif label.host is not None and label.local_rank is None and label.pid is None:
-            name, rank = label.host, None
-        else:
-            match = _IN_TEXT.search(text[:120])
-            if match is None:
-                continue
-            rank = int(match[1] or match[2])
-            name = f"rank {rank}"
-            text = text[: match.start()] + "<rank>" + text[match.end() :]
-        text = text.strip()[:_MAX]
-        if len(text) < 4:
-            continue
-        key = (name, _NUMBER.sub("#", text))
-        entry = seen.get(key)
-        if entry is None:
-            if per_label.get(name, 0) >= _SHAPES:
-                continue
-            per_label[name] = per_label.get(name, 0) + 1
-            entry = seen[key] = ShapeCount(rank, label.host)
-        entry.n += 1
-        entry.last, entry.raw, entry.text = number, raw, text
-    return RankProgress(seen, tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
+    lines = _Lines()
+    for number, (raw, shape) in enumerate(
+        zip(tail.split(b"\n"), digit_shapes.shape_of(tail).split(b"\n"), strict=True), 1
+    ):
+        lines.add(number, raw, shape)
+    return lines.progress(tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
+
+
+class _Found(NamedTuple):
+    """What a line says of a rank's progress."""
+
+    name: str
+    rank: int | None
+    host: str | None
+    text: str  # without the label
+    digits: tuple[int, int]  # where the number of the rank begins and ends in the line; nothing where that is not known
+
+
+class _Lines:
+    """Counts lines by label and shape."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], ShapeCount] = {}
+        self._per_label: dict[str, int] = {}
+        self._rank_at: dict[
+            bytes, tuple[int, int] | None
+        ] = {}  # shape of a line -> where its rank is; None where it has none
+        self._counts: dict[tuple[bytes, bytes], ShapeCount] = {}  # shape of a line and digits of its rank
+
+    def add(self, number: int, raw: bytes, shape: bytes) -> None:
+        """Count a line."""
+        place = self._rank_at.get(shape, _UNKNOWN)
+        if place is None:
+            return
+        count = self._counts.get((shape, raw[place[0] : place[1]]))
+        if count is None:
+            count = self._parsed(raw, shape)
+        if count is not None:
+            count.n += 1
+            count.last, count.line = number, raw
+
+    def _parsed(self, raw: bytes, shape: bytes) -> ShapeCount | None:
+        """Where a line is counted; the next ones of its shape and rank are found by their bytes."""
+        found = _parse(raw)
+        is_shape = len(self._rank_at) < _MEMO and _is_of_shape(raw)
+        if found is None:
+            if is_shape:
+                self._rank_at[shape] = None
+            return None
+        key = (found.name, _NUMBER.sub("#", found.text))
+        count = self._seen.get(key)
+        if count is None:
+            if self._per_label.get(found.name, 0) >= _SHAPES:
+                return None
+            self._per_label[found.name] = self._per_label.get(found.name, 0) + 1
+            count = self._seen[key] = ShapeCount(found.rank, found.host)
+        if is_shape and found.digits != _UNKNOWN:
+            self._rank_at[shape] = found.digits
+            self._counts[shape, raw[found.digits[0] : found.digits[1]]] = count
+        return count
+
+    def progress(self, lines: int) -> RankProgress:
+        """What was counted in so many lines."""
+        for count in self._seen.values():
+            found = _parse(count.line)
+            count.text = found.text if found is not None else ""
+        return RankProgress(self._seen, lines)
+
+
+def _text_of(raw: bytes) -> str:
+    """A line without what carriage returns wiped."""
+    line = raw.decode("utf-8", "replace")
+    if "\r" in line:
+        line = line.strip("\r") if line.endswith("\r") else line.rpartition("\r")[2]
+    return line
+
+
+def _is_of_shape(raw: bytes) -> bool:
+    """Whether all lines that differ from this one in digits only have their labels in the same places."""
+    return raw.isascii() and prefixes.is_of_shape(raw.decode())
+
+
+def _parse(raw: bytes) -> _Found | None:
+    """What a line says of a rank's progress; None where it names no rank and no host."""
+    if not raw or nccl_header.TOKEN.encode() in raw:
+        return None
+    line = prefixes.clean(_text_of(raw))
+    label, text = prefixes.split(line)
+    host, digits = None, _UNKNOWN
+    if label.rank is not None:
+        name, rank, host = f"rank {label.rank}", label.rank, label.host
+        digits = prefixes.rank_at(line) or _UNKNOWN if label.host is None else _UNKNOWN
+    elif label.host is not None and label.local_rank is None and label.pid is None:
+        name, rank, host = label.host, None, label.host
+    else:
+        match = _IN_TEXT.search(text[:120])
+        if match is None:
+            return None
+        rank = int(match[1] or match[2])
+        name, host = f"rank {rank}", label.host
+        start, end = match.span(1 if match[1] else 2)
+        before = len(line) - len(text)
+        digits = (before + start, before + end) if label.host is None and line.endswith(text) else _UNKNOWN
+        text = text[: match.start()] + "<rank>" + text[match.end() :]
+    text = text.strip()[:_MAX]
+    return _Found(name, rank, host, text, digits) if len(text) >= _SHORTEST else None
 
 
 def rows(facts: Facts, file: str, counted: RankProgress, lines: int, ranks: RankMap) -> Iterator[Progress]:
@@ -88,6 +169,6 @@ def rows(facts: Facts, file: str, counted: RankProgress, lines: int, ranks: Rank
             place = ranks.place(
                 NcclHeader(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True)
             )
-        ref = facts.evidence(file, before + entry.last, prefixes.clean(entry.raw))
+        ref = facts.evidence(file, before + entry.last, prefixes.clean(_text_of(entry.line)))
         values = " ".join(_NUMBER.findall(entry.text)) or None
         yield Progress(name, rank, place, shape, entry.n, values, before + entry.last, ref)

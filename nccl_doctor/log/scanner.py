@@ -6,14 +6,16 @@ lines are read line by line; in other blocks only the lines that hold a literal.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.prefilter import prefilter
+from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.classifier import LONG, Classifier
+from nccl_doctor.log.classifier import LONG, Asked, Classifier
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern, grammar
 from nccl_doctor.log.multiline import NextLines
@@ -28,6 +30,7 @@ AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
 LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
+_SHAPES = 10_000  # remembered
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 
@@ -53,6 +56,8 @@ class Scanner:
         self._marks = set(marks)
         self._prefilter = prefilter(frozenset(by_literal), frozenset((TOKEN, *self._rare, *self._marks)))
         self._by_literal = [by_literal[literal] for literal in self._prefilter.literals]
+        self._asked: dict[frozenset[int], Asked] = {}  # by the literals of a line
+        self._idle: set[bytes] = set()  # shapes of lines with literals that count for nothing
 
     def read(self, stream: Readable, limit: int | None = None) -> LogCounts:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""
@@ -187,10 +192,11 @@ class Scanner:
         """Read the NCCL lines of a block. Returns how many lines it has."""
         first, counted, at = number, 0, block.find(TOKEN, 0, end)
         while at >= 0:
-            line, start, done, after = _around(block, at)
+            start, begin, done, stop = _around(block, at)
             number += block.count(b"\n", counted, start)
             counted = start
-            self._classifier.add_nccl_line(line, number + 1, after)
+            line = block[begin:done].decode("utf-8", "replace")
+            self._classifier.add_nccl_line(line, number + 1, _after(block, stop))
             at = block.find(TOKEN, done, end)
         return number - first + block.count(b"\n", counted, end) + (not block.endswith(b"\n", 0, end))
 
@@ -198,16 +204,45 @@ class Scanner:
         """Read the lines that hold literals of text patterns. `numbers` are those of the lines of `block[:end]`."""
         counted = line_at = index = 0
         while index < len(places) and places[index][0] < end:
-            line, start, done, after = _around(block, places[index][0])
-            patterns: dict[int, Pattern] = {}
+            start, begin, done, stop = _around(block, places[index][0])
+            first = index
             while index < len(places) and places[index][0] < done:
-                for pattern in self._by_literal[places[index][1]]:
-                    patterns[pattern.order] = pattern
                 index += 1
+            raw = block[begin:done]
+            shape = digit_shapes.shape_of(raw) if len(raw) <= digit_shapes.LONGEST and raw.isascii() else b""
+            if shape in self._idle:
+                continue
             line_at += block.count(b"\n", counted, start)
             counted = start
-            asked = [patterns[order] for order in sorted(patterns)]
-            self._classifier.add_text_line(line, numbers, line_at, after, asked)
+            asked = self._asked_of(frozenset([literal for _, literal in places[first:index]]))
+            line = raw.decode("utf-8", "replace")
+            is_idle = self._classifier.add_text_line(line, numbers, line_at, _after(block, stop), asked)
+            if is_idle and shape and not self._may_hold_other(line):
+                if len(self._idle) > _SHAPES:
+                    self._idle.clear()
+                self._idle.add(shape)
+
+    def _asked_of(self, literals: frozenset[int]) -> Asked:
+        """The patterns of these literals."""
+        asked = self._asked.get(literals)
+        if asked is None:
+            patterns = {pattern.order: pattern for literal in literals for pattern in self._by_literal[literal]}
+            in_order = [patterns[order] for order in sorted(patterns)]
+            by_shape = not any(pattern.digits for pattern in in_order)
+            asked = self._asked[literals] = Asked(len(self._asked), in_order, by_shape)
+        return asked
+
+    def _may_hold_other(self, line: str) -> bool:
+        """Whether another line of its shape may hold literals that this one does not hold."""
+        zeroed = digit_shapes.zeroed(line)
+        return any(literal in zeroed for literal in _numbered(self._prefilter))
+
+
+@cache
+def _numbered(literals: Prefilter) -> list[str]:
+    """The literals that hold a digit, with 0 for each digit."""
+    zeroed = [digit_shapes.zeroed(literal.decode()) for literal in literals.literals]
+    return [literal for literal in zeroed if any(map(str.isdigit, literal))]
 
 
 def _is_dense(block: bytes, end: int) -> bool:
@@ -215,21 +250,26 @@ def _is_dense(block: bytes, end: int) -> bool:
     return block.count(TOKEN, 0, sample) * DENSE > sample
 
 
-def _around(block: bytes, at: int) -> tuple[str, int, int, NextLines]:
-    """The line that holds an offset, without text that a carriage return wiped: (text, start of the line, end, next lines)."""
+def _around(block: bytes, at: int) -> tuple[int, int, int, int]:
+    """The line that holds an offset: its start, where its text begins and ends that no carriage return wiped, its end."""
     start = block.rfind(b"\n", 0, at) + 1
     stop = block.find(b"\n", at)
     stop = len(block) if stop < 0 else stop
     bar = block.rfind(b"\r", start, at) + 1
     done = block.find(b"\r", at, stop)
-    done = stop if done < 0 else done
-    return block[max(start, bar) : done].decode("utf-8", "replace"), start, done, _after(block, stop)
+    return start, max(start, bar), stop if done < 0 else done, stop
 
 
 def _after(block: bytes, stop: int) -> NextLines:
     """A function that gives the lines behind the one that stops there."""
 
     def following(count: int) -> list[str]:
-        return block[stop + 1 : stop + 1 + AHEAD].decode("utf-8", "replace").split("\n", count)[:count]
+        end = begin = min(stop + 1, len(block))
+        for _ in range(count):
+            end = block.find(b"\n", end, begin + AHEAD) + 1
+            if not end:
+                end = begin + AHEAD
+                break
+        return block[begin:end].decode("utf-8", "replace").split("\n", count)[:count]
 
     return following

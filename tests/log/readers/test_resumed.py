@@ -46,7 +46,7 @@ def counts(reader: ResumedReader | None, path: Path) -> tuple[dict[str, Any], An
     """What a reading of a log counts, comparable; by default one from the start."""
     found, end = reader.scan_file(path) if reader is not None else parallel.scan_file(path)
     found.finish()
-    seen = {key: (one.n, one.last, one.raw) for key, one in end.seen.items()}
+    seen = {key: (one.n, one.last, one.line) for key, one in end.seen.items()}
     return plain(found), seen
 
 
