@@ -28,7 +28,7 @@ from cpp_formats import cpp_texts
 from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 
 MACROS = ("WARN", "ATTN", "INFO", "ERROR", "NCCL_OFI_WARN")
-SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp", ".cuh", ".inl", ".py"}
+SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp", ".cuh", ".inl", ".py", ".go"}
 _WORD, _FEWEST_WORDS = re.compile(r"[A-Za-z]{3,}"), 2  # a joined text with fewer is part of another one, such as a rank
 FAILURE = re.compile(
     r"fail|error|unable|cannot|can't|could not|not supported|unsupported|invalid|time(?:d )?out|mismatch|missing|not found",
@@ -44,7 +44,7 @@ _USAGE = re.compile(
     r"help-(?:p(?:run|terun|rte|rted|term|rte-info|rterun|alloc|ctrl|attrs|query|ps|event|lookup|mixcc|mix_info)|opal[-_]\w+|placement"
     r"|mapby|rankby|bindto|json|orte-(?:info|server|top|ps|clean)|mpirun|schizo-(?:rtos|display))\.txt"
 )
-_SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%])")
+_SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%vwq])")  # the last three: Go
 
 
 # What Slurm adds to the conversions of printf (src/common/log.c).
@@ -85,7 +85,7 @@ def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]
             if comma < 0 or not re.fullmatch(r"[\s\w|()]*", source[at:comma]):
                 continue
             at = comma + 1
-        while argument := re.compile(r"\s*[A-Za-z_][\w>.()|-]*\s*,").match(source, at):  # a subsystem, a stream
+        while argument := re.compile(r"\s*&?[A-Za-z_][\w>.()|-]*\s*,").match(source, at):  # a subsystem, a stream
             at = argument.end()
         parts = list(_literals(source, at))
         if any(kind == "text" for kind, _ in parts):
@@ -155,7 +155,7 @@ def _example(spec: re.Match[str]) -> str:
     kind = spec["type"]
     if kind in "xXp":
         return "7f00" if kind != "p" and "#" not in spec["flags"] else "0x7f00"
-    return {"%": "%", "s": "thing", "c": "c", "f": "1.5", "g": "1.5", "e": "1.5", "G": "1.5"}.get(kind, "7")
+    return {"%": "%", "s": "thing", "v": "thing", "w": "thing", "q": '"thing"', "c": "c", "f": "1.5", "g": "1.5", "e": "1.5", "G": "1.5"}.get(kind, "7")
 
 
 def main() -> int:
