@@ -44,7 +44,9 @@ _USAGE = re.compile(
     r"help-(?:p(?:run|terun|rte|rted|term|rte-info|rterun|alloc|ctrl|attrs|query|ps|event|lookup|mixcc|mix_info)|opal[-_]\w+|placement"
     r"|mapby|rankby|bindto|json|orte-(?:info|server|top|ps|clean)|mpirun|schizo-(?:rtos|display))\.txt"
 )
-_SPEC = re.compile(r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%vwq])")  # the last three: Go
+_SPEC = re.compile(
+    r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%vwq])"
+)  # the last three: Go
 
 
 # What Slurm adds to the conversions of printf (src/common/log.c).
@@ -155,7 +157,18 @@ def _example(spec: re.Match[str]) -> str:
     kind = spec["type"]
     if kind in "xXp":
         return "7f00" if kind != "p" and "#" not in spec["flags"] else "0x7f00"
-    return {"%": "%", "s": "thing", "v": "thing", "w": "thing", "q": '"thing"', "c": "c", "f": "1.5", "g": "1.5", "e": "1.5", "G": "1.5"}.get(kind, "7")
+    return {
+        "%": "%",
+        "s": "thing",
+        "v": "thing",
+        "w": "thing",
+        "q": '"thing"',
+        "c": "c",
+        "f": "1.5",
+        "g": "1.5",
+        "e": "1.5",
+        "G": "1.5",
+    }.get(kind, "7")
 
 
 def main() -> int:
