@@ -32,6 +32,9 @@ CAPTURE = (
 _GPU_STATES = (  # what captures of a node show of its GPUs
     "SELECT 1 FROM (SELECT ref FROM node_gpu UNION ALL SELECT ref FROM active_test UNION ALL SELECT ref FROM amd_gpu) LIMIT 1"
 )
+_NAMED_FAULTS = (
+    "SELECT DISTINCT fault FROM known_message WHERE fault IS NOT NULL"  # of which a rule about nodes may speak
+)
 _LOGS = {"nccl-log", "job-log", "text"}  # kinds of inputs
 _OUTPUTS = _LOGS | {"training-steps", "nccl-tests"}
 _UNSEEN = {"start-up": "whether all ranks came up", "progress": "whether the job made progress", "end": "how it ended"}
@@ -218,12 +221,18 @@ def report_of(
     shows_gpus = bool(facts.query(_GPU_STATES))
     of_logs = not rules_dirs and "node" not in kinds and not shows_gpus  # then a third of the rules is not needed
     usable = every(without=schema.NODE) if of_logs else every()
+    named = {fault for (fault,) in facts.query(_NAMED_FAULTS)} - {rule.name for rule in usable.rules}
+    usable = every() if named else usable
     chosen = (config or Config()).apply(usable.rules, lambda: every().rules)
     if needs:
         chosen = [rule for rule in chosen if not {*needs}.isdisjoint(rule.needs)]
     if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
         asked = "node-gpu" if shows_gpus else ""
-        chosen = [rule for rule in chosen if rule.group == asked or not rule.group.startswith(schema.NODE)]
+        chosen = [
+            rule
+            for rule in chosen
+            if rule.name in named or rule.group == asked or not rule.group.startswith(schema.NODE)
+        ]
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
         chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]
     answers = engine.ask_all(chosen, facts)

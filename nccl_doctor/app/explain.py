@@ -229,11 +229,13 @@ def _catalogued(line: str) -> "Hit | None":
     """The message of the catalogue that a line is."""
     from nccl_doctor.inputs import prefixes
     from nccl_doctor.knowledge.catalogue import RECORD, catalogue
+    from nccl_doctor.knowledge.system_errors import sharpened
     from nccl_doctor.log import nccl_header
 
     text = prefixes.clean(line)
     record = nccl_header.split_record(text)
-    return catalogue().find(record[2].strip(), RECORD) if record else catalogue().find(prefixes.split(text)[1])
+    hit = catalogue().find(record[2].strip(), RECORD) if record else catalogue().find(prefixes.split(text)[1])
+    return None if hit is None else sharpened(hit, text)
 
 
 def _proved(known: "KnownMessage") -> Iterator[str]:

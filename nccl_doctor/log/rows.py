@@ -10,8 +10,9 @@ from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import by_name, column_types
 from nccl_doctor.knowledge import codes
 from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
+from nccl_doctor.knowledge.system_errors import sharpened, told
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.line_patterns import Pattern
+from nccl_doctor.log.line_patterns import UNKNOWN, Pattern
 
 _EDGE = re.compile(r"(\d{1,9})(?:\[[0-9a-f]+\])? -> (\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(send|receive)\])?").fullmatch
 _COMM = re.compile(r" comm 0x[0-9a-f]")
@@ -272,7 +273,7 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
             given = _convert(fields.get(name), type_)
             values.append(given if given is not None else shared.get(name))
         yield table(*values)
-    yield from _known_message(context)
+    yield from _known_message(context, pattern)
     if pattern is None or context.level in nccl_header.SHOWN or (pattern.table == "message" and not pattern.reader):
         given_rank = _convert(fields.get("rank"), int)
         yield tables.Message(
@@ -282,12 +283,16 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
         )  # fmt: skip
 
 
-def _known_message(context: Context) -> Iterator[tables.KnownMessage]:
-    """The row of a line that the catalogue knows."""
+def _known_message(context: Context, pattern: Pattern | None) -> Iterator[tables.KnownMessage]:
+    """The row of a line that the catalogue knows, or that looks like an error and quotes a reason which means the same everywhere."""
     if context.level == "INFO":
         hit = catalogue().find_info(context.text)
     else:
         hit = catalogue().find(context.text, RECORD if context.level else LINE)
+    if hit is not None:
+        hit = sharpened(hit, context.text)
+    elif pattern is not None and pattern.file == UNKNOWN:
+        hit = told(context.text)
     if hit is not None:
         known = hit.message
         yield tables.KnownMessage(

@@ -6,7 +6,7 @@ from itertools import chain
 
 from nccl_doctor.rules.answers import Answer
 from nccl_doctor.rules.folding import Group, Row
-from nccl_doctor.rules.schema import Rule
+from nccl_doctor.rules.schema import NODE, Rule
 from nccl_doctor.rules.templates import placeholders
 
 
@@ -53,7 +53,8 @@ def _parts(group: Group) -> Iterator[tuple[str, Group]]:
 def _speaking_for(owner: Rule, speaker: Rule) -> Rule:
     """The rule that owns the fault, with words and rank of the rule of the class: the words name columns of its rows."""
     why = speaker.why if placeholders(owner.why) else owner.why
-    silent = replace(owner, explains=speaker.explains, group=speaker.group, unclaimed=True)
+    action = speaker.action if owner.group.startswith(NODE) else owner.action  # a line of a program condemns no node
+    silent = replace(owner, explains=speaker.explains, group=speaker.group, action=action, unclaimed=True)
     return replace(silent, message=speaker.message, why=why, fix=speaker.fix)
 
 

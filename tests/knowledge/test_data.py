@@ -12,7 +12,17 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
 CODED = [
     name
     for name in FILES
-    if name not in ("bandwidth", "env", "gpu_models", "machine_types", "nvlink_status", "transport", "transport_suffix")
+    if name
+    not in (
+        "bandwidth",
+        "env",
+        "gpu_models",
+        "machine_types",
+        "nvlink_status",
+        "system_error",
+        "transport",
+        "transport_suffix",
+    )
 ]
 DANGERS = {"none", "debug", "harmful", "leftover"}
 KINDS = {"int", "bool", "list", "string", "file"}
