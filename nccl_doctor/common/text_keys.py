@@ -1,7 +1,5 @@
 """Hashes many texts of a block at once, eight bytes a step: equal texts have equal keys, in every process."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,15 +16,6 @@ def words_of(block: bytes | bytearray) -> Keys:
     """The words that begin at each byte of a block; those of a bytearray can be changed."""
     first = np.frombuffer(block, "<u8", count=1)
     return np.lib.stride_tricks.as_strided(first, (len(block) - WORD + 1,), (1,))
-
-
-def edge_keys(texts: Sequence[bytes]) -> Keys:
-    """The keys of edges, each the end of a Channel line, as `PlainLines` has them."""
-    size = np.array([len(text) for text in texts], np.int64)
-    end = np.cumsum(size)
-    key = (size << 2 | 3).view(np.uint64) * MIX
-    mix_texts(key, words_of(b"".join(texts).ljust(WORD)), end - size, end, np.ones(len(key), bool))
-    return key
 
 
 def mix_texts(key: Keys, words: Keys, start: Numbers, end: Numbers, wanted: Flags) -> None:

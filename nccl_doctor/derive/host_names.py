@@ -23,7 +23,7 @@ from nccl_doctor.facts.tables import (
     Xid,
 )  # fmt: skip
 
-HOST_COLUMNS = ("host", "src_host", "dst_host")
+HOST_COLUMNS = ("host", "src_host", "dst_host", "peer_host")
 _KERNEL = ("xid", "message", "earlier")
 # What commands print of the node that they run on, without its name.
 _CAPTURED = (

@@ -33,7 +33,7 @@ VALUES = 990  # in a statement; old releases of SQLite take 999
 # Columns by which queries join tables; a class names others in `joined_by`.
 JOINED = ("host", "host, pid", "file", "run")
 INDEXED = 50  # rows of a table from which an index is worth making
-LAYOUT = 6  # raised when a table changes in a way that old files cannot be read
+LAYOUT = 7  # raised when a table changes in a way that old files cannot be read
 
 
 def table_name(table: type) -> str:

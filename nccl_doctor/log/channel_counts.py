@@ -1,41 +1,47 @@
 """Channel lines: counted by process and edge, merged, and made rows of `connection`.
 
-A job of 1,024 ranks that exchange all with all has two million edges: what stays of each is numbers and one text.
+A job of 1,024 ranks that exchange all with all has two million edges: what stays of each is numbers, from which its line is
+made again where it is shown.
 """
 
 import re
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.rows import parse_ends, parse_medium
+from nccl_doctor.log.rows import parse_medium
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
 
-_EDGE_LINES = re.compile(
-    r"^Channel \S+ : (\d{1,9})(?:\[[0-9a-f]+\])? -> (\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(send|receive)\])? via (\S*\w)$",
-    re.MULTILINE,
-).findall
+_RANK, _GPU = r"(0|[1-9][0-9]{0,8})", r"(?:\[[0-9a-f]+\])?"
+_ENDS = rf"{_RANK}({_GPU} -> ){_RANK}({_GPU}(?: \[(?:send|receive)\])? via "
+_EDGE_LINES = re.compile(rf"^Channel (\S+) : {_ENDS}\S*\w)$", re.MULTILINE).findall
+_ONE_EDGE = re.compile(rf"{_ENDS}.*)", re.DOTALL).fullmatch
+_CARRIER_ENDS = re.compile(
+    r"(?:\[([0-9a-f]+)\])? -> (?:\[([0-9a-f]+)\])?(?: \[(send|receive)\])? via (.*)", re.DOTALL
+).fullmatch
 _MASKS = 50_000  # texts of channels remembered
 _MASK = (1 << 64) - 1  # channels of which a column has a bit
-_UNREADABLE = ("", "")  # stands for what carries an edge whose text is torn
-_NUMBERS = ("header", "n", "first", "last", "src", "dst", "carrier")
+_NUMBERS = ("header", "n", "first", "last", "src", "dst", "carrier", "channel")
 
-Carrier = tuple[str, str]  # `send`, `receive` or nothing; what follows ` via `
+Carrier = tuple[
+    str, str
+]  # what stands behind the two ranks: `[0] -> ` and `[1] [send] via NET/IB/0`; a torn text and nothing
 
 
-class Carriers(dict[Carrier, int]):
-    """Numbers of what carries edges, in the order in which they are asked for."""
+class Numbered(dict[Any, int]):
+    """Numbers of values, in the order in which they are asked for."""
 
-    def __missing__(self, carrier: Carrier) -> int:
-        number = self[carrier] = len(self)
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self)
         return number
 
 
@@ -77,15 +83,21 @@ class Origin(NamedTuple):
     source: str | None
 
 
+HostsFor = Callable[[Origin], Callable[[int], str | None]]  # what gives the host of a rank as a process knows it
+
+
 class ChannelColumns:
     """Edges, one an entry of each column."""
 
-    def __init__(self) -> None:
-        self.key, self.mask = array("Q"), array("Q")  # of the text of an edge, 0 where not known; one bit a channel
-        self.header, self.n, self.first, self.last, self.src, self.dst, self.carrier = (array("q") for _ in _NUMBERS)
-        self.carriers = Carriers()
-        self.text: list[str] = []  # `Channel 00/0 : 0[0] -> 1[1] via …` of the first line
-        self.left: list[str] = []  # the text before `NCCL ` in it
+    def __init__(self, like: "ChannelColumns | None" = None) -> None:
+        """`like` are columns whose numbers of carriers and channels these share."""
+        self.mask = array("Q")  # one bit a channel
+        self.header, self.n, self.first, self.last, self.src, self.dst, self.carrier, self.channel = (
+            array("q") for _ in _NUMBERS
+        )
+        self.carriers: dict[Carrier, int] = Numbered() if like is None else like.carriers
+        self.channels: dict[str, int] = Numbered() if like is None else like.channels  # `00/0`, of the first line
+        self.left: list[str] = []  # the text before `NCCL ` in the first line
         self.wide: dict[tuple[int, str], int] = {}  # header and edge -> the bits of channels that `mask` cannot hold
 
     def __len__(self) -> int:
@@ -93,62 +105,65 @@ class ChannelColumns:
 
     def parse(self, text: str) -> Sequence[bool]:
         """Add what whole Channel lines say, one a line, and return which of them were added; the others may be of another kind."""
-        found, lines = _EDGE_LINES(text), text.split("\n")
-        if len(found) < len(lines) or "\ufffd" in text:
-            return [flag for line in lines for flag in (self.parse(line) if len(lines) > 1 else [False])]
-        src, dst, direction, via = zip(*found, strict=True)
+        found, size = _EDGE_LINES(text), text.count("\n") + 1
+        if len(found) < size or "\ufffd" in text:
+            return [flag for line in text.split("\n") for flag in (self.parse(line) if size > 1 else [False])]
+        channel, src, behind_src, dst, behind_dst = zip(*found, strict=True)
+        self.channel.extend(map(self.channels.__getitem__, channel))
         self.src.extend(map(int, src))
         self.dst.extend(map(int, dst))
-        self.carrier.extend(map(self.carriers.__getitem__, zip(direction, via, strict=True)))
-        self.text += lines
-        return [True] * len(lines)
+        self.carrier.extend(map(self.carriers.__getitem__, zip(behind_src, behind_dst, strict=True)))
+        return [True] * size
 
     def add(self, header: int, edges: ChannelsByEdge) -> None:
         """Add what was counted line by line for one header."""
         for text, one in edges.items():
-            ends, (_, _, via) = parse_ends(text), text.partition(" via ")
-            readable = ends is not None and parse_medium(via) is not None
-            src, dst, direction = ends if readable and ends is not None else (0, 0, None)
-            self.carrier.append(self.carriers[(direction or "", via) if readable else _UNREADABLE])
-            numbers = (header, one.n, one.first, one.last, src, dst)
-            for column, value in zip(self._numbers(), numbers, strict=False):
+            ends = _ONE_EDGE(text)
+            src, behind_src, dst, behind_dst = ends.groups() if ends else (0, text, 0, "")
+            numbers = (header, one.n, one.first, one.last, int(src), int(dst), self.carriers[behind_src, behind_dst])
+            for column, value in zip(self._numbers(), (*numbers, self.channels[one.channel]), strict=True):
                 column.append(value)
-            self.key.append(0)
             self.mask.append(one.mask & _MASK)
             if one.mask > _MASK:
                 self.wide[header, text] = self.wide.get((header, text), 0) | one.mask & ~_MASK
-            self.text.append(f"Channel {one.channel} : {text}")
             self.left.append(one.left)
 
-    def extend(self, columns: Mapping[str, "Array"], texts: Sequence[str], left: Sequence[str]) -> None:
+    def extend(self, columns: Mapping[str, "Array"], left: Sequence[str]) -> None:
         """Add edges given as columns."""
-        for name in ("key", "mask", *_NUMBERS):
+        for name in ("mask", *_NUMBERS):
             getattr(self, name).frombytes(columns[name].tobytes())
-        self.text += texts
         self.left += left
 
     def merge(self, other: "ChannelColumns", headers: Sequence[int], offset: int) -> None:
         """Append the edges of a part that begins `offset` lines later; `headers` are the numbers of its headers here."""
-        import numpy as np
-
         if not len(other):
             return
+        import numpy as np
+
         columns = other.arrays()
         columns["header"] = np.array(headers, np.int64)[columns["header"]]
         columns["first"] = columns["first"] + offset
         columns["last"] = columns["last"] + offset
         columns["carrier"] = np.array([self.carriers[one] for one in other.carriers], np.int64)[columns["carrier"]]
-        self.extend(columns, other.text, other.left)
+        columns["channel"] = np.array([self.channels[one] for one in other.channels], np.int64)[columns["channel"]]
+        self.extend(columns, other.left)
         for (header, text), bits in other.wide.items():
             mine = headers[header], text
             self.wide[mine] = self.wide.get(mine, 0) | bits
+
+    def texts(self, edges: Iterable[int]) -> Iterator[str]:
+        """What follows `Channel 00/0 : ` in the lines of these edges."""
+        carriers = list(self.carriers)
+        for at in edges:
+            behind_src, behind_dst = carriers[self.carrier[at]]
+            yield f"{self.src[at]}{behind_src}{self.dst[at]}{behind_dst}" if behind_dst else behind_src
 
     def _numbers(self) -> Sequence["array[int]"]:
         return [getattr(self, name) for name in _NUMBERS]
 
     def arrays(self) -> dict[str, "Array"]:
         """All columns of numbers."""
-        return self.arrays_of("key", "mask", *_NUMBERS)
+        return self.arrays_of("mask", *_NUMBERS)
 
     def arrays_of(self, *names: str) -> dict[str, "Array"]:
         """These columns of numbers."""
@@ -161,19 +176,13 @@ class ChannelColumns:
         """Make the entries of one edge of one header one, in the order of headers and edges."""
         import numpy as np
 
-        from nccl_doctor.common.text_keys import edge_keys
-
         if len(self) < 2:
             return
         columns = self.arrays()
-        unknown = np.flatnonzero(columns["key"] == 0)
-        if len(unknown):
-            key = columns["key"].copy()
-            key[unknown] = edge_keys([self.text[at].partition(" : ")[2].encode() for at in unknown.tolist()])
-            columns["key"] = key
-        order = np.lexsort((columns["first"], columns["key"], columns["header"]))
-        key, header = columns["key"][order], columns["header"][order]
-        start = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (header[1:] != header[:-1])))
+        header, edge = columns["header"], columns["src"] << 32 | columns["dst"]
+        order = np.lexsort((columns["first"], columns["carrier"], edge, header))
+        kinds = [column[order] for column in (header, edge, columns["carrier"])]
+        start = np.flatnonzero(np.append(True, np.logical_or.reduce([kind[1:] != kind[:-1] for kind in kinds])))
         if len(start) == len(order):
             return
         kept = order[start]
@@ -181,18 +190,18 @@ class ChannelColumns:
         folded["n"] = np.add.reduceat(columns["n"][order], start)
         folded["last"] = np.maximum.reduceat(columns["last"][order], start)
         folded["mask"] = np.bitwise_or.reduceat(columns["mask"][order], start)
-        texts, left = ([column[at] for at in kept.tolist()] for column in (self.text, self.left))
-        for name in ("key", "mask", *_NUMBERS):
+        left = [self.left[at] for at in kept.tolist()]
+        for name in ("mask", *_NUMBERS):
             setattr(self, name, array(getattr(self, name).typecode))
-        self.text, self.left = [], []
-        self.extend(folded, texts, left)
+        self.left = []
+        self.extend(folded, left)
 
     def spans(self) -> Iterator[tuple[int, int, int, int]]:
         """Of each header the number of lines, the first and the last."""
-        import numpy as np
-
         if not len(self):
             return
+        import numpy as np
+
         columns = self.arrays()
         order = np.argsort(columns["header"], kind="stable")
         header = columns["header"][order]
@@ -205,13 +214,13 @@ class ChannelColumns:
         )
         yield from zip(*(column.tolist() for column in found), strict=True)
 
-    def _channels(self, part: Sequence[int]) -> Iterator[int]:
-        """How many different channels each of these edges has."""
-        bits: Iterator[int] = map(int.bit_count, [self.mask[at] for at in part])
+    def _channels(self, part: Sequence[int]) -> int:
+        """How many different channels these edges have, added up."""
+        bits: Iterable[int] = (self.mask[at] for at in part)
         if self.wide:
-            edges = [(self.header[at], self.text[at].partition(" : ")[2]) for at in part]
-            bits = (low + self.wide.get(edge, 0).bit_count() for low, edge in zip(bits, edges, strict=True))
-        return (number or 1 for number in bits)
+            edges = zip((self.header[at] for at in part), self.texts(part), strict=True)
+            bits = (low | self.wide.get(edge, 0) for low, edge in zip(bits, edges, strict=True))
+        return sum(mask.bit_count() or 1 for mask in bits)
 
     def _order(self, headers: Sequence[int]) -> Sequence[int]:
         """The edges in the order of their headers, given in theirs, and of their first lines."""
@@ -225,31 +234,66 @@ class ChannelColumns:
         columns = self.arrays()
         return np.lexsort((columns["first"], np.array(place)[columns["header"]])).tolist() if len(self) else []
 
-    def rows(self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """Rows of `connection`, by header in this order. Their evidence goes to `facts`. Consumes the texts."""
+    def rows(
+        self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
         cleaned: dict[str, str] = {}
-        carried = [_carried(carrier) for carrier in self.carriers]
-        order = [at for at in self._order(headers) if carried[self.carrier[at]]]
-        authors = [one[:4] for one in who]
-        for begin in range(0, len(order), BATCH):
-            part = order[begin : begin + BATCH]
-            channels_of, lines = list(self._channels(part)), []
-            for at in part:
+        channels = list(self.channels)
+        groups = self._groups(who, headers, hosts_for)
+        while some := list(islice(groups, BATCH)):
+            first = [edges[0] for _, edges in some]
+            lines = []
+            for at, text in zip(first, self.texts(first), strict=True):
                 left = cleaned.get(self.left[at])
                 if left is None:
-                    left = cleaned[self.left[at]] = f"{prefixes.clean(self.left[at])}{nccl_header.TOKEN}INFO "
-                lines.append(left + self.text[at])
-                self.text[at] = ""
-            refs = facts.evidence_of(file, [self.first[at] for at in part], lines)
-            columns = (
-                [column[at] for at in part] for column in (self.header, self.src, self.dst, self.carrier, self.n)
-            )
-            for header, src, dst, carrier, n, channels, ref in zip(*columns, channels_of, refs, strict=True):
-                yield (*authors[header], src, dst, *carried[carrier], channels, n, ref)
+                    left = cleaned[self.left[at]] = f"{prefixes.clean(self.left[at])}{nccl_header.TOKEN}INFO Channel "
+                lines.append(f"{left}{channels[self.channel[at]]} : {text}")
+            refs = facts.evidence_of(file, [self.first[at] for at in first], lines)
+            for (row, edges), ref in zip(some, refs, strict=True):
+                n = sum([self.n[at] for at in edges])
+                yield (*row, len(edges), self._channels(edges), n, ref)
+
+    def _groups(
+        self, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
+    ) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
+        """The edges of one header that one row shows, by their first lines, and the columns of the row that do not count."""
+        media = Numbered()
+        carried = [_carried(carrier, media) for carrier in self.carriers]
+        medium_of = list(media)
+        src, dst, carrier = self.src, self.dst, self.carrier
+        for header, edges in groupby(self._order(headers), self.header.__getitem__):
+            host_of = hosts_for(who[header])
+            groups: dict[tuple[int, int, int | str | None], tuple[list[int], list[str]]] = {}
+            for at in edges:
+                one = carried[carrier[at]]
+                if one is None:
+                    continue
+                medium, receives, inside, gpu = one
+                own, peer = (dst[at], src[at]) if receives else (src[at], dst[at])
+                key = own, medium, peer if inside else host_of(peer)
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = [], []
+                group[0].append(at)
+                group[1].append(f"{peer}{gpu}")
+            for (own, medium, place), (edges_of_row, peers) in groups.items():
+                own_gpu, *columns = medium_of[medium]
+                host = place if not isinstance(place, int) else host_of(place) or who[header].host
+                yield (*who[header][:4], own, own_gpu, host, ",".join(peers), *columns), edges_of_row
 
 
-def _carried(carrier: Carrier) -> tuple[Any, ...]:
-    """The columns of a row that say what carries an edge; none where that cannot be read."""
-    direction, via = carrier
-    medium = parse_medium(via)
-    return () if medium is None else (*medium, direction or None)
+def _carried(carrier: Carrier, media: dict[tuple[Any, ...], int]) -> tuple[int, bool, bool, str] | None:
+    """What carries an edge: the number of its medium, whether this side receives, whether it is inside a host, the peer's GPU.
+
+    None where it cannot be read. The medium is the GPU of this side, and the columns of a row that say what carries it.
+    """
+    ends = _CARRIER_ENDS("".join(carrier))
+    medium = ends and parse_medium(ends[4])
+    if not ends or not medium:
+        return None
+    src_gpu, dst_gpu, direction, _ = ends.groups()
+    receives = direction == "receive"
+    own, peer = (dst_gpu, src_gpu) if receives else (src_gpu, dst_gpu)
+    inside = medium.transport in ("P2P", "SHM") and medium.method != "MNNVL"
+    return media[own, *medium, direction], receives, inside, f"[{peer}]" if peer else ""

@@ -92,10 +92,10 @@ class EventColumns:
 
     def merge(self, other: "EventColumns", headers: Sequence[int], offset: int) -> None:
         """Append the events of a part that begins `offset` lines later; `headers` are the numbers of its headers here."""
-        import numpy as np
-
         if not len(other):
             return
+        import numpy as np
+
         messages = np.array([self.message_id(message) for message in other.messages], np.int64)
         message, header, n, first, last = other._arrays()
         numbers = (messages[message], np.array(headers, np.int64)[header], n, first + offset, last + offset)
@@ -109,10 +109,10 @@ class EventColumns:
 
     def fold(self) -> None:
         """Make the events of one message and header one, in the order of messages and headers."""
-        import numpy as np
-
         if not len(self):
             return
+        import numpy as np
+
         message, header, n, first, last = self._arrays()
         pair = message * (int(header.max()) + 1) + header
         order = np.lexsort((first, pair))

@@ -13,6 +13,7 @@ from nccl_doctor.log.channel_counts import Origin
 from nccl_doctor.log.counts import CollectiveCalls, EventKey, LogCounts
 from nccl_doctor.log.event_columns import EventColumns, Message
 from nccl_doctor.log.line_patterns import load
+from nccl_doctor.log.peer_hosts import Member
 from nccl_doctor.log.rank_map import RankMap
 from nccl_doctor.log.row_templates import RowTemplate, row_templates
 from nccl_doctor.log.rows import COMMUNICATOR, Context, communicator, rows
@@ -47,6 +48,19 @@ class EventRows:
             clean = self._cleaned[left] = prefixes.clean(left)
         token = f"{nccl_header.TOKEN}{message.level} " if message.level else ""
         return f"{clean}{token}{text or message.body}"
+
+    def members(self) -> Iterator[Member]:
+        """Which process took which rank of which communicator, by the lines of `communicator`, in their order."""
+        columns = self._counts.columns
+        lives = [
+            life if life is not None and self._patterns[message.pattern].reader == COMMUNICATOR else None
+            for message, life in zip(columns.messages, self._lives, strict=True)
+        ]
+        for at in columns.order():
+            life = lives[columns.message[at]]
+            if life is not None:
+                who, of = self.who[columns.header[at]], life.groupdict()
+                yield Member(who.host, who.pid, of.get("comm_id"), int(of["comm_rank"]), int(of["nranks"]))
 
     def add_events(self) -> None:
         """Add the rows of all events other than channel lines, in the order of their lines. Consumes the counters."""

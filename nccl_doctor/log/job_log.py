@@ -16,6 +16,7 @@ from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.event_rows import EventRows, Lives
 from nccl_doctor.log.line_patterns import Pattern, load
 from nccl_doctor.log.parallel import without_garbage_collection
+from nccl_doctor.log.peer_hosts import PeerHosts
 from nccl_doctor.log.rank_map import Membership, RankMap
 from nccl_doctor.log.rank_progress import RankProgress
 
@@ -60,9 +61,11 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         [member for (_, counts, _), lived in zip(parts, lives, strict=True) for member in _members(counts, lived)],
         [counts.headers[number] for _, counts, _ in parts for number in counts.in_order()],
     )
+    logs = [EventRows(facts, file, counts, ranks, lived) for (file, counts, _), lived in zip(parts, lives, strict=True)]
+    peers = PeerHosts(member for log in logs for member in log.members())
     has_nccl = has_info = has_cards = False
     patterns = load()
-    for (file, counts, _), lived in zip(parts, lives, strict=True):
+    for (file, counts, _), log in zip(parts, logs, strict=True):
         levels = {(one.pattern, one.level) for one in counts.columns.messages}
         levels |= {(key.pattern, key.level) for key in counts.events}
         known = [patterns[number] for number in {number for number, _ in levels} if number >= 0]
@@ -71,9 +74,8 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         has_cards |= any(map(_of_cards, known))
         has_info |= any(level == "INFO" for _, level in levels) or len(counts.edges) > 0
         facts.expect(file, counts.lines, len(counts.columns) + len(counts.edges))
-        log = EventRows(facts, file, counts, ranks, lived)
         log.add_events()
-        facts.fill(tables.Connection, counts.edges.rows(facts, file, log.who, counts.in_order()))
+        facts.fill(tables.Connection, counts.edges.rows(facts, file, log.who, counts.in_order(), peers.of))
         counts.edges = ChannelColumns()
         facts.add(log.processes())
     for file, counts, end in parts:

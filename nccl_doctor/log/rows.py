@@ -14,7 +14,6 @@ from nccl_doctor.knowledge.system_errors import sharpened, told
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.line_patterns import UNKNOWN, Pattern
 
-_EDGE = re.compile(r"(\d{1,9})(?:\[[0-9a-f]+\])? -> (\d{1,9})(?:\[[0-9a-f]+\])?(?: \[(send|receive)\])?").fullmatch
 _COMM = re.compile(r" comm 0x[0-9a-f]")
 _NET = re.compile(
     r"NET/(?P<network>[^/]{1,100})/(?P<device>\d{1,9})(?:\((?P<proxy>\d{1,9})\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w{1,40})?"
@@ -61,15 +60,6 @@ class Medium(NamedTuple):
     proxy: int | None
     gdr: int | None
     shared: int
-
-
-def parse_ends(text: str) -> tuple[int, int, str | None] | None:
-    """Source, destination and direction of `0[1b000] -> 1[1c000] [send] via NET/IB/0/GDRDMA`; None where it is torn.
-
-    Source: NCCL src/transport/{p2p,shm,net,coll_net}.cc of any version.
-    """
-    match = _EDGE(text.partition(" via ")[0])
-    return None if match is None else (int(match[1]), int(match[2]), match[3])
 
 
 @lru_cache(10_000)

@@ -41,11 +41,11 @@ def edges(part: LogCounts) -> list[tuple[int, str, int, int, int, int, str, str]
     """The edges of all Channel lines: header, text, mask, n, first, last, channel, left."""
     found = part.all_edges()
     found.fold()
-    texts = [text.removeprefix("Channel ").partition(" : ") for text in found.text]
+    texts, channels = found.texts(range(len(found))), list(found.channels)
     return [
-        (head, text, mask, n, first, last, channel, left)
-        for head, (channel, _, text), mask, n, first, last, left in zip(
-            found.header, texts, found.mask, found.n, found.first, found.last, found.left, strict=True
+        (head, text, mask, n, first, last, channels[channel], left)
+        for head, text, channel, mask, n, first, last, left in zip(
+            found.header, texts, found.channel, found.mask, found.n, found.first, found.last, found.left, strict=True
         )
     ]
 

@@ -21,7 +21,7 @@ def test_threads_of_one_process_that_drive_a_gpu_each_are_ranks_of_their_own() -
         for rank in (1, 2, 3)
     ]
     facts = analyze.read_text("\n".join(lines))
-    assert [(1, 1), (2, 2), (3, 3)] == facts.query("SELECT rank, src FROM connection ORDER BY 1")
+    assert [(1, 1), (2, 2), (3, 3)] == facts.query("SELECT rank, own FROM connection ORDER BY 1")
 
 
 def test_one_thread_that_drives_all_gpus_is_told_apart_by_the_device() -> None:

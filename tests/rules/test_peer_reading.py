@@ -103,7 +103,7 @@ def test_a_log_and_json_lines_in_one_folder_are_both_read(tmp_path: Path) -> Non
 def test_the_lines_of_the_oldest_releases_count() -> None:
     text = "node01:101:140 [0] NCCL INFO Ring 02 : 13 -> 4 [send] via NET/IB/2\n"
     facts = analyze.read_text(text)
-    assert [(13, 4, "NET", "IB", 2)] == facts.query("SELECT src, dst, transport, network, device FROM connection")
+    assert [(13, "4", "NET", "IB", 2)] == facts.query("SELECT own, peers, transport, network, device FROM connection")
 
 
 def test_the_name_of_a_network_is_not_cut_at_its_blank() -> None:

@@ -90,7 +90,7 @@ def hosts_in(facts: Facts) -> set[str]:
     """Every name of a host in the facts."""
     named: set[str] = set()
     for table in TABLES:
-        for column in {"host", "src_host", "dst_host", "name"} & {*table._fields}:  # type: ignore[attr-defined]
+        for column in {"host", "src_host", "dst_host", "peer_host", "name"} & {*table._fields}:  # type: ignore[attr-defined]
             if column != "name" or table.__name__ in ("HostAlias", "HostName"):
                 query = f"SELECT DISTINCT {column} FROM {table_name(table)} WHERE {column} IS NOT NULL"
                 named.update(str(name) for (name,) in facts.query(query))

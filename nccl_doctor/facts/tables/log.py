@@ -195,14 +195,19 @@ class Plugin(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """Channels of one communicator between two of its ranks, as one side printed them."""
+    """What one rank of a communicator says of its connections with the ranks of another host over one medium.
+
+    Inside a host each peer has a row of its own.
+    """
 
     host: str | None
     rank: int | None
     pid: int | None
     tid: int | None
-    src: int  # rank inside the communicator
-    dst: int
+    own: int  # its rank inside the communicator
+    own_gpu: str | None  # its GPU as NCCL prints it: a bus id, an index in older releases
+    peer_host: str | None  # None where the communicators of the process do not tell it
+    peers: str  # their ranks inside the communicator, and GPUs where these are printed: `8[1b000],9[1c000]`
     transport: str  # P2P, SHM, NET, COLLNET
     method: str | None  # IPC, CUMEM, direct pointer, indirect, MNNVL; direct or CE for SHM
     network: str | None  # IB, Socket, AWS Libfabric, …
@@ -210,8 +215,9 @@ class Connection(NamedTuple):
     proxy: int | None  # rank whose proxy sends (PXN)
     gdr: int | None  # 1 = GPUDirect RDMA; None where the transport is not NET
     shared: int
-    direction: str | None  # send, receive
-    channels: int  # how many different channels
+    direction: str | None  # send, receive: the peers send
+    connections: int  # how many peers
+    channels: int  # how many different channels, added up over the peers
     n: int
     ref: int
 

@@ -70,7 +70,7 @@ class GroupedCounts:
         ] = {}  # key of the text before `NCCL ` -> author; `_READ` where lines are read one by one
         self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
         self._entries: list[CollectiveCalls] = []
-        self._edges = ChannelColumns()  # what the texts of edges say
+        self._edges = ChannelColumns(self._counts.edges)  # what the texts of edges say
         self._first_of: dict[
             tuple[int, int], int
         ] = {}  # pattern of a flood and header -> the message that counts for all
@@ -187,9 +187,8 @@ class GroupedCounts:
         """What Channel lines count for."""
         if not len(first.number):
             return first.number
-        begin = len(self._edges.text)
+        begin = len(self._edges.src)
         readable = np.array(self._edges.parse(lines.channel_lines(first)))
-        self._edges.key.frombytes(first.message[readable].tobytes())
         what = np.full(len(readable), _READ)
         what[readable] = _EDGES - begin - np.arange(readable.sum())
         return what
@@ -236,12 +235,9 @@ class GroupedCounts:
 
     def _add_edges(self, number: Numbers, author: Numbers, columns: dict[str, Any]) -> None:
         """Add the edges of these numbers to the counts."""
-        parts = self._edges.arrays_of("key", "src", "dst", "carrier")
-        numbers = [self._counts.edges.carriers[carrier] for carrier in self._edges.carriers]
-        parts["carrier"] = np.array(numbers, np.int64)[parts["carrier"]]
+        parts = self._edges.arrays_of("src", "dst", "carrier", "channel")
         self._counts.edges.extend(
             {**columns, **{name: part[number] for name, part in parts.items()}},
-            [self._edges.text[at] for at in number.tolist()],
             [self._authors[at].left for at in author.tolist()],
         )
 

@@ -27,7 +27,7 @@ _HEADERS = (*_HEADER, *_LABEL, "bool", "int?", *_SPAN)
 _MESSAGE = ("int", "str", "str", "int?")
 _EVENT = ("int", "int", "int", "float?", "str")  # n, first, last, stamp, left
 _NUMBERS = ("message", "header", "n", "first", "last")
-_EDGES = ("key", "mask", "header", "n", "first", "last", "src", "dst", "carrier")
+_EDGES = ("mask", "header", "n", "first", "last", "src", "dst", "carrier", "channel")
 _TOTALS = ("lines", "size", "nccl_lines", "understood")
 _LARGEST = 1 << 64
 
@@ -45,7 +45,8 @@ def dump(counts: PackedCounts) -> str:
         "messages": _turned(events.messages),
         "columns": [*(list(getattr(events, name)) for name in _NUMBERS), events.stamp, events.left],
         "carriers": _turned(edges.carriers),
-        "edges": [*(list(getattr(edges, name)) for name in _EDGES), edges.text, edges.left],
+        "edges": [*(list(getattr(edges, name)) for name in _EDGES), edges.left],
+        "channels": [*edges.channels],
         "wide": [[header, text, bits] for (header, text), bits in edges.wide.items()],
     }
     return json.dumps(top, separators=(",", ":"))
@@ -66,8 +67,9 @@ def _counts(top: dict[str, Any]) -> PackedCounts:
     events = _table(top["events"], ("int", *_MESSAGE, *_EVENT))
     messages = _table(top["messages"], _MESSAGE)
     columns = _table(top["columns"], ("int",) * len(_NUMBERS) + ("float?", "str"))
-    edges = _table(top["edges"], ("int",) * len(_EDGES) + ("str", "str"))
-    carriers = [(direction, via) for direction, via in zip(*_table(top["carriers"], ("str", "str")), strict=True)]
+    edges = _table(top["edges"], ("int",) * len(_EDGES) + ("str",))
+    carriers = list(zip(*_table(top["carriers"], ("str", "str")), strict=True))
+    channels = _column(top["channels"], "str")
     if events:
         _within(events[0], 0, heads)
         _within(events[1], -1, patterns)
@@ -84,15 +86,18 @@ def _counts(top: dict[str, Any]) -> PackedCounts:
             setattr(found, name, array("q", values))
         found.stamp, found.left = columns[5:]
     between = ChannelColumns()
-    for carrier in carriers:
-        between.carriers[carrier]
+    between.carriers.update({carrier: number for number, carrier in enumerate(carriers)})
+    between.channels.update({channel: number for number, channel in enumerate(channels)})
+    if len(between.carriers) < len(carriers) or len(between.channels) < len(channels):
+        raise ValueError
     if edges:
-        _within(edges[2], 0, heads)
-        _within(edges[8], 0, len(carriers))
-        _spans(edges[4], edges[5], lines)
+        _within(edges[1], 0, heads)
+        _within(edges[7], 0, len(carriers))
+        _within(edges[8], 0, len(channels))
+        _spans(edges[3], edges[4], lines)
         for name, values in zip(_EDGES, edges, strict=False):
             setattr(between, name, array(getattr(between, name).typecode, values))
-        between.text, between.left = edges[9:]
+        between.left = edges[9]
     for header, text, bits in top["wide"]:
         _within([header], 0, heads)
         if type(text) is not str or type(bits) is not int or bits < 0:
