@@ -4,13 +4,18 @@ Formats are found by listing the folders beside this module; see `declaration` f
 """
 
 import importlib
+import io
 import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
+from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
+from nccl_doctor.inputs import exports, labelled
+from nccl_doctor.inputs.detect import NCCL
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
@@ -53,8 +58,29 @@ FORMATS: Sequence[Format] = ordered(_PACKAGES)  # in the order in which they are
 
 def recognise(head: bytes) -> Format | None:
     """The format of a file that starts with these bytes; None for a log."""
+    head = _opened(head)
     found = _begins(head)
-    return _begins(head[lead:]) if found is None and (lead := _lead(head)) else found
+    if found is None and (lead := _lead(head)):
+        found = _begins(head[lead:])
+    if found is None and (behind := _behind_prefixes(head)) is not None:
+        found = behind[0]
+    return found
+
+
+def _opened(head: bytes) -> bytes:
+    """The first bytes without the records of Docker's json-file driver around the lines."""
+    if not exports.is_docker(head):
+        return head
+    whole = head[: head.rfind(b"\n") + 1] or head
+    return exports.Exported(io.BytesIO(whole), "docker").read(2 * _HEAD_BYTES)
+
+
+def _behind_prefixes(head: bytes) -> tuple[Format, labelled.Behind] | None:
+    """The format that all lines show behind the prefixes of a launcher, and these prefixes; None for logs."""
+    if NCCL.search(head):
+        return None
+    found = ((_begins(behind.text), behind) for behind in labelled.unlabelled(head))
+    return next(((known, behind) for known, behind in found if known is not None), None)
 
 
 def _begins(head: bytes) -> Format | None:
@@ -111,6 +137,13 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
     """
     reader: Reader = importlib.import_module(f"{_PACKAGES[known]}.{known.module}")
     try:
+        head = read_head(stream, _HEAD_BYTES)
+        stream = Joined(head, stream)
+        if exports.is_docker(head):
+            head, stream = _opened(head), exports.Exported(stream, "docker")
+        behind = _behind_prefixes(head) if known.begins is not None and _begins(head) is None else None
+        if behind is not None and behind[0] == known:
+            return _read_parts(reader, stream, behind[1], name, facts)
         return reader.read_format(_without_lead(known, stream), name, facts)
     except (ValueError, ArithmeticError, TypeError, LookupError) as error:
         if os.environ.get("NCCL_DOCTOR_DEBUG"):
@@ -120,3 +153,20 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
             f"a bug in our reader of {known.kind} ended the reading" if own else f"read only in part, as {known.kind}"
         )
         return Reading(0, 0, f"{what}: {type(error).__name__}: {error}".split("\n")[0][:200])
+
+
+def _read_parts(reader: Reader, stream: Readable, behind: labelled.Behind, name: str, facts: Facts) -> Reading:
+    """Read what each writer wrote into a file. The tasks of srun have no host: where there are several, their number stands for it."""
+    parts = labelled.Parts(stream, behind.peels)
+    lines = used = 0
+    note = None
+    for part in parts:
+        host = part.label.host
+        if host is None and part.label.rank is not None and behind.several:
+            host = f"task {part.label.rank}"
+        rows = cast(Facts, PartFacts(facts, name, host, part.source_line))
+        reading = reader.read_format(part.stream, name, rows)
+        lines, used, note = lines + reading.lines, used + reading.understood, note or reading.note
+    if parts.problem is not None:
+        note = note or f"read only in part: {parts.problem}"
+    return Reading(lines, used, note)

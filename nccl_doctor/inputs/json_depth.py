@@ -8,6 +8,7 @@ from nccl_doctor.inputs.streams import Readable
 
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _OTHER = bytes(code for code in range(256) if code not in b'"[]{}')
+_LEVELS = 6  # of most records, each of objects in an array
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
@@ -41,8 +42,14 @@ class Shallow:
         outside = b"".join(parts[int(self._in_string) :: 2])
         self._in_string ^= len(parts) % 2 == 0
         opened = outside.count(b"[") + outside.count(b"{")
-        if self._depth + opened > self._deepest:
+        if self._depth + opened > self._deepest and not self._is_flat(outside):
             steps = accumulate((_STEPS[code] for code in outside), initial=self._depth)
             if max(steps) > self._deepest:
                 raise TooDeep(f"is nested deeper than {self._deepest:,} levels; {budgets.reached('depth')}")
         self._depth += 2 * opened - len(outside)
+
+    def _is_flat(self, brackets: bytes) -> bool:
+        """Whether brackets are too few to be too deep once the innermost pairs are taken out, level by level."""
+        for _ in range(_LEVELS):
+            brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        return self._depth + 2 * _LEVELS + len(brackets) <= self._deepest

@@ -6,7 +6,7 @@ The standard library's decoder takes one element out of a text in C and is three
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from nccl_doctor.inputs.streams import Readable
@@ -36,8 +36,12 @@ class _Text:
         return bool(data)
 
 
-def array_items(stream: Readable, key: str) -> Iterator[Any]:
-    """Yields the elements of the first array of this name. Raises BrokenJson behind those that are whole."""
+def array_items(stream: Readable, key: str, take: Callable[[str, int], int] | None = None) -> Iterator[Any]:
+    """Yields the elements of the first array of this name. Raises BrokenJson behind those that are whole.
+
+    `take` gets a text and the place of an element. It may read this one and those behind it, which are then not yielded, and
+    returns the place behind the last element that it read.
+    """
     text = _Text(stream)
     opening = re.compile(rf'"{re.escape(key)}"\s{{0,100}}:\s{{0,100}}\[')
     while (found := opening.search(text.buffer)) is None:
@@ -52,6 +56,9 @@ def array_items(stream: Readable, key: str) -> Iterator[Any]:
         if text.at < len(text.buffer):
             if text.buffer[text.at] == "]":
                 break
+            if take is not None and (end := take(text.buffer, text.at)) > text.at:
+                text.at = end
+                continue
             try:
                 item, end = decoder.raw_decode(text.buffer, text.at)
             except json.JSONDecodeError as error:

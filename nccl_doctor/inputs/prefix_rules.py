@@ -189,11 +189,18 @@ RULES: tuple[Rule, ...] = (
         "  | 2024-11-28T07:42:14.532Z | algo-1:101:140 [0] NCCL INFO Using network AWS Libfabric",
     ),
     _rule(
+        "runtime-stamp",
+        "0",
+        # what container runtimes write is followed by one blank: `| ` behind it belongs to a table
+        r"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{5,9}Z) (?:(?:stdout|stderr) [FP](?: |$))?",
+        "2024-05-07T12:00:00.123456789Z stdout F node01:101:140 [0] NCCL INFO Using network IB",
+        "2024-05-07T12:00:00.123456789Z | Diagnostic                | Result                                         |",
+    ),
+    _rule(
         "stamp",
         "0",
         rf"(?P<stamp>{_DATE})(?: (?:stdout|stderr) [FP](?: |$)| (?P<host>{_NAME}) {_TAG}| - | \| |: |\t| |$)",
-        "2024-05-07T12:00:00.123456789Z stdout F node01:101:140 [0] NCCL INFO Using network IB",
-        "2024-05-07T12:00:00.1234567Z Traceback (most recent call last):",
+        "2024-05-07T12:00:00.123Z Traceback (most recent call last):",
         "2024-05-07T12:00:00+00:00 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         "2024-05-07 12:00:00,123 - INFO - step 10",
         "2024-05-07T12:00:00.884Z: [1,12]<stdout>:node01:101:140 [0] NCCL INFO Using network IB",

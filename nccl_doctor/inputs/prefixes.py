@@ -263,6 +263,21 @@ def _first_match(
     return None, None, words
 
 
+def peel(line: str) -> tuple[Label, str] | None:
+    """Take the outermost prefix off a line; None where it has none."""
+    if not line or line.isspace():
+        return None
+    begin = _after_blanks(line, 0)
+    rule, found, *_ = _first_match(line, 0, begin, _lead(line, begin), frozenset())
+    if rule is None or found is None:
+        return None
+    label = _Label()
+    for key, value in found.groupdict().items():
+        if value is not None:
+            label.add(key, value)
+    return label.done(), line[found.end() :]
+
+
 CLOSING = ("</stdout>", "</stderr>")  # tags of Open MPI's XML
 
 

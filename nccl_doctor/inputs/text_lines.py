@@ -2,6 +2,7 @@
 
 import io
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,27 @@ def plain_lines(stream: Readable) -> Iterator[tuple[int, Label, str]]:
     for number, line in lines(stream):
         label, text = prefixes.split(prefixes.clean(line))
         yield number, label, text
+
+
+class LineNumbers:
+    """Which line of a stream each of the lines is that were taken from it."""
+
+    def __init__(self) -> None:
+        self._given = 0
+        self._starts = [1]  # lines that were taken from which on those of the stream are …
+        self._places = [1]  # … these, one after another
+
+    def add(self, number: int) -> None:
+        """The next line that is taken is line `number` of the stream."""
+        self._given += 1
+        if self._places[-1] + self._given - self._starts[-1] != number:
+            self._starts.append(self._given)
+            self._places.append(number)
+
+    def source_line(self, line: int) -> int:
+        """The number in the stream of a line that was taken."""
+        at = bisect_right(self._starts, line) - 1
+        return self._places[at] + max(line - self._starts[at], 0) if at >= 0 else line
 
 
 class Joined:

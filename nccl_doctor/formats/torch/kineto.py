@@ -22,6 +22,7 @@ from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.json_items import BrokenJson, array_items
 from nccl_doctor.inputs.streams import Readable
 
+_Args = dict[str, Any] | str | None  # of an event: decoded, or their text
 CALLS = 5000  # collectives that become rows
 _ENDS = 1 << 18  # bytes kept of the start and of the end of the file, which hold the properties of the trace
 _PLACES = {
@@ -43,6 +44,15 @@ _TRAINS = ("autograd::engine::evaluate_function", "Optimizer.step#", "Optimizer.
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 _INPUT = "enumerate(DataLoader)#"
 _STEP = "ProfilerStep#"
+# An event as Kineto prints it. Of those of other phases, flows and names, only the end is looked for.
+_KINETO_EVENT = re.compile(
+    r'\s*(?:,\s*)?\{\s*"ph"\s*:\s*"(?:X"\s*,\s*"cat"\s*:\s*"([^"\\]*)"\s*,\s*"name"\s*:\s*"([^"\\]*)"\s*,'
+    r'\s*"pid"\s*:\s*(?:"[^"\\]*"|-?\d{1,20})\s*,\s*"tid"\s*:\s*(?:"[^"\\]*"|-?\d{1,20})\s*,'
+    r'\s*"ts"\s*:\s*(\d{1,17}(?:\.\d{1,9})?)\s*,\s*"dur"\s*:\s*(\d{1,17}(?:\.\d{1,9})?)\s*'
+    r'(?:,\s*"args"\s*:\s*(\{[^{}]*\})\s*)?|[A-WYZa-z]"[^{}]*(?:\{[^{}]*\}[^{}]*)?)\}'
+)
+_DEVICE = re.compile(r'"device"\s{0,9}:\s{0,9}(\d{1,6})\b')
+_USED = frozenset((*_PLACES, *_ACCELERATORS, *_RUNTIMES, "cpu_op", "user_annotation", "Operator"))
 _RANK = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
@@ -59,7 +69,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     seen = _Seen()
     problem: str | None = None
     try:
-        for event in array_items(Shallow(kept), "traceEvents"):
+        for event in array_items(Shallow(kept), "traceEvents", seen.take):
             seen.events += 1
             if isinstance(event, dict) and event.get("ph") == "X":
                 seen.add(event)
@@ -139,18 +149,30 @@ class _Seen:
         self.first = float("inf")
         self.last = float("-inf")
 
+    def take(self, text: str, at: int) -> int:
+        """Take the events from a place on that are printed as Kineto does: the place behind them."""
+        while (event := _KINETO_EVENT.match(text, at)) is not None:
+            at = event.end()
+            self.events += 1
+            category, name, start, took, args = event.groups()
+            if category in _USED and (category not in _RUNTIMES or self.accelerator is None):
+                self._add(category, name, float(start), float(took), args)
+        return at
+
     def add(self, event: dict[str, Any]) -> None:
-        start, took, name = event.get("ts"), event.get("dur"), event.get("name")
+        """Take an event of phase X that was decoded."""
+        start, took, name, category = event.get("ts"), event.get("dur"), event.get("name"), event.get("cat")
         if (
-            not (isinstance(start, (int, float)) and isinstance(took, (int, float)) and isinstance(name, str))
-            or took < 0
+            isinstance(start, (int, float))
+            and isinstance(took, (int, float))
+            and isinstance(name, str)
+            and isinstance(category, str)
+            and took >= 0
         ):
-            return
-        category = event.get("cat")
-        args = event.get("args")
-        args = args if isinstance(args, dict) else {}
-        if not isinstance(category, str):
-            return
+            args = event.get("args")
+            self._add(category, name, start, took, args if isinstance(args, dict) else None)
+
+    def _add(self, category: str, name: str, start: float, took: float, args: _Args) -> None:
         place = _PLACES.get(category)
         stop = start + took
         if category in _RUNTIMES:
@@ -162,7 +184,8 @@ class _Seen:
         if place is not None:
             self._on_gpu(place, name, args, start, took)
         elif category in ("cpu_op", "user_annotation", "Operator"):
-            self.first, self.last = min(self.first, start), max(self.last, stop)
+            self.first = start if start < self.first else self.first
+            self.last = stop if stop > self.last else self.last
             self.used += 1
             self.operators = self.operators or name.startswith("aten::")
             self.trains = self.trains or name.startswith(_TRAINS)
@@ -170,21 +193,23 @@ class _Seen:
                 self.steps.append(took)
             elif name.startswith(_INPUT):
                 self.input.add(start, stop)
-            elif category == "user_annotation" and (match := _ON_CPU.match(name)) and args.get("finished") is not False:
-                self.cpu_comm.add(start, stop)
-                self._call("", match[1], args, start, took, "cpu")
+            elif category == "user_annotation" and (match := _ON_CPU.match(name)):
+                values = _arguments(args)
+                if values.get("finished") is not False:
+                    self.cpu_comm.add(start, stop)
+                    self._call("", match[1], values, start, took, "cpu")
 
-    def _on_gpu(self, place: str, name: str, args: dict[str, Any], start: float, took: float) -> None:
+    def _on_gpu(self, place: str, name: str, args: _Args, start: float, took: float) -> None:
         self.used += 1
-        device = args.get("device")
-        device = device if isinstance(device, int) else 0
+        device = _device(args)
         if place == "copy":
             self.copy[device].add(start, start + took)
         elif (kernel_op := collective_of(name)) is not None:
             self.comm[device].add(start, start + took)
-            said = args.get("Collective name")
+            values = _arguments(args)
+            said = values.get("Collective name")
             op = said if isinstance(said, str) and said else kernel_op
-            self._call(str(args.get("Process Group Name") or ""), op, args, start, took, "gpu")
+            self._call(str(values.get("Process Group Name") or ""), op, values, start, took, "gpu")
         else:
             self.compute[device].add(start, start + took)
 
@@ -194,6 +219,26 @@ class _Seen:
             elements = _whole(args.get("In msg nelems"), _elements(args.get("Input Dims")))
             op = operation(op)
             self.calls.append(_Call(pg, op, seq, elements, start, took, place, self.events))
+
+
+def _arguments(args: _Args) -> dict[str, Any]:
+    """The arguments of an event; none where they are not JSON."""
+    if not isinstance(args, str):
+        return args or {}
+    try:
+        found = json.loads(args)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _device(args: _Args) -> int:
+    """The number of the device of a kernel or copy; 0 where the event does not say it."""
+    if isinstance(args, str):
+        found = _DEVICE.search(args)
+        return int(found[1]) if found else 0
+    device = args.get("device") if args else 0
+    return device if isinstance(device, int) else 0
 
 
 def _elements(dims: Any) -> int | None:

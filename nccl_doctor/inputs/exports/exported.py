@@ -5,14 +5,15 @@ document of JSON, and a table whose newest line comes first, are held up to the 
 """
 
 import re
-from bisect import bisect_right
 
 from nccl_doctor.inputs import wrapping
 from nccl_doctor.inputs.exports import journal, json_logs, logcli, partials, tables
 from nccl_doctor.inputs.exports.rows import Cut
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import LineNumbers
 
 _DOCKER = re.compile(rb'\{"log":"(?!\{)(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
+_DOCKER_RECORD = re.compile(rb'\s{0,20}\{"log":"(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
 
 
 class Exported:
@@ -22,9 +23,8 @@ class Exported:
         self.problem: str | None = None  # what was not read of the file
         self._rows = _READERS[kind](stream)
         self._ready = bytearray()
-        self._given = 0  # lines
-        self._starts = [1]  # lines of the output from which on the lines of the file are …
-        self._places = [1]  # … these, one after another
+        self._numbers = LineNumbers()
+        self.source_line = self._numbers.source_line
 
     def read(self, size: int) -> bytes:
         """So many bytes of lines, fewer only at the end."""
@@ -38,22 +38,16 @@ class Exported:
                 break
             number, lines = row
             for line in lines:
-                self._given += 1
-                self._note(number)
+                self._numbers.add(number)
                 self._ready += line + b"\n"
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
 
-    def source_line(self, line: int) -> int:
-        """The number in the file of a line that was given."""
-        at = bisect_right(self._starts, line) - 1
-        return self._places[at] + max(line - self._starts[at], 0) if at >= 0 else line
 
-    def _note(self, number: int) -> None:
-        if self._places[-1] + self._given - self._starts[-1] != number:
-            self._starts.append(self._given)
-            self._places.append(number)
+def is_docker(head: bytes) -> bool:
+    """Whether Docker's json-file driver wrote these first bytes."""
+    return _DOCKER_RECORD.match(head) is not None
 
 
 def recognise(head: bytes) -> str | None:
@@ -77,5 +71,5 @@ def recognise(head: bytes) -> str | None:
 _READERS = {
     "lines": json_logs.line_rows, "document": json_logs.document_rows, "journal": journal.journal_rows,
     "table": tables.table_rows, "logcli": logcli.logcli_rows, "wrapped": wrapping.rows, "cri-parts": partials.cri_rows,
-    "docker-parts": partials.docker_rows, "fork": partials.fork_rows,
+    "docker-parts": partials.docker_rows, "fork": partials.fork_rows, "docker": partials.opened_rows,
 }  # fmt: skip

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from nccl_doctor.inputs import text_lines
+from nccl_doctor.inputs import prefixes, text_lines
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 18
@@ -96,6 +96,12 @@ def docker_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
             yield first, [_written(begun, of, time)]
     for of, (first, begun, time) in sorted(waiting.items(), key=lambda entry: entry[1][0]):
         yield first, [_written(begun, of, time)]
+
+
+def opened_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
+    """Number and text of every line that Docker's json-file driver kept, behind its time."""
+    for number, line in text_lines.numbered(stream):
+        yield number, [prefixes.opened(line.decode("utf-8", "replace")).encode("utf-8", "replace")]
 
 
 def _record(line: bytes) -> dict[str, str] | None:

@@ -13,7 +13,7 @@ from helpers.second_readers import assert_trace_agrees
 from nccl_doctor.app import analyze
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Trace, TraceArrival
+from nccl_doctor.facts.tables import Trace, TraceArrival, TraceCall, TraceOp
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.torch import kineto
 from nccl_doctor.inputs import json_depth
@@ -49,6 +49,22 @@ def test_verdicts(name: str, verdict: str, expected: set[str]) -> None:
     assert (verdict, expected, []) == (report.verdict, {f.name for f in report.findings}, problems)
     late = {f.ranks for f in report.findings if f.name in ("trace-straggler", "trace-input-wait")}
     assert late == ({"2"} if name == "kineto_4r_slow2" else {"1"} if name == "gpu_slow1" else set())
+
+
+@pytest.mark.parametrize("name", ["gpu_slow1/rank1", "kineto_4r_slow2/rank2"])
+def test_the_order_of_keys_and_blanks_change_nothing(name: str) -> None:
+    """An event as Kineto prints it is read by its shape, others by a decoder."""
+    trace = json.loads(gzip.decompress((FOLDER / f"{name}.pt.trace.json.gz").read_bytes()))
+    order = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
+    printed = [{key: event[key] for key in order if key in event} for event in trace["traceEvents"]]
+    turned = [dict(reversed(event.items())) for event in printed]
+    found = []
+    for events in (printed, turned, printed[:50] + turned[50:]):
+        data = json.dumps({**trace, "traceEvents": events}, indent=len(found) or None).encode()
+        facts, reading = read(data)
+        found.append((reading, [facts.rows(table) for table in (Trace, TraceOp, TraceCall)]))
+    assert found[0] == found[1] == found[2]
+    assert found[0][1][2]
 
 
 def test_arrivals_by_hand() -> None:

@@ -1,0 +1,159 @@
+"""Captures of which every line is behind the prefix of a launcher: the lines of each writer apart, without it.
+
+    0: JobID|JobName|State                      srun -l
+    node01: GPU: 0                              pdsh, clush
+    [pod/train-0/main] # TYPE node_cpu_seconds_total counter
+    2026-05-07T12:00:00.000000001Z stdout F {"nccl_version": "2.28.7", …
+
+Only as many prefixes are taken off as it takes to recognise what is behind them: a time stamp that a program wrote itself stays.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from nccl_doctor.common import budgets
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefixes import NOTHING, Label
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import LineNumbers, numbered
+
+_MOST_PREFIXES = 3
+_SHARE = 0.9  # of the lines that must have a prefix; a launcher's own messages have none
+_FEWEST = 2  # lines
+_WRITERS = 4_096
+# srun pads its number, `  3: `; an empty line may have lost its blank.
+_LABEL_WORD = re.compile(r" {0,5}([A-Za-z0-9][\w.-]{0,252}):(?: |$)")
+
+Peel = Callable[[str], tuple[Label, str] | None]  # takes one prefix off; None for a line without one
+
+
+class Behind(NamedTuple):
+    """What may be behind the prefixes of a capture."""
+
+    text: bytes  # the first lines of the first writer
+    peels: tuple[Peel, ...]  # what takes the prefixes off, the outermost first
+    several: bool  # writers
+
+
+class Part(NamedTuple):
+    """The lines of one writer."""
+
+    label: Label
+    stream: Readable
+    source_line: Callable[[int], int]  # from its lines to those of the whole stream
+
+
+def _word(line: str) -> tuple[Label, str] | None:
+    """Take off what srun, pdsh and clush write: whatever word stands before the colon, as all lines have one."""
+    found = _LABEL_WORD.match(line)
+    if found is None:
+        return None
+    word = found[1]
+    label = Label(rank=int(word)) if word.isdecimal() and len(word) < 8 else Label(host=word)
+    return label, line[found.end() :]
+
+
+def unlabelled(head: bytes) -> Iterator[Behind]:
+    """What is behind one prefix, behind two, …, as long as nearly all lines have them."""
+    text = head[: head.rfind(b"\n") + 1] or head
+    lines = [_decoded(line) for line in text.split(b"\n")]
+    peels: tuple[Peel, ...] = ()
+    several = False
+    for _ in range(_MOST_PREFIXES):
+        found = next(((peel, peeled) for peel in (_word, prefixes.peel) if (peeled := _peeled(peel, lines))), None)
+        if found is None:
+            return
+        peel, peeled = found
+        peels = (*peels, peel)
+        writers = [(of.host, of.rank) for of, _ in peeled]
+        several = several or len(set(writers)) > 1
+        lines = [line for writer, (_, line) in zip(writers, peeled, strict=True) if writer == writers[0]]
+        yield Behind(_joined(lines), peels, several)
+
+
+def _peeled(peel: Peel, lines: Sequence[str]) -> list[tuple[Label, str]]:
+    """The lines without a prefix; none unless nearly all have one, the first among them."""
+    written = [line for line in lines if line.strip()]
+    if len(written) < _FEWEST or peel(written[0]) is None:
+        return []
+    found = [one for line in written if (one := peel(line)) is not None]
+    return found if len(found) >= _SHARE * len(written) else []
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+def _decoded(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape").rstrip("\r").removeprefix("\ufeff")
+
+
+class Parts:
+    """The parts of a stream. The lines of the first writer are read as they come, those of others held until their turn."""
+
+    def __init__(self, stream: Readable, peels: Sequence[Peel]) -> None:
+        self.problem: str | None = None  # what was left out
+        self._lines = numbered(stream)
+        self._peels = peels
+        self._writers: dict[tuple[str | None, int | None], _Writer] = {}
+        self._held = 0
+
+    def __iter__(self) -> Iterator[Part]:
+        """Each part must be read before the next one is asked for."""
+        done = 0
+        while done < len(self._writers) or self._next():
+            writer = list(self._writers.values())[done]
+            yield Part(writer.label, writer, writer.numbers.source_line)
+            while self._next():  # what its reader left
+                pass
+            done += 1
+
+    def _next(self) -> bool:
+        """Give the next line to its writer; False at the end."""
+        row = next(self._lines, None)
+        if row is None:
+            return False
+        label, text = NOTHING, _decoded(row[1])
+        for peel in self._peels:
+            found = peel(text)
+            if found is None:
+                return True  # of the launcher itself
+            outer, text = found
+            label = Label(rank=outer.rank if outer.rank is not None else label.rank, host=outer.host or label.host)
+        key = label.host, label.rank
+        writer = self._writers.get(key)
+        if writer is None:
+            if len(self._writers) >= _WRITERS:
+                self.problem = f"more than {_WRITERS:,} writers"
+                return True
+            writer = self._writers[key] = _Writer(label, self._next)
+        if len(self._writers) > 1 and writer is not next(iter(self._writers.values())):
+            self._held += len(text)
+            if self._held > budgets.limit("held"):
+                self.problem = budgets.reached("held")
+                return True
+        writer.take(row[0], text)
+        return True
+
+
+class _Writer:
+    """The lines of one writer, as a stream."""
+
+    def __init__(self, label: Label, more: Callable[[], bool]) -> None:
+        self.label = label
+        self.numbers = LineNumbers()
+        self._more = more
+        self._ready = bytearray()
+
+    def take(self, number: int, text: str) -> None:
+        self.numbers.add(number)
+        self._ready += text.encode("utf-8", "surrogateescape") + b"\n"
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer only at the end."""
+        while len(self._ready) < size and self._more():
+            pass
+        data = bytes(self._ready[:size])
+        del self._ready[:size]
+        return data
