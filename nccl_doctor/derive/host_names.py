@@ -29,7 +29,7 @@ _KERNEL = ("xid", "message", "earlier")
 _CAPTURED = (
     "node_driver", "node_gpu", "gpu_health", "gpu_matrix", "nvlink_state", "ib_port", "kernel_module", "ofi_domain", "fabric_event",
 )  # fmt: skip
-_SAMPLED = ("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "gpu_process", "throttle_span")
+_SAMPLED = ("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "gpu_process", "throttle_span", "idle_span")
 _NAMED = re.compile(r"(?:^|[_.-])((?:node|host|worker|compute)-?[a-z]{0,200}\d{1,20}[a-z0-9-]{0,200})(?:[_.]|$)")
 
 

@@ -15,6 +15,8 @@ from nccl_doctor.simulate.faults import (  # noqa: F401  (importing a module reg
     sync,
 )
 from nccl_doctor.simulate.faults.registry import FAULTS, Fault, Needs, fit
+from nccl_doctor.simulate.monitored import FAULTS as MONITORED_FAULTS
+from nccl_doctor.simulate.monitored import write_monitored
 from nccl_doctor.simulate.pairs import FAULTS as PAIR_FAULTS
 from nccl_doctor.simulate.pairs import write_pairs
 from nccl_doctor.simulate.prefixes import PREFIXES
@@ -24,6 +26,7 @@ from nccl_doctor.simulate.spec import FRAMEWORKS, NETWORKS, VERSIONS, Spec
 __all__ = [
     "FAULTS",
     "FRAMEWORKS",
+    "MONITORED_FAULTS",
     "NETWORKS",
     "PAIR_FAULTS",
     "PREFIXES",
@@ -34,5 +37,6 @@ __all__ = [
     "fit",
     "write_files",
     "write_log",
+    "write_monitored",
     "write_pairs",
 ]

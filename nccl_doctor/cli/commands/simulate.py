@@ -2,7 +2,7 @@
 
 import difflib
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     help="Write the folder FILE with N runs of all_reduce_perf, each between two of the nodes.",
 )
 @click.option(
+    "--monitored",
+    is_flag=True,
+    help="Write a folder: the log of a job with slow steps, samples of its GPUs, and a kernel log.",
+)
+@click.option("--apart", is_flag=True, help="With --monitored: the fault falls on other steps than the slow ones.")
+@click.option(
     "--node", "machine", metavar="TYPE", help="Write the tree of a node of this machine type into the folder FILE."
 )
 @click.option("--list", "listing", is_flag=True, help="Print the known values and exit.")
@@ -54,6 +60,8 @@ def command(
     output: Path | None,
     split: bool,
     pairs: int | None,
+    monitored: bool,
+    apart: bool,
     machine: str | None,
     listing: bool,
 ) -> None:
@@ -71,7 +79,10 @@ def command(
         return
     spec = simulate.Spec(nodes, gpus, version, network, framework, prefix, fault, seed)
     if pairs is not None:
-        _write_pairs(spec, pairs, output)
+        _write_folder("--pairs", output, lambda: simulate.write_pairs(spec, pairs))
+        return
+    if monitored:
+        _write_folder("--monitored", output, lambda: simulate.write_monitored(spec, apart=apart))
         return
     try:
         spec.check()
@@ -105,6 +116,7 @@ def _list_values() -> None:
         ("--node", node.ALL_MACHINES),
         ("--fault with --node", node.FAULTS),
         ("--fault with --pairs", simulate.PAIR_FAULTS),
+        ("--fault with --monitored", simulate.MONITORED_FAULTS),
     ):
         emit(textwrap.fill(f"{name}: {', '.join(values)}", 80, subsequent_indent="  ") + "\n")
     faults = [(fault.name, fault.doc) for fault in simulate.FAULTS.values()]
@@ -133,16 +145,14 @@ def _write_node(machine: str, fault: str | None, output: Path | None) -> None:
         raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None
 
 
-def _write_pairs(spec: "Spec", pairs: int, output: Path | None) -> None:
-    """Write one log for each pair of nodes into a new or empty folder."""
-    from nccl_doctor import simulate
-
+def _write_folder(option: str, output: Path | None, files: Callable[[], dict[str, list[str]]]) -> None:
+    """Write files into a new or empty folder."""
     try:
-        files = simulate.write_pairs(spec, pairs)
+        written = files()
     except ValueError as error:
         raise UsageProblem(str(error)) from None
-    folder = _new_folder(output, "--pairs")
-    for name, lines in files.items():
+    folder = _new_folder(output, option)
+    for name, lines in written.items():
         write_file(folder / name, "".join(line + "\n" for line in lines).encode("utf-8"))
 
 

@@ -56,7 +56,7 @@ _EVENTS = (
 # Where a symptom may be: on any host of the job, on the host of the event, or there or on a peer of it.
 _FOLLOWS = {
     "gpu": {"timeout": "job", "rdma": "job", "connection": "job", "end": "host"},
-    "link": {"timeout": "job", "rdma": "peer", "connection": "peer"},
+    "link": {"timeout": "job", "rdma": "peer", "connection": "peer", "slow-step": "job"},
     "process": {"timeout": "job", "rdma": "job", "connection": "job", "end": "host"},
     "node": {"timeout": "job", "rdma": "job", "connection": "job", "end": "job"},
     "storage": {"timeout": "job", "slow-step": "job"},
