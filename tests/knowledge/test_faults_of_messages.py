@@ -76,6 +76,19 @@ LINES = {
     "missing-rank-in-collective": ["DeepEP dispatch forwarder timeout, channel: 3, RDMA: 0, nvl: 1"],
     "port-in-use": ["(APIServer pid=9) OSError: port 8000 is already in use"],
     "jit-cache-race": ["ImportError: /home/u/.cache/torch_extensions/py311/utils/utils.so: cannot open shared object file: No such file"],
+    "ranks-not-started": [
+        "torch.distributed.DistStoreError: Timed out initializing process group in store based barrier on rank 3, for key: k (world_size=8",
+        "(APIServer pid=9) RuntimeError: Did not receive response from front-end process within 5 minutes",
+        "[rank2] nvidia_resiliency_ext.inprocess.exception.BarrierTimeout: ranks=[0, 2] rendezvous_count=8",
+    ],
+    "process-stuck-in-kernel": ["[default] Worker pid=7 stuck in uninterruptible sleep (D-state) for 61s"],
+    "rendezvous-unreachable": ["TimeoutError: TCPStore server at n1:29500 did not become reachable within 60.0s (last error: x)."],
+    "dev-shm-full": ["(Worker pid=8) RuntimeError: Insufficient space: 12 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host)."],
+    "rank-gpu-mapping-wrong": ["[rank1]: ValueError: Inconsistent compute device and `device_id` on rank 1: cuda:0 vs cuda:1"],
+    "collective-desync": [
+        "[rank0]: RuntimeError: x rank 0 is all-gathering 2 parameters while rank 1 is all-gathering 3 parameters",
+        "AssertionError: Data inconsistency within the TP group. Please check the Dataloader implementation to ensure consistency.",
+    ],
 }  # fmt: skip
 
 
