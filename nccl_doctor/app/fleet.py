@@ -21,7 +21,7 @@ GRACE = 10.0  # seconds for connecting and for the transfer of the answer
 
 def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) -> dict[str, tuple[int | None, str]]:
     """Node -> exit status (None where the time was over) and output of a command that runs on all of them."""
-    from ClusterShell.NodeSet import NodeSet
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
     from ClusterShell.Task import task_self
     from ClusterShell.Worker.Exec import ExecWorker
 
@@ -32,7 +32,11 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
         # the remote shell splits the words again; without -n the remote command notices a closed connection
         words = f"{VIAS[via].replace(' -n ', ' ')} {shlex.quote(shlex.join(command))}"
     worker = ExecWorker(
-        NodeSet.fromlist(list(nodes)), handler=None, timeout=seconds + GRACE, command=words, stderr=False
+        NodeSet.fromlist(list(nodes), resolver=RESOLVER_NOGROUP),
+        handler=None,
+        timeout=seconds + GRACE,
+        command=words,
+        stderr=False,
     )
     task.schedule(worker)
     task.run()
@@ -48,10 +52,11 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
 def names(text: str) -> list[str]:
     """`gpu[001-064]` as names. Raises UsageProblem where the text is not a node set."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 
     try:
         found = [str(node) for node in NodeSet(text)]
-    except NodeSetException as error:
+    except (NodeSetException, GroupResolverError, GroupSourceError) as error:
         raise UsageProblem(f"{text} is no set of nodes: {error}") from None
     if not found:
         raise UsageProblem("the set of nodes is empty")

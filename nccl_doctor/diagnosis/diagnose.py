@@ -124,12 +124,13 @@ def fold_hosts(names: Iterable[str | None]) -> str:
     plain = sorted({name for name in names if name})
     if len(plain) < 2:
         return "".join(plain)
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
-        nodes = NodeSet()
+        nodes = NodeSet(resolver=RESOLVER_NOGROUP)  # a name in a log asks nothing of the site's groups
         for name in plain:
-            nodes.update(NodeSet(name) if not set(name) & set("[]@,&!^ ") and "%" not in name else NodeSet())
+            if not set(name) & set("[]@,&!^*?% "):
+                nodes.update(NodeSet(name, resolver=RESOLVER_NOGROUP))
         if len(nodes) == len(plain):
             return str(nodes)
     except NodeSetException:

@@ -137,15 +137,15 @@ class Redactor:
 
     def _list(self, found: re.Match[str]) -> str:
         """A set of hosts, `node[01-04]`, of which at least one is known."""
-        from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
         if found["stem"].lower() not in self._stems:
             return found[0]
         try:
-            names = NodeSet(found[0])
+            names = NodeSet(found[0], resolver=RESOLVER_NOGROUP)
         except NodeSetParseError:
             return found[0]
-        return str(NodeSet.fromlist([self._host(name) for name in names]))
+        return str(NodeSet.fromlist([self._host(name) for name in names], resolver=RESOLVER_NOGROUP))
 
     @cached_property
     def _stems(self) -> set[str]:

@@ -52,10 +52,10 @@ class Group:
 @lru_cache(256)
 def expand(hosts: str) -> tuple[str, ...]:
     """Returns the names in a folded set of nodes."""
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
-        return tuple(str(node) for node in NodeSet(hosts))
+        return tuple(str(node) for node in NodeSet(hosts, resolver=RESOLVER_NOGROUP)) or (hosts,)
     except NodeSetException:
         return (hosts,)
 
