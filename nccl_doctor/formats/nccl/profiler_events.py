@@ -10,28 +10,32 @@ from collections.abc import Iterator
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl.collective_series import CollectiveSeries, Kind
+from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import lines
 
 _PROFILER_EVENT = re.compile(
-    r'\s*\{"name": ?"([^"]{1,60})", ?"cat": ?"(\w{1,20})", ?"ph": ?"([be])", ?"id": ?\d{1,10}, ?"pid": ?(\d{1,10}),'
-    r' ?"tid": ?\d{1,10}, ?"ts": ?(-?\d{1,16}(?:\.\d{1,9})?)'
+    rb'^[ \t]*\{"name": ?"([^"\n]{1,60})", ?"cat": ?"(\w{1,20})", ?"ph": ?"([be])", ?"id": ?\d{1,10}, ?"pid": ?(\d{1,10}),'
+    rb' ?"tid": ?\d{1,10}, ?"ts": ?(-?\d{1,16}(?:\.\d{1,9})?)([^\n]*)',
+    re.MULTILINE,
 )
-_PROFILER_ARGUMENT = re.compile(r'"(CommHash|Rank|Count|Datatype|StartGpuClk|StopGpuClk)": ?"?(\w{1,40})')
+_PROFILER_ARGUMENT = re.compile(rb'"(CommHash|Rank|Count|Datatype|StartGpuClk|StopGpuClk)": ?"?(\w{1,40})')
 _BYTES = {
     "ncclInt8": 1, "ncclUint8": 1, "ncclFloat8e4m3": 1, "ncclFloat8e5m2": 1, "ncclFloat16": 2, "ncclBfloat16": 2, "ncclInt32": 4,
     "ncclUint32": 4, "ncclFloat32": 4, "ncclInt64": 8, "ncclUint64": 8, "ncclFloat64": 8,
     # NCCL 2.23 writes the number of the type
     "0": 1, "1": 1, "2": 4, "3": 4, "4": 8, "5": 8, "6": 2, "7": 4, "8": 8, "9": 2,
 }  # fmt: skip
-_TIMED = ("COLL", "P2P")
+_TIMED = (b"COLL", b"P2P")
+_END = 1_000  # bytes of a file in which its list may be closed
 
 
 class _Call:
     """A collective whose end was not read yet."""
 
-    def __init__(self, op: str, pid: int, begin: float, arguments: dict[str, str], number: int, line: str) -> None:
-        self.op, self.pid, self.begin, self.arguments, self.at = op, pid, begin, arguments, (number, line)
+    def __init__(self, event: re.Match[bytes], number: int) -> None:
+        self.op, self.pid, self.begin = event[1].decode("utf-8", "replace"), int(event[4]), float(event[5])
+        self.arguments = _arguments(event[6])
+        self.at = number, event[0].decode("utf-8", "replace")
         self.clocks: list[tuple[int, int]] = []  # of its kernel in each channel, ns
         self.network = 0.0  # the end of its last transfer
 
@@ -53,29 +57,37 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"name": "KernelCh", "cat": "GPU", "ph": "b", "id": 0, ..., "args": {"Channel": 0, "StartGpuClk": 175613, "StopGpuClk": 175698}},
     """
     series = CollectiveSeries(facts, name)
-    number = used = 0
+    used = lines = 0
     call: _Call | None = None
-    closed = False
-    for number, line in lines(stream):
-        event = _PROFILER_EVENT.match(line)
-        if event is None:
-            closed = closed or line.rstrip().endswith("]")
-            continue
-        op, category, phase, pid, at = event.groups()
-        used += 1
-        if category in _TIMED:
-            if phase == "b":
-                call = _Call(op, int(pid), float(at), dict(_PROFILER_ARGUMENT.findall(line)), number, line)
-            elif call is not None:
-                for measured in _measured(call, float(at)):
-                    series.add(*measured, *call.at)
-                call = None
-        elif call is not None and category == "GPU" and phase == "b":
-            _add_clocks(call, dict(_PROFILER_ARGUMENT.findall(line)))
-        elif call is not None and category in ("PROXY", "NET") and phase == "e":
-            call.network = max(call.network, float(at))
+    end = b""
+    for block in blocks(stream):
+        data = block.data
+        end = (end + data[-_END:])[-_END:]
+        counted, lines = 0, block.first
+        for event in _PROFILER_EVENT.finditer(data):
+            used += 1
+            category, phase = event[2], event[3]
+            if category in _TIMED:
+                if phase == b"b":
+                    lines += data.count(b"\n", counted, event.start())
+                    counted = event.start()
+                    call = _Call(event, lines)
+                elif call is not None:
+                    for measured in _measured(call, float(event[5])):
+                        series.add(*measured, *call.at)
+                    call = None
+            elif call is not None and category == b"GPU" and phase == b"b":
+                _add_clocks(call, _arguments(event[6]))
+            elif call is not None and category in (b"PROXY", b"NET") and phase == b"e":
+                call.network = max(call.network, float(event[5]))
+        lines += data.count(b"\n", counted) - data.endswith(b"\n")
     series.write()
-    return Reading(number, used, None if closed else f"ends before the end of the list, behind line {number:,}")
+    closed = end.rstrip().endswith(b"]")
+    return Reading(lines, used, None if closed else f"ends before the end of the list, behind line {lines:,}")
+
+
+def _arguments(text: bytes) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in _PROFILER_ARGUMENT.findall(text)}
 
 
 def _add_clocks(call: _Call, arguments: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from nccl_doctor.inputs.json_items import BrokenJson, array_items
 from nccl_doctor.inputs.streams import Readable
 
 _Args = dict[str, Any] | str | None  # of an event: decoded, or their text
+_NAMES = 20_000  # of kernels that are remembered
 CALLS = 5000  # collectives that become rows
 _ENDS = 1 << 18  # bytes kept of the start and of the end of the file, which hold the properties of the trace
 _PLACES = {
@@ -44,15 +45,25 @@ _TRAINS = ("autograd::engine::evaluate_function", "Optimizer.step#", "Optimizer.
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 _INPUT = "enumerate(DataLoader)#"
 _STEP = "ProfilerStep#"
-# An event as Kineto prints it. Of those of other phases, flows and names, only the end is looked for.
-_KINETO_EVENT = re.compile(
-    r'\s*(?:,\s*)?\{\s*"ph"\s*:\s*"(?:X"\s*,\s*"cat"\s*:\s*"([^"\\]*)"\s*,\s*"name"\s*:\s*"([^"\\]*)"\s*,'
-    r'\s*"pid"\s*:\s*(?:"[^"\\]*"|-?\d{1,20})\s*,\s*"tid"\s*:\s*(?:"[^"\\]*"|-?\d{1,20})\s*,'
-    r'\s*"ts"\s*:\s*(\d{1,17}(?:\.\d{1,9})?)\s*,\s*"dur"\s*:\s*(\d{1,17}(?:\.\d{1,9})?)\s*'
-    r'(?:,\s*"args"\s*:\s*(\{[^{}]*\})\s*)?|[A-WYZa-z]"[^{}]*(?:\{[^{}]*\}[^{}]*)?)\}'
-)
+_USED = frozenset((*_PLACES, *_ACCELERATORS, "cpu_op", "user_annotation", "Operator"))
+
+
+def _event_pattern(used: Iterable[str]) -> re.Pattern[str]:
+    """An event as Kineto prints it: the fields of one of these categories, of others only the end, in front of the next one."""
+    return re.compile(
+        r'\s*(?:,\s*)?\{\s*"ph"\s*:\s*"(?:X"\s*,\s*"cat"\s*:\s*"'
+        rf'(?:({"|".join(sorted(used))})"\s*,\s*"name"\s*:\s*"([^"\\]*)"\s*,'
+        r'\s*"pid"\s*:\s*(?:"[^"\\]*"|-?\d{1,20})\s*,\s*"tid"\s*:\s*(?:"[^"\\]*"|-?\d{1,20})\s*,'
+        r'\s*"ts"\s*:\s*(\d{1,17}(?:\.\d{1,9})?)\s*,\s*"dur"\s*:\s*(\d{1,17}(?:\.\d{1,9})?)\s*'
+        r'(?:,\s*"args"\s*:\s*(\{[^{}]*\})\s*)?\}'
+        rf'|(?!(?:{"|".join(sorted(used))})")[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)?\}}(?=\s*[,\]]))'
+        r'|[A-WYZa-z]"[^{}]*(?:\{[^{}]*\}[^{}]*)?\}(?=\s*[,\]]))'
+    )
+
+
+_KINETO_EVENT = _event_pattern(_USED)
+_KINETO_EVENT_OR_CALL = _event_pattern((*_USED, *_RUNTIMES))
 _DEVICE = re.compile(r'"device"\s{0,9}:\s{0,9}(\d{1,6})\b')
-_USED = frozenset((*_PLACES, *_ACCELERATORS, *_RUNTIMES, "cpu_op", "user_annotation", "Operator"))
 _RANK = re.compile(r"(?:rank|worker)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
@@ -144,6 +155,7 @@ class _Seen:
         self.steps: list[float] = []
         self.calls: list[_Call] = []
         self.accelerator: str | None = None
+        self._collectives: dict[str, str | None] = {}  # of names of kernels
         self.operators = False  # of PyTorch were seen
         self.trains = False  # a backward pass or an optimizer was seen
         self.first = float("inf")
@@ -151,11 +163,12 @@ class _Seen:
 
     def take(self, text: str, at: int) -> int:
         """Take the events from a place on that are printed as Kineto does: the place behind them."""
-        while (event := _KINETO_EVENT.match(text, at)) is not None:
+        match = (_KINETO_EVENT if self.accelerator else _KINETO_EVENT_OR_CALL).match
+        while (event := match(text, at)) is not None:
             at = event.end()
             self.events += 1
             category, name, start, took, args = event.groups()
-            if category in _USED and (category not in _RUNTIMES or self.accelerator is None):
+            if category is not None:
                 self._add(category, name, float(start), float(took), args)
         return at
 
@@ -204,7 +217,7 @@ class _Seen:
         device = _device(args)
         if place == "copy":
             self.copy[device].add(start, start + took)
-        elif (kernel_op := collective_of(name)) is not None:
+        elif (kernel_op := self._collective(name)) is not None:
             self.comm[device].add(start, start + took)
             values = _arguments(args)
             said = values.get("Collective name")
@@ -212,6 +225,15 @@ class _Seen:
             self._call(str(values.get("Process Group Name") or ""), op, values, start, took, "gpu")
         else:
             self.compute[device].add(start, start + took)
+
+    def _collective(self, name: str) -> str | None:
+        """As `collective_of`; most kernels have one of few names."""
+        found = self._collectives.get(name, "")
+        if found == "":
+            found = collective_of(name)
+            if len(self._collectives) < _NAMES:
+                self._collectives[name] = found
+        return found
 
     def _call(self, pg: str, op: str, args: dict[str, Any], start: float, took: float, place: str) -> None:
         if len(self.calls) < 40 * CALLS:
