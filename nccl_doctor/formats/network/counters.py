@@ -29,8 +29,10 @@ _PERFQUERY_ROW = re.compile(r"([A-Z]\w{3,40}):\.{1,40}(\d{1,20})\s*$")
 # Whole tables of lines without a prefix, and their rows.
 _ETHTOOL_RUN = re.compile(rb"(?:[ \t]{1,40}[a-z]\w{2,60}: \d{1,20}\r?\n){1,200}")
 _ETHTOOL_ROWS = re.compile(rb"(?<!\w)(\w{3,61}): (\d{1,20})")
-_PERFQUERY_RUN = re.compile(rb"(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}\r?\n){1,100}")
-_PERFQUERY_ROWS = re.compile(rb"(?<!\w)(\w{4,41}):\.{1,40}(\w{1,20})")
+_PERFQUERY_RUN = re.compile(
+    rb"(?:(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}|# Port (?:extended )?counters: [^\r\n]{1,100})\r?\n){1,200}"
+)
+_PERFQUERY_ROWS = re.compile(rb"^(?:(\w{4,41}):\.{1,40}(\w{1,20})|(#[^\n]*))", re.MULTILINE)
 _ERRORS_HEAD = re.compile(r"Errors for (?:0x[0-9a-f]{1,16} )?\"(.{0,80})\"")
 _ERRORS_ROW = re.compile(r"\s+GUID (0x[0-9a-f]{1,16}) port (\d{1,3}): (\[.*)")
 _ERRORS_CELL = re.compile(r"\[(\w{3,40}) == (\d{1,20})")
@@ -134,33 +136,60 @@ class _Reader:
         return True
 
     def take_run(self, sections: Sections, label: Label) -> int:
-        """Takes the rest of a table of `ethtool` or `perfquery` at once: how many lines it has."""
+        """Takes the rest of a table of `ethtool`, or of several of `perfquery`, at once: how many lines it has."""
         state = self._hosts[label.host, label.rank]
         if state.take == self._ethtool:
-            run, rows, names, source, kind = _ETHTOOL_RUN, _ETHTOOL_ROWS, _ETHTOOL_NAMES, "ethtool", "ethernet"
-        elif state.take == self._perfquery:
-            run, rows, names, source, kind = _PERFQUERY_RUN, _PERFQUERY_ROWS, _PERFQUERY_NAMES, "perfquery", "ib"
-        else:
-            return 0
-        taken = sections.run(run)
+            return self._ethtool_run(state, label, sections)
+        return self._perfquery_run(state, label, sections) if state.take == self._perfquery else 0
+
+    def _ethtool_run(self, state: _Open, label: Label, sections: Sections) -> int:
+        taken = sections.run(_ETHTOOL_RUN)
         if taken is None:
             return 0
         first, table = taken
-        cells = rows.findall(table)
+        if self._is_full():
+            return table.count(b"\n")
+        cells = _ETHTOOL_ROWS.findall(table)
         texts: list[bytes] = []
         for place, (title, value) in enumerate(cells):
-            if title in names and value.isdigit():
+            if title in _ETHTOOL_NAMES:
                 texts = texts or table.splitlines()
                 at = first + place, texts[place].decode("ascii", "replace")
-                self._add(state, label, source, kind, names[title], value.decode(), at)
+                self._add(state, label, "ethtool", "ethernet", _ETHTOOL_NAMES[title], value.decode(), at)
         return len(cells)
+
+    def _perfquery_run(self, state: _Open, label: Label, sections: Sections) -> int:
+        taken = sections.run(_PERFQUERY_RUN)
+        if taken is None:
+            return 0
+        first, tables = taken
+        if self._is_full():
+            return tables.count(b"\n")
+        texts: list[bytes] = []
+        cells = _PERFQUERY_ROWS.findall(tables)
+        for number, (title, value, head) in enumerate(cells, first):
+            if head:
+                self._begins(state, head.decode("utf-8", "replace").rstrip("\r"), number)
+            elif title in _PERFQUERY_NAMES and value.isdigit():
+                text = ""
+                if value != b"0":
+                    texts = texts or tables.splitlines()
+                    text = texts[number - first].decode("ascii", "replace")
+                self._add(state, label, "perfquery", "ib", _PERFQUERY_NAMES[title], value.decode(), (number, text))
+        return len(cells)
+
+    def _is_full(self) -> bool:
+        """Whether no more rows are kept, which the note then says."""
+        full = len(self.rows) >= _MOST_ROWS
+        if full:
+            self.note = f"holds more than {_MOST_ROWS:,} counters; the others were left out"
+        return full
 
     def _add(
         self, state: _Open, label: Label, source: str, kind: str, name: str, value: str, at: tuple[int, str]
     ) -> None:
         """Add one counter; those that are zero share the evidence of their table's head."""
-        if len(self.rows) >= _MOST_ROWS:
-            self.note = f"holds more than {_MOST_ROWS:,} counters; the others were left out"
+        if self._is_full():
             return
         count = int(value)
         if count >= 1 << 63:  # all bits set is how drivers say that they do not count

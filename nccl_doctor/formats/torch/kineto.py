@@ -163,7 +163,7 @@ class _Seen:
 
     def take(self, text: str, at: int) -> int:
         """Take the events from a place on that are printed as Kineto does: the place behind them."""
-        match = (_KINETO_EVENT if self.accelerator else _KINETO_EVENT_OR_CALL).match
+        match = _KINETO_EVENT.match if self.accelerator else _KINETO_EVENT_OR_CALL.match
         while (event := match(text, at)) is not None:
             at = event.end()
             self.events += 1
