@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import logs
+import wrapped
 
 RANKS = 64
 LOCAL = logs.LOCAL
@@ -323,6 +324,7 @@ SHAPES: dict[str, Callable[[], Texts]] = {
     "kernel": kernel,
     "ucx": ucx,
     "retries": retries,
+    **wrapped.SHAPES,
 }
 
 

@@ -29,6 +29,7 @@ from nccl_doctor.knowledge.templates import (
     squeezed,
     text_parts,
     words_of,
+    zeroed_word,
 )
 
 FOLDER = Path(__file__).parent / "messages"
@@ -163,28 +164,47 @@ class _Kept(Sequence[KnownMessage]):
         return message
 
 
-def index_of(messages: Sequence[KnownMessage]) -> dict[str, list[tuple[int, int]]]:
-    """For each word by which templates are found: the numbers of their messages, and their own within the message."""
-    index: dict[str, list[tuple[int, int]]] = {}
+def index_of(messages: Sequence[KnownMessage]) -> dict[str, list[tuple[int, int, str]]]:
+    """For each word by which templates are found: the numbers of their messages, their own within the message, and a text that
+    each of them contains."""
+    index: dict[str, list[tuple[int, int, str]]] = {}
     for number, words in enumerate(rarest_words(messages)):
         for template, word in enumerate(words):
-            index.setdefault(word, []).append((number, template))
+            index.setdefault(word, []).append((number, template, max(messages[number].parts[template], key=len)))
     return index
 
 
 def info_leads(messages: Iterable[KnownMessage]) -> set[str]:
     """The first four characters of the messages that NCCL prints at the level INFO."""
-    return {
-        template[:4]
-        for message in messages
-        if message.where == RECORD and message.level == "INFO"
-        for template in message.match
-    }
+    return {template[:4] for message in messages if _is_info(message) for template in message.match}
+
+
+def info_words(messages: Sequence[KnownMessage], index: "Index") -> set[str]:
+    """The words by which messages are found that NCCL prints at the level INFO."""
+    return {word for word, found in index.items() if any(_is_info(messages[number]) for number, *_ in found)}
+
+
+def _is_info(message: KnownMessage) -> bool:
+    return message.where == RECORD and message.level == "INFO"
+
+
+def numbered_by_word(messages: Sequence[KnownMessage]) -> dict[str, list[list[str]]]:
+    """The fixed texts, digits as 0, of templates for lines that hold a digit, by the word by which each is found."""
+    found: dict[str, list[list[str]]] = {}
+    for message, words in zip(messages, rarest_words(messages), strict=True):
+        for template, word in zip(message.match, words, strict=True):
+            parts = numbered_parts(template) if message.where == LINE else []
+            if parts:
+                found.setdefault(zeroed_word(word), []).append(parts)
+    return found
 
 
 def _lines(messages: Iterable[KnownMessage]) -> Iterator[str]:
     """The templates that are searched in whole lines."""
     return (template for message in messages if message.where == LINE for template in message.match)
+
+
+Index = Mapping[str, Sequence[Sequence[Any]]]  # what `index_of` returns, also out of JSON
 
 
 class Catalogue:
@@ -193,25 +213,31 @@ class Catalogue:
     def __init__(
         self,
         messages: Iterable[KnownMessage],
-        index: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        index: Index | None = None,
         leads: Iterable[str] | None = None,
-        numbered: Sequence[Sequence[str]] | None = None,
+        numbered: Mapping[str, Sequence[Sequence[str]]] | None = None,
+        words: Iterable[str] | None = None,
     ) -> None:
-        """`index`, `leads` and `numbered` are `index_of`, `info_leads` and `numbered_parts`, where somebody kept them."""
+        """`index`, `leads`, `numbered` and `words` are `index_of`, `info_leads`, `numbered_by_word` and `info_words`, where kept."""
         self.messages: Sequence[KnownMessage] = messages if isinstance(messages, _Kept) else tuple(messages)
         self._by_word = index_of(self.messages) if index is None else index
         self.info_leads = frozenset(info_leads(self.messages) if leads is None else leads)
-        self._numbered = numbered_parts(_lines(self.messages)) if numbered is None else numbered
+        self._info_words = frozenset(info_words(self.messages, self._by_word) if words is None else words)
+        self._numbered = numbered_by_word(self.messages) if numbered is None else numbered
         self.find = lru_cache(20_000)(self._find)
 
     def tells_digits_apart(self, text: str) -> bool:
         """Whether the message that a line is may not be that of other texts of its shape (`common.digit_shapes`)."""
         zeroed = digit_shapes.zeroed(squeezed(text[:LONGEST]))
-        return any(first in zeroed and all(part in zeroed for part in others) for first, *others in self._numbered)
+        return any(
+            all(part in zeroed for part in parts)
+            for word in self._numbered.keys() & WORD.findall(zeroed)
+            for parts in self._numbered[word]
+        )
 
     def find_info(self, text: str) -> Hit | None:
         """The message that the text of an `NCCL INFO` record is; cheap for nearly all of them."""
-        if text[:4] not in self.info_leads:
+        if text[:4] not in self.info_leads or self._info_words.isdisjoint(WORD.findall(text)):
             return None
         hit = self.find(text, RECORD)
         return hit if hit is not None and hit.message.level == "INFO" else None
@@ -226,7 +252,9 @@ class Catalogue:
         weight, fixed = 0, (0, 0)
         origins: list[tuple[KnownMessage, int]] = []
         for word in set(WORD.findall(text)) & self._by_word.keys():
-            for message_number, number in self._by_word[word]:
+            for message_number, number, part in self._by_word[word]:
+                if part not in text:
+                    continue
                 message = self.messages[message_number]
                 if where == LINE and message.where == RECORD:
                     continue
@@ -268,20 +296,22 @@ def catalogue() -> Catalogue:
     kept = remembered(
         "messages", [*files, *map(Path, (__file__, templates.__file__, digit_shapes.__file__))], lambda: _parsed(files)
     )
-    return Catalogue(_Kept(kept["messages"]), kept["index"], kept["leads"], kept["numbered"])
+    return Catalogue(_Kept(kept["messages"]), kept["index"], kept["leads"], kept["numbered"], kept["words"])
 
 
 def _parsed(files: Iterable[Path]) -> dict[str, Any]:
     """What the files say, in a form that can be kept: without values that are the default."""
     messages = list(read(files))
     plain = asdict(KnownMessage("", "", "", "", [], "", ""))
+    index = index_of(messages)
     return {
         "messages": [
             {name: value for name, value in asdict(message).items() if value != plain[name]} for message in messages
         ],
-        "index": index_of(messages),
+        "index": index,
+        "words": sorted(info_words(messages, index)),
         "leads": sorted(info_leads(messages)),
-        "numbered": numbered_parts(_lines(messages)),
+        "numbered": numbered_by_word(messages),
     }
 
 

@@ -67,7 +67,12 @@ def words_of(template: str) -> list[str]:
     ]
 
 
-def numbered_parts(templates: Iterable[str]) -> list[list[str]]:
-    """The fixed texts, long ones first, of each template that holds a digit, with 0 for each digit."""
-    zeroed = [[digit_shapes.zeroed(part) for part in text_parts(template)] for template in templates]
-    return [sorted(of, key=len, reverse=True) for of in zeroed if any(map(str.isdigit, "".join(of)))]
+def numbered_parts(template: str) -> list[str]:
+    """The fixed texts of a template that holds a digit, with 0 for each digit; none where it holds no digit."""
+    parts = [digit_shapes.zeroed(part) for part in text_parts(template)]
+    return parts if any(map(str.isdigit, "".join(parts))) else []
+
+
+def zeroed_word(word: str) -> str:
+    """The first word that is left of a word whose digits are 0."""
+    return str(WORD.findall(digit_shapes.zeroed(word))[0])

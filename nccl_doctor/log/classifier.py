@@ -23,6 +23,7 @@ _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
 LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
 _DIGITS = re.compile(r"(\d{20})\d{80,}")
+_ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that are not read alone
 _KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
 _LEAP_YEAR = 2000  # for dates without a year
 _SHAPES = 10_000  # texts and shapes remembered
@@ -71,6 +72,7 @@ class Classifier:
             tuple[int, bytes], tuple[multiline.Alone, bool]
         ] = {}  # asked patterns, and a text or its shape
         self._speakers: dict[tuple[object, ...], int] = {}  # who wrote lines of other programs -> header
+        self._unread: set[tuple[str, str]] = set()  # levels and messages that `sentence` did not know
         self._misses: multiline.Misses = set()
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> header, which date counts
         self._masks = ChannelMasks()
@@ -161,6 +163,8 @@ class Classifier:
     def _pattern(self, body: str, level: str) -> tuple[Pattern | None, str]:
         """The pattern of a message and its text, cleaned of control characters where it has any."""
         text = body.strip()
+        if (level, text) in self._unread:
+            return None, text
         pattern = self.grammar.nccl(text, level, self.present)
         if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
             text = prefixes.clean(body).strip()
@@ -173,27 +177,41 @@ class Classifier:
             return self.grammar.catalogued
         return pattern
 
-    def sentence(self, level: str, text: str, literals: Sequence[str] | None = None) -> Sentence | None:
+    def odd_parts(self, texts: str) -> list[str] | None:
+        """What of messages, given one a line, keeps some of them from being read alone; None where each has to be looked at."""
+        if not texts.replace("\n", "").isprintable() or " \n" in texts or "\n " in texts or texts != texts.strip():
+            return None
+        return [part for part in (*_ODD, *self.grammar.in_records) if part in texts]
+
+    def sentence(self, level: str, text: str, odd: Sequence[str] | None = None) -> Sentence | None:
         """What a message says without the lines around it; None where each line has to be read.
 
-        `literals` are those of `grammar.in_records` that some of the messages hold.
+        `odd` are the `odd_parts` of several messages of which this is one.
         """
-        if (
-            (text.startswith(("Channel ", "Ring ")) and " via " in text)
-            or "[repeated " in text
-            or "&" in text
-            or not text.isprintable()
-            or text != text.strip()
-            or text.endswith(prefixes.CLOSING)
-            or any(literal in text for literal in (self.grammar.in_records if literals is None else literals))
-        ):
+        if odd is None:
+            odd = self.odd_parts(text)
+        if odd is None or (odd and any(part in text for part in odd) and self._is_odd(text)):
             return None
         pattern = self._catalogued(self.grammar.nccl(text, level), text, level)
         if _is_skipped(pattern, level):
             return Sentence(level, text, None)
         if pattern is None or pattern.lines or pattern.reader == COLLECTIVE:
+            if pattern is None:
+                if len(self._unread) > _SHAPES:
+                    self._unread.clear()
+                self._unread.add((level, text))
             return None
         return Sentence(level, text, pattern.order)
+
+    def _is_odd(self, text: str) -> bool:
+        """Whether a message is a line of a channel, stands for several, has entities, or holds the literal of a text pattern."""
+        return (
+            (text.startswith(("Channel ", "Ring ")) and " via " in text)
+            or "[repeated " in text
+            or "&" in text
+            or text.endswith(prefixes.CLOSING)
+            or any(literal in text for literal in self.grammar.in_records)
+        )
 
     def _remember_skipped(self, rest: str) -> None:
         if len(rest) < _MEMO_LENGTH:
@@ -275,18 +293,17 @@ class Classifier:
         Returns whether no line of the same shape (`common.digit_shapes`) and literals counts for any of them.
         """
         opened = _bounded(prefixes.opened(raw))
-        line, label, text, _, is_record = (multiline.parts if len(opened) < LONG else multiline.parts.__wrapped__)(
-            opened
-        )
-        record = nccl_header.split_record(line) if is_record else None
-        if record is not None:
+        short = len(opened) < LONG
+        if (multiline.is_record if short else multiline.is_record.__wrapped__)(opened):
             patterns = [pattern for pattern in asked.patterns if pattern.nccl_too]
             if not patterns:
                 return False
-            left, _, text = record
+            line = prefixes.clean(opened)
+            left, _, text = nccl_header.split_record(line) or (line, "", "")
             label = nccl_header.parse_header(left).label
             known, is_shape = multiline.alone(patterns, text), False
         else:
+            line, label, text, _ = (multiline.parts if short else multiline.parts.__wrapped__)(opened)
             known, is_shape = self._alone(asked, text)
         if is_shape and not known.steps and known.fallback is None:
             return line == raw and nccl_header.TOKEN not in line and prefixes.is_of_shape(line)

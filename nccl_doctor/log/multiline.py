@@ -48,6 +48,8 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
     rows: list[FollowingLine] = []
     above, passed = True, 0
     for distance, raw in enumerate(after(4 * count + 4 if writer else count), 1):
+        if writer is None and is_record(raw):
+            break
         line = parts(raw)
         if writer is not None:
             above = line.writer == writer or (above and line.writer is None)
@@ -56,7 +58,7 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
                 if passed > _PASSED:
                     break
                 continue
-        if line.is_record:
+        if writer is not None and is_record(raw):
             break
         rows.append(FollowingLine(line.text, distance))
         if len(rows) == count:
@@ -71,16 +73,24 @@ class Parts(NamedTuple):
     label: Label  # fields of its prefixes
     text: str  # what remains
     writer: Writer | None
-    is_record: bool  # of NCCL
 
 
 @lru_cache(512)  # what follows one line follows those before it too
 def parts(raw: str) -> Parts:
     """A line and what its prefixes say."""
-    line = prefixes.clean(raw.rstrip("\r").rpartition("\r")[2])
+    line = _cleaned(raw)
     label, text = prefixes.split(line)
-    is_record = nccl_header.TOKEN in line and nccl_header.split_record(line) is not None
-    return Parts(line, label, text, writer_of(label), is_record)
+    return Parts(line, label, text, writer_of(label))
+
+
+@lru_cache(512)
+def is_record(raw: str) -> bool:
+    """Whether a line holds a record of NCCL."""
+    return nccl_header.TOKEN in raw and nccl_header.split_record(_cleaned(raw)) is not None
+
+
+def _cleaned(raw: str) -> str:
+    return prefixes.clean(raw.rstrip("\r").rpartition("\r")[2])
 
 
 class Alone(NamedTuple):

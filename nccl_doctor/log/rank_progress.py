@@ -21,7 +21,8 @@ TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 _SHORTEST = 4  # characters of a line that count
-_UNKNOWN = (0, 0)
+_UNKNOWN = (0, 0)  # where a rank is that has no place of its own
+_NOWHERE = (-1, -1)  # of lines that name none
 _MEMO = 10_000  # shapes remembered
 
 
@@ -35,8 +36,8 @@ class ShapeCount:
         self.host = host
         self.n = 0
         self.last = 0  # line of the tail
-        self.line = b""  # that line, and its text without the label
-        self.text = ""
+        self.line = b""  # that line, and its text without the label; None where that was not parsed
+        self.text: str | None = None
 
 
 class RankProgress(NamedTuple):
@@ -76,30 +77,32 @@ class _Lines:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], ShapeCount] = {}
         self._per_label: dict[str, int] = {}
-        self._rank_at: dict[
-            bytes, tuple[int, int] | None
-        ] = {}  # shape of a line -> where its rank is; None where it has none
+        self._rank_at: dict[bytes, tuple[int, int]] = {}  # shape of a line -> where its rank is
         self._counts: dict[tuple[bytes, bytes], ShapeCount] = {}  # shape of a line and digits of its rank
 
     def add(self, number: int, raw: bytes, shape: bytes) -> None:
         """Count a line."""
-        place = self._rank_at.get(shape, _UNKNOWN)
-        if place is None:
+        place = self._rank_at.get(shape)
+        if place is _NOWHERE:
             return
-        count = self._counts.get((shape, raw[place[0] : place[1]]))
-        if count is None:
-            count = self._parsed(raw, shape)
+        count = self._counts.get((shape, raw[place[0] : place[1]])) if place is not None else None
+        if count is not None:
+            count.text = None
+        else:
+            count = self._parsed(raw, shape, is_known=place is not None)
         if count is not None:
             count.n += 1
             count.last, count.line = number, raw
 
-    def _parsed(self, raw: bytes, shape: bytes) -> ShapeCount | None:
-        """Where a line is counted; the next ones of its shape and rank are found by their bytes."""
+    def _parsed(self, raw: bytes, shape: bytes, *, is_known: bool) -> ShapeCount | None:
+        """Where a line is counted; those of its rank that come after the second one of its shape are found by their bytes."""
         found = _parse(raw)
-        is_shape = len(self._rank_at) < _MEMO and _is_of_shape(raw)
+        is_shape = is_known and _is_of_shape(raw)
+        if not is_known and len(self._rank_at) < _MEMO:
+            self._rank_at[shape] = _UNKNOWN
         if found is None:
             if is_shape:
-                self._rank_at[shape] = None
+                self._rank_at[shape] = _NOWHERE
             return None
         key = (found.name, _NUMBER.sub("#", found.text))
         count = self._seen.get(key)
@@ -108,6 +111,7 @@ class _Lines:
                 return None
             self._per_label[found.name] = self._per_label.get(found.name, 0) + 1
             count = self._seen[key] = ShapeCount(found.rank, found.host)
+        count.text = found.text
         if is_shape and found.digits != _UNKNOWN:
             self._rank_at[shape] = found.digits
             self._counts[shape, raw[found.digits[0] : found.digits[1]]] = count
@@ -116,8 +120,9 @@ class _Lines:
     def progress(self, lines: int) -> RankProgress:
         """What was counted in so many lines."""
         for count in self._seen.values():
-            found = _parse(count.line)
-            count.text = found.text if found is not None else ""
+            if count.text is None:
+                found = _parse(count.line)
+                count.text = found.text if found is not None else ""
         return RankProgress(self._seen, lines)
 
 
@@ -170,5 +175,5 @@ def rows(facts: Facts, file: str, counted: RankProgress, lines: int, ranks: Rank
                 NcclHeader(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True)
             )
         ref = facts.evidence(file, before + entry.last, prefixes.clean(_text_of(entry.line)))
-        values = " ".join(_NUMBER.findall(entry.text)) or None
+        values = " ".join(_NUMBER.findall(entry.text or "")) or None
         yield Progress(name, rank, place, shape, entry.n, values, before + entry.last, ref)

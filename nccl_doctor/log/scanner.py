@@ -5,6 +5,7 @@ output costs one scan. Repeated events are counted while reading: one entry with
 lines are read line by line; in other blocks only the lines that hold a literal.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate
@@ -31,6 +32,11 @@ DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
 LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
 _SHAPES = 10_000  # remembered
+_DOCKER = b'{"log":'
+_ESCAPED = ((rb"\u003c", b"<"), (rb"\u003e", b">"), (rb"\u0026", b"&"))
+_docker_line = re.compile(
+    rb'^\{"log": ?"([^"\\\n]*)(?:\\n)?", ?"stream": ?"std(?:out|err)", ?"time": ?"([^"\\\n]+)"\}$', re.MULTILINE
+)
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 
@@ -97,6 +103,9 @@ class Scanner:
         """Read `block[:end]`; the bytes behind it serve records that continue there."""
         if not end:
             return
+        if block.startswith(_DOCKER):
+            opened = _opened(block[:end])
+            block, end = opened + _opened(block[end:]), len(opened)
         first = self.counts.lines
         dense = self._was_dense and _is_dense(block, end)
         if not dense:
@@ -243,6 +252,15 @@ def _numbered(literals: Prefilter) -> list[str]:
     """The literals that hold a digit, with 0 for each digit."""
     zeroed = [digit_shapes.zeroed(literal.decode()) for literal in literals.literals]
     return [literal for literal in zeroed if any(map(str.isdigit, literal))]
+
+
+def _opened(lines: bytes) -> bytes:
+    """Records of Docker's json-file driver as `docker logs -t` shows them; those with other escapes than Docker's stay as they are."""
+    if rb"\\u" in lines:
+        return lines
+    for escape, character in _ESCAPED:
+        lines = lines.replace(escape, character)
+    return _docker_line.sub(rb"\2 \1", lines)
 
 
 def _is_dense(block: bytes, end: int) -> bool:

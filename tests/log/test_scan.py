@@ -1,5 +1,6 @@
 """Reading logs of any shape: torn, glued, wrapped, folded, interleaved; the same facts whatever the block or the way."""
 
+import json
 from unittest import mock
 
 import pytest
@@ -8,6 +9,7 @@ from helpers.scanning import edges, life, plain, read
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import scanner
 from nccl_doctor.log.counts import LogCounts
 
@@ -332,3 +334,12 @@ def test_prose_about_nccl_is_no_record() -> None:
             b'we use NCCL for this\nexport NCCL DEBUG\nThe NCCL INFOrmation\nPYNCCL INFO x\n"NCCL WARN x\n'
         ).nccl_lines
     )
+
+
+@pytest.mark.parametrize("text", ["a -> b <c> & d", 'said "x"', "tab\tand \\u003e", "no end", "ü"])
+def test_a_block_of_docker_records_is_opened_as_its_lines_are(text: str) -> None:
+    record = {"log": f"{life(3, 8)} {text}\n", "stream": "stdout", "time": "2026-05-07T12:00:00.5Z"}
+    escaped = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    for lines in (escaped, escaped.replace(">", "\\u003e").replace("<", "\\u003c").replace("&", "\\u0026")):
+        opened = scanner._opened(f"{lines}\n".encode()).decode()
+        assert prefixes.opened(opened.rstrip("\n")) == prefixes.opened(lines)

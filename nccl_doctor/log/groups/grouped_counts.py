@@ -68,6 +68,9 @@ class GroupedCounts:
         self._author_of: dict[
             int, int
         ] = {}  # key of the text before `NCCL ` -> author; `_READ` where lines are read one by one
+        self._latest: dict[
+            int, tuple[int, str]
+        ] = {}  # author -> the last line that was counted here, and what is in front of it
         self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
         self._entries: list[CollectiveCalls] = []
         self._edges = ChannelColumns(self._counts.edges)  # what the texts of edges say
@@ -129,7 +132,8 @@ class GroupedCounts:
         """Authors of single lines, which keep the text in front of them and with it their time."""
         begin = len(self._authors)
         for author, place in zip(authors.tolist(), first.left_places(), strict=True):
-            self._authors.append(self._authors[author]._replace(left=lines.left(*place)))
+            writer, _, date = self._authors[author]
+            self._authors.append(Author(writer, lines.left(*place), date))
         return np.arange(begin, len(self._authors))
 
     def _writer(self, author: int) -> Writer:
@@ -156,14 +160,14 @@ class GroupedCounts:
         new = np.flatnonzero([number is None for number in known])
         if len(new):
             levels, text = lines.messages(first.chosen(at[new]))
-            literals = [literal for literal in self._classifier.grammar.in_records if literal in text]
+            odd = self._classifier.odd_parts(text)
             places = zip(new.tolist(), keys[new].tolist(), levels, text.split("\n"), strict=True)
             for place, key, level, body in places:
-                known[place] = self._message_of[key] = self._message(level, body, literals)
+                known[place] = self._message_of[key] = self._message(level, body, odd)
         return np.array(known, np.int64)[of]
 
-    def _message(self, level: str, text: str, literals: Sequence[str]) -> int:
-        sentence = self._classifier.sentence(level, text, literals)
+    def _message(self, level: str, text: str, odd: Sequence[str] | None) -> int:
+        sentence = self._classifier.sentence(level, text, odd)
         if sentence is None:
             return _READ
         if sentence.pattern is None:
@@ -202,18 +206,25 @@ class GroupedCounts:
         return _NO_FACT - len(self._entries)
 
     def note_times(self, block: GroupedBlock) -> None:
-        """Note when each writer wrote the last of the lines that were counted together. Call when the others were read."""
+        """Note when each writer wrote the last of the lines that were counted together."""
         if not block.lines.dated:
             return
         last = block.lines.last_lines(block.known)
-        for number, place in zip((last.number + block.offset).tolist(), last.left_places(), strict=True):
-            writer = self._classifier.writer(block.lines.left(*place))
+        numbers = (last.number + block.offset).tolist()
+        for key, number, place in zip(last.writer.tolist(), numbers, last.left_places(), strict=True):
+            self._latest[self._author_of[key]] = number, block.lines.left(*place)
+
+    def _add_times(self) -> None:
+        """Add the times of last lines to the counts."""
+        for number, left in self._latest.values():
+            writer = self._classifier.writer(left)
             span = self._counts.spans[writer.header]
             if number > span.stamped and writer.stamp is not None:
                 span.stamp, span.stamped = writer.stamp, number
 
     def close(self) -> None:
         """Add what was counted to the counts, and begin anew."""
+        self._add_times()
         what, author, mask, n, first, last, low, high = self._groups.columns()
         header = np.array([one.writer.header for one in self._authors], np.int64)[author]
         is_edge = what <= _EDGES
