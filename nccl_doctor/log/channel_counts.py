@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 _RANK, _GPU = r"(0|[1-9][0-9]{0,8})", r"(?:\[[0-9a-f]+\])?"
-_ENDS = rf"{_RANK}({_GPU} -> ){_RANK}({_GPU}(?: \[(?:send|receive)\])? via "
-_EDGE_LINES = re.compile(rf"^Channel (\S+) : {_ENDS}\S*\w)$", re.MULTILINE).findall
-_ONE_EDGE = re.compile(rf"{_ENDS}.*)", re.DOTALL).fullmatch
+_ON_SRC, _ON_DST = rf"{_GPU} -> ", rf"{_GPU}(?: \[(?:send|receive)\])? via "
+_BEHIND_SRC, _BEHIND_DST = re.compile(_ON_SRC).fullmatch, re.compile(rf"{_ON_DST}\S*\w").fullmatch
+_ONE_EDGE = re.compile(rf"{_RANK}({_ON_SRC}){_RANK}({_ON_DST}.*)", re.DOTALL).fullmatch
 _CARRIER_ENDS = re.compile(
     r"(?:\[([0-9a-f]+)\])? -> (?:\[([0-9a-f]+)\])?(?: \[(send|receive)\])? via (.*)", re.DOTALL
 ).fullmatch
@@ -103,17 +103,11 @@ class ChannelColumns:
     def __len__(self) -> int:
         return len(self.n)
 
-    def parse(self, text: str) -> Sequence[bool]:
-        """Add what whole Channel lines say, one a line, and return which of them were added; the others may be of another kind."""
-        found, size = _EDGE_LINES(text), text.count("\n") + 1
-        if len(found) < size or "\ufffd" in text:
-            return [flag for line in text.split("\n") for flag in (self.parse(line) if size > 1 else [False])]
-        channel, src, behind_src, dst, behind_dst = zip(*found, strict=True)
-        self.channel.extend(map(self.channels.__getitem__, channel))
-        self.src.extend(map(int, src))
-        self.dst.extend(map(int, dst))
-        self.carrier.extend(map(self.carriers.__getitem__, zip(behind_src, behind_dst, strict=True)))
-        return [True] * size
+    def carrier_number(self, behind_src: str, behind_dst: str) -> int | None:
+        """The number of what carries the edges of whole Channel lines; None where these may be lines of another kind."""
+        if not _BEHIND_SRC(behind_src) or not _BEHIND_DST(behind_dst) or "\ufffd" in behind_dst:
+            return None
+        return self.carriers[behind_src, behind_dst]
 
     def add(self, header: int, edges: ChannelsByEdge) -> None:
         """Add what was counted line by line for one header."""

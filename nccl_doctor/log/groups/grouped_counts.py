@@ -3,6 +3,7 @@
 What stays for a rank that says what all others say is an entry in columns of numbers.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from nccl_doctor.log.channel_counts import ChannelColumns
 from nccl_doctor.log.classifier import DATE, Classifier, Writer
 from nccl_doctor.log.counts import CollectiveCalls
 from nccl_doctor.log.event_columns import Message
+from nccl_doctor.log.groups.edge_lines import EdgeParts
 from nccl_doctor.log.groups.line_groups import CALL, EDGE, TEXT, BlockLines, GroupCounts, PlainLines
 from nccl_doctor.log.groups.number_shapes import NumberShapes
 
@@ -25,6 +27,7 @@ _KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory inste
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
 _NO_FACT = -1  # a message that is understood and holds no fact
 _EDGES = -(1 << 40)  # the first edge; the others are below
+_CHANNEL_TEXT = re.compile(r"[0-9]{2}(?:/[!-~])?").fullmatch
 _FLOOD = -(1 << 60)  # the first pattern of which MAX_TEXTS are kept; the others are below
 
 
@@ -73,6 +76,9 @@ class GroupedCounts:
         ] = {}  # author -> the last line that was counted here, and what is in front of it
         self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
         self._entries: list[CollectiveCalls] = []
+        self._carrier_of: dict[
+            int, int
+        ] = {}  # key of the texts behind the ranks of an edge -> number, -1 where not readable
         self._edges = ChannelColumns(self._counts.edges)  # what the texts of edges say
         self._first_of: dict[
             tuple[int, int], int
@@ -192,10 +198,35 @@ class GroupedCounts:
         if not len(first.number):
             return first.number
         begin = len(self._edges.src)
-        readable = np.array(self._edges.parse(lines.channel_lines(first)))
+        parts = lines.edges(first)
+        carrier, channel = self._carriers_of(lines, first, parts), self._channels_of(lines, first)
+        readable = parts.readable & (carrier >= 0) & (channel >= 0)
+        columns = {"src": parts.src, "dst": parts.dst, "carrier": carrier, "channel": channel}
+        for name, column in columns.items():
+            getattr(self._edges, name).frombytes(column[readable].tobytes())
         what = np.full(len(readable), _READ)
         what[readable] = _EDGES - begin - np.arange(readable.sum())
         return what
+
+    def _carriers_of(self, lines: BlockLines, first: PlainLines, parts: EdgeParts) -> Numbers:
+        """The numbers of what carries edges, below 0 where it cannot be read."""
+        keys, at, of = np.unique(parts.key, return_index=True, return_inverse=True)
+        numbers = []
+        for key, place in zip(keys.tolist(), at.tolist(), strict=True):
+            number = self._carrier_of.get(key) if parts.readable[place] else -1
+            if number is None:
+                behind_src = lines.part(parts.src_end[place], parts.dst_start[place])
+                behind_dst = lines.part(parts.dst_end[place], first.end[place])
+                found = self._edges.carrier_number(behind_src, behind_dst)
+                number = self._carrier_of[key] = -1 if found is None else found
+            numbers.append(number)
+        return np.array(numbers, np.int64)[of]
+
+    def _channels_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
+        """The numbers of the texts of channels, below 0 where they are no such texts."""
+        texts, of = lines.channels(first)
+        known = self._edges.channels
+        return np.array([known[text] if _CHANNEL_TEXT(text) else -1 for text in texts], np.int64)[of]
 
     def _call(self, lines: BlockLines, writer: Writer, number: int, text: int, end: int) -> int:
         """Where collective calls of one kind are counted."""

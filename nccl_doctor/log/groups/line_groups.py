@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nccl_doctor.common.text_keys import MIX, SHORT, WORD, Flags, Keys, Numbers, mix, mix_texts, words_of
 from nccl_doctor.log.groups import collective_calls
+from nccl_doctor.log.groups.edge_lines import EdgeParts, edge_parts
 
 _U = np.uint64
 _NCCL_INFO, _INFO, _NCCL_WARN, _WARN, _CHANNEL = (
@@ -182,9 +183,16 @@ class BlockLines:
         is_info = np.frombuffer(self._block, np.uint8)[lines.at + len("NCCL ")] == ord("I")
         return ["INFO" if info else "WARN" for info in is_info.tolist()], self._joined(lines.text, lines.end)
 
-    def channel_lines(self, lines: PlainLines) -> str:
-        """The messages of Channel lines, one a line."""
-        return self._joined(lines.at + _TOKEN, lines.end)
+    def edges(self, lines: PlainLines) -> EdgeParts:
+        """The parts of Channel lines."""
+        return edge_parts(self._block, self._words, lines.text, lines.end)
+
+    def channels(self, lines: PlainLines) -> tuple[list[str], Numbers]:
+        """The different texts of channels such as `07/0` in Channel lines, and which of them each line has."""
+        start, end = lines.at + (_TOKEN + len("Channel ")), lines.text - len(" : ")
+        texts = self._words[start] & ((_U(1) << ((end - start) << 3).view(_U)) - _U(1))
+        _, at, of = np.unique(texts, return_index=True, return_inverse=True)
+        return [self.part(start[place], end[place]) for place in at.tolist()], of
 
     def _joined(self, start: Numbers, end: Numbers) -> str:
         """Parts of the block, one a line."""
