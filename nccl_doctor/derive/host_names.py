@@ -44,16 +44,24 @@ def host_columns(facts: Facts) -> Iterator[tuple[str, str]]:
 @derivation(fills=[HostAlias], reads=[Process], as_printed=True)  # and the host names of every other table
 def host_aliases(facts: Facts) -> Iterator[HostAlias]:
     """Alternative names of hosts and the name used for each."""
-    refs: dict[str, int | None] = {}
+    shown_in: dict[str, tuple[str, str]] = {}  # name -> the first table and column that have it
     for table, column in host_columns(facts):
-        ref = "min(ref)" if "ref" in column_types(by_name()[table]) else "NULL"
-        query = f"SELECT {column}, {ref} FROM {table} WHERE {column} IS NOT NULL GROUP BY 1"
-        refs |= {name: ref for name, ref in facts.query(query) if name not in refs}
+        for (name,) in facts.query(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"):
+            shown_in.setdefault(name, (table, column))
     torn = _torn_names(facts)
-    yield from (HostAlias(name, host, "torn", refs.get(name)) for name, host in torn.items())
-    for name, host in _short_names(refs.keys()).items():
+    yield from (HostAlias(name, host, "torn", _first(facts, name, shown_in.get(name))) for name, host in torn.items())
+    for name, host in _short_names(shown_in.keys()).items():
         if name not in torn:
-            yield HostAlias(name, host, "full-name", refs[name])
+            yield HostAlias(name, host, "full-name", _first(facts, name, shown_in.get(name)))
+
+
+def _first(facts: Facts, name: str, shown_in: tuple[str, str] | None) -> int | None:
+    """The first line of a table that names a host in a column."""
+    if shown_in is None or "ref" not in column_types(by_name()[shown_in[0]]):
+        return None
+    table, column = shown_in
+    ref: int | None = facts.query(f"SELECT min(ref) FROM {table} WHERE {column} = ?", (name,))[0][0]
+    return ref
 
 
 def _short_names(names: Iterable[str]) -> dict[str, str]:

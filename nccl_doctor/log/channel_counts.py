@@ -208,13 +208,13 @@ class ChannelColumns:
         )
         yield from zip(*(column.tolist() for column in found), strict=True)
 
-    def _channels(self, part: Sequence[int]) -> int:
-        """How many different channels these edges have, added up."""
-        bits: Iterable[int] = (self.mask[at] for at in part)
-        if self.wide:
-            edges = zip((self.header[at] for at in part), self.texts(part), strict=True)
-            bits = (low | self.wide.get(edge, 0) for low, edge in zip(bits, edges, strict=True))
-        return sum(mask.bit_count() or 1 for mask in bits)
+    def _channels(self) -> Sequence[int]:
+        """How many different channels each edge has."""
+        if not self.wide:
+            return [mask.bit_count() or 1 for mask in self.mask]
+        edges = zip(self.header, self.texts(range(len(self))), strict=True)
+        masks = (low | self.wide.get(edge, 0) for low, edge in zip(self.mask, edges, strict=True))
+        return [mask.bit_count() or 1 for mask in masks]
 
     def _order(self, headers: Sequence[int]) -> Sequence[int]:
         """The edges in the order of their headers, given in theirs, and of their first lines."""
@@ -233,7 +233,7 @@ class ChannelColumns:
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
         cleaned: dict[str, str] = {}
-        channels = list(self.channels)
+        channels, channels_of, lines_of = list(self.channels), self._channels(), self.n
         groups = self._groups(who, headers, hosts_for)
         while some := list(islice(groups, BATCH)):
             first = [edges[0] for _, edges in some]
@@ -245,8 +245,13 @@ class ChannelColumns:
                 lines.append(f"{left}{channels[self.channel[at]]} : {text}")
             refs = facts.evidence_of(file, [self.first[at] for at in first], lines)
             for (row, edges), ref in zip(some, refs, strict=True):
-                n = sum([self.n[at] for at in edges])
-                yield (*row, len(edges), self._channels(edges), n, ref)
+                yield (
+                    *row,
+                    len(edges),
+                    sum([channels_of[at] for at in edges]),
+                    sum([lines_of[at] for at in edges]),
+                    ref,
+                )
 
     def _groups(
         self, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
