@@ -6,14 +6,16 @@ from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Communicator, Host, Interface, Message, Process, ProcessEnd, Progress, Rank
 
+_ADDRESSES = """
+SELECT host, address, min(rowid) FROM interface WHERE purpose IN ('bootstrap', 'oob', 'socket') AND host <> ''
+  AND address NOT LIKE '127.%' AND address NOT LIKE '::1%' GROUP BY host
+"""
+
 
 @derivation(fills=[Host], reads=[Interface, Communicator, Rank, Process, Progress, ProcessEnd, Message])
 def hosts(facts: Facts) -> Iterator[Host]:
     """Every host that printed a line of the job or is named in one."""
-    addresses: dict[str, str] = {}
-    for row in facts.rows(Interface):
-        if row.purpose in ("bootstrap", "oob", "socket") and row.host and not row.address.startswith(("127.", "::1")):
-            addresses.setdefault(row.host, row.address)
+    addresses = {host: address for host, address, _ in facts.query(_ADDRESSES)}
     gpus = dict(
         facts.query("SELECT host, count(DISTINCT bus_id) FROM communicator WHERE bus_id IS NOT NULL GROUP BY host")
     )

@@ -19,6 +19,8 @@ from nccl_doctor.facts.tables import (
     ThroughputRun,
 )  # fmt: skip
 
+_WORLD = "SELECT nullif(max(nranks), 0) FROM communicator"
+
 
 @derivation(
     fills=[Job],
@@ -39,11 +41,10 @@ from nccl_doctor.facts.tables import (
 )
 def job(facts: Facts) -> list[Job]:
     """The one row about the job as a whole."""
-    communicators = facts.rows(Communicator)
     versions = [v for (v,) in facts.query("SELECT DISTINCT version FROM library WHERE name IN ('nccl', 'rccl')")]
     lowest = min(versions, key=lambda v: version_number(v) or 0, default=None)
-    nodes = _node_count(facts, communicators)
-    ranks = max((c.nranks for c in communicators if c.nranks), default=None)
+    nodes = _node_count(facts)
+    ranks = facts.query(_WORLD)[0][0]
     labelled = facts.query("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
     world = facts.query("SELECT max(gpus) FROM throughput_run WHERE gpus_source = 'world-size'")[0][0]
     if ranks is None and world:
@@ -66,7 +67,7 @@ def job(facts: Facts) -> list[Job]:
     ]  # fmt: skip
 
 
-def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
+def _node_count(facts: Facts) -> int | None:
     """How many machines the job ran on; None where the log does not say.
 
     NCCL's own count (2.20) decides. Else the host names, fewer where two names share memory (containers of one node), more
@@ -99,8 +100,8 @@ def _node_count(facts: Facts, communicators: list[Communicator]) -> int | None:
         )[0][0]
         if twice or addresses > 1 or (nets and local):
             return max(2, int(addresses))
-        world = max((c.nranks for c in communicators if c.nranks), default=None)
-        seen = len({c.rank for c in communicators if c.rank is not None})
+        world = facts.query(_WORLD)[0][0]
+        seen = facts.query("SELECT count(DISTINCT rank) FROM communicator")[0][0]
         return 1 if world is not None and seen >= world else None
     return count if count > 1 else None
 

@@ -28,9 +28,12 @@ _INSTEAD = {"libfabric": ("Libfabric", "OFI"), "InfiniBand": ("IB",)}  # network
 @derivation(fills=[FellBack], reads=[Communicator, Network, Plugin, VerbsError], needs=[Message])
 def fell_back(facts: Facts) -> Iterator[FellBack]:
     """One row for each failure of this kind in a process that came up after it."""
+    failed = facts.query(_FAILED)
+    if not failed:
+        return
     up = {(file, host, pid): (line, ref) for file, host, pid, line, ref in facts.query(_CAME_UP)}
     networks = {(host, pid): name for host, pid, name in facts.query(_NETWORKS)}
-    for host, rank, pid, wanted, ref, file, line in facts.query(_FAILED):
+    for host, rank, pid, wanted, ref, file, line in failed:
         last, back_ref = up.get((file, host, pid), (0, 0))
         network = networks.get((host, pid), "")
         used = "peer memory or host memory" if wanted == "DMA-BUF" else network
