@@ -13,6 +13,7 @@ LINES = {
     "ib-rnr": ["infiniband mlx5_0: mlx5_poll_one:530:(pid 0): syndrome 0x16, vendor syndrome 0x82"],
     "ib-remote-error": ["infiniband rocep1s0: mlx5_poll_one:530:(pid 0): syndrome 0x13, vendor syndrome 0x88"],
     "mpi-daemon-lost": [
+        "[mpiexec@n1] HYD_pmcd_pmiserv_proxy_init_cb (mpiexec/x.c:4): unable to connect to the main server",
         "[mpiexec@n1] Error: Unable to run bstrap_proxy on localhost:2 (pid 13546, exit code 65280)",
         "[mpiexec@n1] HYD_print_bstrap_setup_error_message (i_mpiexec.c:1015): error setting up the bootstrap proxies",
     ],
@@ -75,6 +76,18 @@ LINES = {
     ],
     "missing-rank-in-collective": ["DeepEP dispatch forwarder timeout, channel: 3, RDMA: 0, nvl: 1"],
     "port-in-use": ["(APIServer pid=9) OSError: port 8000 is already in use"],
+    "imex-channel-missing": [
+        "NVRM: imexsessionapiDestruct_IMPL: Abrupt nvidia-imex daemon shutdown detected, disabled fabric allocations",
+        "[May 07 2026 06:40:33] [ERROR] [tid 7] No matching network interface found for any IP addresses in the node configuration file x",
+    ],
+    "nvswitch-sxid": ["[May 07 2026 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 11012 on fid 1 on NVSwitch pci bus id 0"],
+    "build-out-of-memory": ["nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "make[2]: *** [x.o] Killed"],
+    "selinux-denied": [
+        'type=AVC msg=audit(1.2:3): avc:  denied  { read } for  pid=9 comm="python" name="nvidia1" tclass=chr_file permissive=0'
+    ],
+    "no-ib-device": ["n1.4711 PSM2 can't open hfi unit: 1", "n1:rank3: PSM3 no nic units are active"],
+    "image-not-pulled": ["[ERROR] Could not retrieve digest from https://reg.example/v2/x/manifests/2"],
+    "pod-evicted": ['I0507 12:00:00.000000 1 eviction_manager.go:369] "Eviction manager: attempting to reclaim" resourceName="memory"'],
     "jit-cache-race": ["ImportError: /home/u/.cache/torch_extensions/py311/utils/utils.so: cannot open shared object file: No such file"],
     "ranks-not-started": [
         "torch.distributed.DistStoreError: Timed out initializing process group in store based barrier on rank 3, for key: k (world_size=8",
@@ -111,3 +124,21 @@ def test_a_line_that_was_cut_off_keeps_its_fault(fault: str, text: str) -> None:
     hit = catalogue().find(text, RECORD)
     assert hit is not None
     assert fault == hit.message.fault
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[    0.812] ACPI BIOS Error (bug): Could not resolve symbol [\\_SB.PCI0.XHCI], AE_NOT_FOUND (20210730/psargs-330)",
+        "[   21.000] ib_srpt MAD registration failed for mlx5_1-1.",
+        "n1 systemd[1]: Failed to insert module 'autofs4': No such file or directory",
+        "W0507 12:00:04.1 1 manager.go:1174] Failed to process watch event {EventType:0 Name:/kubepods/x WatchSource:0}: task not found",
+        'level=error msg="failed to load cni during init, please check CRI plugin status before setting up network for pods"',
+        "[2026-05-07T12:00:01.200] error: Could not open node state file /var/spool/slurmctld/node_state: No such file or directory",
+        "Warning: Permanently added 'n7' (ED25519) to the list of known hosts.",
+    ],
+)
+def test_lines_of_healthy_machines_are_harmless(line: str) -> None:
+    hit = catalogue().find(line, LINE)
+    assert hit is not None
+    assert "harmless" == hit.message.kind
