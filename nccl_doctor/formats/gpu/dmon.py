@@ -2,8 +2,12 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
@@ -17,7 +21,7 @@ _DMON = {
 }  # fmt: skip
 _DCGM = {
     "GPUTL": "util", "POWER": "power", "SMCLK": "clock", "FBUSD": "memory", "FBTTL": "memory_total",
-    "TMPTR": "temperature", "SMACT": "sm_active", "DVCCTR": "mask", "XIDER": "counter:xid",
+    "TMPTR": "temperature", "SMACT": "sm_active", "GRACT": "active", "DVCCTR": "mask", "XIDER": "counter:xid",
     "RPCTR": "counter:pcie-replays",
 }  # fmt: skip
 _APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
@@ -26,42 +30,99 @@ _PROCESSES = 10_000  # different ones that are kept
 _Key = tuple[str | None, int | str | None, int]  # host, index or uuid, pid
 
 
+class _Layout(NamedTuple):
+    """Where the cells of a table are, by its titles."""
+
+    cells: int  # of a row
+    gpu: int
+    date: int | None
+    clock: int | None
+    names: tuple[str, ...]  # of the columns that are read
+    pick: Callable[[list[str]], tuple[str, ...]]  # the cells of these columns
+
+
+def _layout(titles: tuple[str, ...], known: dict[str, str], first: int) -> _Layout:
+    """The layout of rows whose first `first` cells have no title of their own."""
+    wanted = {known[title]: at for at, title in enumerate(titles, first) if title in known}
+    places = tuple(wanted.values())
+    pick = itemgetter(*places) if len(places) > 1 else lambda cells: tuple(cells[at] for at in places)
+    return _Layout(
+        cells=len(titles) + first,
+        gpu=titles.index("gpu") if "gpu" in titles else 1,
+        date=titles.index("date") if "date" in titles else None,
+        clock=titles.index("time") if "time" in titles else None,
+        names=tuple(wanted),
+        pick=pick,
+    )
+
+
+@lru_cache(64)  # titles are repeated after each screen
+def _dmon_layout(titles: tuple[str, ...]) -> _Layout:
+    return _layout(titles, _DMON, 0)
+
+
+@lru_cache(64)
+def _dcgm_layout(titles: tuple[str, ...]) -> _Layout:
+    return _layout(titles, _DCGM, 2)
+
+
 class _Columns:
     """Samples of one kind under titles that may change on the way."""
 
     def __init__(self) -> None:
         self.samples = Samples()
+        self._layout: _Layout | None = None
+        self._slot_of: dict[tuple[str | None, int], int] = {}
         self._slots: list[int] = []
-        self._values: dict[str, list[float]] = {}
+        self._cells: list[tuple[str, ...]] = []
         self._times: list[float] = []
         self._places: list[Place] = []
+        self._last = ("", "", float("nan"))  # date and clock of the row before, and their time
 
-    def add(self, host: str | None, gpu: int, values: dict[str, float], time: float, place: Place) -> None:
-        slot = self.samples.slot((host, gpu), lambda: Gpu(host, gpu))
-        if slot < 0:
-            return
-        count = len(self._slots)
-        self._slots.append(slot)
-        self._times.append(time)
-        self._places.append(place)
-        for name, value in values.items():
-            column = self._values.setdefault(name, [])
-            column += [float("nan")] * (count - len(column)) + [value]
-        if len(self._slots) >= _BATCH:
+    def add(self, layout: _Layout, host: str | None, cells: list[str], place: Place) -> None:
+        """Take the cells of a row."""
+        if layout is not self._layout or len(self._slots) >= _BATCH:
             self.flush()
+            self._layout = layout
+        key = host, int(cells[layout.gpu])
+        slot = self._slot_of.get(key)
+        if slot is None:
+            slot = self._slot_of[key] = self.samples.slot(key, lambda: Gpu(*key))
+        if slot >= 0:
+            self._slots.append(slot)
+            self._cells.append(layout.pick(cells))
+            self._times.append(self._time(layout, cells))
+            self._places.append(place)
+
+    def _time(self, layout: _Layout, cells: list[str]) -> float:
+        if layout.date is None or len(cells[layout.date]) != 8:
+            return float("nan")
+        date, clock = cells[layout.date], cells[layout.clock] if layout.clock is not None else ""
+        if self._last[:2] != (date, clock):
+            self._last = date, clock, seconds(f"{date} {clock}")
+        return self._last[2]
 
     def flush(self) -> None:
-        count = len(self._slots)
-        if not count:
-            return
-        columns = {
-            name: np.array(values + [float("nan")] * (count - len(values))) for name, values in self._values.items()
-        }
-        times, places = np.array(self._times), self._places
-        self.samples.add(
-            Batch(np.array(self._slots), columns, None if np.isnan(times).all() else times, lambda row: places[row])
-        )
-        self._slots, self._values, self._times, self._places = [], {}, [], []
+        """Sum up the rows that wait."""
+        if self._slots and self._layout is not None:
+            columns = {
+                name: _numbers(cells)
+                for name, cells in zip(self._layout.names, zip(*self._cells, strict=True), strict=False)
+            }
+            if "active" in columns:
+                columns.setdefault("util", 100 * columns["active"])
+                del columns["active"]
+            times, places = np.array(self._times), self._places
+            timed = None if np.isnan(times).all() else times
+            self.samples.add(Batch(np.array(self._slots), columns, timed, lambda row: places[row]))
+        self._slots, self._cells, self._times, self._places = [], [], [], []
+
+
+def _numbers(cells: tuple[str, ...]) -> npt.NDArray[np.float64]:
+    try:
+        return np.array(cells).astype(np.float64)
+    except ValueError:  # `-` or `N/A` among them
+        return np.array([_number(cell) for cell in cells])
 
 
 class Tables:
@@ -90,33 +151,28 @@ class Tables:
     def _title(self, titles: list[str], host: str | None) -> bool:
         lower = [title.lower() for title in titles]
         if titles[:1] == ["Entity"] and len(titles) > 1:
-            self._take[host] = lambda cells, line, number: self._dcgm_row(titles, cells, host, line, number)
+            layout = _dcgm_layout(tuple(titles[1:]))
+            self._take[host] = lambda cells, line, number: self._dcgm_row(layout, cells, host, line, number)
         elif "gpu" in lower[:3] and "pid" in lower:
             self._processes_seen = True
             self._take[host] = lambda cells, line, number: self._pmon_row(lower, cells, host, line, number)
         elif "gpu" in lower[:3] and any(title in _DMON for title in lower):
-            self._take[host] = lambda cells, line, number: self._dmon_row(lower, cells, host, line, number)
+            layout = _dmon_layout(tuple(lower))
+            self._take[host] = lambda cells, line, number: self._dmon_row(layout, cells, host, line, number)
         else:
             return host in self._take and "idx" in lower
         return True
 
-    def _dmon_row(self, titles: list[str], cells: list[str], host: str | None, line: str, number: int) -> bool:
-        row = dict(zip(titles, cells, strict=False))
-        if len(cells) != len(titles) or not row["gpu"].isdigit():
+    def _dmon_row(self, layout: _Layout, cells: list[str], host: str | None, line: str, number: int) -> bool:
+        if len(cells) != layout.cells or not cells[layout.gpu].isdigit():
             return False
-        values = {_DMON[title]: _number(cell) for title, cell in row.items() if title in _DMON}
-        self._dmon.add(host, int(row["gpu"]), values, _time(row), (number, line))
+        self._dmon.add(layout, host, cells, (number, line))
         return True
 
-    def _dcgm_row(self, titles: list[str], cells: list[str], host: str | None, line: str, number: int) -> bool:
-        if len(cells) != len(titles) + 1 or cells[0] != "GPU" or not cells[1].isdigit():
+    def _dcgm_row(self, layout: _Layout, cells: list[str], host: str | None, line: str, number: int) -> bool:
+        if len(cells) != layout.cells or cells[0] != "GPU" or not cells[1].isdigit():
             return bool(cells[:1] == ["ID"])
-        values = {
-            _DCGM[title]: _number(cell) for title, cell in zip(titles[1:], cells[2:], strict=True) if title in _DCGM
-        }
-        if "GRACT" in titles and "util" not in values:
-            values["util"] = 100 * _number(cells[titles.index("GRACT") + 1])
-        self._dcgm.add(host, int(cells[1]), values, float("nan"), (number, line))
+        self._dcgm.add(layout, host, cells, (number, line))
         return True
 
     def _pmon_row(self, titles: list[str], cells: list[str], host: str | None, line: str, number: int) -> bool:
@@ -174,8 +230,3 @@ def _number(cell: str) -> float:
         return float(cell)
     except ValueError:
         return float("nan")
-
-
-def _time(row: dict[str, str]) -> float:
-    date, clock = row.get("date", ""), row.get("time", "")
-    return seconds(f"{date} {clock}") if len(date) == 8 else float("nan")

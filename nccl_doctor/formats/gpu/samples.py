@@ -11,11 +11,15 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import dmon, monitor_json
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, plain_lines
+from nccl_doctor.inputs.text_lines import Joined
+from nccl_doctor.inputs.text_lines import lines as numbered_text
 
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
+_BARE_ROW = re.compile(r" *(?:\d{8} +\d\d:\d\d:\d\d +)?\d{1,4} +[\d. -]{1,400}")  # of dmon, without a prefix
 _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
 
@@ -142,7 +146,8 @@ def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
             return 0
         return table.add(b"\n".join(line for _, line in rows) + b"\n", lambda row: rows[row][0])
 
-    for lines, label, plain in plain_lines(stream):
+    for lines, whole in numbered_text(stream):
+        label, plain = (NOTHING, whole) if _BARE_ROW.fullmatch(whole) else prefixes.split(prefixes.clean(whole))
         plain = plain.strip()
         if text.take(plain, label.host, lines):
             used += 1
