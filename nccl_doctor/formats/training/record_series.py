@@ -1,12 +1,13 @@
 """Steps and scalars of a run from records that a library kept: numbers under names of its own, one record a step."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar
-from nccl_doctor.formats.training.metrics import Speed, number, speed_of
+from nccl_doctor.formats.training.metrics import Speed, speed_of
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.step_formats import Tool
 from nccl_doctor.formats.training.step_rows import run_rows, text_of
@@ -15,6 +16,7 @@ from nccl_doctor.formats.training.step_series import Series
 MOST = 1024  # rows of a run
 _SCALARS = 1_000  # names of one file
 _UNITS = 10_000
+_LARGEST = sys.float_info.max
 Place = tuple[bytes, int]  # the text that evidence shows, and its line or record
 
 
@@ -72,8 +74,12 @@ class RecordSeries:
     def note_scalars(self, data: Mapping[str, Any], step: float | None, place: Place) -> None:
         """Take all numbers of a record by their names."""
         for name, raw in data.items():
-            if isinstance(raw, int | float) and not isinstance(raw, bool) and not name.startswith("_"):
-                self.note_scalar(name, raw, step, place)
+            if (type(raw) is float or type(raw) is int) and name[:1] != "_":
+                scalar = self._scalars.get(name)
+                if scalar is None:
+                    self.note_scalar(name, raw, step, place)
+                else:
+                    scalar.add(raw, step, place)
 
     def note_scalar(self, name: str, value: float, step: float | None, place: Place) -> None:
         """Take one number."""
@@ -122,15 +128,18 @@ class _Scalar:
         self.n += 1
         self.first_step = step if self.first_step is None else self.first_step
         self.last_step = step
-        finite = number(value)
-        if finite is None:
+        if not -_LARGEST <= value <= _LARGEST:
             if not self.not_finite:
                 self.place = place
             self.not_finite += 1
             return
-        self.first = finite if self.first is None else self.first
-        self.last = finite
-        self.lowest, self.highest = min(self.lowest, finite), max(self.highest, finite)
+        finite = self.last = float(value)
+        if self.first is None:
+            self.first = finite
+        if finite < self.lowest:
+            self.lowest = finite
+        if finite > self.highest:
+            self.highest = finite
         if not self.not_finite:
             self.place = place
 
