@@ -17,7 +17,7 @@ from nccl_doctor.formats.declaration import Format, Reader, Reading
 from nccl_doctor.inputs import exports, labelled
 from nccl_doctor.inputs.detect import NCCL
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, read_head
+from nccl_doctor.inputs.text_lines import Joined, Translated, read_head
 
 _HEAD_BYTES = 1 << 16  # within which formats are recognised
 _LEAD_LINES = 20
@@ -64,7 +64,16 @@ def recognise(head: bytes) -> Format | None:
         found = _begins(head[lead:])
     if found is None and (behind := _behind_prefixes(head)) is not None:
         found = behind[0]
+    if found is None and (cells := _separators(head)) is not None:
+        found = _begins(head.translate(cells))
     return found
+
+
+def _separators(head: bytes) -> bytes | None:
+    """What makes a table with commas and decimal points of one that a spreadsheet wrote with `;` or tabs; None for other text."""
+    title = head.partition(b"\n")[0]
+    separator = next((one for one in (b";", b"\t") if title.count(one) >= 2), None)
+    return None if separator is None or b"," in title else bytes.maketrans(separator + b",", b",.")
 
 
 def _opened(head: bytes) -> bytes:
@@ -144,6 +153,9 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
         behind = _behind_prefixes(head) if known.begins is not None and _begins(head) is None else None
         if behind is not None and behind[0] == known:
             return _read_parts(reader, stream, behind[1], name, facts)
+        cells = _separators(head) if known.begins is not None and recognise(head) == known else None
+        if cells is not None and _begins(head) is None:
+            stream = Translated(stream, cells)
         return reader.read_format(_without_lead(known, stream), name, facts)
     except (ValueError, ArithmeticError, TypeError, LookupError) as error:
         if os.environ.get("NCCL_DOCTOR_DEBUG"):

@@ -111,6 +111,17 @@ class Joined:
         return self._stream.read(size)
 
 
+class Translated:
+    """A stream with some bytes replaced by others, as `bytes.translate` does it."""
+
+    def __init__(self, stream: Readable, table: bytes) -> None:
+        self._stream = stream
+        self._table = table
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(size).translate(self._table)
+
+
 class Sections:
     """Those lines of a stream that may belong to sections of interest: from the line before each match of `heads` on.
 

@@ -133,6 +133,35 @@ def test_lines_of_several_hosts_are_read_apart(
     assert all(written[line - 1].endswith(text) for _, _, line, text in rows)
 
 
+@pytest.mark.parametrize("separator", [b";", b"\t"])
+def test_a_table_saved_by_a_spreadsheet_changes_no_fact(separator: bytes, tmp_path: Path) -> None:
+    """Where the decimal sign is a comma, `;` or a tab is between the cells."""
+    title, *rows = (FIXTURES / "gpu/hot_gpu2.csv").read_bytes().splitlines(keepends=True)[:80]
+    saved = [row.replace(b",", separator).replace(b".", b",") for row in rows]
+    path = tmp_path / "gpu.csv"
+    found = []
+    for lines in ([title, *rows], [title.replace(b",", separator), *saved]):
+        path.write_bytes(b"".join(lines))
+        found.append(facts_of(path, "gpu-samples"))
+    assert found[0] == found[1]
+    assert found[0]["gpu_use"]
+
+
+@pytest.mark.parametrize("name", [name for name in CAPTURES if name.endswith((".txt", ".log")) and "smi_q" not in name])
+def test_two_captures_in_one_file_show_what_each_shows(name: str, tmp_path: Path) -> None:
+    data = (FIXTURES / name).read_bytes()
+    path = tmp_path / "capture"
+    path.write_bytes(data + data)
+    reader = InputReader([str(path)])
+    reader.read_all()
+    kind, note = reader.facts.query("SELECT kind, note FROM input")[0]
+    assert note is None
+    found = facts_of(path, kind)
+    path.write_bytes(data)
+    once = facts_of(path, kind)
+    assert all(len(rows) <= len(found[table]) for table, rows in once.items())
+
+
 def test_a_log_behind_prefixes_stays_a_log() -> None:
     table = b"JobID|JobName|State\n1|train|FAILED\n"
     assert registry.recognise(before_each(b"0: ")(table)) is not None

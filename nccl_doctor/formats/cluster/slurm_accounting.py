@@ -13,7 +13,10 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
 
 _MOST = 50_000  # rows of one file
-_COLUMN_NAMES = re.compile(r"\s*JobID(?:Raw)?(?:\s+[A-Z][A-Za-z]+){1,80}\s*$")
+# Columns are in the order that `--format` asked for.
+_COLUMN_NAMES = re.compile(
+    r" {0,80}(?=.{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *|(?:\|[A-Z][A-Za-z]{1,40}){1,80}\|?)$"
+)
 _RULE = re.compile(r"-+(?: +-+)+\s*$")
 _STATES = (
     *ANNOUNCED, "COMPLETED", "FAILED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
@@ -57,7 +60,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     for number, _, line in plain_lines(stream):
         if line.startswith("$ ") or len(rows) >= _MOST:
             continue
-        if _COLUMN_NAMES.match(line) or line.startswith(("JobID|", "JobIDRaw|")):
+        if _COLUMN_NAMES.match(line):
             head, spans = line.replace("|", " ").split(), []
         elif head and _RULE.match(line):
             spans = [match.span() for match in re.finditer(r"-+", line)]

@@ -65,6 +65,24 @@ def test_columns_between_bars_and_the_step_that_failed() -> None:
     ]
 
 
+@given(st.permutations(["JobID", "JobName", "State", "ExitCode", "Elapsed", "MaxRSS"]), st.booleans())
+def test_columns_come_in_the_order_that_was_asked_for(titles: list[str], bars: bool) -> None:
+    job = {"JobID": "4711", "JobName": "train", "State": "FAILED", "ExitCode": "1:0", "Elapsed": "01:00:00"}
+    rows = [{title: title for title in titles}, {**job, "MaxRSS": ""}, {**job, "JobID": "4711.0", "MaxRSS": "2G"}]
+    lines = ["|".join(row[title] for title in titles) for row in rows]
+    if not bars:
+        lines = [" ".join(f"{row[title]:>10}" for title in titles) for row in rows]
+        lines.insert(1, " ".join(["-" * 10] * len(titles)))
+    text = "\n".join(lines).encode() + b"\n"
+    known = recognise(text)
+    assert known is not None
+    assert "slurm-accounting" == known.kind
+    facts = Facts()
+    slurm_accounting.read_format(io.BytesIO(text), "sacct.txt", facts)
+    found = [(row.job, row.name, row.state, row.elapsed_s, row.max_rss) for row in facts.rows(AccountedJob)]
+    assert [("4711", "train", "FAILED", 3600.0, None), ("4711.0", "train", "FAILED", 3600.0, 2048.0)] == found
+
+
 @pytest.mark.parametrize(
     ("state", "kinds", "codes"),
     [
