@@ -64,15 +64,10 @@ def docker_json() -> Texts:
     """A start in the files of Docker's json-file driver."""
     for number, text in enumerate(logs.channels(512)):
         yield "".join(
-            json.dumps(
-                {
-                    "log": f"{line}\n",
-                    "stream": "stdout",
-                    "time": f"2026-05-07T12:00:00.{number:03d}{at % 1_000_000:06d}Z",
-                }
+            f'{{"log":"{line}\\n","stream":"stdout","time":"2026-05-07T12:00:00.{number:03d}{at % 1_000_000:06d}Z"}}\n'.replace(
+                "->", "-\\u003e"
             )
-            + "\n"
-            for at, line in enumerate(text.splitlines())
+            for at, line in enumerate(text.replace("<0>", "\\u003c0\\u003e").splitlines())
         )
 
 

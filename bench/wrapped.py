@@ -17,7 +17,7 @@ STARTS = {
     "mpi-stamps": "Thu May  7 {clock} 2026[1,{r}]<stderr>:{line}",
     "srun-labels": "{r}: {line}",
     "journald": "May 07 {clock} node{host:05d} python[{pid}]: {line}",
-    "cri": "{day}.{us}123Z stdout F {line}",
+    "cri-stamps": "{day}.{us}123Z stdout F {line}",
     "pods": "[pod/train-worker-{host}/pytorch] {day}.{us}Z {line}",
     "compose": "worker-{host}  | {line}",
     "colours": "\x1b[32m[rank{r}]\x1b[0m: {line}",

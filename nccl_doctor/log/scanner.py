@@ -35,7 +35,8 @@ _SHAPES = 10_000  # remembered
 _DOCKER = b'{"log":'
 _ESCAPED = ((rb"\u003c", b"<"), (rb"\u003e", b">"), (rb"\u0026", b"&"))
 _docker_line = re.compile(
-    rb'^\{"log": ?"([^"\\\n]*)(?:\\n)?", ?"stream": ?"std(?:out|err)", ?"time": ?"([^"\\\n]+)"\}$', re.MULTILINE
+    rb'^\{"log": ?"([^"\\\n]*(?:\\u00(?:3[ce]|26)[^"\\\n]*)*)(?:\\n)?", ?"stream": ?"std(?:out|err)", ?"time": ?"([^"\\\n]+)"\}$',
+    re.MULTILINE,
 )
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
@@ -167,7 +168,7 @@ class Scanner:
         places, _ = self._scan(near)
         lines = apart.decode("utf-8", "replace").split("\n")
         whole = b"\r" not in apart
-        classifier, spans, understood = self._classifier, self.counts.spans, 0
+        classifier, spans, understood, after = self._classifier, self.counts.spans, 0, _Behind(block).after
         skipped, writers, add_record = classifier.skipped, classifier.writers, classifier.add_record
         for number, line, stop in zip(numbers, lines, stops, strict=False):
             left, token, rest = line.partition(nccl_header.TOKEN)
@@ -189,9 +190,9 @@ class Scanner:
                     and not rest.endswith(prefixes.CLOSING)
                     and not body.startswith("Channel ")
                 ):
-                    add_record(writer, rest, level, body, number, _after(block, stop))
+                    add_record(writer, rest, level, body, number, after(stop))
                     continue
-            classifier.add_nccl_line(line, number, _after(block, stop))
+            classifier.add_nccl_line(line, number, after(stop))
         self.counts.nccl_lines += understood
         self.counts.understood += understood
         if places:
@@ -200,18 +201,20 @@ class Scanner:
     def _sparse(self, block: bytes, end: int, number: int) -> int:
         """Read the NCCL lines of a block. Returns how many lines it has."""
         first, counted, at = number, 0, block.find(TOKEN, 0, end)
+        after = _Behind(block).after
         while at >= 0:
             start, begin, done, stop = _around(block, at)
             number += block.count(b"\n", counted, start)
             counted = start
             line = block[begin:done].decode("utf-8", "replace")
-            self._classifier.add_nccl_line(line, number + 1, _after(block, stop))
+            self._classifier.add_nccl_line(line, number + 1, after(stop))
             at = block.find(TOKEN, done, end)
         return number - first + block.count(b"\n", counted, end) + (not block.endswith(b"\n", 0, end))
 
     def _texts(self, block: bytes, end: int, numbers: Sequence[int], places: list[tuple[int, int]]) -> None:
         """Read the lines that hold literals of text patterns. `numbers` are those of the lines of `block[:end]`."""
         counted = line_at = index = 0
+        after = _Behind(block).after
         while index < len(places) and places[index][0] < end:
             start, begin, done, stop = _around(block, places[index][0])
             first = index
@@ -225,7 +228,7 @@ class Scanner:
             counted = start
             asked = self._asked_of(frozenset([literal for _, literal in places[first:index]]))
             line = raw.decode("utf-8", "replace")
-            is_idle = self._classifier.add_text_line(line, numbers, line_at, _after(block, stop), asked)
+            is_idle = self._classifier.add_text_line(line, numbers, line_at, after(stop), asked)
             if is_idle and shape and not self._may_hold_other(line):
                 if len(self._idle) > _SHAPES:
                     self._idle.clear()
@@ -256,11 +259,15 @@ def _numbered(literals: Prefilter) -> list[str]:
 
 def _opened(lines: bytes) -> bytes:
     """Records of Docker's json-file driver as `docker logs -t` shows them; those with other escapes than Docker's stay as they are."""
-    if rb"\\u" in lines:
-        return lines
-    for escape, character in _ESCAPED:
-        lines = lines.replace(escape, character)
-    return _docker_line.sub(rb"\2 \1", lines)
+    return _docker_line.sub(_opened_line, lines)
+
+
+def _opened_line(found: re.Match[bytes]) -> bytes:
+    text, time = found.groups()
+    if b"\\" in text:
+        for escape, character in _ESCAPED:
+            text = text.replace(escape, character)
+    return bytes(time + b" " + text)
 
 
 def _is_dense(block: bytes, end: int) -> bool:
@@ -278,16 +285,29 @@ def _around(block: bytes, at: int) -> tuple[int, int, int, int]:
     return start, max(start, bar), stop if done < 0 else done, stop
 
 
-def _after(block: bytes, stop: int) -> NextLines:
-    """A function that gives the lines behind the one that stops there."""
+class _Behind:
+    """The lines behind places of a block, each decoded once."""
 
-    def following(count: int) -> list[str]:
-        end = begin = min(stop + 1, len(block))
-        for _ in range(count):
-            end = block.find(b"\n", end, begin + AHEAD) + 1
-            if not end:
-                end = begin + AHEAD
-                break
-        return block[begin:end].decode("utf-8", "replace").split("\n", count)[:count]
+    def __init__(self, block: bytes) -> None:
+        self._block = block
+        self._lines: dict[int, tuple[str, int]] = {}  # by where they begin; and where the next one begins
 
-    return following
+    def after(self, stop: int) -> NextLines:
+        """A function that gives the lines behind the one that stops there, as far as `AHEAD` bytes go."""
+        begin = min(stop + 1, len(self._block))
+
+        def following(count: int) -> list[str]:
+            lines, at = list[str](), begin
+            while len(lines) < count:
+                known = self._lines.get(at)
+                if known is None or known[1] > begin + AHEAD:
+                    end = self._block.find(b"\n", at, begin + AHEAD)
+                    if end < 0:
+                        lines.append(self._block[at : begin + AHEAD].decode("utf-8", "replace"))
+                        break
+                    known = self._lines[at] = self._block[at:end].decode("utf-8", "replace"), end + 1
+                line, at = known
+                lines.append(line)
+            return lines
+
+        return following
