@@ -2,6 +2,7 @@
 
     bench/message_coverage.py TREE [--macro WARN] [--prefix TEXT] [--line] [--list]
     bench/message_coverage.py TREE --cpp [--list]
+    bench/message_coverage.py TREE --python [--list]
     bench/message_coverage.py TREE --help-texts [--list]
 
 A format is a string literal at the start of a call of one of the macros (after the flags of INFO); neighbouring literals are
@@ -10,6 +11,8 @@ values in its gaps. Formats without fixed words (`"%s"`) are counted apart. INFO
 such as `failed`. A literal that ends with a colon or a blank is followed by a value, as in C++ streams.
 
 With `--cpp` the arguments of a call are joined, as in TORCH_CHECK(condition, "text ", value); conditions are left out.
+
+With `--python` it reads what Python sources raise, assert and log as warnings or errors; folders of tests are left out.
 
 With `--help-texts` it reads the `help-*.txt` files of Open MPI, PRRTE and PMIx: a text counts as known where the catalogue finds
 one of its lines. Files with the text of `--help` are left out.
@@ -24,6 +27,7 @@ from typing import NamedTuple
 
 from cpp_formats import MACROS as CPP_MACROS
 from cpp_formats import cpp_texts
+from python_formats import python_texts
 
 from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
 
@@ -39,6 +43,7 @@ _TOKEN = re.compile(
     r"|(?P<comment>//[^\n]*\n|/\*.*?\*/)|(?P<line>\\\n))",
     re.S,
 )
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testing|_?examples?)/|(?:^|/)test_")
 # What `--help` of a command prints, which is no message.
 _USAGE = re.compile(
     r"help-(?:p(?:run|terun|rte|rted|term|rte-info|rterun|alloc|ctrl|attrs|query|ps|event|lookup|mixcc|mix_info)|opal[-_]\w+|placement"
@@ -112,6 +117,15 @@ def joined_formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[
         yield Format(str(file.relative_to(root)), line, macro, text.replace("\0", "7").strip(), text.replace("\0", " "))
 
 
+def python_formats(file: Path, root: Path, _macros: tuple[str, ...]) -> Iterator[Format]:
+    """What a Python file raises, asserts and logs."""
+    if file.suffix != ".py" or _TESTS.search(str(file.relative_to(root))):
+        return
+    for line, kind, text in python_texts(file.read_text("utf-8-sig", "replace")):
+        if len(_WORD.findall(text)) >= _FEWEST_WORDS:
+            yield Format(str(file.relative_to(root)), line, kind, text.replace("\0", "7"), text.replace("\0", " "))
+
+
 def help_texts(file: Path) -> Iterator[tuple[str, list[str]]]:
     """The topics of a help file with their lines, example values in the gaps; `[topic]` begins each, # a comment."""
     topic, lines = "", list[str]()
@@ -181,13 +195,14 @@ def main() -> int:
     parser.add_argument("--prefix", default="", help="what the macros put before every text, such as 'NET/OFI '")
     parser.add_argument("--list", action="store_true", help="list the formats that are not known")
     parser.add_argument("--cpp", action="store_true", help="join the arguments of the macros of C++ programs")
+    parser.add_argument("--python", action="store_true", help="read the syntax trees of Python sources")
     parser.add_argument("--help-texts", action="store_true", help="read help-*.txt instead of sources")
     options = parser.parse_args()
     if options.help_texts:
         count_help_texts(options.tree, options.list)
         return 0
     macros = tuple(options.macro or (CPP_MACROS if options.cpp else MACROS))
-    read = joined_formats if options.cpp else formats
+    read = python_formats if options.python else joined_formats if options.cpp else formats
     seen: dict[tuple[bool, str], Format] = {}
     for root in options.tree:
         for file in sorted(path for path in root.rglob("*") if path.suffix in SOURCES and path.is_file()):
@@ -198,7 +213,9 @@ def main() -> int:
         every = [found for (is_info, _), found in seen.items() if is_info == info]
         worded = [found for found in every if len(_WORD.findall(found.fixed)) > 0]
         unknown = [
-            found for found in worded if not _known(options.prefix + found.text, info, options.line or options.cpp)
+            found
+            for found in worded
+            if not _known(options.prefix + found.text, info, options.line or options.cpp or options.python)
         ]
         if worded:
             share = 1 - len(unknown) / len(worded)
