@@ -35,6 +35,11 @@ FORMATS = (
             b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
             b"ms, mfu ", b" tokens_per_second_per_gpu:", b", Tokens/s/device: ", b"train_step_timing in s",
             b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",
+            b"tokens/s", b"tok/s", b"toks/s", b"tokens_per_s", b" tps ", b"tps=", b"samples/s", b"sample/s", b"images/s", b"imgs/s",
+            b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s", b"sequences/s", b"samples_per_s", b"images_per_s",
+            b"examples_per_s", b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b"global_step/sec",
+            b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
+            b"time per step", b" time: ", b" time=", b" took ", b"s/step", b"s/iter", b"s/batch", b" it/s", b" s/it",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
         after=("profile-summary", "gpu-samples", "node-capture", "nccl-tests", "stacks", "training-records"),

@@ -12,7 +12,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TrainingEvent
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.training import all_reduce_bench, layout
+from nccl_doctor.formats.training import all_reduce_bench, layout, own_steps
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.layout import Layout
 from nccl_doctor.formats.training.loss_scale import Losses
@@ -36,7 +36,7 @@ _EVENTS = (
 _STAMPS = b"BatchTimestamp<batch_index: "
 _COMM = b"| comm op: "
 _TOTAL = b"total images/sec: "
-_TOOLS = {tool.literal: tool for tool in TOOLS}
+_TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
 _KINDS = dict(_EVENTS)
 _SETTINGS = frozenset((*LITERALS, *layout.LITERALS))
 _MAX_EVENTS = 5_000
@@ -93,6 +93,7 @@ class _Reader:
         # of the last line of a tool: prefix, where its time stamp is, series
         self._last: dict[str, tuple[bytes, int, int, Series]] = {}
         self._last_bulk: Series | None = None
+        self._own_line = 0  # the last that a loop of its own kind printed
 
     def block(self, block: bytes, number: int) -> None:
         """Take all lines of a block that hold a literal."""
@@ -126,6 +127,8 @@ class _Reader:
             line, number = cursor.line(at)
             if tool.name == "tqdm":
                 taken = self._bar(tool, line, number)
+            elif tool.name == own_steps.NAME:
+                taken = self._own(tool, line, number)
             else:
                 point = tool.read(line)
                 taken = point is not None
@@ -245,6 +248,14 @@ class _Reader:
         if series.add(point, line, number) and (name == "megatron" or name == "fairseq"):
             series.losses.line(name, point[1], line, number)
 
+    def _own(self, tool: Tool, line: bytes, number: int) -> bool:
+        """A line of a loop that nobody knows; always False, because a tool that is known may have a literal behind."""
+        if number != self._own_line and (point := tool.read(line)) is not None:
+            self._own_line = number
+            self._of(tool, line[: point[0]]).add(point, line, number)
+            self.understood += 1
+        return False
+
     def _bar(self, tool: Tool, line: bytes, number: int) -> bool:
         found = read_bar(line)
         if found is None:
@@ -286,7 +297,13 @@ class _Reader:
 
     def launch_ends(self) -> None:
         """Close the series that belong to one world size."""
-        kept = [one for one in self._named.values() if one.points >= (_BAR_LEAST if one.tool.name == "tqdm" else 1)]
+        named, own = [], []
+        for one in self._named.values():
+            if one.tool.name == own_steps.NAME:
+                own += [one] if own_steps.is_loop(one) else []
+            elif one.points >= (_BAR_LEAST if one.tool.name == "tqdm" else 1):
+                named.append(one)
+        kept = named or own  # lines of a known tool are also of a loop that nobody knows
         kept.sort(key=lambda one: (one.tool.name, one.rank if one.rank is not None else -1))
         for series in kept:
             for line, number in self.settings.early_overflows:

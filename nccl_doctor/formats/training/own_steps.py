@@ -1,0 +1,164 @@
+"""Step lines of a training loop that somebody wrote himself: a number of a step, and a rate or a time with a name that says so.
+
+No program stands behind them, so a line counts only if it names a step (`step 120`, `iter: 7/900`, `[120]` in front, a batch of an
+epoch) or is a dictionary, and a rate (`1820.4 tokens/s`, `images/sec: 812`, `tokens_per_second=9e4`) or the time of a step
+(`0.51 s/it`, `step_time: 0.5`, `time: 512ms`). What was printed by a validation loop is left out.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+from nccl_doctor.formats.training.step_formats import Point, Tool
+from nccl_doctor.formats.training.step_series import Series
+
+NAME = "own-loop"
+_LEAST, _MOST = 1e-6, 1e12  # of a rate or a time; 1e999 is no number
+LEAST = 8  # lines from which on such a series is taken for a training loop
+_VALUE = rb"[\"']?[ \t]{0,3}[:=]?[ \t]{0,3}[\"']?(\d[\d,]{0,18}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?)[ \t]?([kKM](?![A-Za-z])|ms\b)?"
+_STEP = re.compile(
+    rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
+    rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
+)
+_FRONT = re.compile(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
+_KERAS = re.compile(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
+_EPOCH = re.compile(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
+_OTHER_LOOP = re.compile(rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z])")
+
+
+def _place(line: bytes) -> tuple[int, int | None] | None:
+    """Where the program's own text starts, and the number of the step; batches of an epoch that tells their number go on counting."""
+    if _OTHER_LOOP.search(line):
+        return None
+    found = _STEP.search(line) or _FRONT.search(line) or _KERAS.search(line)
+    epoch = _EPOCH.search(line)
+    if found is None:
+        return (line.find(b"{"), None) if b"{" in line and (b"'epoch'" in line or b'"epoch"' in line) else None
+    step, total = int(found[1]), found[2]
+    start = min(found.start(), epoch.start()) if epoch is not None else found.start()
+    brace = line.find(b"{", 0, start)
+    start = brace if brace >= 0 else start
+    if epoch is not None:
+        return start, int(epoch[1]) * int(total) + step if total else None
+    return start, step
+
+
+def _number(value: bytes, scale: bytes | None) -> float:
+    number = float(value) if b"," not in value else float(value.replace(b",", b""))
+    return number if scale is None else number * {b"ms": 1e-3, b"M": 1e6}.get(scale, 1e3)
+
+
+_BEFORE = re.compile(rb"(\d[\d,]{0,18}(?:\.\d{1,12})?)([kKM])?\Z")
+_AFTER = re.compile(_VALUE)
+_UNIT_AFTER = re.compile(rb"[ \t]?(?:m?s|secs?|seconds|%|[GMK]i?B|it|steps?|tokens?|tok|samples?)(?![A-Za-z])")
+
+
+def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> float | None:
+    """The number that belongs to the unit at a place: `tokens/s: 1820`, `1820 tokens/s`; of two, that which no other unit follows."""
+    end = at + size
+    while line[end : end + 1].isalpha():  # `tokens/s` is also in `tokens/sec`
+        end += 1
+    found = _AFTER.match(line, end)
+    if not only_after and (found is None or line[end : end + 1] not in b":=\"'"):
+        words = line[max(at - 24, 0) : at].rsplit(None, 1)
+        before = _BEFORE.search(words[-1]) if words else None
+        if before is not None and (found is None or _UNIT_AFTER.match(line, found.end())):
+            found = before
+    number = _number(found[1], found[2]) if found is not None else 0.0
+    return number if _LEAST <= number <= _MOST else None
+
+
+def _rate(literal: bytes) -> Callable[[bytes], Point | None]:
+    def read(line: bytes) -> Point | None:
+        place = _place(line)
+        rate = _beside(line, line.find(literal), len(literal)) if place is not None else None
+        return (*place, None, rate, None) if place is not None and rate else None
+
+    return read
+
+
+def _speed(literal: bytes) -> Callable[[bytes], Point | None]:
+    """Steps per second: the time of a step is what one is compared by."""
+
+    def read(line: bytes) -> Point | None:
+        place = (line.find(literal), None) if literal == _ESTIMATOR else _place(line)
+        rate = _beside(line, line.find(literal), len(literal)) if place is not None else None
+        return (*place, 1 / rate, None, None) if place is not None and rate else None
+
+    return read
+
+
+def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) -> Callable[[bytes], Point | None]:
+    def read(line: bytes) -> Point | None:
+        place = _place(line)
+        seconds = _beside(line, line.find(literal), len(literal), only_after=only_after) if place is not None else None
+        return (*place, seconds * scale, None, None) if place is not None and seconds else None
+
+    return read
+
+
+_RATES = {
+    "tokens/s": (b"tokens/s", b"tok/s", b"tokens_per_s", b"toks/s", b" tps ", b"tps="),
+    "samples/s": (
+        b"samples/s", b"sample/s", b"images/s", b"imgs/s", b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s",
+        b"sequences/s", b"samples_per_s", b"images_per_s", b"examples_per_s",
+    ),
+}  # fmt: skip
+_ESTIMATOR = b"global_step/sec"  # of TensorFlow, alone on its line
+_SPEEDS = (b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b" it/s", _ESTIMATOR)
+_TIMES = (
+    b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
+    b" time: ", b" time=", b" took ", b"time per step",
+)  # fmt: skip
+_PER_STEP = (
+    (b"s/step", 1.0),
+    (b" s/it", 1.0),
+    (b"s/iter", 1.0),
+    (b"s/batch", 1.0),
+    (b"sec/step", 1.0),
+    (b"ms/step", 1e-3),
+    (b"ms/iter", 1e-3),
+)
+
+
+def _quick(literal: bytes, *, only_after: bool = False) -> Callable[[bytes, int], float]:
+    size = len(literal)
+
+    def read(block: bytes, at: int) -> float:
+        found = _beside(block, at + 1 - size, size, only_after=only_after)
+        if found is None:
+            raise ValueError("no number beside it")
+        return found
+
+    return read
+
+
+TOOLS = (
+    *(Tool(word, NAME, unit, "job", _rate(word), _quick(word)) for unit, words in _RATES.items() for word in words),
+    *(Tool(word, NAME, "samples/s", "job", _speed(word), _quick(word)) for word in _SPEEDS),
+    *(
+        Tool(
+            word,
+            NAME,
+            "samples/s",
+            "job",
+            _seconds(word, only_after=True),
+            _quick(word, only_after=True),
+            quick_is_rate=False,
+        )
+        for word in _TIMES
+    ),
+    *(
+        Tool(word, NAME, "samples/s", "job", _seconds(word, scale), _quick(word), quick_is_rate=False)
+        for word, scale in _PER_STEP
+    ),
+)
+
+
+def is_loop(series: Series) -> bool:
+    """Whether a series is that of a training loop: long enough, and no clock that counts up to the end or down to it."""
+    seconds = [row.seconds for row in series.rows if row.seconds is not None]
+    clock = len(seconds) >= LEAST and (
+        all(a < b for a, b in pairwise(seconds)) or all(a > b for a, b in pairwise(seconds))
+    )
+    return series.points >= LEAST and not clock

@@ -1,0 +1,127 @@
+"""Step lines of loops that people write themselves: their steps, rates and times are read, and other lines are not."""
+
+import io
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Step, ThroughputRun
+from nccl_doctor.formats.training import own_steps, step_lines
+
+RATES = {
+    "step {s} loss {l:.2f} tokens/s {r:.0f}": "tokens/s",
+    "step: {s} loss: {l:.2f} tokens/s: {r:.0f}": "tokens/s",
+    "rank0: step={s} loss={l:.2f} tok/s={r:.0f}": "tokens/s",
+    "Step {s}/1000 | loss {l:.2f} | {r:.0f} tok/s": "tokens/s",
+    "[2026-11-20 10:00:12] [Step {s}] loss={l:.3f} throughput={r:.1f} samples/s": "samples/s",
+    "{{'loss': {l:.3f}, 'epoch': {e:.2f}, 'tokens_per_second': {r:.0f}}}": "tokens/s",
+    "Iteration {s}, images/sec: {r:.1f}": "samples/s",
+    "step {s}: {r:.2f} images/sec, loss {l:.3f}": "samples/s",
+    "[{s}] loss: {l:.3f}, {r:.1f} img/s": "samples/s",
+    '{{"step": {s}, "loss": {l:.3f}, "tokens_per_sec": {r:.1f}}}': "tokens/s",
+    "train | epoch 1 | step {s} | lr 1e-4 | loss {l:.3f} | tps {r:.0f} | mem 60.1GiB": "tokens/s",
+    "I1120 10:00:12.123456 140 train.py:88] iter {s} {r:.1f} examples/sec {d:.3f} s/iter": "samples/s",
+}
+TIMES = (
+    "2026-11-20 10:00:12 INFO train.py:10 step {s}, loss: {l:.3f}, time: {d:.4f}s",
+    "Train Epoch: 1 [{s}/60000 (1%)] Loss: {l:.4f} time: {d:.4f}",
+    "rank0: step {s} | {d:.4f} s/it | loss {l:.3f}",
+    "{s}/1000 [==>...........................] - ETA: 10:00 - loss: {l:.3f} {m:.1f}ms/step",
+    "INFO:tensorflow:global_step/sec: {i:.4f}\nINFO:tensorflow:loss = {l:.3f}, step = {s} ({d:.3f} sec)",
+    "Batch {s} took {d:.4f} seconds, loss {l:.3f}",
+    "{{'train_loss': {l:.3f}, 'step': {s}, 'step_time': {d:.4f}}}",
+    "step {s}: loss {l:.3f}, {i:.4f} steps/s",
+)
+
+
+def log(form: str, rates: list[float]) -> str:
+    lines = []
+    for number, rate in enumerate(rates):
+        seconds = 1000 / rate
+        lines.append(
+            form.format(
+                s=10 * number + 10,
+                l=3 - number / 100,
+                r=rate,
+                d=seconds,
+                m=1000 * seconds,
+                i=1 / seconds,
+                e=number / 100,
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+def read(text: str) -> tuple[list[ThroughputRun], list[Step]]:
+    facts = Facts()
+    step_lines.read_format(io.BytesIO(text.encode()), "train.log", facts)
+    return facts.rows(ThroughputRun), facts.rows(Step)
+
+
+@pytest.mark.parametrize("form", RATES)
+def test_rates_are_read(form: str) -> None:
+    rates = [1984.0 + 7 * (number % 5) for number in range(30)]
+    (run,), steps = read(log(form, rates))
+    assert (own_steps.NAME, RATES[form], 30) == (run.tool, run.unit, run.points)
+    assert statistics.median(rates) == pytest.approx(statistics.median(step.rate or 0 for step in steps), rel=1e-3)
+
+
+@pytest.mark.parametrize("form", TIMES)
+def test_times_are_read(form: str) -> None:
+    rates = [1984.0 + 7 * (number % 5) for number in range(30)]
+    (run,), steps = read(log(form, rates))
+    assert (own_steps.NAME, "steps/s", 30) == (run.tool, run.unit, run.points)
+    assert 1000 / statistics.median(rates) == pytest.approx(
+        statistics.median(step.seconds or 0 for step in steps), rel=2e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "step {s} loss {l:.3f}",
+        "step {s} elapsed time: {c:.1f}s",  # counts up to the end
+        "step {s} remaining time: {t:.1f}s",
+        "val step {s} loss {l:.3f} {r:.0f} tokens/s",
+        "n1:42:42 [0] NCCL INFO Channel {s:02d}/0 : 0[0] -> 1[1] via P2P/IPC time: {r:.1f}",
+        "request {s} took {d:.3f} seconds",
+        "Avg prompt throughput: {r:.1f} tokens/s, Avg generation throughput: {r:.1f} tokens/s",
+        "epoch {s} took {d:.3f} seconds",
+    ],
+)
+def test_other_lines_are_not(form: str) -> None:
+    lines = [form.format(s=n, l=3 - n / 100, c=12.5 * n, t=900 - n, r=1984.0 + 7 * (n % 5), d=0.5) for n in range(30)]
+    assert ([], []) == read("\n".join(lines) + "\n")
+
+
+def test_a_known_program_counts_alone() -> None:
+    form = "iter {s}: loss {l:.4f}, time {m:.2f}ms, mfu 41.20%\nstep {s} | {d:.3f} s/it"
+    (run,), _ = read(log(form, [1984.0] * 20))
+    assert "nanogpt" == run.tool
+
+
+@given(
+    st.sampled_from([tool.literal.decode() for tool in own_steps.TOOLS]),
+    st.text(" 0123456789.,:=/[]{}'\"ekKMs%-", max_size=40),
+    st.text(" 0123456789.,:=/[]{}'\"ekKMs%-", max_size=40),
+)
+def test_any_line_gives_a_point_or_nothing(word: str, before: str, after: str) -> None:
+    line = f"step 12 {before}{word}{after}".encode()
+    for tool in own_steps.TOOLS:
+        point = tool.read(line) if tool.literal in line else None
+        assert point is None or 0 < (point[2] or point[3] or 0) < float("inf")
+
+
+@pytest.mark.parametrize("form", [*list(RATES)[:9:4], TIMES[2]])
+def test_a_long_log_says_the_same_as_its_lines(form: str) -> None:
+    """From some thousand lines on neighbours are folded by the number beside the unit; the slow ones are kept."""
+    rates = [1984.0 + 7 * (number % 5) for number in range(12_000)]
+    rates[11_005] = 200.0
+    (run,), steps = read(log(form, rates))
+    assert 12_000 == run.points
+    middle = steps[len(steps) // 2]
+    assert 1998.0 == pytest.approx(1000 / middle.seconds if middle.seconds else middle.rate, rel=0.01)
+    assert 9 < max(step.slowest for step in steps) < 11
