@@ -16,13 +16,13 @@ NAME = "own-loop"
 _LEAST, _MOST = 1e-6, 1e12  # of a rate or a time; 1e999 is no number
 LEAST = 8  # lines from which on such a series is taken for a training loop
 _VALUE = rb"[\"']?[ \t]{0,3}[:=]?[ \t]{0,3}[\"']?(\d[\d,]{0,18}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?)[ \t]?([kKM](?![A-Za-z])|ms\b)?"
-_STEP = re.compile(
+_OWN_STEP = re.compile(
     rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
     rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
 )
-_FRONT = re.compile(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
-_KERAS = re.compile(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
-_EPOCH = re.compile(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
+_OWN_FRONT = re.compile(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
+_KERAS_BAR = re.compile(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
+_OWN_EPOCH = re.compile(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
 _OTHER_LOOP = re.compile(rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z])")
 
 
@@ -30,8 +30,8 @@ def _place(line: bytes) -> tuple[int, int | None] | None:
     """Where the program's own text starts, and the number of the step; batches of an epoch that tells their number go on counting."""
     if _OTHER_LOOP.search(line):
         return None
-    found = _STEP.search(line) or _FRONT.search(line) or _KERAS.search(line)
-    epoch = _EPOCH.search(line)
+    found = _OWN_STEP.search(line) or _OWN_FRONT.search(line) or _KERAS_BAR.search(line)
+    epoch = _OWN_EPOCH.search(line)
     if found is None:
         return (line.find(b"{"), None) if b"{" in line and (b"'epoch'" in line or b'"epoch"' in line) else None
     step, total = int(found[1]), found[2]
@@ -48,9 +48,9 @@ def _number(value: bytes, scale: bytes | None) -> float:
     return number if scale is None else number * {b"ms": 1e-3, b"M": 1e6}.get(scale, 1e3)
 
 
-_BEFORE = re.compile(rb"(\d[\d,]{0,18}(?:\.\d{1,12})?)([kKM])?\Z")
-_AFTER = re.compile(_VALUE)
-_UNIT_AFTER = re.compile(rb"[ \t]?(?:m?s|secs?|seconds|%|[GMK]i?B|it|steps?|tokens?|tok|samples?)(?![A-Za-z])")
+_NUMBER_BEFORE = re.compile(rb"(\d[\d,]{0,18}(?:\.\d{1,12})?)([kKM])?\Z")
+_NUMBER_AFTER = re.compile(_VALUE)
+_UNIT_BEHIND = re.compile(rb"[ \t]?(?:m?s|secs?|seconds|%|[GMK]i?B|it|steps?|tokens?|tok|samples?)(?![A-Za-z])")
 
 
 def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> float | None:
@@ -58,11 +58,11 @@ def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> flo
     end = at + size
     while line[end : end + 1].isalpha():  # `tokens/s` is also in `tokens/sec`
         end += 1
-    found = _AFTER.match(line, end)
+    found = _NUMBER_AFTER.match(line, end)
     if not only_after and (found is None or line[end : end + 1] not in b":=\"'"):
         words = line[max(at - 24, 0) : at].rsplit(None, 1)
-        before = _BEFORE.search(words[-1]) if words else None
-        if before is not None and (found is None or _UNIT_AFTER.match(line, found.end())):
+        before = _NUMBER_BEFORE.search(words[-1]) if words else None
+        if before is not None and (found is None or _UNIT_BEHIND.match(line, found.end())):
             found = before
     number = _number(found[1], found[2]) if found is not None else 0.0
     return number if _LEAST <= number <= _MOST else None
