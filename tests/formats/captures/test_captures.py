@@ -60,7 +60,7 @@ def kube(data: bytes) -> tuple[Facts, Reading]:
         ),
         ("tfjob_ps.yaml", {("kube-parameter-server-holds-gpu", "warning")}),
         ("describe_node.txt", {("kube-gpu-not-allocatable", "warning")}),
-        ("fabricmanager.log", {("fabric-manager-errors", "warning")}),
+        ("fabricmanager.log", {("nvswitch-sxid", "error")}),
         ("fabricmanager_version.log", {("fabric-manager-not-running", "error")}),
         ("smi_q.txt", set()),
         (
