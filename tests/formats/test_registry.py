@@ -30,6 +30,7 @@ SAMPLES = {
     "amd-smi": ["gpu/amd_smi_metric.txt"],
     "gpu-metrics": ["gpu/dcgm_exporter.txt"],
     "nvidia-smi-q": ["captures/smi_q_gpu3.txt"],
+    "nvidia-smi": ["gpu/smi_table.txt"],
     "nccl-topology": ["topology/node01.xml", "topology/node02.xml", "topology/graph_slow.xml"],
     "nccl-ras": ["topology/ras_behind.json"],
     "nccl-ras-text": ["topology/ras_healthy.txt"],

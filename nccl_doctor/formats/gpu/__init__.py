@@ -95,4 +95,11 @@ FORMATS = (
         ),
         inside=(b"==NVSMI LOG==",),
     ),
+    Format(
+        "nvidia-smi",
+        "smi_table",
+        tables=("node_driver", "node_gpu", "gpu_health"),
+        inside=(b"| NVIDIA-SMI ",),
+        after=("nvidia-smi-q",),
+    ),
 )

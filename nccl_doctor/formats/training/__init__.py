@@ -42,6 +42,6 @@ FORMATS = (
             b"time per step", b" time: ", b" time=", b" took ", b"s/step", b"s/iter", b"s/batch", b" it/s", b" s/it",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
-        after=("profile-summary", "gpu-samples", "node-capture", "nccl-tests", "stacks", "training-records"),
+        after=("profile-summary", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records"),
     ),
 )  # fmt: skip

@@ -1,0 +1,97 @@
+"""The table of plain `nvidia-smi`: old and new layouts, of many nodes, inside logs, damaged."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.gpu import smi_table
+
+RULE = "+-----------------------------------------+------------------------+----------------------+"
+TITLES = (
+    "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |\n"
+    "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |\n"
+    "|                                         |                        |               MIG M. |\n"
+    "|=========================================+========================+======================|\n"
+)
+OLD = """\
++-----------------------------------------------------------------------------+
+| NVIDIA-SMI 450.80.02    Driver Version: 450.80.02    CUDA Version: 11.0     |
+|-------------------------------+----------------------+----------------------+
+|   0  Tesla V100-SXM2...  On   | 00000000:00:1B.0 Off |                    0 |
+| N/A   41C    P0    45W / 300W |      3MiB / 16160MiB |      0%      Default |
+|                               |                      |                  N/A |
++-------------------------------+----------------------+----------------------+
+|   1  GeForce RTX 208...  Off  | 00000000:00:1C.0  On |                  N/A |
+| 30%   34C    P8    N/A /  N/A |    412MiB / 11019MiB |     N/A      Default |
+|                               |                      |                  N/A |
++-------------------------------+----------------------+----------------------+
+"""
+
+
+def table(uncorrected: list[int], driver: str = "570.124.06") -> str:
+    head = f"{RULE}\n| NVIDIA-SMI {driver:<22} Driver Version: {driver:<14} CUDA Version: 12.8     |\n"
+    gpus = "".join(
+        f"| {gpu:>3}  NVIDIA H100 80GB HBM3          On  |   00000000:{24 + gpu:02X}:00.0 Off | {count:>20} |\n"
+        f"| N/A   {30 + gpu}C    P0            {100 + gpu}W /  700W |   {70123 + gpu}MiB /  81559MiB |    {90 + gpu:>3}%      Default |\n"
+        f"|                                         |                        |             Disabled |\n{RULE}\n"
+        for gpu, count in enumerate(uncorrected)
+    )
+    return head + TITLES + gpus
+
+
+def read(text: str) -> Facts:
+    facts = Facts()
+    smi_table.read_format(io.BytesIO(text.encode()), "smi.txt", facts)
+    return facts
+
+
+def test_every_cell_is_read() -> None:
+    facts = read(table([0, 12]))
+    assert [("570.124.06", 12080, 2)] == facts.query("SELECT driver, cuda, gpus FROM node_driver")
+    assert [
+        (0, "0000:18:00.0", 30, 0, 100.0, 700.0, 70123.0, 81559.0, 90, 1, 0),
+        (1, "0000:19:00.0", 31, 0, 101.0, 700.0, 70124.0, 81559.0, 91, 1, 0),
+    ] == facts.query(
+        "SELECT gpu, pci, temperature, pstate, power, power_limit, memory_used, memory_total, util, persistence, mig FROM node_gpu"
+    )
+    assert [(0, 1, 0), (1, 1, 12)] == facts.query("SELECT gpu, ecc, uncorrected FROM gpu_health ORDER BY gpu")
+
+
+def test_an_old_table_with_shortened_names() -> None:
+    facts = read(OLD)
+    assert [
+        (0, None, 41, 45.0, 300.0, 3.0, 0),
+        (1, None, 34, None, None, 412.0, None),
+    ] == facts.query("SELECT gpu, model, temperature, power, power_limit, memory_used, util FROM node_gpu")
+    assert [(0, 0), (1, None)] == facts.query("SELECT gpu, uncorrected FROM gpu_health ORDER BY gpu")
+
+
+@pytest.mark.parametrize("label", ["", "{}: ", "node{:02}: "])
+def test_of_many_nodes_inside_a_log(label: str) -> None:
+    text = [table([0, bad]) for bad in (3, 0)]
+    lines = [
+        label.format(node) + line for node, one in enumerate(text) for line in f"step 1 loss 2.0\n{one}".splitlines()
+    ]
+    facts = read("\n".join(lines) + "\n")
+    hosts = facts.query("SELECT DISTINCT host FROM node_gpu ORDER BY host")
+    assert ([("node00",), ("node01",)] if label.startswith("node") else [(None,)]) == hosts
+    assert [(3 if label else 0,)] == facts.query("SELECT max(uncorrected) FROM gpu_health")
+
+
+def test_a_gpu_with_uncorrected_errors_is_found_and_a_healthy_one_is_not() -> None:
+    bad = analyze.report_of(analyze.read_text(table([0, 12])))
+    assert ["gpu-ecc-uncorrectable-now"] == [one.name for one in bad.findings if one.severity == "error"]
+    good = analyze.report_of(analyze.read_text(table([0, 0])))
+    assert [] == [one.name for one in good.findings]
+
+
+@given(st.integers(0, len(table([0, 1]))), st.binary(max_size=20))
+def test_a_cut_or_spoilt_table_never_fails(at: int, noise: bytes) -> None:
+    data = table([0, 1]).encode()
+    facts = Facts()
+    smi_table.read_format(io.BytesIO(data[:at] + noise + data[at + len(noise) :]), "smi.txt", facts)
+    assert facts.query("SELECT count(*) FROM node_gpu")[0][0] <= 2
