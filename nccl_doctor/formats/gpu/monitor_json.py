@@ -165,7 +165,7 @@ class _Reader:
             "bus",
             "time",
         }
-        columns = {name: np.array([values.get(name, np.nan) for _, values, _, _ in rows]) for name in names}
+        columns = {name: np.array([values.get(name, np.nan) for _, values, _, _ in rows], np.float64) for name in names}
         times = np.array([time for _, _, time, _ in rows])
         self._samples.add(
             Batch(

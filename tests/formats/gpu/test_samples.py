@@ -326,3 +326,9 @@ def test_a_title_that_comes_twice_is_one_column() -> None:
     facts, reading = read("timestamp, index" + ", utilization.gpu [%]" * 3 + "\n" + row * 20)
     assert (21, None) == (reading.lines, reading.note)
     assert [97.0] == [use.util_mean for use in facts.rows(GpuUse)]
+
+
+def test_a_number_of_more_than_64_bits_in_a_record_of_superbench() -> None:
+    record = '{"time": "2024-09-08 13:03:31", "gpu_usage:0": 98, "gpu_uncorrected_ecc:0": 1208925819614629174706176}\n'
+    _, reading = read((record * 3).encode(), "monitor.jsonl")
+    assert 3 == reading.lines
