@@ -5,8 +5,11 @@ same places, or none of them, so that one of them is matched for all. The shape 
 `failed: 0` is no failure and `exit code 0` no error.
 """
 
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 LONGEST = 1_000  # bytes; longer texts do not come twice
@@ -14,11 +17,25 @@ _ONES = bytes.maketrans(b"23456789", b"1" * 8)
 _ZEROS = str.maketrans("123456789", "0" * 9)
 _NAME, _UNNAMED = "mlx5", "mlx\x05"  # a name whose digit is no number
 _RAW_NAME, _RAW_UNNAMED = _NAME.encode(), b"mlx\xff"
+_HEX = re.compile(
+    rb"0x[0-9a-f]{1,1000}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{5,1000}"
+)  # an address or code, a UUID, or another number
+_MIXED = re.compile(rb"[0-9]-?[a-f]|[a-f]-?[0-9]")  # a number of decimal digits has another shape
+_MASK = b"\xfe"
+_BETWEEN = bytes(code for code in range(128) if not (chr(code).isalnum() or chr(code) == "_"))
+_MASKED = bytes.maketrans(b"0123456789abcdef", _MASK * 16)
+_RUN = re.compile(rb"\xfe[\xfe-]*")
+_VARIANTS = (
+    ("1", "a", "a"),
+    ("a", "1", "1"),
+    ("1", "1", "a"),
+    ("a", "a", "1"),
+    ("0", "1", "a"),
+)  # first digit, the others, last
+_PLAIN = (("1", "1", "1"), ("a", "a", "a"))  # the same of codes behind `0x`
 _DIGITS = frozenset(map(ord, "0123456789"))
-_FIRST = (
-    frozenset(map(ord, "0")),
-    frozenset(map(ord, "123456789")),
-)  # what the shape keeps of the first digit of a number
+# What a shape keeps of the first digit of a number.
+_FIRST = (frozenset(map(ord, "0")), frozenset(map(ord, "123456789")))
 _CATEGORIES = {op.CATEGORY_DIGIT: _DIGITS, op.CATEGORY_WORD: _DIGITS, op.CATEGORY_NOT_SPACE: _DIGITS}
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 
@@ -27,6 +44,43 @@ def shape_of(text: bytes) -> bytes:
     """An ASCII text whose digits are 1, but for a 0 with which a number begins."""
     text = text.replace(_RAW_NAME, _RAW_UNNAMED).translate(_ONES)
     return text.replace(b"00", b"01").replace(b"10", b"11")
+
+
+def shapes_of(lines: Sequence[bytes]) -> Iterable[bytes]:
+    """The shapes of lines, in which hexadecimal numbers count as equal too; empty for one that is too long or not ASCII."""
+    if not lines:
+        return []
+    short = [line if len(line) <= LONGEST and line.isascii() else b"" for line in lines]
+    return shape_of(_HEX.sub(_masked, b"\n".join(short))).split(b"\n")
+
+
+def variants(line: str, shape: bytes) -> list[str]:
+    """The line with other hexadecimal numbers: those by which most expressions that ask for one of their digits can be told."""
+    if _MASK not in shape:
+        return []
+    runs = [run.span() for run in _RUN.finditer(shape)]
+    made = []
+    for number, (first, middle, last) in enumerate((*_VARIANTS, *_PLAIN)):
+        text = list(line)
+        for start, stop in runs:
+            if number >= len(_VARIANTS) and line[start - 2 : start] != "0x":
+                continue
+            digits = [at for at in range(start, stop) if line[at] != "-"]
+            for at in digits:
+                text[at] = middle
+            text[digits[0]], text[digits[-1]] = first, last
+        made.append("".join(text))
+    return made
+
+
+def _masked(found: re.Match[bytes]) -> bytes:
+    """The mask of a hexadecimal number, which is no part of a word; else what was found."""
+    number, (start, stop) = found[0], found.span()
+    if (found.string[max(start - 1, 0) : start] + found.string[stop : stop + 1]).strip(_BETWEEN):
+        return number
+    if number.startswith(b"0x"):
+        return number if not number.strip(b"0x") else b"0x" + number[2:].translate(_MASKED)
+    return number.translate(_MASKED) if _MIXED.search(number) else number
 
 
 def zeroed(text: str) -> str:
@@ -106,3 +160,49 @@ def _digits_of(kind: Any, value: Any) -> frozenset[int]:
         else:
             found |= _CATEGORIES.get(of, _DIGITS if of is op.CATEGORY_NOT_WORD else frozenset())
     return _DIGITS - found if negated else found
+
+
+@cache
+def relaxed(regex: str) -> re.Pattern[str] | None:
+    """An expression that matches, wherever this one matches a text, each text of the same shape; None where none was found.
+
+    A character class that holds a digit holds all of them there, and what must not follow may follow.
+    """
+    parsed = _parser.parse(regex)
+    try:
+        _relax(parsed)
+    except _TellsApart:
+        return None
+    compiled: re.Pattern[str] = _compiler.compile(parsed)
+    return compiled
+
+
+def _relax(parts: Any) -> None:
+    """Change a part of a parsed expression so. Raises _TellsApart."""
+    for at, (kind, value) in enumerate(parts):
+        if kind in (op.LITERAL, op.NOT_LITERAL, op.IN):
+            digits = _digits_of(kind, value)
+            if digits and digits != _DIGITS:
+                parts[at] = (op.IN, _with_all_digits(kind, value))
+        elif kind is op.SUBPATTERN:
+            _relax(value[3])
+        elif kind is op.BRANCH:
+            for branch in value[1]:
+                _relax(branch)
+        elif kind in (op.MAX_REPEAT, op.MIN_REPEAT):
+            _relax(value[2])
+        elif kind is op.ASSERT:
+            _relax(value[1])
+        elif kind is op.ASSERT_NOT:
+            parts[at] = (op.BRANCH, (None, [_parser.SubPattern(parts.state, [])]))
+        elif kind not in (op.ANY, op.AT):
+            raise _TellsApart
+
+
+def _with_all_digits(kind: Any, value: Any) -> list[Any]:
+    """A class of characters that also holds all digits; of a negated one, any character."""
+    if kind is op.IN and value[0][0] is not op.NEGATE:
+        return [*value, (op.RANGE, (ord("0"), ord("9")))]
+    if kind is op.LITERAL:
+        return [(op.RANGE, (ord("0"), ord("9")))]
+    return [(op.CATEGORY, op.CATEGORY_SPACE), (op.CATEGORY, op.CATEGORY_NOT_SPACE)]

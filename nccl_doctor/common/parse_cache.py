@@ -5,21 +5,22 @@ it along; a checkout writes it at the first start. The hash of the files' conten
 What the file system says of the files is kept beside the hash: while that is the same, they are not read.
 Bytes that depend on the machine, such as compiled automata, are kept in the same way and are never part of the wheel.
 
-A file has two lines: `{"key": HASH, "seen": HASH}` and the value.
+A file has two lines: `{"key": HASH, "seen": HASH}` and the value, or the size of what follows and a line for each value.
 """
 
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.trusted import distrust
 
+T = TypeVar("T")
 FOLDER = Path(__file__).parent / "compiled"
 _DIGEST = 16  # bytes of a hash
 _SETTLED = 2_000_000_000  # nanoseconds after which a change of a file shows in its times
@@ -30,22 +31,52 @@ def remembered(name: str, files: Sequence[Path], make: Callable[[], Any], folder
 
     The value must be JSON. Raises what reading the files and `make` raise; a value that cannot be stored is not an error.
     """
+    return _remembered(name, files, lambda: _json(make()), json.loads, folder)
+
+
+def remembered_lines(
+    name: str, files: Sequence[Path], make: Callable[[], Iterable[Any]], folder: Path = FOLDER
+) -> list[bytes]:
+    """As `remembered`, for many values of which most runs need few: each as JSON that the caller parses."""
+
+    def body() -> bytes:
+        lines = b"".join(_json(value) + b"\n" for value in make())
+        return b"%d\n%b" % (len(lines), lines)
+
+    return _remembered(name, files, body, _lines, folder)
+
+
+def _lines(body: bytes) -> list[bytes]:
+    """The values of `remembered_lines`. Raises ValueError where some are missing."""
+    size, _, lines = body.partition(b"\n")
+    if int(size) != len(lines):
+        raise ValueError("damaged")
+    return lines.splitlines()
+
+
+def _remembered(
+    name: str, files: Sequence[Path], make: Callable[[], bytes], parse: Callable[[bytes], T], folder: Path
+) -> T:
     target = folder / f"{name}.json"
     seen = _seen(files)
     with suppress(OSError, ValueError, TypeError, KeyError):
         head, _, body = target.read_bytes().partition(b"\n") if distrust(target) is None else (b"{}", b"", b"")
         known = json.loads(head)
         if known["seen"] == seen is not None:
-            return json.loads(body)
+            return parse(body)
         if known["key"] == _key(files):
-            value = json.loads(body)
+            value = parse(body)
             if seen is not None:
                 _keep(target, _head(known["key"], seen) + body)
             return value
     key = _key(files)
-    value = make()
-    _keep(target, _head(key, seen) + json.dumps(value, ensure_ascii=False).encode())
-    return value
+    body = make()
+    _keep(target, _head(key, seen) + body)
+    return parse(body)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _head(key: str, seen: str | None) -> bytes:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nccl_doctor.facts import views
 from nccl_doctor.facts.saved import SQL_TYPES
-from nccl_doctor.facts.store import column_types, table_name
+from nccl_doctor.facts.schema import column_types, table_name
 from nccl_doctor.facts.tables import TABLES
 
 

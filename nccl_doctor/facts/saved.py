@@ -6,7 +6,6 @@ neither run nor copied, and a value of another type than its column is refused.
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -73,6 +72,8 @@ def _copy(source: sqlite3.Connection, db: sqlite3.Connection, table: str, column
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new file in the folder of `path`, which takes its name in the end; nothing is left of it after an error."""
+    import tempfile  # most bases are not saved
+
     handle, name = tempfile.mkstemp(prefix=".nccl-doctor.", dir=path.parent)  # random: other hosts may save here too
     part = Path(name)
     try:

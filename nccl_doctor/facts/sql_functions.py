@@ -12,7 +12,7 @@ from nccl_doctor.common.robust import spread
 
 def version_number(text: str | None) -> int | None:
     """`2.21.5+cuda12.4` -> 22105, NCCL's own code since 2.9; None where the text holds no version."""
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text or "")
+    match = re.match(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?!\d)", text or "")
     return int(match[1]) * 10_000 + int(match[2]) * 100 + int(match[3] or 0) if match else None
 
 

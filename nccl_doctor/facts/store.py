@@ -4,21 +4,18 @@ A query of a rule or of the `sql` command runs under the guard of `facts.guard`.
 """
 
 import os
-import re
 import sqlite3
-import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_doctor.common import budgets
-from nccl_doctor.facts import guard, old_sqlite, saved, views
+from nccl_doctor.facts import guard, old_sqlite, saved, schema, views
 from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.places import Places, places_for
-from nccl_doctor.facts.saved import SQL_TYPES
+from nccl_doctor.facts.schema import by_name, column_types, table_name
 from nccl_doctor.facts.sql_functions import register_functions
 from nccl_doctor.facts.storable import storable
 from nccl_doctor.facts.tables import TABLES, Evidence
@@ -27,98 +24,9 @@ if TYPE_CHECKING:
     import pandas
 
 T = TypeVar("T")
-APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
 BATCH = 5_000  # rows inserted at once
 VALUES = 990  # in a statement; old releases of SQLite take 999
-# Columns by which queries join tables; a class names others in `joined_by`.
-JOINED = ("host", "host, pid", "file", "run")
 INDEXED = 50  # rows of a table from which an index is worth making
-LAYOUT = 7  # raised when a table changes in a way that old files cannot be read
-
-
-def table_name(table: type) -> str:
-    """The SQL name of a table class: `NetDevice` -> `net_device`."""
-    return _snake_case(table.__name__)
-
-
-@cache
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-@cache
-def column_types(table: type) -> dict[str, type]:
-    """Column name -> int, float or str, with the ``| None`` removed."""
-    types_: dict[str, type] = {}
-    annotations: dict[str, Any] = table.__annotations__  # real types: get_type_hints would take 6 ms for all tables
-    for name, hint in annotations.items():
-        if isinstance(hint, types.UnionType):
-            hint = next(arg for arg in get_args(hint) if arg is not type(None))
-        types_[name] = hint
-    return types_
-
-
-@cache
-def by_name() -> dict[str, type]:
-    """SQL name -> table class."""
-    return {table_name(table): table for table in TABLES}
-
-
-@cache
-def _joined() -> list[tuple[type, str]]:
-    """Table and columns of each index."""
-    pairs = []
-    for table in TABLES:
-        if table is not Evidence:
-            known = column_types(table).keys()
-            wanted = [
-                columns for columns in (*JOINED, *getattr(table, "joined_by", ())) if known >= {*columns.split(", ")}
-            ]
-            pairs += [(table, columns) for columns in wanted if columns != "host" or "host, pid" not in wanted]
-    return pairs
-
-
-def _columns(table: type) -> str:
-    columns = ", ".join(f'"{name}" {SQL_TYPES[type_]}' for name, type_ in column_types(table).items())
-    return columns.replace('"id" INTEGER', '"id" INTEGER PRIMARY KEY') if table is Evidence else columns
-
-
-def _index(table: type, columns: str, schema: str) -> str:
-    name = table_name(table)
-    return f"CREATE INDEX IF NOT EXISTS {schema}.{name}_{columns.replace(', ', '_')} ON {name} ({columns})"
-
-
-def index_statements() -> list[str]:
-    """The statements that make all indexes."""
-    return [_index(table, columns, "main") for table, columns in _joined()]
-
-
-@cache
-def _empty() -> sqlite3.Connection:
-    """A database with all tables, which is copied for each fact base of this process: a quarter of the time."""
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    tables = [f"CREATE TABLE {table_name(table)} ({_columns(table)})" for table in TABLES]
-    db.executescript(";".join(["BEGIN", "CREATE TABLE covered (name TEXT PRIMARY KEY)", *tables, "COMMIT"]))
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {LAYOUT}")
-    return db
-
-
-@cache
-def _stored() -> saved.Tables:
-    """What a saved file must hold."""
-    tables = {table_name(table): table for table in TABLES}
-    stored = {
-        name: {column: (SQL_TYPES[type_], column in _optional(table)) for column, type_ in column_types(table).items()}
-        for name, table in tables.items()
-    }
-    return {"covered": {"name": ("TEXT", False)}, **stored}
-
-
-@cache
-def _optional(table: type) -> frozenset[str]:
-    """The columns whose value may be unknown."""
-    return frozenset(name for name, hint in table.__annotations__.items() if type(None) in get_args(hint))
 
 
 class Facts:
@@ -126,7 +34,7 @@ class Facts:
 
     def __init__(self, path: Path | None = None) -> None:
         self._db = old_sqlite.connect()
-        _empty().backup(self._db)
+        schema.empty().backup(self._db)
         self._evidence: dict[str, Places] = {}  # file -> line -> number
         self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own
         self._read_lines: dict[int, int] = {}  # of evidence of such files: which of the lines that were read it is
@@ -147,13 +55,14 @@ class Facts:
 
     def _load(self, path: Path) -> None:
         try:
-            saved.load(self._db, path, APPLICATION_ID, LAYOUT, _stored())
+            saved.load(self._db, path, schema.APPLICATION_ID, schema.LAYOUT, schema.stored())
         except saved.Unreadable as problem:
             raise QueryProblem(f"{path} {problem}") from None
         for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
             self._evidence.setdefault(file, Places())[line] = number
         self._numbers = sum(map(len, self._evidence.values()))
-        self._inserted = sum(self.counts().values())
+        self._filled = {table: self._count(table) for table in TABLES}
+        self._inserted = sum(self._filled.values())
 
     @classmethod
     def open(cls, path: Path) -> "Facts":
@@ -173,7 +82,7 @@ class Facts:
             if not self.restated:
                 self._db.backup(target)
                 return
-            _empty().backup(target)
+            schema.empty().backup(target)
         finally:
             target.close()
         with self._writing():
@@ -248,7 +157,9 @@ class Facts:
         try:
             self._insert_all(table, rows)
         except (OverflowError, UnicodeEncodeError):
-            self._insert_all(table, list(storable(rows, [name in _optional(table) for name in column_types(table)])))
+            self._insert_all(
+                table, list(storable(rows, [name in schema.optional(table) for name in column_types(table)]))
+            )
 
     def _within_budget(self, table: type, rows: Sequence[Any]) -> Sequence[Any]:
         """The rows that the table may still take; `cut` counts the others."""
@@ -314,17 +225,16 @@ class Facts:
         self.restated |= {table}
         with self._writing():
             # Found before the one in main.
-            self._db.execute(f"CREATE TEMP TABLE {table_name(table)} ({_columns(table)})")
+            self._db.execute(f"CREATE TEMP TABLE {table_name(table)} ({schema.columns(table)})")
             self._db.execute(f"INSERT INTO temp.{table_name(table)} {query}")
 
     def index(self) -> None:
         """Index the columns by which queries join. Call when the tables are filled; rules are linear in facts only after it."""
         self._flush()
         with self._writing():
-            for table, columns in _joined():
-                name = table_name(table)
-                if self._db.execute(f"SELECT 1 FROM {name} LIMIT 1 OFFSET {INDEXED}").fetchone():
-                    self._db.execute(_index(table, columns, "temp" if table in self.restated else "main"))
+            for table, columns in schema.joined():
+                if self._may_hold(table, INDEXED + 1) and self._exceeds(table, INDEXED):
+                    self._db.execute(schema.index(table, columns, "temp" if table in self.restated else "main"))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -353,8 +263,17 @@ class Facts:
     def counts(self) -> dict[str, int]:
         """Table name -> number of rows."""
         self._flush()
-        names = [table_name(table) for table in TABLES]
-        return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+        return {table_name(table): self._count(table) if self._may_hold(table) else 0 for table in TABLES}
+
+    def _count(self, table: type) -> int:
+        return int(self._db.execute(f"SELECT count(*) FROM {table_name(table)}").fetchone()[0])
+
+    def _exceeds(self, table: type, rows: int) -> bool:
+        return self._db.execute(f"SELECT 1 FROM {table_name(table)} LIMIT 1 OFFSET {rows}").fetchone() is not None
+
+    def _may_hold(self, table: type, rows: int = 1) -> bool:
+        """Whether a table may have so many rows; says it without a query, which counts where there are hundreds of empty tables."""
+        return table is Evidence or table in self.restated or self._filled.get(table, 0) >= rows
 
     def evidence_rows(self, refs: Iterable[int]) -> list[Evidence]:
         """The evidence rows of these numbers, in the order of the input."""

@@ -160,24 +160,28 @@ VIEWS = (
     ),
     View(
         "reported_fault",
-        "A line that the message catalogue knows and that reports a fault, graded by what the program did after it.",
+        "A line of the message catalogue that reports a fault, graded by what the program did after it; no notes of jobs in order.",
         {
             "host": "host name", "rank": "rank in the job", "kind": "class of the message",
             "fault": "name of the rule that reports it, NULL for the one of its class", "program": "its program",
             "message": "its name in the catalogue", "title": "the program as people call it", "means": "what the line means",
-            "causes": "likely causes and what decides", "command": "what to do next",
+            "said": "program and meaning as one sentence", "causes": "likely causes and what decides", "command": "what to do next",
             "severity": "note where the program went on after it, else that of the message",
-            "confidence": "possible for an echo, else that of the message", "role": "symptom for an echo, NULL for an origin",
+            "confidence": "that of the message; for an echo possible, or likely where its message is certain",
+            "role": "symptom for an echo, NULL for an origin",
             "n": "lines folded into this one", "stamp": "seconds, NULL where the line has no time", "ref": "evidence",
         },
         """
         SELECT k.host, k.rank, k.kind, k.fault, k.program, k.message, k.title, k.means,
+          iif(substr(k.means, 1, length(k.title) + 1) = k.title || ' ', k.means, k.title || ': ' || k.means),
           coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,
-          CASE k.role WHEN 'echo' THEN 'possible' ELSE k.confidence END, iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
-        FROM known_message k JOIN evidence e ON e.id = k.ref WHERE k.kind <> 'harmless'
+          CASE k.role WHEN 'echo' THEN iif(k.confidence = 'certain', 'likely', 'possible') ELSE k.confidence END,
+          iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
+        FROM known_message k JOIN evidence e ON e.id = k.ref
+        WHERE k.kind <> 'harmless' AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
         """,
     ),
     View(

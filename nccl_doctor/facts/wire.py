@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
+from nccl_doctor.facts.schema import by_name, column_types, table_name
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Evidence
 
 

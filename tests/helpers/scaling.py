@@ -12,7 +12,8 @@ from itertools import chain
 from types import FrameType
 from typing import Any
 
-from nccl_doctor.facts.store import Facts, by_name, table_name
+from nccl_doctor.facts.schema import by_name, table_name
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Evidence, Job
 
 TICK = 100  # steps between two looks at the counter

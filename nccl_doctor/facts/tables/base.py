@@ -1,13 +1,15 @@
 """Inputs and the evidence that every other table points to."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from nccl_doctor.common.named_tuples import NamedTuple
 
 T = TypeVar("T")
 
 
 def joined_by(*columns: str) -> Callable[[type[T]], type[T]]:
-    """Columns by which queries join a table, beside those that are the same in all tables (`facts.store.JOINED`)."""
+    """Columns by which queries join a table, beside those that are the same in all tables (`facts.schema.JOINED`)."""
 
     def declare(table: type[T]) -> type[T]:
         table.joined_by = columns  # type: ignore[attr-defined]

@@ -1,7 +1,6 @@
 """What was captured on a node or written for a scheduler: output of host commands, lists of packages, Kubernetes objects."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 from nccl_doctor.facts.tables.base import joined_by
 

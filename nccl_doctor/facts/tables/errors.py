@@ -1,7 +1,6 @@
 """What NCCL, the frameworks, the launchers and the kernel say when something breaks."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 from nccl_doctor.facts.tables.base import joined_by
 
@@ -152,7 +151,7 @@ class ProcessEnd(NamedTuple):
     pid: int | None
     exitcode: int | None  # negative = signal
     signal: str | None  # SIGKILL, …
-    reporter: str  # torchelastic, mpirun, horovodrun, srun, slurmstepd, kernel, dataloader, ray, kubernetes, scontrol, sacct, seff, qacct
+    reporter: str  # torchelastic, mpirun, horovodrun, srun, slurmstepd, kernel, dataloader, ray, kubernetes, scontrol, sacct, seff, wandb …
     first: int | None  # 1 where the reporter calls it the first failure
     n: int
     stamp: float | None

@@ -1,6 +1,6 @@
 """What samples of GPUs show: how busy they were, what held them back, who used them."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class GpuUse(NamedTuple):

@@ -1,7 +1,6 @@
 """What NCCL and its surroundings say while a job starts and runs."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 

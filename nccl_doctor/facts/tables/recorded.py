@@ -1,6 +1,6 @@
 """What `nccl-doctor record` kept beside the output of a job."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class RecordedRun(NamedTuple):

@@ -1,6 +1,6 @@
 """What processes were doing at one moment, as their call stacks show it."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Stack(NamedTuple):

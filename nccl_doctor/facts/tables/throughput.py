@@ -1,6 +1,6 @@
 """How fast a job trained: what its step lines say, and what follows from them."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class ThroughputRun(NamedTuple):
@@ -145,6 +145,7 @@ class BenchRun(NamedTuple):
     verdict: str | None  # OK, FAILED = wrong data, SLOW = below NCCL_TESTS_MIN_BW; None = the test does not say
     wrong: int | None  # wrong elements over all rows; None = not checked
     finished: int  # 1 where the summary was printed
+    headings: int  # parameter lines in a row before its devices: more than one = several copies print here
     graph_bw: float | None  # GB/s of the ring that NCCL itself computed, from the same log
     ref: int
 

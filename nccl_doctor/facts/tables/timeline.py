@@ -1,6 +1,6 @@
 """What a Horovod timeline says: who waited for whom, and where the time of the collectives went."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Timeline(NamedTuple):

@@ -1,6 +1,6 @@
 """What NCCL writes about machines and communicators in files of its own: topology and graph XML, RAS reports, the Inspector."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class TopoFile(NamedTuple):

@@ -1,6 +1,6 @@
 """What profilers and the flight recorder of PyTorch say, and the summaries of Nsight Systems and nvprof."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Trace(NamedTuple):

@@ -1,6 +1,6 @@
 """What a report says of the job itself: facts for its job lines, measures with units, and how much of the job was visible."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class JobFact(NamedTuple):

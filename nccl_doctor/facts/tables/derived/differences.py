@@ -1,6 +1,6 @@
 """In what nodes or files that should be equal differ; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class TopoDifference(NamedTuple):

@@ -1,6 +1,6 @@
 """Who holds up a job that hangs; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class OpCensus(NamedTuple):

@@ -1,6 +1,6 @@
 """Who took part in the job, what connects them, and how their settings compare; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Job(NamedTuple):

@@ -1,6 +1,6 @@
 """Whose rows are whose: host names, rows without one, and kernel lines from before the job; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class HostAlias(NamedTuple):

@@ -1,6 +1,6 @@
 """Failures that were over before the end; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Recovered(NamedTuple):

@@ -1,6 +1,6 @@
 """Steady rates, stalls, scaling, stragglers, and what links allow; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Steady(NamedTuple):

@@ -1,6 +1,6 @@
 """How a job starts: who came to a meeting, and values that cannot be; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class RollCall(NamedTuple):

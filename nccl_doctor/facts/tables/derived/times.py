@@ -1,6 +1,6 @@
 """What came before what, by the clocks of several files; derived."""
 
-from typing import NamedTuple
+from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Lead(NamedTuple):

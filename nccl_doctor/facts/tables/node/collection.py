@@ -1,7 +1,6 @@
 """What is asked of a live node, and what is expected of it."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 

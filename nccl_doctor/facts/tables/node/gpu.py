@@ -1,7 +1,6 @@
 """The GPUs of a live node: PCI bus, device files, NVML, amdgpu, and counters against those of the last run."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 

@@ -1,7 +1,6 @@
 """What a node grants a task, how its kernel is set, and what else decides whether a job runs well on it."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 

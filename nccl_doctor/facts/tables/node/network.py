@@ -1,7 +1,6 @@
 """Network cards of a live node: RDMA devices, GIDs, what GPUDirect needs, interfaces, EFA, and the labels of SELinux."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 

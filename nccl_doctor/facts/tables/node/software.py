@@ -1,7 +1,6 @@
 """Software of a node as the task sees it: libraries, packages, settings and what they name, what a scheduler granted, logins."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 

@@ -1,7 +1,6 @@
 """File systems of a node."""
 
-from typing import NamedTuple
-
+from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
 
 
