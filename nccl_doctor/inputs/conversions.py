@@ -53,7 +53,6 @@ CONVERSIONS = (
         "`tcpdump -nn -r FILE` prints it",
         _begins(rb"\A(?:\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\x0a\x0d\x0d\x0a)"),
     ),
-    Conversion("a run of Weights & Biases", "`wandb sync --view FILE` prints it", called=_called(r"\.wandb$")),
     Conversion(
         "a profile of py-spy record",
         "`nccl-doctor stacks` or `py-spy dump --pid PID` of each rank writes what is read here",

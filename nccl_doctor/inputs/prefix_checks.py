@@ -12,16 +12,22 @@ _written_at = re.compile(rf"{HEAD}|{TAGGED}").match
 
 # Words with a number behind them that are not hosts: devices, counters, formats, hardware models, file names.
 _NOT_A_HOST = re.compile(
-    r"(?i:gpu(?:\d|[1-9]\d)|(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
+    r"(?i:(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
     r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
     r"veth|lo|tun|wlan|hsi|hsn|efa|rdmap|roce|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
     r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
     r"output|dim|shape|axis|part|section|table|figure|option|method|channel|ring|tree|port|qp|slot|bank|bus|error|"
     r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
-    r"value|arr|col|row|tmp|ret|err|rc)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
+    r"value|arr|col|row|tmp|ret|err|rc|debug)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
     r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
     r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"
     r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
+)
+# `gpu7: 97 %` is about a device; in front of what programs print as whole lines, `gpu7` is a node.
+_DEVICE_OR_NODE = re.compile(r"(?i:gpu)\d{1,2}")
+_WHOLE_LINE = re.compile(
+    r" ?[|+][-=+ ]|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[\d{4}/|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} |Traceback \(most |=+NVSMI LOG|"
+    r"\[(?:INFO|WARNING|ERROR)\]|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b"
 )
 _HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
 _NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
@@ -34,6 +40,8 @@ def is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
         return False
     if word in hosts or _written_at(found.string, found.end()):
         return True
+    if _DEVICE_OR_NODE.fullmatch(word):
+        return _WHOLE_LINE.match(found.string, found.end()) is not None
     if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
         return False
     return not _NUMBER_NEXT.match(found.string, found.end())

@@ -62,6 +62,14 @@ class Found(NamedTuple):
     ] = ()  # where words begin and end whose own digits decided whether they are a prefix
 
 
+NAMES = frozenset(("rank", "weak", "local", "host", "pid"))  # fields that say who wrote a line; the others say when
+
+
+def seconds(key: str, value: str) -> float | None:
+    """The time that a field of a prefix says."""
+    return iso_seconds(value) if key == "stamp" else asctime_seconds(value)
+
+
 class _Label:
     """The label while it is being collected."""
 
@@ -87,10 +95,8 @@ class _Label:
             self.host = value
         elif key == "pid":
             self.pid = int(value)
-        elif key == "stamp":
-            self.stamp = iso_seconds(value)
         else:
-            self.stamp = asctime_seconds(value)
+            self.stamp = seconds(key, value)
 
     def done(self) -> Label:
         rank = self.rank
@@ -131,13 +137,13 @@ def _lead(line: str, start: int) -> str:
     return "a" + line[end : end + 1]
 
 
-def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
+def split(line: str, hosts: frozenset[str] = frozenset(), *, timeless: bool = False) -> tuple[Label, str]:
     """Take the prefixes off a line: (their fields, the text that remains). Never fails.
 
     `line` has gone through `clean`. `hosts` are names known to be hosts of the job (from NCCL headers, from the command
     line): `gpu-a: text` is taken for a host prefix only if `gpu-a` is one of them, while `node01: text` needs no such
     help because the word has letters and digits and is not a device, counter, exception or file name. Indentation of the
-    text is kept, except in front of an NCCL header.
+    text is kept, except in front of an NCCL header. `timeless` leaves out the time stamp, which takes longest.
     """
     if _plain_head(line) and line[4:5] != "-":
         return NOTHING, line
@@ -148,7 +154,8 @@ def split(line: str, hosts: frozenset[str] = frozenset()) -> tuple[Label, str]:
         if found.fields:
             label = label or _Label()
             for key, start, stop in found.fields:
-                label.add(key, line[start:stop])
+                if not timeless or key in NAMES:
+                    label.add(key, line[start:stop])
         rest = line[found.end :].lstrip() if '"log"' in line else ""
         docker = _docker(rest) if rest.startswith("{") else None
         if docker is None:
@@ -199,22 +206,12 @@ def _found(line: str, hosts: frozenset[str]) -> Found:
     return found
 
 
-def rank_at(line: str) -> tuple[int, int] | None:
-    """Where a line without a record of Docker's json-file driver has the number that is the rank of its label."""
-    fields = _found(line, frozenset()).fields
-    ranks = [(start, stop) for key, start, stop in fields if key == "rank"]
-    weak = [(start, stop) for key, start, stop in fields if key == "weak"]
-    return ranks[-1] if ranks else weak[0] if weak else None
-
-
-def is_of_shape(line: str) -> bool:
-    """Whether the prefixes of all lines that differ from this one in digits only are in the same places.
-
-    `line` is as it was written: where it has colours or other control characters, the answer is no.
-    """
-    return (
-        line.isprintable() and '"log"' not in line and not _COLOUR.search(line) and not _found(line, frozenset()).words
-    )
+def layout(line: str) -> Found | None:
+    """Where the prefixes are of all lines that differ from this one in digits only, and have the same words; None where they may differ."""
+    if '"log"' in line or _COLOUR.search(line) or clean(line) != line:
+        return None
+    found = _found(line, frozenset())
+    return None if found.folded or found.xml else found
 
 
 def _find(line: str, hosts: frozenset[str]) -> Found:
@@ -256,7 +253,7 @@ def _first_match(
     words = []
     for rule in _RULES.get(lead, ()):
         found = rule.regex.match(line, begin)
-        if found and rule.accept in _BY_WORD:
+        if found and rule.accept in _BY_WORD and any(map(str.isdecimal, found["host"])):
             words.append(found.span("host"))
         if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
             return rule, found, words

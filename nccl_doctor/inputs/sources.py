@@ -6,7 +6,6 @@ import os
 import re
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -150,6 +149,8 @@ def _standard_input(known: Known) -> Iterator[Source | InputProblem]:
     if kind != "tar" and (kind != "zip" or compression(first) is not None):
         yield Source("-", None, None, False, partial(_Pipe, first))
         return
+    import tempfile  # most inputs are files
+
     try:
         path = _spooled(_Pipe(first))
     except OSError as error:
@@ -184,6 +185,8 @@ class _Pipe:
 
 def _spooled(raw: Raw) -> Path:
     """A copy of a pipe on disk, because members of an archive are read in place. It has no name and ends with the process."""
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         size = 0
         for data in pieces(raw):

@@ -1,6 +1,7 @@
 """Lines of a stream of bytes, numbered, in constant memory."""
 
 import io
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18
 LONGEST = 1 << 16  # bytes of a line that `lines` gives; what follows in it is dropped
 _SECTION_BLOCK = 1 << 20
+_LISTED = re.compile(r'\s{1,80}("(?:[^"\\]|\\.){1,4000}"),?\s{0,8}$')
 LONGEST_PIECE = 1 << 21  # bytes of a line that `numbered` keeps together
 
 
@@ -125,8 +127,9 @@ class Translated:
 class Sections:
     """Those lines of a stream that may belong to sections of interest: from the line before each match of `heads` on.
 
-    They come as in `plain_lines`; the line before may name the device of a table. A section ends after `keep` lines that were
-    not `used`. All else is passed over without being decoded, so that one table in a large log costs little more than to find it.
+    They come as in `plain_lines`, and without the quotes of a list (`"stdout_lines"` of Ansible); the line before may
+    name the device of a table. A section ends after `keep` lines that were not `used`. All else is passed over
+    without being decoded, so that one table in a large log costs little more than to find it.
     """
 
     def __init__(self, stream: Readable, heads: re.Pattern[bytes], keep: int = 40) -> None:
@@ -185,7 +188,18 @@ class Sections:
             stop = data.find(b"\n", at, end)
             raw = data[at : min(end if stop < 0 else stop, at + LONGEST)].decode("utf-8", "replace").rstrip("\r")
             self._left -= 1
-            label, text = prefixes.split(prefixes.clean(raw.removeprefix("\ufeff")))
+            label, text = prefixes.split(prefixes.clean(_unlisted(raw.removeprefix("\ufeff"))))
             self._at = end if stop < 0 else stop + 1
             self.lines += stop >= 0
             yield self.lines + (stop < 0), label, text
+
+
+def _unlisted(line: str) -> str:
+    """The text of a line that was printed as an item of a JSON list; else the line."""
+    found = _LISTED.match(line) if '"' in line[:80] else None
+    if found is None:
+        return line
+    try:
+        return str(json.loads(found[1]))
+    except ValueError:
+        return line

@@ -1,11 +1,10 @@
-"""Decides what a line says: an NCCL record, a channel line, a message of another program, or an unknown text; and counts it."""
+"""Decides what a record of NCCL says: a channel line, a known message, or an unknown text; and counts it."""
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_doctor.common import digit_shapes
-from nccl_doctor.common.timestamps import iso_seconds, moment
+from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
@@ -13,10 +12,7 @@ from nccl_doctor.log.channel_counts import ChannelCounts, ChannelMasks
 from nccl_doctor.log.counts import CollectiveCalls, EventKey, LogCounts
 from nccl_doctor.log.line_patterns import Grammar, Pattern
 from nccl_doctor.log.multiline import NextLines
-from nccl_doctor.log.nccl_header import NcclHeader
 
-LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
-HEADLESS = "headless"  # reader of patterns for lines of NCCL whose header was cut off or has another tag
 COLLECTIVE = "collective"  # reader of patterns of collective calls
 SKIP = "skip"  # reader of patterns that are understood and hold no fact
 _MEMO = 50_000  # entries after which a memo is emptied
@@ -24,8 +20,6 @@ _MEMO_LENGTH = 200  # longer messages do not come twice
 LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
 _DIGITS = re.compile(r"(\d{20})\d{80,}")
 _ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that are not read alone
-_KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
-_LEAP_YEAR = 2000  # for dates without a year
 _SHAPES = 10_000  # texts and shapes remembered
 _UNKNOWN = 2_000  # different unknown texts kept
 DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
@@ -37,14 +31,6 @@ class Writer(NamedTuple):
     header: int  # number in the counts
     stamp: float | None
     left: str  # the text before `NCCL `
-
-
-class Asked(NamedTuple):
-    """The text patterns of which a literal is in a line, in their order."""
-
-    number: int
-    patterns: list[Pattern]
-    by_shape: bool  # whether none of them tells lines apart that differ only in digits
 
 
 class Sentence(NamedTuple):
@@ -68,17 +54,9 @@ class Classifier:
         self.writers: dict[str, Writer] = {}  # text before `NCCL ` -> who wrote it, where it has no time stamp
         self.skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self.present: frozenset[str] = frozenset()  # of the grammar's rare literals near the lines that come next
-        self._known: dict[
-            tuple[int, bytes], tuple[multiline.Alone, bool]
-        ] = {}  # asked patterns, and a text or its shape
-        self._speakers: dict[tuple[object, ...], int] = {}  # who wrote lines of other programs -> header
         self._unread: set[tuple[str, str]] = set()  # levels and messages that `sentence` did not know
-        self._misses: multiline.Misses = set()
         self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> header, which date counts
         self._masks = ChannelMasks()
-        self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
-        self._covered: dict[multiline.Writer | None, int] = {}  # writer -> end of its last record of several lines
-        self._whole: dict[multiline.Writer | None, int] = {}  # the same of a record that no other pattern reads
 
     def writer(self, left: str) -> Writer:
         """Who wrote a line, from the text before `NCCL `."""
@@ -92,7 +70,8 @@ class Classifier:
             return Writer(number, iso_seconds(dates[which]), left)
         header = nccl_header.parse_header(prefixes.clean(left))
         stamp = header.label.stamp
-        number = self.counts.header_id(header._replace(label=header.label._replace(stamp=None)))
+        plain = header if stamp is None else header._replace(label=header.label._replace(stamp=None))
+        number = self.counts.header_id(plain)
         writer = Writer(number, stamp, left)
         if stamp is None:
             if len(self.writers) > _MEMO:
@@ -108,7 +87,7 @@ class Classifier:
         """Count the records of a line: one, or several where a carriage return wiped the line or two writers shared it."""
         if line.startswith("{"):
             line = prefixes.opened(line)
-        line = _bounded(line)
+        line = bounded(line)
         for piece in line.split("\r") if "\r" in line else (line,):
             *glued, last = nccl_header.glued_records(piece)
             for record in glued:
@@ -277,120 +256,21 @@ class Classifier:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
             rows = multiline.following_lines(after, pattern.lines, label)
-            whole = _bounded("\n".join([body, *(row.text for row in rows)]))
+            whole = bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
         for row in multiline.following_lines(after, 1, label):
-            text = _bounded(row.text)
+            text = bounded(row.text)
             for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
                 pattern = self.grammar.nccl(whole, level, self.present)
                 if pattern is not None:
                     return pattern, whole
         return None, body
 
-    def add_text_line(self, raw: str, numbers: Sequence[int], at: int, after: NextLines, asked: Asked) -> bool:
-        """Count the patterns that match the line with number `numbers[at]`, which holds a literal of each.
-
-        Returns whether no line of the same shape (`common.digit_shapes`) and literals counts for any of them.
-        """
-        opened = _bounded(prefixes.opened(raw))
-        short = len(opened) < LONG
-        if (multiline.is_record if short else multiline.is_record.__wrapped__)(opened):
-            patterns = [pattern for pattern in asked.patterns if pattern.nccl_too]
-            if not patterns:
-                return False
-            line = prefixes.clean(opened)
-            left, _, text = nccl_header.split_record(line) or (line, "", "")
-            label = nccl_header.parse_header(left).label
-            known, is_shape = multiline.alone(patterns, text), False
-        else:
-            line, label, text, _ = (multiline.parts if short else multiline.parts.__wrapped__)(opened)
-            known, is_shape = self._alone(asked, text)
-        if is_shape and not known.steps and known.fallback is None:
-            return line == raw and nccl_header.TOKEN not in line and prefixes.is_of_shape(line)
-        left = line[: len(line) - len(text)] if line.endswith(text) else ""
-        for pattern, joined in multiline.matches(known, text, after, label, self._misses):
-            end = at + joined.distance
-            last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
-            place = (pattern.order, multiline.writer_of(label))
-            if last <= self._last_lines.get(place, 0):  # part of the record before it
-                continue
-            if last <= (self._covered if pattern.fallback else self._whole).get(place[1], 0):
-                continue
-            if joined.distance:
-                if pattern.whole:
-                    self._whole[place[1]] = last
-                self._last_lines[place] = last
-                self._covered[place[1]] = max(last, self._covered.get(place[1], 0))
-            self._add_text(pattern, _bounded(joined.text), label, left, numbers[at], last)
-        return False
-
-    def _alone(self, asked: Asked, text: str) -> tuple[multiline.Alone, bool]:
-        """What a text says without the lines behind it, and whether that holds for all texts of its shape."""
-        written = text.encode()
-        by_shape = asked.by_shape and len(written) <= digit_shapes.LONGEST and text.isascii()
-        key = asked.number, digit_shapes.shape_of(written) if by_shape else written
-        found = self._known.get(key)
-        if found is not None:
-            return found
-        patterns = [p for p in asked.patterns if p.reader != HEADLESS or self._headless(p, text) is not None]
-        known = multiline.alone(patterns, text)
-        if by_shape and not any(is_alone for _, is_alone in known.steps) and catalogue().tells_digits_apart(text):
-            return known, False
-        if len(self._known) > _SHAPES:
-            self._known.clear()
-        if len(written) <= digit_shapes.LONGEST:
-            self._known[key] = known, by_shape
-        return known, by_shape
-
-    def _headless(self, pattern: Pattern, text: str) -> tuple[Pattern, re.Match[str]] | None:
-        """The pattern of the message in a line of NCCL without `NCCL LEVEL`, and where it stands; None where it holds no known one."""
-        match = pattern.compiled.search(text)
-        if match is None:
-            return None
-        level = (match["level"] or match["bare"] or "").strip()
-        for one in (level,) if level else ("WARN", "INFO"):
-            known = self.grammar.nccl(match["text"].rstrip(), one)
-            if known is not None and known.reader != SKIP:
-                return known, match
-        return None
-
-    def _add_text(self, pattern: Pattern, body: str, label: prefixes.Label, left: str, number: int, last: int) -> None:
-        """Count the text of a record that starts at line `number` and ends at line `last`."""
-        if pattern.reader == LAST_ERROR:
-            match = pattern.compiled.search(body)
-            repeated = self.grammar.nccl(match["text"], "WARN") if match else None
-            # Of verbs and libfabric; for the others there are patterns of the text alone.
-            if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
-                return
-            pattern, body, number = repeated, match["text"], last
-        source = None
-        if pattern.reader == HEADLESS:
-            whole = self._headless(pattern, body)
-            if whole is None:
-                return
-            pattern, match = whole
-            source, left, body = match["source"], left + body[: match.start("text")], match["text"].rstrip()
-        who = (*label[:4], source)
-        speaker = self._speakers.get(who)
-        if speaker is None:
-            header = NcclHeader(label.host, label.pid, None, None, source, label._replace(stamp=None, repeat=1), True)
-            speaker = self._speakers[who] = self.counts.header_id(header)
-        hour = _hour(left, label.stamp) if pattern.file in _KERNEL_FILES else None
-        key = EventKey(speaker, pattern.order, "", body, hour)
-        self.counts.count(key, label.repeat, number, label.stamp, left)
-
-
-def _hour(left: str, stamp: float | None) -> int | None:
-    """The hour in which a line was written, in any count; None where it names no date."""
-    when = moment(left, _LEAP_YEAR) if stamp is None else None
-    seconds = stamp if when is None else when.seconds
-    return None if seconds is None else int(seconds // 3600)
-
 
 def _is_skipped(pattern: Pattern | None, level: str) -> bool:
     return pattern is not None and pattern.reader == SKIP and level not in nccl_header.SHOWN
 
 
-def _bounded(text: str) -> str:
+def bounded(text: str) -> str:
     """A text without numbers of more digits than Python converts."""
     return _DIGITS.sub(r"\1", text) if len(text) > LONG else text

@@ -8,10 +8,15 @@ from nccl_doctor.log.channel_counts import ChannelColumns, ChannelsByEdge
 from nccl_doctor.log.event_columns import EventColumns, EventRow, Message
 from nccl_doctor.log.nccl_header import NcclHeader
 
-MAX_TEXTS = 10_000  # texts kept of one pattern, INFO lines apart; further ones count for the first of their writer
-_MAX_READ = 2 * MAX_TEXTS  # texts of one pattern that a part counts in columns; the parts together are cut to MAX_TEXTS
-_MAX_EVENTS = 10 * MAX_TEXTS  # events of one pattern that a part holds as objects
+MAX_EVENTS = 5_000  # kept of one pattern, INFO lines apart; further ones count for the first of their writer and hour
+_MAX_READ = (
+    2 * MAX_EVENTS
+)  # texts of one pattern that a part counts in columns; the parts together are cut to MAX_EVENTS
+_MAX_OBJECTS = 2 * MAX_EVENTS  # events of one pattern that a part holds as objects
 _START, _COMPLETE = "Init START", "Init COMPLETE"
+
+
+_Speaker = tuple[int, int | None]  # header, and the hour of a line of the kernel
 
 
 class EventKey(NamedTuple):
@@ -118,7 +123,7 @@ class LogCounts:
         self.unknown: dict[str, int] = {}  # samples of messages that no pattern knows
         self.marks: set[bytes] = set()  # literals of other formats that occur in the log
         self._texts: dict[int, int] = {}
-        self._floods: dict[int, dict[int, Event]] = {}  # pattern -> header -> the event that counts the rest of a flood
+        self._floods: dict[int, dict[_Speaker, Event]] = {}  # pattern -> the events that count the rest of a flood
 
     def header_id(self, header: NcclHeader) -> int:
         """The number of a header."""
@@ -138,6 +143,16 @@ class LogCounts:
         """Count an event that occurred `n` times on a line."""
         self.event(key, line, stamp, left).more(n, line)
 
+    def repeat(self, key: EventKey, line: int) -> bool:
+        """Count an event once more that occurred on an earlier line, or that is one of a flood; False where it is new."""
+        event = self.events.get(key)
+        if event is None and key.pattern in self._floods:
+            event = self._floods[key.pattern].get((key.header, key.hour))
+        if event is None or line < event.first:
+            return False
+        event.more(1, line)
+        return True
+
     def event(self, key: EventKey, line: int, stamp: float | None, left: str) -> Event:
         """Where an event is counted; a new entry counts none yet."""
         event = self.events.get(key)
@@ -145,6 +160,8 @@ class LogCounts:
             event = self._flood(key)
         if event is None:
             event = self.events[key] = Event(0, line, line, stamp, left)
+            if key.pattern in self._floods and (key.level != "INFO" or key.pattern == -1):
+                self._floods[key.pattern].setdefault((key.header, key.hour), event)
         elif line < event.first:  # plain lines of a block are counted before the others
             event.first, event.stamp, event.left = line, stamp, left
         return event
@@ -191,15 +208,15 @@ class LogCounts:
     def _flood(self, key: EventKey) -> Event | None:
         """The event that counts for further texts of a pattern, once enough different ones are kept; else None."""
         texts = self._texts[key.pattern] = self._texts.get(key.pattern, 0) + 1
-        if texts <= _MAX_EVENTS:
+        if texts <= _MAX_OBJECTS:
             return None
         known = self._floods.get(key.pattern)
         if known is None:
             known = self._floods[key.pattern] = {}
             for other, event in self.events.items():
                 if other.pattern == key.pattern:
-                    known.setdefault(other.header, event)
-        return known.get(key.header)
+                    known.setdefault((other.header, other.hour), event)
+        return known.get((key.header, key.hour))
 
     def close(self) -> None:
         """Add the channel lines, which are counted by edge while reading, to the sums. Call once, after the last line."""
@@ -243,7 +260,7 @@ class LogCounts:
         if in_columns:
             self.columns.fold()
             self.columns.drop_superseded(_START, _COMPLETE)
-        self.columns.cut(MAX_TEXTS)
+        self.columns.cut(MAX_EVENTS)
         self.events = dict(sorted(calls.items(), key=lambda call: call[1].first))
 
     def bodies(self) -> Iterator[str]:

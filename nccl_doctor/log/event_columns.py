@@ -157,25 +157,23 @@ class EventColumns:
             self.keep(~drop)
 
     def cut(self, limit: int) -> None:
-        """Keep the first `limit` texts of each pattern, INFO lines apart, and the first of each writer; further ones count for that one.
+        """Keep the first `limit` events of each pattern, INFO lines apart, and the first of each writer and hour, which count the rest.
 
-        Which parts a log was read in makes no difference: a text is first by its line.
+        Which parts a log was read in makes no difference: an event is first by its line.
         """
-        texts = Counter(message.pattern for message in self.messages if message.level != "INFO")
-        for pattern in [pattern for pattern, n in texts.items() if n > limit]:
+        pattern_of = [message.pattern if message.level != "INFO" else None for message in self.messages]
+        events = Counter(pattern_of[message] for message in self.message)
+        for pattern in [pattern for pattern, n in events.items() if n > limit and pattern is not None]:
             self._cut(pattern, limit)
 
     def _cut(self, pattern: int, limit: int) -> None:
         of_pattern = [one.pattern == pattern and one.level != "INFO" for one in self.messages]
         entries = sorted((at for at in range(len(self)) if of_pattern[self.message[at]]), key=self.first.__getitem__)
-        kept: set[int] = set()  # messages
-        place: dict[int, int] = {}  # header -> its first entry
+        place: dict[tuple[int, int | None], int] = {}  # header and hour -> its first entry
         wanted = [True] * len(self)
-        for at in entries:
-            if len(kept) < limit:
-                kept.add(self.message[at])
-            into = place.setdefault(self.header[at], at)
-            if into == at or self.message[at] in kept:
+        for number, at in enumerate(entries):
+            into = place.setdefault((self.header[at], self.messages[self.message[at]].hour), at)
+            if into == at or number < limit:
                 continue
             wanted[at] = False
             self.n[into] += self.n[at]

@@ -13,8 +13,9 @@ from nccl_doctor.log.channel_counts import Origin
 from nccl_doctor.log.counts import CollectiveCalls, EventKey, LogCounts
 from nccl_doctor.log.event_columns import EventColumns, Message
 from nccl_doctor.log.line_patterns import load
-from nccl_doctor.log.peer_hosts import Member
-from nccl_doctor.log.rank_map import RankMap
+from nccl_doctor.log.ranks.file_ranks import Writer
+from nccl_doctor.log.ranks.peer_hosts import Member
+from nccl_doctor.log.ranks.rank_map import RankMap
 from nccl_doctor.log.row_templates import RowTemplate, row_templates
 from nccl_doctor.log.rows import COMMUNICATOR, Context, communicator, rows
 
@@ -39,6 +40,12 @@ class EventRows:
         self._events_of: Counter[int] = Counter()  # message -> its events
         self.who = [
             Origin(ranks.place(head), ranks.rank(head), head.pid, head.tid, head.source) for head in counts.headers
+        ]
+
+    def belongs_to(self, owner: Writer) -> None:
+        """Lines that do not say who wrote them are of this rank."""
+        self.who = [
+            one._replace(host=owner.host, rank=owner.rank) if (None, None, None) == one[:3] else one for one in self.who
         ]
 
     def _text(self, left: str, message: Message, text: str = "") -> str:

@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.log import nccl_header, rank_progress
+from nccl_doctor.log import nccl_header
 from nccl_doctor.log.channel_counts import ChannelColumns
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.event_rows import EventRows, Lives
 from nccl_doctor.log.line_patterns import Pattern, load
 from nccl_doctor.log.parallel import without_garbage_collection
-from nccl_doctor.log.peer_hosts import PeerHosts
-from nccl_doctor.log.rank_map import Membership, RankMap
-from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.ranks import rank_progress
+from nccl_doctor.log.ranks.file_ranks import writers
+from nccl_doctor.log.ranks.peer_hosts import PeerHosts
+from nccl_doctor.log.ranks.rank_map import Membership, RankMap
+from nccl_doctor.log.ranks.rank_progress import RankProgress
 
 LogPart = tuple[str, LogCounts, RankProgress]  # a log: its name, what was counted, and what its end shows
 
@@ -62,31 +64,35 @@ def _add(facts: Facts, parts: list[LogPart]) -> None:
         [counts.headers[number] for _, counts, _ in parts for number in counts.in_order()],
     )
     logs = [EventRows(facts, file, counts, ranks, lived) for (file, counts, _), lived in zip(parts, lives, strict=True)]
+    owners = writers({file: log.who for (file, _, _), log in zip(parts, logs, strict=True)}, ranks)
     peers = PeerHosts(member for log in logs for member in log.members())
-    has_nccl = has_info = has_cards = False
-    patterns = load()
+    covered = {*_ALWAYS}.union(*(_covered(counts) for _, counts, _ in parts))
     for (file, counts, _), log in zip(parts, logs, strict=True):
-        levels = {(one.pattern, one.level) for one in counts.columns.messages}
-        levels |= {(key.pattern, key.level) for key in counts.events}
-        known = [patterns[number] for number in {number for number, _ in levels} if number >= 0]
-        has_nccl |= counts.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known)
-        # a program that reports cards in one of these forms reports them in the others too: UCX, perftest, drivers
-        has_cards |= any(map(_of_cards, known))
-        has_info |= any(level == "INFO" for _, level in levels) or len(counts.edges) > 0
         facts.expect(file, counts.lines, len(counts.columns) + len(counts.edges))
+        if (owner := owners.get(file)) is not None:
+            log.belongs_to(owner)
         log.add_events()
         facts.fill(tables.Connection, counts.edges.rows(facts, file, log.who, counts.in_order(), peers.of))
         counts.edges = ChannelColumns()
         facts.add(log.processes())
     for file, counts, end in parts:
-        facts.add(rank_progress.rows(facts, file, end, counts.lines, ranks))
-    facts.mark_covered(*_ALWAYS)
-    if has_nccl:
-        facts.mark_covered(*_WITH_NCCL)
-    elif has_cards:
-        facts.mark_covered(*_OF_CARDS)
-    if has_info:
-        facts.mark_covered(*_WITH_INFO)
+        facts.add(rank_progress.rows(facts, file, end, counts.lines, ranks, owners.get(file)))
+    facts.mark_covered(*sorted(covered))
+
+
+def _covered(counts: LogCounts) -> Iterator[str]:
+    """The tables of which a log would show rows if there were something to show, by the programs that wrote it."""
+    patterns = load()
+    levels = {(one.pattern, one.level) for one in counts.columns.messages}
+    levels |= {(key.pattern, key.level) for key in counts.events}
+    known = [patterns[number] for number in {number for number, _ in levels} if number >= 0]
+    if counts.nccl_lines > 0 or any(pattern.where == "nccl" for pattern in known):
+        yield from _WITH_NCCL
+    # a program that reports cards in one of these forms reports them in the others too: UCX, perftest, drivers
+    if any(map(_of_cards, known)):
+        yield from _OF_CARDS
+    if any(level == "INFO" for _, level in levels) or len(counts.edges) > 0:
+        yield from _WITH_INFO
 
 
 def _of_cards(pattern: Pattern) -> bool:

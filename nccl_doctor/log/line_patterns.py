@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.knowledge import catalogue as messages
+from nccl_doctor.knowledge.templates import LINE, RECORD
 from nccl_doctor.log import pattern_openings
 
 FOLDER = Path(__file__).parent / "patterns"
@@ -80,12 +81,19 @@ class Pattern:
         """Whether lines of a level can have this shape; ATTN took over some of the WARN lines in 2.32."""
         return not self.level or not level or level == self.level or (self.level, level) == ("WARN", "ATTN")
 
+    def may_match_shape(self, text: str) -> bool:
+        """Whether a pattern that did not match a text may match another one of its shape."""
+        if not self.digits:
+            return False
+        regex = digit_shapes.relaxed(self.regex)
+        return regex is None or regex.search(text) is not None
+
     def match(self, text: str, level: str = "") -> dict[str, Any] | None:
         """Groups and constants where the text has this shape, else None."""
         if not self.fits(level):
             return None
         if self.reader == CATALOGUE:
-            hit = messages.catalogue().find(text, messages.RECORD if level else messages.LINE)
+            hit = messages.catalogue().find(text, RECORD if level else LINE)
             return None if hit is None else dict(hit.fields)
         if self.starts and not text.startswith(self.openings):
             return None
@@ -121,7 +129,7 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
         raise PatternProblem(f"{file}: pattern {name}: neither regex nor starts")
     if not pattern.sample:
         raise PatternProblem(f"{file}: pattern {name}: no sample")
-    from nccl_doctor.facts.store import by_name
+    from nccl_doctor.facts.schema import by_name
 
     table = by_name().get(pattern.table)
     if table is None:
@@ -143,7 +151,7 @@ def check_columns(pattern: Pattern) -> None:
     """Raise PatternProblem where a group or constant is not a column of the pattern's table."""
     if pattern.table == "message" or pattern.reader:
         return
-    from nccl_doctor.facts.store import by_name, column_types
+    from nccl_doctor.facts.schema import by_name, column_types
 
     columns = set(column_types(by_name()[pattern.table]))
     wrong = (set(pattern.compiled.groupindex) | set(pattern.set)) - columns
@@ -171,7 +179,8 @@ def load() -> tuple[Pattern, ...]:
     sources = [
         *files,
         *messages.catalogue_files(),
-        *map(Path, (*_CODE, messages.__file__)),
+        *messages.CODE,
+        *map(Path, _CODE),
     ]
     return _kept("patterns", files, sources)
 
@@ -233,6 +242,11 @@ class Grammar:
         self.rare = {p.has for p in self._nccl if len(p.has) >= _RARE}
         self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
         self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}
+
+    @cached_property
+    def literals(self) -> frozenset[bytes]:
+        """The literals of text patterns."""
+        return frozenset(literal.encode() for pattern in self.text for literal in pattern.literals)
 
     def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
         floating: list[Pattern] = []

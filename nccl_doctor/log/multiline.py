@@ -50,11 +50,11 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
     for distance, raw in enumerate(after(4 * count + 4 if writer else count), 1):
         if writer is None and is_record(raw):
             break
-        line = parts(raw)
+        line = _part(raw)
         if writer is not None:
             above = line.writer == writer or (above and line.writer is None)
             if not above:
-                passed += len(line.whole)
+                passed += line.size
                 if passed > _PASSED:
                     break
                 continue
@@ -64,6 +64,24 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
         if len(rows) == count:
             break
     return rows
+
+
+class LinesBehind:
+    """The lines behind one that belong to its writer, each found once."""
+
+    __slots__ = ("_after", "_label", "_rows")
+
+    def __init__(self, after: NextLines, label: Label) -> None:
+        self._after = after
+        self._label = label
+        self._rows: dict[int, list[FollowingLine]] = {}
+
+    def rows(self, count: int) -> list[FollowingLine]:
+        """Up to `count` of them."""
+        rows = self._rows.get(count)
+        if rows is None:
+            rows = self._rows[count] = following_lines(self._after, count, self._label)
+        return rows
 
 
 class Parts(NamedTuple):
@@ -81,6 +99,21 @@ def parts(raw: str) -> Parts:
     line = _cleaned(raw)
     label, text = prefixes.split(line)
     return Parts(line, label, text, writer_of(label))
+
+
+class _Part(NamedTuple):
+    """What the lines before need of a line."""
+
+    size: int
+    text: str
+    writer: Writer | None
+
+
+@lru_cache(512)
+def _part(raw: str) -> _Part:
+    line = _cleaned(raw)
+    label, text = prefixes.split(line, timeless=True)
+    return _Part(len(line), text, writer_of(label))
 
 
 @lru_cache(512)
@@ -125,26 +158,29 @@ def _is_understood(pattern: Pattern, text: str, understood: Sequence[str]) -> bo
 Misses = set[tuple[int, bytes]]  # pattern, and a shape of texts of several lines that it does not match
 
 
-def matches(
-    known: Alone, text: str, after: NextLines, label: Label, misses: Misses
-) -> Iterator[tuple[Pattern, Joined]]:
+def matches(known: Alone, text: str, behind: "LinesBehind", misses: Misses) -> Iterator[tuple[Pattern, Joined]]:
     """The text patterns that match at a line, each with the text it matched: the line, or with the lines behind it that belong to it."""
     is_known = False
     for pattern, is_alone in known.steps:
         if is_alone:
-            joined: Joined | None = Joined(text, 0)
+            found: Joined | None = Joined(text, 0)
         else:
-            joined = (_rows if pattern.lines else _torn)(pattern, text, after, label, misses)
-        if joined is not None:
+            found = joined(pattern, text, behind, misses)
+        if found is not None:
             is_known = True
-            yield pattern, joined
+            yield pattern, found
     if known.fallback is not None and not is_known:
         yield known.fallback, Joined(text, 0)
 
 
-def _rows(pattern: Pattern, text: str, after: NextLines, label: Label, misses: Misses) -> Joined | None:
+def joined(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -> Joined | None:
+    """The text that a pattern matches at a line together with the lines behind it."""
+    return (_rows if pattern.lines else _torn)(pattern, text, behind, misses)
+
+
+def _rows(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -> Joined | None:
     """A record of several lines."""
-    rows = [FollowingLine(text, 0), *following_lines(after, pattern.lines, label)]
+    rows = [FollowingLine(text, 0), *behind.rows(pattern.lines)]
     whole = "\n".join(row.text for row in rows)
     match = _search(pattern, whole, misses)
     if match is None or match.start() > len(text):
@@ -154,9 +190,9 @@ def _rows(pattern: Pattern, text: str, after: NextLines, label: Label, misses: M
     return Joined(short if pattern.match(short) is not None else whole, rows[last].distance)
 
 
-def _torn(pattern: Pattern, text: str, after: NextLines, label: Label, misses: Misses) -> Joined | None:
+def _torn(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -> Joined | None:
     """A record of one line that was torn over two."""
-    for row in following_lines(after, 1, label):
+    for row in behind.rows(1):
         for whole in (text + row.text, f"{text} {row.text.strip()}"):
             match = _search(pattern, whole, misses)
             if match is not None and match.start() < len(text):
@@ -166,13 +202,13 @@ def _torn(pattern: Pattern, text: str, after: NextLines, label: Label, misses: M
 
 def _search(pattern: Pattern, whole: str, misses: Misses) -> re.Match[str] | None:
     """Where a pattern matches a text of several lines."""
-    if pattern.digits or len(whole) > digit_shapes.LONGEST or not whole.isascii():
+    if len(whole) > digit_shapes.LONGEST or not whole.isascii():
         return pattern.compiled.search(whole)
     shape = pattern.order, digit_shapes.shape_of(whole.encode())
     if shape in misses:
         return None
     match = pattern.compiled.search(whole)
-    if match is None:
+    if match is None and not pattern.may_match_shape(whole):
         if len(misses) > _MISSES:
             misses.clear()
         misses.add(shape)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from nccl_doctor.common import interruption
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.log import rank_progress
 from nccl_doctor.log.counts import LogCounts
-from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.ranks import rank_progress
+from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.scanner import TOKEN, Scanner
 
 if TYPE_CHECKING:  # slow to import, and a small log needs no other process

@@ -7,10 +7,11 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts import tables
-from nccl_doctor.facts.store import by_name, column_types
+from nccl_doctor.facts.schema import by_name, column_types
 from nccl_doctor.knowledge import codes
-from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
+from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.knowledge.system_errors import sharpened, told
+from nccl_doctor.knowledge.templates import LINE, RECORD
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.line_patterns import UNKNOWN, Pattern
 
@@ -281,7 +282,7 @@ def _known_message(context: Context, pattern: Pattern | None) -> Iterator[tables
         hit = catalogue().find(context.text, RECORD if context.level else LINE)
     if hit is not None:
         hit = sharpened(hit, context.text)
-    elif pattern is not None and pattern.file == UNKNOWN:
+    elif pattern is not None and (pattern.file == UNKNOWN or pattern.table == "python_error"):
         hit = told(context.text)
     if hit is not None:
         known = hit.message

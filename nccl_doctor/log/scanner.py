@@ -7,19 +7,20 @@ lines are read line by line; in other blocks only the lines that hold a literal.
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nccl_doctor.common import digit_shapes
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.prefilter import Prefilter, prefilter
+from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.classifier import LONG, Asked, Classifier
+from nccl_doctor.log.classifier import LONG, Classifier
 from nccl_doctor.log.counts import LogCounts
-from nccl_doctor.log.line_patterns import Grammar, Pattern, grammar
+from nccl_doctor.log.line_patterns import Grammar, grammar
 from nccl_doctor.log.multiline import NextLines
+from nccl_doctor.log.texts.text_lines import TextLines, literal_patterns
+from nccl_doctor.log.texts.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from nccl_doctor.log.groups.grouped_counts import GroupedCounts
@@ -31,7 +32,6 @@ AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
 LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
-_SHAPES = 10_000  # remembered
 _DOCKER = b'{"log":'
 _ESCAPED = ((rb"\u003c", b"<"), (rb"\u003e", b">"), (rb"\u0026", b"&"))
 _docker_line = re.compile(
@@ -55,16 +55,11 @@ class Scanner:
         self._large = large
         self._dense_bytes = 0  # read line by line
         self._grouped: GroupedCounts | None = None
-        by_literal: dict[bytes, list[Pattern]] = {}
-        for pattern in self._classifier.grammar.text:
-            for literal in pattern.literals:
-                by_literal.setdefault(literal.encode(), []).append(pattern)
-        self._rare = {literal.encode(): literal for literal in self._classifier.grammar.rare}
+        known = self._classifier.grammar
+        self._rare = {literal.encode(): literal for literal in known.rare}
         self._marks = set(marks)
-        self._prefilter = prefilter(frozenset(by_literal), frozenset((TOKEN, *self._rare, *self._marks)))
-        self._by_literal = [by_literal[literal] for literal in self._prefilter.literals]
-        self._asked: dict[frozenset[int], Asked] = {}  # by the literals of a line
-        self._idle: set[bytes] = set()  # shapes of lines with literals that count for nothing
+        self._prefilter = prefilter(known.literals, frozenset((TOKEN, *self._rare, *self._marks)))
+        self._templates = TextTemplates(TextLines(self._classifier), self.counts, literal_patterns(known))
 
     def read(self, stream: Readable, limit: int | None = None) -> LogCounts:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""
@@ -213,48 +208,20 @@ class Scanner:
 
     def _texts(self, block: bytes, end: int, numbers: Sequence[int], places: list[tuple[int, int]]) -> None:
         """Read the lines that hold literals of text patterns. `numbers` are those of the lines of `block[:end]`."""
-        counted = line_at = index = 0
         after = _Behind(block).after
-        while index < len(places) and places[index][0] < end:
-            start, begin, done, stop = _around(block, places[index][0])
+        found, at, literals = [], [place for place, _ in places], [literal for _, literal in places]
+        counted = line_at = index = 0
+        while index < len(at) and at[index] < end:
+            start, begin, done, stop = _around(block, at[index])
             first = index
-            while index < len(places) and places[index][0] < done:
+            while index < len(at) and at[index] < done:
                 index += 1
-            raw = block[begin:done]
-            shape = digit_shapes.shape_of(raw) if len(raw) <= digit_shapes.LONGEST and raw.isascii() else b""
-            if shape in self._idle:
-                continue
             line_at += block.count(b"\n", counted, start)
             counted = start
-            asked = self._asked_of(frozenset([literal for _, literal in places[first:index]]))
-            line = raw.decode("utf-8", "replace")
-            is_idle = self._classifier.add_text_line(line, numbers, line_at, after(stop), asked)
-            if is_idle and shape and not self._may_hold_other(line):
-                if len(self._idle) > _SHAPES:
-                    self._idle.clear()
-                self._idle.add(shape)
-
-    def _asked_of(self, literals: frozenset[int]) -> Asked:
-        """The patterns of these literals."""
-        asked = self._asked.get(literals)
-        if asked is None:
-            patterns = {pattern.order: pattern for literal in literals for pattern in self._by_literal[literal]}
-            in_order = [patterns[order] for order in sorted(patterns)]
-            by_shape = not any(pattern.digits for pattern in in_order)
-            asked = self._asked[literals] = Asked(len(self._asked), in_order, by_shape)
-        return asked
-
-    def _may_hold_other(self, line: str) -> bool:
-        """Whether another line of its shape may hold literals that this one does not hold."""
-        zeroed = digit_shapes.zeroed(line)
-        return any(literal in zeroed for literal in _numbered(self._prefilter))
-
-
-@cache
-def _numbered(literals: Prefilter) -> list[str]:
-    """The literals that hold a digit, with 0 for each digit."""
-    zeroed = [digit_shapes.zeroed(literal.decode()) for literal in literals.literals]
-    return [literal for literal in zeroed if any(map(str.isdigit, literal))]
+            found.append((block[begin:done], tuple(literals[first:index]), line_at, stop))
+        shapes = digit_shapes.shapes_of([line for line, *_ in found])
+        for shape, (line, of_line, number, stop) in zip(shapes, found, strict=True):
+            self._templates.add(line, shape, of_line, numbers, number, after, stop)
 
 
 def _opened(lines: bytes) -> bytes:

@@ -126,6 +126,7 @@ def test_every_rule_has_a_sample() -> None:
         " ",
         "Epoch 1: loss 3",
         "INFO: something",
+        "debug1: Exit status 127",
         "Error: x",
         "RuntimeError: CUDA error: out of memory",
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275",

@@ -99,7 +99,7 @@ def test_collectives_are_counted_by_kind() -> None:
 def test_a_flood_of_different_warnings_is_bounded_and_counted() -> None:
     line = "node01:{pid}:150 [0] NCCL WARN odd thing number {n}\n"
     data = "".join(line.format(pid=100 + n % 2, n=n) for n in range(1_000)).encode()
-    with mock.patch.object(counts, "_MAX_EVENTS", 100):
+    with mock.patch.object(counts, "_MAX_OBJECTS", 100):
         part = read(data)
     assert 100 == len(part.events)
     assert 1_000 == sum(event.n for event in part.events.values())
@@ -112,7 +112,7 @@ def test_a_flood_that_is_counted_in_columns_is_bounded_and_counted() -> None:
     )
     line = "node01:{pid}:150 [0] " + said
     data = "".join(line.format(pid=100 + n % 3, n=n % 250, port=40_000 + n) for n in range(1_200)).encode()
-    with mock.patch.multiple(counts, MAX_TEXTS=100, _MAX_READ=200):
+    with mock.patch.multiple(counts, MAX_EVENTS=100, _MAX_READ=200):
         part = Scanner(large=True).read(BytesIO(data))
         part.finish()
     assert 106 >= len(part.columns)
@@ -129,5 +129,5 @@ def test_a_flood_is_cut_alike_in_any_number_of_parts(tmp_path: Path) -> None:
     )
     log = tmp_path / "job.log"
     log.write_text("".join(line.format(host=n % 7, n=n % 250, port=40_000 + n) for n in range(1_500)))
-    with mock.patch.multiple(counts, MAX_TEXTS=100, _MAX_READ=200, _MAX_EVENTS=200):
+    with mock.patch.multiple(counts, MAX_EVENTS=100, _MAX_READ=200, _MAX_OBJECTS=200):
         assert [] == differences([log])

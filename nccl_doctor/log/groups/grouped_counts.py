@@ -28,7 +28,7 @@ _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by o
 _NO_FACT = -1  # a message that is understood and holds no fact
 _EDGES = -(1 << 40)  # the first edge; the others are below
 _CHANNEL_TEXT = re.compile(r"[0-9]{2}(?:/[!-~])?").fullmatch
-_FLOOD = -(1 << 60)  # the first pattern of which MAX_TEXTS are kept; the others are below
+_FLOOD = -(1 << 60)  # the first pattern of which no more are kept; the others are below
 
 
 class GroupedBlock(NamedTuple):

@@ -18,7 +18,7 @@ from nccl_doctor.formats import registry
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.parallel import OnBytes
-from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.ranks.rank_progress import RankProgress
 
 JOBS = 4  # of Slurm, where the user names no number
 CONNECTED = "20s"  # to reach a scheduler

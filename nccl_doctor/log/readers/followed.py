@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts, PackedCounts
 from nccl_doctor.log.parallel import OnBytes
-from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.scanner import AHEAD
 
 _MARK = 4096  # bytes at the start of a file by which it is known to be the same

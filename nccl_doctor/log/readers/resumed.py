@@ -16,7 +16,7 @@ from nccl_doctor.facts.reading_points import ReadingPoint
 from nccl_doctor.log import line_patterns
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.parallel import OnBytes
-from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.readers import kept_counts
 from nccl_doctor.log.readers.followed import GrowingLog
 

@@ -1,6 +1,7 @@
 """Progress of ranks: which rank printed lines of which shape, how often and where last, in the last part of a log.
 
-It needs no NCCL line: when 30 of 32 ranks printed `running step 12` last and two did not, the two are named.
+It needs no NCCL line: when 30 of 32 ranks printed `running step 12` last and two did not, the two are named. Lines without a label
+count where the file is of one rank.
 """
 
 import re
@@ -13,7 +14,8 @@ from nccl_doctor.facts.tables import Progress
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.nccl_header import NcclHeader
-from nccl_doctor.log.rank_map import RankMap
+from nccl_doctor.log.ranks.file_ranks import Writer
+from nccl_doctor.log.ranks.rank_map import RankMap
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
@@ -21,8 +23,6 @@ TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 _SHORTEST = 4  # characters of a line that count
-_UNKNOWN = (0, 0)  # where a rank is that has no place of its own
-_NOWHERE = (-1, -1)  # of lines that name none
 _MEMO = 10_000  # shapes remembered
 
 
@@ -43,8 +43,13 @@ class ShapeCount:
 class RankProgress(NamedTuple):
     """The lines of the last part of a log, by label and shape."""
 
-    seen: dict[tuple[str, str], ShapeCount]  # label, shape
+    seen: dict[tuple[str, str], ShapeCount]  # label, empty for lines without one; shape
     lines: int  # of that part
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether a line says whose it is."""
+        return any(label for label, _ in self.seen)
 
 
 def collect(tail: bytes) -> RankProgress:
@@ -68,7 +73,9 @@ class _Found(NamedTuple):
     rank: int | None
     host: str | None
     text: str  # without the label
-    digits: tuple[int, int]  # where the number of the rank begins and ends in the line; nothing where that is not known
+    number: tuple[
+        tuple[int, int], ...
+    ]  # where the number of a rank begins and ends that is in the text, not in a label
 
 
 class _Lines:
@@ -77,33 +84,45 @@ class _Lines:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], ShapeCount] = {}
         self._per_label: dict[str, int] = {}
-        self._rank_at: dict[bytes, tuple[int, int]] = {}  # shape of a line -> where its rank is
-        self._counts: dict[tuple[bytes, bytes], ShapeCount] = {}  # shape of a line and digits of its rank
+        self._once: set[bytes] = set()  # shapes of lines that came once, or whose labels may be anywhere
+        self._places: dict[bytes, tuple[tuple[int, int], ...]] = {}  # shape of a line -> where it says who wrote it
+        self._counts: dict[
+            tuple[bytes, ...], ShapeCount | None
+        ] = {}  # shape and who wrote it; None where nothing counts
 
     def add(self, number: int, raw: bytes, shape: bytes) -> None:
         """Count a line."""
-        place = self._rank_at.get(shape)
-        if place is _NOWHERE:
-            return
-        count = self._counts.get((shape, raw[place[0] : place[1]])) if place is not None else None
-        if count is not None:
-            count.text = None
+        places = self._places.get(shape)
+        if places is None:
+            count = self._parsed(raw, shape)
         else:
-            count = self._parsed(raw, shape, is_known=place is not None)
+            try:
+                count = self._counts[shape, *[raw[begin:end] for begin, end in places]]
+            except KeyError:
+                count = self._parsed(raw, shape)
+            else:
+                if count is not None:
+                    count.text = None
         if count is not None:
             count.n += 1
             count.last, count.line = number, raw
 
-    def _parsed(self, raw: bytes, shape: bytes, *, is_known: bool) -> ShapeCount | None:
-        """Where a line is counted; those of its rank that come after the second one of its shape are found by their bytes."""
+    def _parsed(self, raw: bytes, shape: bytes) -> ShapeCount | None:
+        """Where a line is counted; those of its writer that come after the second one of its shape are found by their bytes."""
         found = _parse(raw)
-        is_shape = is_known and _is_of_shape(raw)
-        if not is_known and len(self._rank_at) < _MEMO:
-            self._rank_at[shape] = _UNKNOWN
-        if found is None:
-            if is_shape:
-                self._rank_at[shape] = _NOWHERE
-            return None
+        count = None if found is None else self._count(found)
+        if shape not in self._once:
+            if len(self._once) < _MEMO:
+                self._once.add(shape)
+        elif raw.isascii() and (layout := prefixes.layout(raw.decode())) is not None:
+            names = {(begin, end) for name, begin, end in layout.fields if name in prefixes.NAMES}
+            places = {*self._places.get(shape, ()), *names, *layout.words, *(found.number if found is not None else ())}
+            self._places[shape] = tuple(sorted(places))
+            self._counts[shape, *[raw[begin:end] for begin, end in self._places[shape]]] = count
+        return count
+
+    def _count(self, found: _Found) -> ShapeCount | None:
+        """Where a line is counted; None where enough shapes of its label are kept."""
         key = (found.name, _NUMBER.sub("#", found.text))
         count = self._seen.get(key)
         if count is None:
@@ -112,9 +131,6 @@ class _Lines:
             self._per_label[found.name] = self._per_label.get(found.name, 0) + 1
             count = self._seen[key] = ShapeCount(found.rank, found.host)
         count.text = found.text
-        if is_shape and found.digits != _UNKNOWN:
-            self._rank_at[shape] = found.digits
-            self._counts[shape, raw[found.digits[0] : found.digits[1]]] = count
         return count
 
     def progress(self, lines: int) -> RankProgress:
@@ -134,42 +150,45 @@ def _text_of(raw: bytes) -> str:
     return line
 
 
-def _is_of_shape(raw: bytes) -> bool:
-    """Whether all lines that differ from this one in digits only have their labels in the same places."""
-    return raw.isascii() and prefixes.is_of_shape(raw.decode())
-
-
 def _parse(raw: bytes) -> _Found | None:
-    """What a line says of a rank's progress; None where it names no rank and no host."""
+    """What a line says of a rank's progress, without a name where it names no rank and no host."""
     if not raw or nccl_header.TOKEN.encode() in raw:
         return None
     line = prefixes.clean(_text_of(raw))
     label, text = prefixes.split(line)
-    host, digits = None, _UNKNOWN
+    host: str | None = None
+    number: tuple[tuple[int, int], ...] = ()
     if label.rank is not None:
         name, rank, host = f"rank {label.rank}", label.rank, label.host
-        digits = prefixes.rank_at(line) or _UNKNOWN if label.host is None else _UNKNOWN
     elif label.host is not None and label.local_rank is None and label.pid is None:
         name, rank, host = label.host, None, label.host
     else:
         match = _IN_TEXT.search(text[:120])
         if match is None:
-            return None
+            own = label.host is None and label.local_rank is None and label.pid is None
+            return _Found("", None, None, text[:_MAX], ()) if own and len(text := text.strip()) >= _SHORTEST else None
         rank = int(match[1] or match[2])
         name, host = f"rank {rank}", label.host
         start, end = match.span(1 if match[1] else 2)
         before = len(line) - len(text)
-        digits = (before + start, before + end) if label.host is None and line.endswith(text) else _UNKNOWN
+        number = ((before + start, before + end),)
         text = text[: match.start()] + "<rank>" + text[match.end() :]
     text = text.strip()[:_MAX]
-    return _Found(name, rank, host, text, digits) if len(text) >= _SHORTEST else None
+    return _Found(name, rank, host, text, number) if len(text) >= _SHORTEST else None
 
 
-def rows(facts: Facts, file: str, counted: RankProgress, lines: int, ranks: RankMap) -> Iterator[Progress]:
+def rows(
+    facts: Facts, file: str, counted: RankProgress, lines: int, ranks: RankMap, owner: Writer | None
+) -> Iterator[Progress]:
     """Rows for a log of so many lines."""
     before = lines - counted.lines
     for (name, shape), entry in counted.seen.items():
         rank, place = entry.rank, ranks.host(entry.host)
+        if not name:
+            if owner is None:
+                continue
+            place, rank = owner
+            name = f"rank {rank}"
         if place is None and rank is not None:
             place = ranks.place(
                 NcclHeader(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True)

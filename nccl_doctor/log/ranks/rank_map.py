@@ -73,7 +73,7 @@ class RankMap:
         by_process: dict[tuple[str | None, int | None], list[Membership]] = defaultdict(list)
         for member in members:
             process = (self.host(member.host), member.pid)
-            if member.nranks > self.size.get(process, 0):
+            if member.nranks > self.size.get(process, -1):  # damaged lines may say 0
                 self.size[process] = member.nranks
                 by_process[process] = []
             if member.nranks == self.size[process]:
