@@ -31,6 +31,7 @@ SAMPLES = {
     "gpu-metrics": ["gpu/dcgm_exporter.txt"],
     "nvidia-smi-q": ["captures/smi_q_gpu3.txt"],
     "nvidia-smi": ["gpu/smi_table.txt"],
+    "wandb-run": ["records/run-slow.wandb"],
     "nccl-topology": ["topology/node01.xml", "topology/node02.xml", "topology/graph_slow.xml"],
     "nccl-ras": ["topology/ras_behind.json"],
     "nccl-ras-text": ["topology/ras_healthy.txt"],

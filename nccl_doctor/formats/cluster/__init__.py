@@ -11,7 +11,8 @@ FORMATS = (
         tables=("accounted_job", "message", "process_end"),
         begins=re.compile(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}(?=[^\n]{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
-            rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|(?:\|[A-Z][A-Za-z]{1,40}){1,80}\|?\r?\n)"
+            rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,80}[|,;\t^~#@&:]{0,2}\r?\n"
+            rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
             rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
         ),
     ),

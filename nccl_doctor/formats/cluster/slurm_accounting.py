@@ -1,4 +1,4 @@
-"""Jobs in Slurm's accounting: the table of `sacct`, with columns of fixed width or `|` between them, and `seff`."""
+"""Jobs in Slurm's accounting: the table of `sacct`, with columns of fixed width or a `--delimiter` between them, and `seff`."""
 
 import re
 from collections.abc import Iterator
@@ -15,8 +15,10 @@ from nccl_doctor.inputs.text_lines import plain_lines
 _MOST = 50_000  # rows of one file
 # Columns are in the order that `--format` asked for.
 _COLUMN_NAMES = re.compile(
-    r" {0,80}(?=.{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *|(?:\|[A-Z][A-Za-z]{1,40}){1,80}\|?)$"
+    r" {0,80}(?=.{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
+    r"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,80}[|,;\t^~#@&:]{0,2})$"
 )
+_BETWEEN = re.compile(r"[|,;\t^~#@&:]{1,2}")
 _RULE = re.compile(r"-+(?: +-+)+\s*$")
 _STATES = (
     *ANNOUNCED, "COMPLETED", "FAILED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
@@ -56,12 +58,14 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     rows: list[_Row] = []
     head: list[str] = []
     spans: list[tuple[int, int]] = []
+    between = " "
     number = understood = 0
     for number, _, line in plain_lines(stream):
         if line.startswith("$ ") or len(rows) >= _MOST:
             continue
         if _COLUMN_NAMES.match(line):
-            head, spans = line.replace("|", " ").split(), []
+            between = found[0] if (found := _BETWEEN.search(line)) else " "
+            head, spans = [title for title in line.strip().split(between) if title], []
         elif head and _RULE.match(line):
             spans = [match.span() for match in re.finditer(r"-+", line)]
         elif found := _SEFF.match(line):
@@ -69,7 +73,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             if rows and not head:
                 _seff(rows[-1], found[1], found[2], line)
         elif head and line.strip():
-            cells = line.split("|") if "|" in line else [line[start:end].strip() for start, end in spans]
+            cells = [line[start:end].strip() for start, end in spans] or _cells(line, between)
             if len(cells) >= len(head):
                 rows.append(_Row(dict(zip(head, cells, strict=False)), number, line.strip()))
         else:
@@ -77,6 +81,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         understood += 1
     facts.add(_jobs(facts, name, rows))
     return Reading(number, understood)
+
+
+def _cells(line: str, between: str) -> list[str]:
+    """The cells of a line; the commas of `node[01-02,05]` are between none."""
+    if "[" not in line:
+        return line.split(between)
+    return re.split(rf"{re.escape(between)}(?![^\[\]]{{0,400}}\])", line)
 
 
 def _seff(row: _Row, key: str, value: str, line: str) -> None:

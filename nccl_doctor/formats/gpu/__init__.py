@@ -87,7 +87,7 @@ FORMATS = (
     Format(
         "nvidia-smi-q",
         "smi_query",
-        tables=("node_driver", "node_gpu", "gpu_health", "link_counter"),
+        tables=("node_driver", "node_gpu", "gpu_health", "link_counter", "node_gpu_error"),
         begins=re.compile(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
             rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?"
@@ -98,7 +98,7 @@ FORMATS = (
     Format(
         "nvidia-smi",
         "smi_table",
-        tables=("node_driver", "node_gpu", "gpu_health"),
+        tables=("node_driver", "node_gpu", "gpu_health", "gpu_process", "node_gpu_error"),
         inside=(b"| NVIDIA-SMI ",),
         after=("nvidia-smi-q",),
     ),

@@ -157,7 +157,10 @@ def _add(samples: Samples, found: list[_Value]) -> int:
         key = one.gpu.host, one.gpu.number if one.gpu.number is not None else one.gpu.uuid
         slot = samples.slot(key, lambda gpu=one.gpu: gpu)  # type: ignore[misc]
         if slot >= 0:
-            rows.setdefault((one.time, slot), ({}, one.place))[0][one.column] = one.value
+            at = one.time, slot
+            values, place = rows.get(at, ({}, one.place))
+            values[one.column] = one.value
+            rows[at] = values, one.place if one.column == "counter:xid" and one.value else place
     ordered = sorted(rows.items())
     for start in range(0, len(ordered), _ROWS):
         part = ordered[start : start + _ROWS]

@@ -53,7 +53,7 @@ class Samples:
         self._reason_at: dict[tuple[int, int], Place] = {}
         self._spans = ThrottleSpans()
         self._counters: dict[tuple[int, str], tuple[float | None, float, Place]] = {}
-        self._unreadable: list[Place] = []
+        self._unreadable: list[tuple[Gpu, Place]] = []
         self._windows: dict[int, Floats] = {}
         self._width = WINDOW
         self._origin: float | None = None
@@ -101,10 +101,10 @@ class Samples:
         if end < len(batch.slots):
             self._after.add(batch.part(end, len(batch.slots)), entries[end:])
 
-    def unreadable(self, place: Place) -> None:
-        """Remember a place where the tool says that it cannot read a GPU."""
-        if len(self._unreadable) < 10:
-            self._unreadable.append(place)
+    def unreadable(self, gpu: Gpu, place: Place) -> None:
+        """Remember the first place where the tool says that it cannot read this GPU."""
+        if len(self._unreadable) < 64 and all(known != gpu for known, _ in self._unreadable):
+            self._unreadable.append((gpu, place))
 
     def _grow(self) -> None:
         if self._size >= len(self.gpus):
@@ -181,7 +181,7 @@ class Samples:
 
     def _window(self, batch: Batch) -> None:
         assert batch.times is not None
-        known = ~np.isnan(batch.times)
+        known = np.isfinite(batch.times)
         if not known.any():
             return
         times, slots = batch.times[known], batch.slots[known]
@@ -239,7 +239,8 @@ class Samples:
             for (slot, name), (first, last, place) in self._counters.items()
         )
         facts.add(
-            GpuCounter(None, None, "unreadable", None, 1.0, facts.evidence(file, *place)) for place in self._unreadable
+            GpuCounter(gpu.host, gpu.number, "unreadable", None, 1.0, facts.evidence(file, *place))
+            for gpu, place in self._unreadable
         )
         facts.mark_covered("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "throttle_span", "idle_span")
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.formats.gpu.columns import canonical
+from nccl_doctor.formats.gpu.refusals import refusal
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
 from nccl_doctor.formats.gpu.sweeps import Sweeps
@@ -37,17 +38,18 @@ _ABSENT = (
     "[GPUrequresreset]", "-", "",
 )  # fmt: skip
 _LOST = re.compile(
-    rb"\[Unknown Error\]|\[GPU requires reset\]|\[GPU is lost\]|Unable to determine the device handle|GPU is lost"
+    rb"\[Unknown Error\]|\[GPU requires reset\]|\[GPU is lost\]|ERR!|Unable to determine the device handle|GPU is lost"
 )
 _STRINGS = ("uuid", "bus", "host", "model")
 _POINTS = 1024  # rows of a block whose time is read
+_LONGEST_TIME = 19  # signs of a number of seconds, or of nanoseconds; one of hundreds is infinite
 
 
 def seconds(text: str) -> float:
     """Seconds since the epoch of a time as nvidia-smi prints it, ISO, or a number; NaN where it is none. No zone: UTC."""
     text = text.strip().strip('"')
     if text.replace(".", "", 1).isdecimal():
-        return float(text)
+        return float(text) if len(text) <= _LONGEST_TIME else float("nan")
     known = iso_seconds(text)
     return known if known is not None else float("nan")
 
@@ -57,6 +59,7 @@ class Table:
 
     def __init__(self, header: list[str], samples: Samples, host: str | None = None) -> None:
         self._start(canonical(tuple(header)), samples, host)
+        self._titles = [title.strip().partition(" [")[0] for title in header]
 
     @classmethod
     def bare(cls, row: list[str], samples: Samples, host: str | None = None) -> "Table":
@@ -73,6 +76,7 @@ class Table:
         self.rows = 0
         self._key = next((name for name in ("index", "uuid", "bus") if name in names), None)
         self._unique = [name or f"unused{number}" for number, name in enumerate(names)]
+        self._titles = self._unique
         # Only a key may be a string: the model and the rest are read from the first row of each GPU.
         self._texts = [name for name in ("host", self._key) if name in names and name in _STRINGS]
         self._wanted = [name for name in names if name is not None and name not in (*_STRINGS, "time")] + self._texts
@@ -115,9 +119,20 @@ class Table:
         return len(keep)
 
     def _faults(self, block: bytes, ends: Ints, number: Callable[[int], int], line: Callable[[int], str]) -> None:
-        for found in _LOST.finditer(block):
-            row = int(np.searchsorted(ends, found.start()))
-            self._samples.unreadable((number(row), line(row)))
+        rows = (int(np.searchsorted(ends, found.start())) for found in _LOST.finditer(block))
+        for row in dict.fromkeys(rows):
+            text = line(row)
+            cells = text.split(",")
+            read = zip(self._titles, cells, strict=False)
+            if len(cells) < len(self._titles) or any(refusal(title, cell, (row, text)) for title, cell in read):
+                self._samples.unreadable(self._named(text), (number(row), text))
+
+    def _named(self, text: str) -> Gpu:
+        """The GPU of a row as far as its cells name it."""
+        cells = dict(zip(self._unique, (cell.strip() for cell in text.split(",")), strict=False))
+        index = cells.get("index", "")
+        number = int(index) if index.isdecimal() and len(index) < 4 else None
+        return Gpu(cells.get("host", self._host), number, cells.get("uuid"), cells.get("model"))
 
     def _frame(self, block: bytes, lines: int) -> Any:
         import pandas

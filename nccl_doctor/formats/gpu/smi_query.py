@@ -6,6 +6,7 @@ capture that was taken while a job ran shows that job.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,12 +14,14 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, LinkCounter, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import smi_xml
+from nccl_doctor.formats.gpu.refusals import REFUSED, Refusal, error_row, refusal
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
 _MAX_BYTES = 32 << 20  # a machine of 16 GPUs prints 300 kB
 _GPUS = 64
 _HOSTS = 4096
+_REFUSALS = 100  # of one GPU
 _LINES = 40_000  # of one node; a machine of 16 GPUs prints 8,000
 _LINE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}(?:: (.{0,400}))?$")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
@@ -69,6 +72,7 @@ class _Gpu(NamedTuple):
     values: dict[str, Any]
     ref: int
     proof: dict[str, tuple[int, str]]  # column -> line that filled it
+    refusals: list[Refusal]
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -80,7 +84,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             Product Name                          : NVIDIA H100 80GB HBM3
     """
     head = read_head(stream, 1 << 12)
-    facts.mark_covered("node_driver", "node_gpu", "gpu_health", "link_counter")
+    facts.mark_covered("node_driver", "node_gpu", "gpu_health", "link_counter", "node_gpu_error")
     if _SMI_ALONE.match(head.decode("utf-8", "replace").lstrip("\ufeff")) is None:
         return _inside(Joined(head, stream), name, facts)
     data = head + read_head(stream, _MAX_BYTES + 1 - len(head))
@@ -149,6 +153,8 @@ def _add(
         proof = next((gpu.proof[column] for column in _TELLING if gpu.values.get(column) and column in gpu.proof), None)
         rows.append(_row(NodeGpu, gpu, host, gpu.ref))
         rows.append(_row(GpuHealth, gpu, host, facts.evidence(name, *proof) if proof else gpu.ref))
+        if gpu.refusals:
+            rows.append(error_row(facts, name, host, gpu.values["gpu"], gpu.values["pci"], gpu.refusals))
         for counter, value in gpu.values["counters"].items():
             at = facts.evidence(name, *gpu.proof[counter]) if counter in gpu.proof else gpu.ref
             rows.append(LinkCounter(host, name, "nvidia-smi", "pcie", f"GPU {gpu.values['gpu']}", counter, value, at))
@@ -164,9 +170,14 @@ def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str
     found = smi_xml.parse(text)
     heads = [(number, line.strip()) for number, line in enumerate(lines, 1) if _XML_GPU.match(line)]
     gpus = [
-        _Gpu(values, facts.evidence(name, *(heads[i] if i < len(heads) else (1, ""))), {})
+        _Gpu(values, facts.evidence(name, *(heads[i] if i < len(heads) else (1, ""))), {}, [])
         for i, values in enumerate(found["gpus"][:_GPUS])
     ]
+    starts = [number for number, _ in heads]
+    for number, line in enumerate(lines, 1):
+        if REFUSED.search(line) and 0 < (at := bisect_right(starts, number)) <= len(gpus):
+            what = line.strip().removeprefix("<").partition(">")[0]
+            _refused(gpus[at - 1], what, line, (number, line.strip()))
     attached = re.search(r"<attached_gpus>(\d{1,3})<", text[:4000])
     system = {**found["system"], **({"attached": int(attached[1])} if attached else {})}
     return system, gpus, len(lines) if gpus or found["system"] else 0
@@ -181,7 +192,7 @@ def _text(lines: Iterable[tuple[int, str]], name: str, facts: Facts) -> tuple[di
         head = _GPU.match(line)
         if head is not None and len(gpus) < _GPUS:
             values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
-            gpus.append(_Gpu(values, facts.evidence(name, number, line), {}))
+            gpus.append(_Gpu(values, facts.evidence(name, number, line), {}, []))
             titles, used = [], used + 1
             continue
         match = _LINE.match(line.rstrip())
@@ -200,7 +211,14 @@ def _text(lines: Iterable[tuple[int, str]], name: str, facts: Facts) -> tuple[di
     return system, gpus, used
 
 
+def _refused(gpu: _Gpu, what: str, text: str, line: tuple[int, str]) -> None:
+    found = refusal(what, text, line)
+    if found is not None and len(gpu.refusals) < _REFUSALS:
+        gpu.refusals.append(found)
+
+
 def _take(gpu: _Gpu, place: str, value: str, line: tuple[int, str]) -> None:
+    _refused(gpu, place.replace("/", " ").replace("_", " ") if place != "fan_speed" else place, value, line)
     before = dict(gpu.values)
     reason = _REASON.match(place)
     if reason is not None:

@@ -1,34 +1,37 @@
 """The table that `nvidia-smi` prints without options, alone or inside a log, also from many nodes.
 
-Of several tables of one node the last counts: load and power are of one moment anyway, and errors only grow until a reset. Processes are
-left out: a capture that was taken while a job ran shows that job.
+Of several tables of one node the last counts, but of errors the worst: nothing says that tables without a prefix are of one node.
 """
 
 import re
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
+from nccl_doctor.facts.tables import GpuHealth, GpuProcess, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.refusals import Refusal, error_row, refusal
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
 _Node = tuple[str | None, int | None]
 _HOSTS = 4096
 _GPUS = 64
+_PROCESSES = 4096  # of a node
 _TABLE_HEADS = re.compile(rb"\| NVIDIA-SMI \d")
 _TABLE_HEAD = re.compile(
-    r"\| NVIDIA-SMI \S{1,20} {1,40}(?:KMD Version: \S{1,20} {1,20})?Driver Version: (\S{1,20}) {1,40}CUDA Version: (\d{1,3})\.(\d{1,2}) "
+    r"\| NVIDIA-SMI \S{1,20} [^|]{1,80}?Driver Version: (\S{1,20})(?: {1,40}CUDA Version: (?:(\d{1,3})\.(\d{1,2}))?)?"
 )
-_TABLE_GPU = re.compile(
-    r"\| {1,4}(\d{1,3}) {1,3}(\S.{0,40}?) {1,40}(On|Off|N/A) {0,3}\| {0,3}([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) "
-    r"{1,3}\S{1,4} {0,3}\| {0,22}(\d{1,15}|Off|N/A|ERR!) {0,3}\|"
+_TABLE_NAME = re.compile(r" {1,4}(\d{1,3}) {1,3}(\S.{0,40}?) {1,40}(On|Off|N/A|ERR!|TCC|WDDM|MCDM) {0,3}$")
+_TABLE_BUS = re.compile(r" {0,3}((?:[0-9A-Fa-f]{4}){1,2}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) {1,3}")
+_TABLE_LOAD = re.compile(r" {0,4}(\S{1,5}) {1,6}(\S{1,5}) {1,6}(\S{1,5}) {1,14}(\S{1,6}) / {1,5}(\S{1,6}) {0,3}$")
+_TABLE_MEMORY = re.compile(r" {0,12}(\d{1,8})MiB / {0,8}(\d{1,8})MiB")
+_TABLE_MIG = re.compile(r"(Enabled|Disabled|N/A)\*? {0,3}$")
+
+# Processes of an instance of a divided GPU, whose numbers stand in the second and third column, share nothing.
+_TABLE_PROCESS = re.compile(
+    r" {1,6}(\d{1,3}) {1,12}(?:N/A {1,4}N/A {1,12})?(\d{1,10}) {1,7}(C|G|C\+G|M|M\+C) {1,4}"
+    r"(\S.{0,90}?) {1,60}(?:(\d{1,8})MiB|N/A) {1,8}$"
 )
-_TABLE_USE = re.compile(
-    r"\| {0,4}(?:\d{1,3}%|N/A|ERR!) {1,5}(\d{1,3}C|N/A|ERR!) {1,6}(P\d{1,2}|N/A|ERR!) {1,14}(\d{1,5}W|N/A|ERR!) / "
-    r"{1,5}(\d{1,5}W|N/A|ERR!) {0,3}\| {0,8}(\d{1,8})MiB / {0,8}(\d{1,8})MiB {0,3}\| {0,8}(\d{1,3}%|N/A|ERR!) "
-)
-_TABLE_MIG = re.compile(r"\| {5,60}\| {5,60}\| {5,40}(Enabled|Disabled)\*? ?\|")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -39,85 +42,144 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         |   1  NVIDIA H100 80GB HBM3          On  |   00000000:2A:00.0 Off |                   12 |
         | N/A   87C    P0            310W /  700W |   70123MiB /  81559MiB |    100%      Default |
     """
-    facts.mark_covered("node_driver", "node_gpu", "gpu_health")
+    facts.mark_covered("node_driver", "node_gpu", "gpu_health", "gpu_process", "node_gpu_error")
     known = bool(
         facts.query("SELECT 1 FROM node_gpu g JOIN evidence e ON e.id = g.ref WHERE e.file = ? LIMIT 1", (name,))
     )
     sections = Sections(stream, _TABLE_HEADS)
-    drivers: dict[_Node, tuple[int, str, str, int]] = {}
-    gpus: dict[_Node, dict[int, dict[str, Any]]] = {}
-    latest: dict[_Node, dict[str, Any]] = {}  # the GPU whose second and third line follow
-    used = 0
+    tables: dict[_Node, _Table] = {}
+    used, last = 0, (0, "")
     for number, label, text in sections:
         node = label.host, label.rank  # `srun -l` prints ranks
+        table = tables.get(node)
+        last = number, text.lstrip()[:1]
         if (match := _TABLE_HEAD.match(text)) is not None:
-            if node in drivers or len(drivers) < _HOSTS:
-                drivers[node] = number, text.strip(), match[1], int(match[2]) * 1000 + int(match[3]) * 10
-            latest.pop(node, None)
-        elif node not in drivers:
-            continue
-        elif (match := _TABLE_GPU.match(text)) is not None:
-            row = _gpu(match, number, text)
-            if len(own := gpus.setdefault(node, {})) < _GPUS:
-                latest[node] = own[row["gpu"]] = row
-        elif node in latest and (match := _TABLE_USE.match(text)) is not None:
-            latest[node].update(_use(match))
-        elif node in latest and (match := _TABLE_MIG.match(text)) is not None:
-            latest.pop(node)["mig"] = int(match[1] == "Enabled")
-        else:
+            if table is None and len(tables) < _HOSTS:
+                table = tables[node] = _Table()
+            if table is not None:
+                table.begin(match, number, text.strip())
+        elif table is None or not table.take(number, text):
             continue
         used += 1
         sections.used()
     if not known:
-        _add(facts, name, drivers, gpus)
-    return Reading(sections.lines, used)
+        _add(facts, name, tables)
+    facts.add(
+        _process(host, match, facts.evidence(name, *line))
+        for (host, _), table in tables.items()
+        for match, line in table.processes.values()
+    )
+    cut = last == (sections.lines, "|")  # a table ends with a line of dashes
+    note = f"ends in line {last[0]}, inside the table of nvidia-smi: the file is cut" if cut else None
+    return Reading(sections.lines, used, note)
 
 
-def _gpu(match: re.Match[str], number: int, text: str) -> dict[str, Any]:
-    ecc = match[5]
-    return {
-        "gpu": int(match[1]),
-        "model": None if match[2].endswith("...") else match[2],
-        "persistence": {"On": 1, "Off": 0}.get(match[3]),
-        "pci": match[4].lower()[-12:],
-        "ecc": 0 if ecc == "Off" else 1 if ecc.isdecimal() else None,
-        "uncorrected": int(ecc) if ecc.isdecimal() else None,
-        "line": (number, text.strip()),
-    }
+class _Table:
+    """The tables of one node, the last over those before."""
+
+    def __init__(self) -> None:
+        self.driver = ""
+        self.cuda: int | None = None
+        self.head = 0, ""
+        self.gpus: dict[int, dict[str, Any]] = {}
+        self.refusals: dict[int, list[Refusal]] = {}
+        self.processes: dict[tuple[int, int], tuple[re.Match[str], tuple[int, str]]] = {}
+        self._open: dict[str, Any] | None = None  # the GPU whose second and third line follow
+
+    def begin(self, match: re.Match[str], number: int, text: str) -> None:
+        self.driver, self.head = match[1], (number, text)
+        self.cuda = int(match[2]) * 1000 + int(match[3]) * 10 if match[2] else None
+        self._open = None
+        self.processes.clear()
+
+    def take(self, number: int, text: str) -> bool:
+        """Take a line of a GPU or a process; False for any other."""
+        cells = text.strip().split("|")
+        if len(cells) == 3 and (match := _TABLE_PROCESS.match(cells[1])) is not None:
+            if len(self.processes) < _PROCESSES:
+                self.processes[int(match[1]), int(match[2])] = match, (number, text.strip())
+            return True
+        if len(cells) != 5:
+            return False
+        _, name, bus, state, _ = cells
+        if (match := _TABLE_NAME.match(name)) is not None and (place := _TABLE_BUS.match(bus)) is not None:
+            return self._gpu(match, place[1], state.strip(), (number, text.strip()))
+        row = self._open
+        if row is None:
+            return False
+        if (match := _TABLE_LOAD.match(name)) is not None:
+            self._load(row, match, bus, state.strip().split(" ")[0], (number, text.strip()))
+        elif not name.strip() and (mig := _TABLE_MIG.search(state)) is not None:
+            row["mig"] = {"Enabled": 1, "Disabled": 0}.get(mig[1])
+            self._open = None
+        else:
+            return False
+        return True
+
+    def _gpu(self, match: re.Match[str], pci: str, ecc: str, line: tuple[int, str]) -> bool:
+        gpu = int(match[1])
+        if gpu not in self.gpus and len(self.gpus) >= _GPUS:
+            self._open = None
+            return False
+        before = self.gpus.get(gpu, {})
+        count = int(ecc) if ecc.isdecimal() else None
+        # Errors only grow until a reset: a lower count is that of another node, or of this one after the reset.
+        worst = max((known for known in (count, before.get("uncorrected")) if known is not None), default=None)
+        self._open = self.gpus[gpu] = {
+            "gpu": gpu,
+            "model": None if match[2].endswith("...") or match[2] == "ERR!" else match[2],
+            "persistence": {"On": 1, "Off": 0}.get(match[3]),
+            "pci": pci.lower()[-12:],
+            "ecc": 0 if ecc == "Off" else 1 if count is not None else None,
+            "uncorrected": worst,
+            "line": line,
+            "health": line if worst == count else before["health"],
+        }
+        self._refused(gpu, {"name": match[2], "persistence mode": match[3], "uncorrected errors": ecc}, line)
+        return True
+
+    def _load(self, row: dict[str, Any], match: re.Match[str], memory: str, util: str, line: tuple[int, str]) -> None:
+        row.update(temperature=_whole(match[2]), pstate=_whole(match[3]), power=_whole(match[4]))
+        row.update(power_limit=_whole(match[5]), util=_whole(util))
+        if (found := _TABLE_MEMORY.match(memory)) is not None:
+            row.update(memory_used=float(found[1]), memory_total=float(found[2]))
+        cells = {"fan": match[1], "temperature": match[2], "performance state": match[3], "power": match[4]}
+        self._refused(row["gpu"], {**cells, "power limit": match[5], "memory": memory, "utilisation": util}, line)
+
+    def _refused(self, gpu: int, cells: dict[str, str], line: tuple[int, str]) -> None:
+        found = [one for what, cell in cells.items() if (one := refusal(what, cell, line)) is not None]
+        if found:
+            self.refusals.setdefault(gpu, []).extend(found[: 20 - len(self.refusals.get(gpu, ()))])
 
 
-def _use(match: re.Match[str]) -> dict[str, Any]:
-    def whole(text: str) -> int | None:
-        digits = text.strip("PCW%")
-        return int(digits) if digits.isdecimal() else None
-
-    return {
-        "temperature": whole(match[1]),
-        "pstate": whole(match[2]),
-        "power": whole(match[3]),
-        "power_limit": whole(match[4]),
-        "memory_used": float(match[5]),
-        "memory_total": float(match[6]),
-        "util": whole(match[7]),
-    }
+def _process(host: str | None, match: re.Match[str], ref: int) -> GpuProcess:
+    gpu, pid, kind, program, memory = match.groups()
+    held = float(memory) if memory else None
+    return GpuProcess(host, int(gpu), None, int(pid), kind, program, held, 1, ref)
 
 
-def _add(
-    facts: Facts,
-    name: str,
-    drivers: dict[_Node, tuple[int, str, str, int]],
-    gpus: dict[_Node, dict[int, dict[str, Any]]],
-) -> None:
+def _whole(text: str) -> int | None:
+    digits = text.strip("PCW%")
+    return int(digits) if digits.isdecimal() else None
+
+
+def _add(facts: Facts, name: str, tables: dict[_Node, _Table]) -> None:
     rows: list[Any] = []
-    for node, (number, text, driver, cuda) in drivers.items():
-        host = node[0]
+    for (host, _), table in tables.items():
         unknown: dict[str, Any] = dict.fromkeys(NodeDriver._fields)
-        own = gpus.get(node, {})
-        values = {"host": host, "source": "nvidia-smi", "driver": driver, "cuda": cuda, "gpus": len(own)}
-        rows.append(NodeDriver(**{**unknown, **values, "ref": facts.evidence(name, number, text)}))
-        for gpu in own.values():
-            both = {**gpu, "host": host, "ref": facts.evidence(name, *gpu["line"])}
-            rows += [_row(NodeGpu, both), _row(GpuHealth, both)]
+        values = {
+            "host": host,
+            "source": "nvidia-smi",
+            "driver": table.driver,
+            "cuda": table.cuda,
+            "gpus": len(table.gpus),
+        }
+        rows.append(NodeDriver(**{**unknown, **values, "ref": facts.evidence(name, *table.head)}))
+        for gpu in table.gpus.values():
+            rows.append(_row(NodeGpu, {**gpu, "host": host, "ref": facts.evidence(name, *gpu["line"])}))
+            rows.append(_row(GpuHealth, {**gpu, "host": host, "ref": facts.evidence(name, *gpu["health"])}))
+        for number, cells in table.refusals.items():
+            rows.append(error_row(facts, name, host, number, table.gpus[number]["pci"], cells))
     facts.add(rows)
 
 

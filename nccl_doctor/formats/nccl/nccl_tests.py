@@ -39,6 +39,7 @@ _AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
 _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
 _GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
+_HEADING_LINES = 6  # between two parameter lines, where nothing but comments stands between them
 # One of these is in every line that a table is made of, but for the second half of a torn row.
 _WORDS = (
     b"float", b"double", b"half", b"int8", b"int32", b"int64", b"bf16", b"fp8_", b"f8e", b"# ", b"Rank", b"nThread", b"busbw",
@@ -93,6 +94,7 @@ class _Reader:
         self._columns = 4  # numbers of one placement; per-iteration tables have more
         self._wrong: int | None = 3  # which of them counts wrong elements
         self._root: bool | None = None  # whether the table has a column for it
+        self._headings: tuple[int, int] = 0, 0  # parameter lines that follow each other, and the line of the last one
 
     def block(self, block: bytes, number: int) -> None:
         """Read the lines that may belong to a table; while a row is torn, every line."""
@@ -161,12 +163,15 @@ class _Reader:
         if _THREADS.search(line):
             if self._bench is not None and (self._bench.devices or self._bench.rows):
                 self.ends()
-            self._run(line, number)
+            count, last = self._headings
+            self._headings = (count + 1 if number - last <= _HEADING_LINES else 1), number
+            self._run(line, number).headings = self._headings[0]
             return True
         if match := _DEVICE.search(line):
             rank, _, host, device, bus, model = (group.decode("utf-8", "replace") for group in match.groups())
             if self._bench is not None and (self._bench.rows or int(rank) in self._bench.devices):
                 self.ends()
+            self._headings = 0, 0
             self._run(line, number).device(int(rank), host, int(device), bus, model.strip())
             return True
         if match := _BOUNDS.search(line):

@@ -36,6 +36,7 @@ class Bench:
         self.out_of_bounds: int | None = None
         self.verdict: str | None = None
         self.finished = False
+        self.headings = 0
         self.graph: float | None = None
         self.place = number, line
 
@@ -83,7 +84,8 @@ class Bench:
             gpu=models.pop() if len(models) == 1 else None,
             shared_gpu=int(any(times > 1 for times in used.values())), version=self.version, nccl=self.nccl,
             rows=len(printed), avg_busbw=self.average, out_of_bounds=self.out_of_bounds, verdict=self.verdict,
-            wrong=sum(checked) if checked else None, finished=int(self.finished), graph_bw=self.graph,
+            wrong=sum(checked) if checked else None, finished=int(self.finished), headings=self.headings,
+            graph_bw=self.graph,
             ref=facts.evidence(file, number, _text(line)),
         )  # fmt: skip
         ranks = Counter(host for host, *_ in self.devices.values())

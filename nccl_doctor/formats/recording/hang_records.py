@@ -18,9 +18,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
 from nccl_doctor.formats.profiles import pyspy
 
-_SWITCHES = (
-    2  # voluntary context switches between two looks up to which a thread counts as blocked: the look itself costs some
-)
+_SWITCHES = 2  # voluntary ones between two looks up to which a thread is blocked: the look itself costs some
 _BUSY = 20.0  # % of a processor from which a rank outside a collective moves
 _ASKS = (120.0, 210.0)  # wake-ups a second of a thread that asks for the interpreter's lock every 5 ms
 _WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "connection.py", "asyncio/base_events.py", "thread.py")

@@ -24,6 +24,12 @@ FORMATS = (
         begins=re.compile(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
     ),
     Format(
+        "wandb-run",
+        "wandb_run",
+        tables=("throughput_run", "step", "scalar", "process_end"),
+        begins=re.compile(rb"\A:W&B\xe1\xbe"),
+    ),
+    Format(
         "training-steps",
         "step_lines",
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op"),

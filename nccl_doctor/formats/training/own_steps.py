@@ -16,6 +16,7 @@ NAME = "own-loop"
 _LEAST, _MOST = 1e-6, 1e12  # of a rate or a time; 1e999 is no number
 LEAST = 8  # lines from which on such a series is taken for a training loop
 _VALUE = rb"[\"']?[ \t]{0,3}[:=]?[ \t]{0,3}[\"']?(\d[\d,]{0,18}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?)[ \t]?([kKM](?![A-Za-z])|ms\b)?"
+_THOUSANDS = re.compile(rb"[1-9]\d{0,2}(?:,\d{3}){1,6}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?")
 _OWN_STEP = re.compile(
     rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
     rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
@@ -44,7 +45,10 @@ def _place(line: bytes) -> tuple[int, int | None] | None:
 
 
 def _number(value: bytes, scale: bytes | None) -> float:
-    number = float(value) if b"," not in value else float(value.replace(b",", b""))
+    if b"," in (value := value.rstrip(b",")):
+        # `1,820` has its thousands apart; `0,51` and `12,5` have a comma as decimal sign.
+        value = value.replace(b",", b"" if _THOUSANDS.fullmatch(value) else b".")
+    number = float(value) if value.count(b".") < 2 else 0.0
     return number if scale is None else number * {b"ms": 1e-3, b"M": 1e6}.get(scale, 1e3)
 
 

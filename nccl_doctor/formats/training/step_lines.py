@@ -5,6 +5,7 @@ when it grows, neighbours are folded into one row that still shows its slowest l
 """
 
 import gc
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -41,6 +42,7 @@ _KINDS = dict(_EVENTS)
 _SETTINGS = frozenset((*LITERALS, *layout.LITERALS))
 _MAX_EVENTS = 5_000
 _MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
+_WRITER = re.compile(r"(?i)gpu\d{1,2}: ")  # a node or a device: either way lines of one writer
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
 
 
@@ -232,7 +234,8 @@ class _Reader:
         if found is None:
             text = prefixes.clean(key.decode("utf-8", "replace"))
             label = prefixes.split(f"{text.rstrip()} x")[0]
-            who = f"{label.rank} {label.host}"
+            device = _WRITER.match(text) if label.host is None and label.rank is None else None
+            who = f"{label.rank} {label.host} {device[0] if device else ''}"
             found = self._named.setdefault((tool.name, who), Series(tool, label.host, label.rank))
             if len(self.series) < 100_000:
                 self.series[tool.name, key] = found

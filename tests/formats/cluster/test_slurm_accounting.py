@@ -83,6 +83,17 @@ def test_columns_come_in_the_order_that_was_asked_for(titles: list[str], bars: b
     assert [("4711", "train", "FAILED", 3600.0, None), ("4711.0", "train", "FAILED", 3600.0, 2048.0)] == found
 
 
+@pytest.mark.parametrize("between", [",", ";", "\t", "^", "||", "::", " "])
+def test_any_delimiter_gives_what_bars_give(between: str) -> None:
+    facts, _ = read(PIPED)
+    others, reading = read(PIPED.replace("|", between))
+    assert 4 == reading.understood
+    assert [row[:-1] for row in facts.rows(AccountedJob)] == [row[:-1] for row in others.rows(AccountedJob)]
+    assert [(row.host, row.exitcode) for row in facts.rows(ProcessEnd)] == [
+        (row.host, row.exitcode) for row in others.rows(ProcessEnd)
+    ]
+
+
 @pytest.mark.parametrize(
     ("state", "kinds", "codes"),
     [

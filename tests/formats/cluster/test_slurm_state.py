@@ -1,6 +1,7 @@
 """Nodes and queue of a real Slurm 22.05 of two nodes, one of them drained: each command against its own text."""
 
 import io
+import json
 import re
 
 import pytest
@@ -90,3 +91,11 @@ def test_hostile_lists_stay_small() -> None:
         "NodeName=a CoresPerSocket=1\n" + "   State=" + "X" * 100_000 + "\n" + "NodeName=b CoresPerSocket=1\n" * 2000
     )
     assert len(facts.rows(SchedulerNode)) <= 1
+
+
+@pytest.mark.parametrize("name", ["scontrol_node", "sinfo_R", "sinfo_Nl", "sinfo"])
+def test_a_list_that_ansible_printed_reads_as_the_lines_in_it(name: str) -> None:
+    lines = (FIXTURES / f"{name}.txt").read_text().splitlines()
+    listed = json.dumps({"stdout_lines": [*lines, 'echo "done"']}, indent=4)
+    plain, inside = (read(text)[0].rows(SchedulerNode) for text in ("\n".join(lines), listed))
+    assert [(row.host, row.state, row.reason) for row in plain] == [(row.host, row.state, row.reason) for row in inside]

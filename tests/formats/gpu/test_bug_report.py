@@ -8,6 +8,7 @@ import gzip
 import io
 from pathlib import Path
 
+import pytest
 from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
@@ -73,6 +74,46 @@ def test_replays_of_the_pcie_link_stand_out() -> None:
     facts = Facts()
     smi_query.read_format(io.BytesIO(bad.encode()), "q.txt", facts)
     assert [("GPU 2", 88210)] == [(row.link, row.value) for row in facts.rows(LinkCounter) if row.value]
+
+
+QUERY = """\
+==============NVSMI LOG==============
+
+Driver Version                            : 550.54.15
+Attached GPUs                             : 2
+GPU 00000000:1B:00.0
+    Fan Speed                             : Unknown Error
+    Temperature
+        GPU Current Temp                  : 33 C
+GPU 00000000:1C:00.0
+    Fan Speed                             : N/A
+    Temperature
+        GPU Current Temp                  : {}
+    Clocks
+        SM                                : Unknown Error
+"""
+QUERY_XML = """\
+<nvidia_smi_log>
+<driver_version>550.54.15</driver_version>
+<gpu id="00000000:1B:00.0">
+<fan_speed>Unknown Error</fan_speed>
+</gpu>
+<gpu id="00000000:1C:00.0">
+<temperature><gpu_temp>30 C</gpu_temp></temperature>
+<sm_clock>{}</sm_clock>
+</gpu>
+</nvidia_smi_log>
+"""
+
+
+@pytest.mark.parametrize("form", [QUERY, QUERY_XML])
+@pytest.mark.parametrize(
+    ("answer", "problem"), [("GPU requires reset", "reset-required"), ("Unknown Error", "unreadable")]
+)
+def test_readings_that_fail_are_of_their_gpu(form: str, answer: str, problem: str) -> None:
+    facts = Facts()
+    smi_query.read_format(io.BytesIO(form.format(answer).encode()), "q.txt", facts)
+    assert [(1, "0000:1c:00.0", problem)] == facts.query("SELECT gpu, pci, name FROM node_gpu_error")
 
 
 def test_the_fabric_of_a_broken_domain() -> None:

@@ -53,6 +53,21 @@ def answer() -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "matrix", "result": series}}
 
 
+@pytest.mark.parametrize(("code", "severity"), [(0, None), (13, "warning"), (79, "error")])
+def test_the_number_of_an_xid_is_a_fault_of_its_gpu(code: int, severity: str | None) -> None:
+    lines = (
+        f'{name}{{gpu="{gpu}",UUID="GPU-{gpu}",Hostname="node01"}} {value}\n'
+        for gpu in range(4)
+        for name, value in (("DCGM_FI_DEV_GPU_UTIL", 97), ("DCGM_FI_DEV_XID_ERRORS", code if gpu == 2 else 0))
+    )
+    facts = Facts()
+    prometheus.read_format(
+        io.BytesIO(("# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n" + "".join(lines)).encode()), "dcgm.txt", facts
+    )
+    found = [(one.severity, one.evidence[0].line) for one in analyze.report_of(facts).findings]
+    assert ([(severity, 7)] if severity else []) == found
+
+
 def uses(path: Path) -> list[tuple[object, ...]]:
     facts, _ = analyze.read_facts([str(path)])
     names = (

@@ -145,9 +145,19 @@ def test_values_that_are_not_there_and_tables_without_units() -> None:
     assert (1.0, None, "GPU-1") == (first.busy_share, first.power_median, first.uuid)
     assert (None, 80.0) == (second.busy_share, second.power_median)
     assert [(1, "hw-slowdown", 30)] == [(row.gpu, row.reason, row.samples) for row in facts.rows(GpuThrottle)]
-    assert [(1, "ecc-uncorrected", 2.0, 62)] == facts.query(
-        "SELECT c.gpu, c.name, c.last, e.line FROM gpu_counter c JOIN evidence e ON e.id = c.ref WHERE c.last > 0 AND gpu IS NOT NULL"
+    assert [(1, "ecc-uncorrected", 2.0, 62), (1, "unreadable", 1.0, 62)] == facts.query(
+        "SELECT c.gpu, c.name, c.last, e.line FROM gpu_counter c JOIN evidence e ON e.id = c.ref WHERE c.last > 0 ORDER BY c.name"
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "gpus"),
+    [("[Unknown Error], 97", []), ("40, ERR!", [("node3", 2)]), ("40, [Unknown Error]", [("node3", 2)])],
+)
+def test_which_gpu_could_not_be_read(cells: str, gpus: list[tuple[str, int]]) -> None:
+    data = rows(["hostname, index, fan.speed [%], utilization.gpu [%]", *[f"node3, {n}, 40, 97" for n in range(3)]])
+    facts, _ = read(data + f"node3, 2, {cells}\n" * 3)
+    assert gpus == facts.query("SELECT host, gpu FROM gpu_counter WHERE name = 'unreadable'")
 
 
 def test_without_header_the_units_tell() -> None:
@@ -332,3 +342,16 @@ def test_a_number_of_more_than_64_bits_in_a_record_of_superbench() -> None:
     record = '{"time": "2024-09-08 13:03:31", "gpu_usage:0": 98, "gpu_uncorrected_ecc:0": 1208925819614629174706176}\n'
     _, reading = read((record * 3).encode(), "monitor.jsonl")
     assert 3 == reading.lines
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 300, "9" * 24, "1" + "0" * 18])
+def test_a_time_that_no_clock_shows_ends_no_reading(digits: str) -> None:
+    record = '{{"hostname": "node01", "query_time": "{}", "gpus": [{{"index": 0, "utilization.gpu": 97, "memory.used": 70000}}]}}\n'
+    text = record.format(digits) + record.format("2026-05-07T12:00:01") + record.format("0")
+    facts, _ = read(text.encode(), "samples.json")
+    assert [(0, 97.0)] == facts.query("SELECT gpu, util_mean FROM gpu_use")
+    table = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"
+    facts, _ = read(
+        (table + f"{digits}, 0, 97 %, 70000 MiB\n" + "1778155201, 0, 97 %, 70000 MiB\n").encode(), "samples.csv"
+    )
+    assert [(0, 97.0)] == facts.query("SELECT gpu, util_mean FROM gpu_use")

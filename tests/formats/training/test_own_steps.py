@@ -97,6 +97,21 @@ def test_other_lines_are_not(form: str) -> None:
     assert ([], []) == read("\n".join(lines) + "\n")
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("0,51", 0.51), ("12,5", 12.5), ("1,820", 1820.0), ("1,820.5", 1820.5)])
+def test_a_comma_is_a_decimal_sign_where_it_parts_no_thousands(text: str, seconds: float) -> None:
+    _, steps = read("".join(f"step {n}, step_time: {text}, loss: 2,1\n" for n in range(1, 12)))
+    assert {seconds} == {step.seconds for step in steps}
+
+
+@pytest.mark.parametrize(("word", "hosts"), [("gpu{}", [None, None]), ("node{}", ["node3", "node7"])])
+def test_lines_of_two_writers_are_two_runs(word: str, hosts: list[str | None]) -> None:
+    """`gpu3: step 10` may be of a node or of a device: of one writer it is in any case."""
+    lines = (f"{word.format(who)}: step {n} loss 2.0 {1000 * who} tokens/s\n" for n in range(1, 12) for who in (3, 7))
+    runs, steps = read("".join(lines))
+    assert (hosts, [11, 11]) == ([run.host for run in runs], [run.points for run in runs])
+    assert {3000.0, 7000.0} == {step.rate for step in steps}
+
+
 def test_a_known_program_counts_alone() -> None:
     form = "iter {s}: loss {l:.4f}, time {m:.2f}ms, mfu 41.20%\nstep {s} | {d:.3f} s/it"
     (run,), _ = read(log(form, [1984.0] * 20))
