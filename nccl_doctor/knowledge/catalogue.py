@@ -8,22 +8,22 @@ begins, or behind a tag such as `NET/IB :`; in one of ``where = "line"`` it is s
 Messages are found by the rarest word of their fixed text, so that a look-up costs a few dictionary accesses.
 """
 
-import re
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common import digit_shapes
-from nccl_doctor.common.levels import CONFIDENCES, SEVERITIES
-from nccl_doctor.common.parse_cache import remembered, remembered_toml
-from nccl_doctor.knowledge import templates
+from nccl_doctor.common.parse_cache import remembered_lines
+from nccl_doctor.knowledge import known_message, templates
+from nccl_doctor.knowledge.known_message import FOLDER, KnownMessage
 from nccl_doctor.knowledge.templates import (
+    LINE,
+    RECORD,
     WORD,
-    compile_template,
-    fixed_parts,
     numbered_parts,
     place_of,
     squeezed,
@@ -32,103 +32,13 @@ from nccl_doctor.knowledge.templates import (
     zeroed_word,
 )
 
-FOLDER = Path(__file__).parent / "messages"
-CLASSES = FOLDER / "classes.toml"
-RECORD, LINE = templates.RECORD, templates.LINE
+# What is kept, each part read when it is needed.
+PARTS = ("messages", "messages-index", "messages-info", "messages-numbered")
+_HERE = Path(__file__)
+_READER = _HERE.with_name("message_files.py")  # not imported where the messages are kept
+CODE = [_HERE, _READER, *map(Path, (known_message.__file__, templates.__file__, digit_shapes.__file__))]
 LONGEST = 2_000  # characters of a text that are looked at
-ROLES = ("origin", "echo")
-ELSEWHERE = ("peer", "timeout")  # classes of messages that say of themselves that something else failed
-HERE = (
-    "local-resource",
-    "hardware",
-    "driver",
-    "configuration",
-    "version",
-)  # classes of what failed where it was printed
-_SHORTEST = 6  # characters of fixed text without blanks
 _SHORT_LITERAL, _SHARED = 5, 20  # characters of a text by which so many templates are found together
-_LITERAL = 8  # characters of the fixed text by which the lines of a program are found
-
-
-class CatalogueProblem(Exception):
-    """A file of the catalogue that breaks its own rules; the text names file and message."""
-
-
-class MessageClass(NamedTuple):
-    """What kind of fault a message reports, and what holds for all messages of the kind."""
-
-    name: str
-    meaning: str
-    severity: str
-    command: str  # what to do next where a message says nothing better
-
-
-@dataclass(frozen=True)
-class KnownMessage:
-    """One message of a program."""
-
-    id: str
-    program: str
-    title: str  # the program as people call it
-    where: str
-    match: list[str]
-    kind: str  # its class: a name in classes.toml
-    means: str
-    fault: str = ""  # name of the rule that reports it; empty: the one of its class
-    role: str = "origin"  # origin: what it reports began here; echo: something else failed first
-    severity: str = ""  # empty: that of the class
-    confidence: str = "likely"  # that a fault of this class is there
-    proves: str = ""  # what the text proves by itself
-    causes: list[str] = field(default_factory=list)  # likely ones first, each with what decides
-    next: str = ""  # the next command
-    level: str = "WARN"  # of NCCL records: INFO ones are looked up only where an entry says so
-    since: str = ""
-    until: str = ""
-    file: str = ""  # where the source prints it
-    sample: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        """Its name among all programs."""
-        return f"{self.program}/{self.id}"
-
-    @property
-    def is_origin(self) -> bool:
-        """Whether it says what failed where it was printed."""
-        return self.role == "origin" and self.kind in HERE
-
-    @property
-    def is_echo(self) -> bool:
-        """Whether it only says that something else failed."""
-        return self.role == "echo" or self.kind in ELSEWHERE
-
-    @cached_property
-    def templates(self) -> list[re.Pattern[str]]:
-        """The compiled templates."""
-        return [compile_template(squeezed(template), self.where) for template in self.match]
-
-    @cached_property
-    def parts(self) -> list[list[str]]:
-        """The fixed texts of each template, which a matching text contains."""
-        return [text_parts(squeezed(template)) for template in self.match]
-
-    @cached_property
-    def weights(self) -> list[int]:
-        """How much fixed text each template has: among several that match, the most specific one counts."""
-        return [sum(map(len, parts)) for parts in self.parts]
-
-    def found(self, number: int, text: str) -> re.Match[str] | None:
-        """Where a text holds one of the templates."""
-        template = self.templates[number]
-        return template.match(text) if self.where == RECORD else template.search(text)
-
-    def command(self) -> str:
-        """What to do next."""
-        return self.next or classes()[self.kind].command
-
-    def grade(self) -> str:
-        """How bad it is where nothing in the log shows that the program went on."""
-        return self.severity or classes()[self.kind].severity
 
 
 class Hit(NamedTuple):
@@ -147,10 +57,10 @@ def rarest_words(messages: Sequence[KnownMessage]) -> list[list[str]]:
     ]
 
 
-class _Kept(Sequence[KnownMessage]):
+class _KeptMessages(Sequence[KnownMessage]):
     """Messages out of the cache, each made when somebody asks for it: a look-up needs few of them."""
 
-    def __init__(self, entries: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, entries: Sequence[bytes]) -> None:
         self._entries = entries
         self._made: dict[int, KnownMessage] = {}
 
@@ -160,8 +70,31 @@ class _Kept(Sequence[KnownMessage]):
     def __getitem__(self, number: Any) -> Any:
         message = self._made.get(number)
         if message is None:
-            message = self._made[number] = KnownMessage(**self._entries[number])
+            message = self._made[number] = KnownMessage(**json.loads(self._entries[number]))
         return message
+
+
+class _KeptIndex(Mapping[str, Sequence[Sequence[Any]]]):
+    """What `index_of` returned, out of the cache: the entries of a word are parsed when somebody asks for it."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        words, *entries = lines
+        self._entries: dict[str, Any] = dict(zip(json.loads(words), entries, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def keys(self) -> KeysView[str]:
+        return self._entries.keys()
+
+    def __getitem__(self, word: str) -> Sequence[Sequence[Any]]:
+        entry: Any = self._entries[word]
+        if isinstance(entry, bytes):
+            entry = self._entries[word] = json.loads(entry)
+        return entry  # type: ignore[no-any-return]
 
 
 def index_of(messages: Sequence[KnownMessage]) -> dict[str, list[tuple[int, int, str]]]:
@@ -179,9 +112,13 @@ def info_leads(messages: Iterable[KnownMessage]) -> set[str]:
     return {template[:4] for message in messages if _is_info(message) for template in message.match}
 
 
-def info_words(messages: Sequence[KnownMessage], index: "Index") -> set[str]:
-    """The words by which messages are found that NCCL prints at the level INFO."""
-    return {word for word, found in index.items() if any(_is_info(messages[number]) for number, *_ in found)}
+def info_parts(messages: Sequence[KnownMessage], index: "Index") -> dict[str, list[str]]:
+    """For each word by which messages are found that NCCL prints at the level INFO: a text that each of them contains."""
+    parts: dict[str, list[str]] = {}
+    for word, found in index.items():
+        if mine := [part for number, _, part in found if _is_info(messages[number])]:
+            parts[word] = mine
+    return parts
 
 
 def _is_info(message: KnownMessage) -> bool:
@@ -208,23 +145,33 @@ Index = Mapping[str, Sequence[Sequence[Any]]]  # what `index_of` returns, also o
 
 
 class Catalogue:
-    """Finds messages in texts."""
+    """Finds messages in texts. What it knows is made, or read, when a text needs it: most logs name few messages or none."""
 
-    def __init__(
-        self,
-        messages: Iterable[KnownMessage],
-        index: Index | None = None,
-        leads: Iterable[str] | None = None,
-        numbered: Mapping[str, Sequence[Sequence[str]]] | None = None,
-        words: Iterable[str] | None = None,
-    ) -> None:
-        """`index`, `leads`, `numbered` and `words` are `index_of`, `info_leads`, `numbered_by_word` and `info_words`, where kept."""
-        self.messages: Sequence[KnownMessage] = messages if isinstance(messages, _Kept) else tuple(messages)
-        self._by_word = index_of(self.messages) if index is None else index
-        self.info_leads = frozenset(info_leads(self.messages) if leads is None else leads)
-        self._info_words = frozenset(info_words(self.messages, self._by_word) if words is None else words)
-        self._numbered = numbered_by_word(self.messages) if numbered is None else numbered
+    def __init__(self, messages: Iterable[KnownMessage]) -> None:
+        self._given = tuple(messages)
         self.find = lru_cache(20_000)(self._find)
+
+    @cached_property
+    def messages(self) -> Sequence[KnownMessage]:
+        """All messages, by their numbers."""
+        return self._given
+
+    @cached_property
+    def info_leads(self) -> frozenset[str]:
+        """As `info_leads` of the module."""
+        return frozenset(info_leads(self.messages))
+
+    @cached_property
+    def _by_word(self) -> Index:
+        return index_of(self.messages)
+
+    @cached_property
+    def _info_parts(self) -> Mapping[str, Sequence[str]]:
+        return info_parts(self.messages, self._by_word)
+
+    @cached_property
+    def _numbered(self) -> Mapping[str, Sequence[Sequence[str]]]:
+        return numbered_by_word(self.messages)
 
     def tells_digits_apart(self, text: str) -> bool:
         """Whether the message that a line is may not be that of other texts of its shape (`common.digit_shapes`)."""
@@ -237,7 +184,10 @@ class Catalogue:
 
     def find_info(self, text: str) -> Hit | None:
         """The message that the text of an `NCCL INFO` record is; cheap for nearly all of them."""
-        if text[:4] not in self.info_leads or self._info_words.isdisjoint(WORD.findall(text)):
+        if text[:4] not in self.info_leads:
+            return None
+        known, start = self._info_parts, squeezed(text[:LONGEST])
+        if not any(part in start for word in known.keys() & WORD.findall(start) for part in known[word]):
             return None
         hit = self.find(text, RECORD)
         return hit if hit is not None and hit.message.level == "INFO" else None
@@ -291,107 +241,54 @@ def catalogue_files() -> list[Path]:
 
 @cache
 def catalogue() -> Catalogue:
-    """All messages. Raises CatalogueProblem on a broken file."""
-    files = catalogue_files()
-    kept = remembered(
-        "messages", [*files, *map(Path, (__file__, templates.__file__, digit_shapes.__file__))], lambda: _parsed(files)
-    )
-    return Catalogue(_Kept(kept["messages"]), kept["index"], kept["leads"], kept["numbered"], kept["words"])
+    """All messages."""
+    return _KeptCatalogue(())
 
 
-def _parsed(files: Iterable[Path]) -> dict[str, Any]:
+class _KeptCatalogue(Catalogue):
+    """The messages of the package, out of the cache."""
+
+    @cached_property
+    def messages(self) -> Sequence[KnownMessage]:
+        return _KeptMessages(part("messages"))
+
+    @cached_property
+    def _by_word(self) -> Index:
+        return _KeptIndex(part("messages-index"))
+
+    @cached_property
+    def info_leads(self) -> frozenset[str]:
+        return frozenset(json.loads(part("messages-info")[0]))
+
+    @cached_property
+    def _info_parts(self) -> Mapping[str, Sequence[str]]:
+        parts: Mapping[str, Sequence[str]] = json.loads(part("messages-info")[1])
+        return parts
+
+    @cached_property
+    def _numbered(self) -> Mapping[str, Sequence[Sequence[str]]]:
+        numbered: Mapping[str, Sequence[Sequence[str]]] = json.loads(part("messages-numbered")[0])
+        return numbered
+
+
+def part(name: str) -> list[bytes]:
+    """One of `PARTS` of what the files of the catalogue say, as JSON. Raises CatalogueProblem on a broken file."""
+    return remembered_lines(name, [*catalogue_files(), *CODE], lambda: _parsed()[name])
+
+
+@cache
+def _parsed() -> dict[str, list[Any]]:
     """What the files say, in a form that can be kept: without values that are the default."""
-    messages = list(read(files))
+    from nccl_doctor.knowledge.message_files import read  # only where the messages are not kept
+
+    messages = list(read(catalogue_files()))
     plain = asdict(KnownMessage("", "", "", "", [], "", ""))
     index = index_of(messages)
     return {
         "messages": [
             {name: value for name, value in asdict(message).items() if value != plain[name]} for message in messages
         ],
-        "index": index,
-        "words": sorted(info_words(messages, index)),
-        "leads": sorted(info_leads(messages)),
-        "numbered": numbered_by_word(messages),
+        "messages-index": [list(index), *index.values()],
+        "messages-info": [sorted(info_leads(messages)), info_parts(messages, index)],
+        "messages-numbered": [numbered_by_word(messages)],
     }
-
-
-@cache
-def classes() -> dict[str, MessageClass]:
-    """The classes of messages by name."""
-    content = remembered_toml("message-classes", CLASSES)
-    return {name: MessageClass(name, **values) for name, values in content["class"].items()}
-
-
-def read(files: Iterable[Path]) -> Iterator[KnownMessage]:
-    """The messages of these files. Raises CatalogueProblem."""
-    keys: set[str] = set()
-    for file in files:
-        if file == CLASSES:
-            continue
-        for message in read_file(file):
-            if message.key in keys:
-                raise CatalogueProblem(f"{file.name}: message {message.key} exists twice")
-            keys.add(message.key)
-            yield message
-
-
-def read_file(file: Path) -> Iterator[KnownMessage]:
-    """The messages of one file. Raises CatalogueProblem."""
-    import tomllib  # only where the messages are not kept
-
-    try:
-        content = tomllib.loads(file.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise CatalogueProblem(f"{file.name}: {error}") from None
-    families = content.pop("family", {})
-    entries = content.pop("message", [])
-    for entry in entries:
-        name = f"{file.name}: message {entry.get('id', '?')}"
-        family = entry.pop("family", None)
-        if family is not None and family not in families:
-            raise CatalogueProblem(f"{name}: no family {family}")
-        values = {"where": LINE, **content, **families.get(family, {}), **entry}
-        values["kind"] = values.pop("class", None)
-        if isinstance(values.get("match"), str):
-            values["match"] = [values["match"]]
-        if problem := next(_problems(values), None):
-            raise CatalogueProblem(f"{name}: {problem}")
-        yield KnownMessage(**values)
-
-
-def _problems(values: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with an entry."""
-    known = {key.name: key for key in fields(KnownMessage)}
-    if unknown := sorted(set(values) - set(known)):
-        yield f"unknown key {', '.join(unknown)}"
-    for name in ("id", "program", "title", "match", "kind", "means"):
-        if not values.get(name):
-            yield f"key {'class' if name == 'kind' else name} is missing"
-    for name, value in values.items():
-        wanted = list if name in ("match", "causes", "sample") else str
-        if not isinstance(value, wanted) or (wanted is list and not all(isinstance(one, str) for one in value)):
-            yield f"{name} must be {'a list of texts' if wanted is list else 'a text'}"
-    for name, allowed in (
-        ("kind", tuple(classes())), ("role", ROLES), ("where", (RECORD, LINE)), ("severity", ("", *SEVERITIES)),
-        ("confidence", CONFIDENCES),
-    ):  # fmt: skip
-        if name in values and values[name] not in allowed:
-            yield f"{'class' if name == 'kind' else name} {values[name]} is not one of {', '.join(filter(None, allowed))}"
-    if values.get("confidence") == "certain" and not values.get("proves"):
-        yield "confidence is certain, but nothing says what the text proves"
-    for template in values["match"]:
-        yield from _template_problems(template, values["where"])
-
-
-def _template_problems(template: str, where: str) -> Iterator[str]:
-    parts = fixed_parts(template)
-    if sum(len(part.replace(" ", "")) for part in parts) < _SHORTEST:
-        yield f"template {template!r} has less than {_SHORTEST} characters of fixed text"
-    elif not any(len(word) > 1 for word in words_of(template)):
-        yield f"template {template!r} has no whole word by which it could be found"
-    elif where == LINE and max(len(part.strip()) for part in parts) < _LITERAL:
-        yield f"template {template!r} has no fixed text of {_LITERAL} characters by which its lines could be found"
-    try:
-        compile_template(template, where)
-    except re.error as error:
-        yield f"template {template!r}: {error}"

@@ -12,7 +12,9 @@ from functools import cache
 from typing import Any
 
 from nccl_doctor.knowledge import entries
-from nccl_doctor.knowledge.catalogue import LINE, Hit, KnownMessage
+from nccl_doctor.knowledge.catalogue import Hit
+from nccl_doctor.knowledge.known_message import KnownMessage
+from nccl_doctor.knowledge.templates import LINE
 
 PROGRAM = "system"  # of lines of which nothing is known but the reason at their end
 _HARMLESS = "harmless"

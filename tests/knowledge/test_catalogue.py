@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.knowledge import catalogue
-from nccl_doctor.knowledge.catalogue import LINE, RECORD, CatalogueProblem, KnownMessage
+from nccl_doctor.knowledge.known_message import CLASSES, FOLDER, KnownMessage
+from nccl_doctor.knowledge.message_files import CatalogueProblem, read, read_file
+from nccl_doctor.knowledge.templates import LINE, RECORD
 
-FILES = sorted(path for path in catalogue.FOLDER.rglob("*.toml") if path != catalogue.CLASSES)
+FILES = sorted(path for path in FOLDER.rglob("*.toml") if path != CLASSES)
 MESSAGES = catalogue.catalogue().messages
 HEAD = 'program = "p"\ntitle = "P"\nwhere = "line"\n'
 ENTRY = '[[message]]\nid = "a"\nmatch = ["the flux of {what} is {amount:d}"]\nclass = "hardware"\nmeans = "Low."\n'
@@ -24,7 +26,7 @@ def filled(template: str, gap: str = "thing") -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_every_message_is_the_first_that_its_own_text_finds(file: Path) -> None:
-    for message in catalogue.read_file(file):
+    for message in read_file(file):
         for text in [*map(filled, message.match), *message.sample]:
             hit = catalogue.catalogue().find(text, message.where)
             assert hit is not None, (message.key, text)
@@ -33,7 +35,7 @@ def test_every_message_is_the_first_that_its_own_text_finds(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_words_are_sentences(file: Path) -> None:
-    for message in catalogue.read_file(file):
+    for message in read_file(file):
         for text in filter(None, (message.means, message.proves)):
             assert text == " ".join(text.split()), message.key
             assert text.endswith("."), message.key
@@ -96,14 +98,14 @@ def test_a_broken_file_is_refused(content: str, problem: str, tmp_path: Path) ->
     file = tmp_path / "p.toml"
     file.write_text(content)
     with pytest.raises(CatalogueProblem, match=problem):
-        list(catalogue.read([file]))
+        list(read([file]))
 
 
 def test_a_name_is_used_once(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(HEAD + ENTRY + ENTRY)
     with pytest.raises(CatalogueProblem, match="p/a exists twice"):
-        list(catalogue.read([file]))
+        list(read([file]))
 
 
 @given(st.text(max_size=400), st.sampled_from(["", RECORD, LINE]))

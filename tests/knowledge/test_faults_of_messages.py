@@ -2,7 +2,8 @@
 
 import pytest
 
-from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
+from nccl_doctor.knowledge.catalogue import catalogue
+from nccl_doctor.knowledge.templates import LINE, RECORD
 
 LINES = {
     "ib-peer-unreachable": [
@@ -31,7 +32,7 @@ LINES = {
         "slurmctld: error: cannot create auth context for auth/jwt",
         "sbatch: error: plugin_load_from_file: dlopen(/usr/lib64/slurm/gpu_nvml.so): libnvidia-ml.so.1: cannot open",
     ],
-    "slurm-prolog-failed": [
+    "launch-failed": [
         "slurmstepd: error: cgroup namespace 'cpuset' not mounted. aborting",
         "slurmd: error: cannot connect to dbus system daemon: Failed to connect to socket",
     ],
@@ -51,7 +52,7 @@ LINES = {
     "ucx-device-unavailable": ["[1.2] [n1:9:0]  ib_device.c:1   UCX  ERROR ibv_query_device(mlx5_2) returned 22: Invalid argument"],
     "cuda-ipc-peer-failed": ["[1.2] [n1:9 :0] tl_cuda_cache.c:1  UCC  ERROR cache: failed to open ipc mem handle. addr:0x7f len:1"],
     "nic-command-failed": ["[1.2] [n1:9:0] ib_mlx5_dv.c:1 UCX  ERROR mlx5dv_devx_obj_create(DCI) failed, syndrome 0x1: Invalid argument"],
-    "no-gpu-visible": ["slurmd[12]: slurmd: error: Waiting for gres.conf file /dev/nvidia7"],
+    "gpu-device-file-missing": ["slurmd[12]: slurmd: error: Waiting for gres.conf file /dev/nvidia7"],
     "pod-unschedulable": ["Predicates failed for task <ns/w-1> on node <n2>: task ns/w-1 on node n2 fit failed: no GPU"],
     "job-cannot-start": ["slurmctld[812]: fatal: there is no more of it"],
     "gpu-reset-required": ["2026-05-07 10:22:29.245 ERROR [5231:5273] nvmlDeviceGetHandle returned GPU requires reset [x.cpp:1]"],

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.knowledge import entries
-from nccl_doctor.knowledge.catalogue import LINE, Hit, KnownMessage, catalogue, classes
+from nccl_doctor.knowledge.catalogue import Hit, catalogue
+from nccl_doctor.knowledge.known_message import KnownMessage, classes
 from nccl_doctor.knowledge.system_errors import sharpened, told
+from nccl_doctor.knowledge.templates import LINE
 from nccl_doctor.rules import loader
 
 ALONE = [entry for entry in entries("system_error") if entry.get("alone") is not False]
@@ -45,6 +47,8 @@ def test_the_entries_hold_together() -> None:
         ("provider:9:core:buf_reg():88<warn> Unable to register MR: Cannot allocate memory", "memlock-limit"),
         ("FATAL: could not start the helper: Cannot allocate memory", "host-memory-refused"),
         ("ERROR cp.cc:7 read of part 3 failed with Stale file handle", "filesystem-not-responding"),
+        ("[rank2]: OSError: opening the index: Stale file handle", "filesystem-not-responding"),
+        ("[rank2]: RuntimeError: read(): fd 33 failed with Stale file handle", "filesystem-not-responding"),
         ("CUDA runtime error in error: peer access is not supported between these two devices", "gpu-p2p-unavailable"),
     ],
 )
