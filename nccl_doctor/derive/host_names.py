@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.facts.schema import by_name, column_types
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Communicator,
     GpuUse,

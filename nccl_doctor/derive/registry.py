@@ -15,7 +15,8 @@ from nccl_doctor import derive
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.derive.declaration import Derivation
 from nccl_doctor.derive.settle import settle
-from nccl_doctor.facts.store import Facts, by_name, table_name
+from nccl_doctor.facts.schema import by_name, table_name
+from nccl_doctor.facts.store import Facts
 
 
 class DerivationProblem(Exception):

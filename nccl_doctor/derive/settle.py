@@ -3,7 +3,8 @@
 from collections import defaultdict
 
 from nccl_doctor.derive.host_names import host_columns
-from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.facts.schema import by_name, column_types
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import InferredHost
 
 _WITHOUT_EARLIER = ("xid", "message", "known_message")

@@ -1,6 +1,6 @@
 """What to capture so that a table is filled, by the module that the table is written down in."""
 
-from nccl_doctor.facts.store import by_name
+from nccl_doctor.facts.schema import by_name
 
 _INFO = "a log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH"
 _BY_MODULE = {

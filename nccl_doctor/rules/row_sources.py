@@ -38,7 +38,7 @@ _KIND = re.compile(r"'[a-z0-9-]+'")
 
 def row_sources(query: str) -> Sources:
     """What must be there so that a query can return a row, as alternatives."""
-    from nccl_doctor.facts.store import by_name
+    from nccl_doctor.facts.schema import by_name
 
     tables: dict[str, Sources] = {name: [[name]] for name in by_name()}
     return _of_select(_nested(query), {**tables, **_views()})
@@ -69,7 +69,7 @@ class Present:
 
 @cache
 def _views() -> Mapping[str, Sources]:
-    from nccl_doctor.facts.store import by_name
+    from nccl_doctor.facts.schema import by_name
     from nccl_doctor.facts.views import VIEWS
 
     known: dict[str, Sources] = {name: [[name]] for name in by_name()}
@@ -247,7 +247,7 @@ def _kinds(condition: list[Node], alias: Node, *, alone: bool) -> str:
 
 
 def _has_kinds(table: str) -> bool:
-    from nccl_doctor.facts.store import by_name, column_types
+    from nccl_doctor.facts.schema import by_name, column_types
 
     return "kind" in column_types(by_name()[table])
 

@@ -164,7 +164,7 @@ def _fits(value: Any, type_: Any) -> bool:
 
 
 def _content_problems(rule: Rule) -> Iterator[str]:
-    from nccl_doctor.facts.store import by_name  # slow to import, and not needed for rules that are kept
+    from nccl_doctor.facts.schema import by_name  # slow to import, and not needed for rules that are kept
 
     if not _ID.fullmatch(rule.id):
         yield f"id {rule.id[:20]!r} is not LETTERS and three digits"

@@ -110,3 +110,13 @@ FAILED = (
 )
 def test_an_exception_is_handled_where_training_is_done_later(log: str, handled: bool) -> None:
     assert handled == (("exception", "ConnectionError") in _back(log))
+
+
+@pytest.mark.parametrize("steps", [0, 12])
+def test_a_refused_call_of_grpc_is_over_once_the_job_made_steps(steps: int) -> None:
+    call = '{"description":"Failed to connect to remote host: OS Error","errno":111,"os_error":"Connection refused"}'
+    bars = "".join(
+        f"{at:3d}%|          | {10 * at}/1000 [00:{10 * at}<16:30,  1.00s/it]\n" for at in range(1, steps + 1)
+    )
+    log = f"I0320 05:57:29.309552659    3803 subchannel.cc:677]          Connect failed: {call}\n{bars}"
+    assert ({("rendezvous", "TensorFlow or XLA")} if steps else set()) == _back(log)

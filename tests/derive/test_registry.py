@@ -9,7 +9,8 @@ import pytest
 
 from nccl_doctor.derive.declaration import Derivation, Rows, derivation
 from nccl_doctor.derive.registry import DerivationProblem, derive_all, discover, is_derived, ordered, steps
-from nccl_doctor.facts.store import Facts, table_name
+from nccl_doctor.facts.schema import table_name
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TABLES, Env, Host, Job, Link, Process, Rank, Xid
 
 

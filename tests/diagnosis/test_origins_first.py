@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.knowledge import catalogue
-from nccl_doctor.knowledge.catalogue import LINE, RECORD, KnownMessage
+from nccl_doctor.knowledge.known_message import KnownMessage
+from nccl_doctor.knowledge.templates import LINE, RECORD
 from tests.helpers.examples import examples
 from tests.knowledge.test_catalogue import MESSAGES, filled
 

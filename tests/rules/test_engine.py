@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.common import parse_cache
-from nccl_doctor.common.parse_cache import remembered
+from nccl_doctor.common.parse_cache import remembered, remembered_lines
 from nccl_doctor.diagnosis.diagnose import diagnose
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.reporters import FORMATS, render
@@ -180,6 +180,20 @@ def test_what_was_made_from_files_is_kept_until_one_of_them_changes(tmp_path: Pa
     assert 3 == len(remembered("a", [source], make, tmp_path / "kept"))
     assert [] == [path.name for path in (tmp_path / "kept").iterdir() if path.suffix != ".json"]
     assert 4 == len(remembered("b", [source], make, tmp_path / "absent" / "kept"))
+
+
+def test_values_are_kept_one_a_line_and_made_anew_where_lines_are_missing(tmp_path: Path) -> None:
+    source, kept = tmp_path / "a.toml", tmp_path / "kept"
+    source.write_text("x")
+    wanted = [{"a": "b\nc"}, [1], None]
+    lines = remembered_lines("a", [source], lambda: wanted, kept)
+    assert wanted == [json.loads(line) for line in lines]
+    assert lines == remembered_lines("a", [source], lambda: pytest.fail("it was kept"), kept)
+    assert [] == remembered_lines("b", [source], list, kept) == remembered_lines("b", [source], list, kept)
+    whole = (kept / "a.json").read_bytes()
+    for size in range(len(whole)):
+        (kept / "a.json").write_bytes(whole[:size])
+        assert lines == remembered_lines("a", [source], lambda: wanted, kept)
 
 
 def test_files_that_are_as_they_were_seen_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from nccl_doctor.facts import views
-from nccl_doctor.facts.store import Facts, by_name, index_statements
+from nccl_doctor.facts.schema import by_name, index_statements
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules import loader
 
 ONE_ROW = {"job", "job_end", "rdma_state"}

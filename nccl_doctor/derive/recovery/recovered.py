@@ -12,6 +12,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Communicator,
     IbEvent,
+    KnownMessage,
     Message,
     ProcessEnd,
     PythonError,
@@ -60,6 +61,9 @@ FROM message m JOIN evidence e ON e.id = m.ref
 WHERE m.kind IN ('tcpstore-connect-timeout', 'store-connect-timeout', 'name-unresolved', 'ray-demand-waits')
    OR (m.kind = 'tcpstore-lost' AND m.text LIKE '%C10d store has failed%')
    OR (m.kind = 'rendezvous-timeout' AND field(m.fields, 'error') = 'RendezvousConnectionError')
+UNION ALL
+SELECT 'rendezvous', k.host, k.rank, k.title, k.last_line, k.ref, e.file FROM known_message k JOIN evidence e ON e.id = k.ref
+WHERE k.message IN ('grpc-refused', 'grpc-unanswered', 'request-tried-again')
 """
 # An exception, and a program that said later in the same file that its training is done. Right below a stack it may be the script
 # that says so, whatever happened; and a job that began again did so because of the exception.
@@ -88,7 +92,7 @@ class _Place(NamedTuple):
 
 @derivation(
     fills=[Recovered],
-    reads=[Communicator, IbEvent, ProcessEnd, PythonError, Restart, SocketError, Step],
+    reads=[Communicator, IbEvent, KnownMessage, ProcessEnd, PythonError, Restart, SocketError, Step],
     needs=[Message],
 )
 def recovered(facts: Facts) -> Iterator[Recovered]:

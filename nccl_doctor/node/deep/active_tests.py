@@ -37,11 +37,9 @@ def collect(root: Root) -> Iterator[ActiveTest]:
     if users:
         raise Absent(f"{len(users)} processes use the GPUs, so that nothing was run")
     found = False
-    for row in chain(
-        _dcgm(root), _loopback(root), _copies(root), _all_reduce(root)
-    ):  # a result counts before the next hangs
+    for row in chain(_dcgm(root), _loopback(root), _copies(root), _all_reduce(root)):
         found = True
-        yield row
+        yield row  # at once: the next test may hang
     if not found:
         raise Absent("none of dcgmi, ib_write_bw, nvbandwidth and all_reduce_perf is installed")
 

@@ -69,6 +69,7 @@ _FORMS = {
     ),
     "sxid-fatal": _SXID,
     "sxid-nonfatal": _SXID,
+    "task-uninterruptible": r"task:.{1,15} {1,20}state:D {1,20}stack: *\d+ {1,20}pid: *\d+",
     "task-blocked": r"INFO: task .{1,15}:\d+ blocked for more than \d+ seconds",
     "xid": _XID,
     "xid-fatal": _XID,

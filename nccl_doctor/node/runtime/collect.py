@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from nccl_doctor.facts.evidence import Seen
-from nccl_doctor.facts.store import Facts, by_name, column_types, table_name
+from nccl_doctor.facts.schema import by_name, column_types, table_name
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Collection
 from nccl_doctor.node.runtime import shared_look
 from nccl_doctor.node.runtime.children import Children, guarded

@@ -5,7 +5,6 @@ import io
 import lzma
 import os
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -93,6 +92,8 @@ def opened(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield path
         return
+    import tempfile  # most runs read no tree
+
     with tempfile.TemporaryDirectory(prefix="nccl-doctor-", dir=_memory()) as folder:
         try:
             with _tar(path) as tar:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nccl_doctor.app import analyze
-from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.facts.schema import by_name, column_types
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.node.runtime import collect
 from nccl_doctor.node.runtime.root import EXTRA, Root
 from nccl_doctor.simulate import node
