@@ -9,9 +9,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MAKE = """
 from nccl_doctor.derive import registry
+from nccl_doctor.knowledge import catalogue
 from nccl_doctor.log import line_patterns
 from nccl_doctor.node.host import kernel_log
 from nccl_doctor.rules import loader
+list(map(catalogue.part, catalogue.PARTS))
 loader.load_rules(), line_patterns.load(), kernel_log.grammar(), registry.steps()
 """
 # With -c Python finds the program in the current folder. PYTHONPATH does not do it: pip's isolated build drops every folder from it

@@ -178,16 +178,12 @@ def kineto() -> Iterator[str]:
         kernel = "sm90_xmma_gemm_bf16bf16_tn_n"
         if at % 1000 == 0:
             kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        launch = f'"External id": {at}, "cbid": 211, "correlation": {at}'
+        on_device = f'"External id": {at}, "queued": 0, "device": 0, "context": 1, "stream": 7, {grid}'
         for category, name, pid, tid, args in (
             ("cpu_op", "aten::mm", 4242, 4242, f'"External id": {at}, {shapes}, "Ev Idx": {at}'),
-            ("cuda_runtime", "cudaLaunchKernel", 4242, 4242, f'"External id": {at}, "cbid": 211, "correlation": {at}'),
-            (
-                "kernel",
-                kernel,
-                0,
-                7,
-                f'"External id": {at}, "queued": 0, "device": 0, "context": 1, "stream": 7, {grid}',
-            ),
+            ("cuda_runtime", "cudaLaunchKernel", 4242, 4242, launch),
+            ("kernel", kernel, 0, 7, on_device),
         ):
             yield f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid},'
             yield f'    "ts": {at}.250, "dur": 80.500,\n    "args": {{\n      {args}\n    }}\n  }},'

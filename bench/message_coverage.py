@@ -29,7 +29,8 @@ from cpp_formats import MACROS as CPP_MACROS
 from cpp_formats import cpp_texts
 from python_formats import python_texts
 
-from nccl_doctor.knowledge.catalogue import LINE, RECORD, catalogue
+from nccl_doctor.knowledge.catalogue import catalogue
+from nccl_doctor.knowledge.templates import LINE, RECORD
 
 MACROS = ("WARN", "ATTN", "INFO", "ERROR", "NCCL_OFI_WARN")
 SOURCES = {".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp", ".cuh", ".inl", ".py", ".go"}

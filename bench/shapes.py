@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import logs
+import strange
 import wrapped
 
 RANKS = 64
@@ -320,6 +321,7 @@ SHAPES: dict[str, Callable[[], Texts]] = {
     "ucx": ucx,
     "retries": retries,
     **wrapped.SHAPES,
+    **strange.SHAPES,
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from markup import code, page, prose, table
 
 from nccl_doctor.facts.description import Column, describe
-from nccl_doctor.facts.store import table_name
+from nccl_doctor.facts.schema import table_name
 from nccl_doctor.facts.tables import TABLES
 from nccl_doctor.formats.registry import FORMATS
 from nccl_doctor.rules import loader

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from markup import block, code, page, prose, table
 
 from nccl_doctor.app.explain import ROLES, printed_by
-from nccl_doctor.knowledge.catalogue import KnownMessage, catalogue, classes
+from nccl_doctor.knowledge.catalogue import catalogue
+from nccl_doctor.knowledge.known_message import KnownMessage, classes
 
 INDEX = "messages/index.md"
 _MANY = 60  # messages of a program from which each class has its page

@@ -32,9 +32,8 @@ CAPTURE = (
 _GPU_STATES = (  # what captures of a node show of its GPUs
     "SELECT 1 FROM (SELECT ref FROM node_gpu UNION ALL SELECT ref FROM active_test UNION ALL SELECT ref FROM amd_gpu) LIMIT 1"
 )
-_NAMED_FAULTS = (
-    "SELECT DISTINCT fault FROM known_message WHERE fault IS NOT NULL"  # of which a rule about nodes may speak
-)
+# A rule about nodes speaks of a log whose messages name its fault.
+_NAMED_FAULTS = "SELECT DISTINCT fault FROM known_message WHERE fault IS NOT NULL"
 _LOGS = {"nccl-log", "job-log", "text"}  # kinds of inputs
 _OUTPUTS = _LOGS | {"training-steps", "nccl-tests"}
 _UNSEEN = {"start-up": "whether all ranks came up", "progress": "whether the job made progress", "end": "how it ended"}

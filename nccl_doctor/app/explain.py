@@ -11,7 +11,8 @@ from nccl_doctor.common.printable import printable
 from nccl_doctor.knowledge import codes, settings, transports, wording
 
 if TYPE_CHECKING:
-    from nccl_doctor.knowledge.catalogue import Hit, KnownMessage
+    from nccl_doctor.knowledge.catalogue import Hit
+    from nccl_doctor.knowledge.known_message import KnownMessage
 
 _LONGEST = 8000  # characters of a pasted text that are looked at
 _RULE_ID = re.compile(r"[A-Za-z]{2,6}\d{3}")
@@ -228,8 +229,9 @@ def _found(line: str) -> list[str]:
 def _catalogued(line: str) -> "Hit | None":
     """The message of the catalogue that a line is."""
     from nccl_doctor.inputs import prefixes
-    from nccl_doctor.knowledge.catalogue import RECORD, catalogue
+    from nccl_doctor.knowledge.catalogue import catalogue
     from nccl_doctor.knowledge.system_errors import sharpened
+    from nccl_doctor.knowledge.templates import RECORD
     from nccl_doctor.log import nccl_header
 
     text = prefixes.clean(line)
@@ -246,7 +248,7 @@ def _proved(known: "KnownMessage") -> Iterator[str]:
 
 def _advice(hit: "Hit") -> Iterator[str]:
     """Class, origin or echo, likely causes and the next command of a message of the catalogue."""
-    from nccl_doctor.knowledge.catalogue import classes
+    from nccl_doctor.knowledge.known_message import classes
 
     known = hit.message
     yield f"Class {known.kind}: {classes()[known.kind].meaning}"

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.facts.schema import by_name, column_types
+from nccl_doctor.facts.store import Facts
 
 FORMATS = ("csv", "parquet")
 

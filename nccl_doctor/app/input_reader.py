@@ -19,7 +19,7 @@ from nccl_doctor.inputs.exports import partials
 from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
-from nccl_doctor.log.rank_progress import RankProgress
+from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.readers.followed import GONE, Vanished
 from nccl_doctor.node.runtime import tree
 
@@ -283,7 +283,7 @@ class InputReader:
             inside.append((format_, reading))
             note = note or problem
         row = log_input(source.name, log.counts, inside, note)
-        useless = not row.understood and not log.tail.seen and source.name in self._named - {"-"}
+        useless = not row.understood and not log.tail.is_labelled and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):
             self._add_problem(sources.ForeignInput(source.name, reason))
             return

@@ -9,7 +9,8 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts import reading_points
 from nccl_doctor.facts.saved import Unreadable
-from nccl_doctor.facts.store import APPLICATION_ID, Facts
+from nccl_doctor.facts.schema import APPLICATION_ID
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.log.readers import resumed
 
 Outcome = tuple[Report, Facts, list[str]]

@@ -5,7 +5,8 @@ from typing import Any
 
 from nccl_doctor.app import analyze
 from nccl_doctor.derive.registry import derive_all
-from nccl_doctor.facts.store import Facts, by_name, column_types
+from nccl_doctor.facts.schema import by_name, column_types
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.rules import engine, schema
 from nccl_doctor.rules.query_check import query_problems
 from nccl_doctor.rules.row_sources import Present

@@ -7,7 +7,6 @@ from pathlib import Path
 from nccl_doctor.cli.output import complain
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.trusted import distrust, distrust_tree, read
-from nccl_doctor.node.runtime import children
 
 SYSTEM = Path("/etc/nccl-doctor/rules")
 SECONDS = 1.0  # for a file system to answer
@@ -57,6 +56,8 @@ def refuse(file: str, option: str) -> Path:
 
 def _answers(path: str) -> bool:
     """Whether a path that the site named can be looked at: asked in a child, because its file system may hang."""
+    from nccl_doctor.node.runtime import children  # most runs name no such path
+
     try:
         children.ask(lambda: os.path.lexists(path) and os.path.exists(path), SECONDS)  # noqa: PTH110  (no object is made)
     except OSError:  # a time-out is one too

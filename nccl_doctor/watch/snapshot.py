@@ -76,4 +76,5 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
 
 
 def render_json(state: State, findings: list[Finding], now: float) -> str:
-    return json.dumps(document(state, findings, now), indent=1, ensure_ascii=False, default=str) + "\n"
+    # In ASCII: a node may send any sign in a name or as a key, and the text may be shown on a terminal.
+    return json.dumps(document(state, findings, now), indent=1, default=str) + "\n"

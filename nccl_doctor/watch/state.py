@@ -75,9 +75,7 @@ class Node:
             self._add_host(record["host"], at)
         elif kind == "process":
             self.processes = dicts(record.get("processes"))
-            if (
-                self.ranks_since is None
-            ):  # the first sample takes a while, and only its end says since when a rank is known
+            if self.ranks_since is None:  # the first sample takes a while: its end says since when a rank is known
                 self.ranks_since = max(
                     (s for one in self.processes if (s := number(one.get("since"))) is not None), default=None
                 )

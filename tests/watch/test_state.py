@@ -9,6 +9,7 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.common.printable import is_printable
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.metrics import render_metrics
@@ -360,3 +361,10 @@ def test_a_slow_first_sample_of_ranks_is_not_time_in_which_they_were_watched() -
     sample(11.4)
     assert state.watched_ranks()
     assert state.still_ranks()
+
+
+def test_keys_that_a_node_invents_change_no_terminal() -> None:
+    state = State()
+    process = {"pid": 1, "\u202eknar": None, "command": "python \u202e\x1b[2J"}
+    assert state.add_record({"kind": "process", "hostname": "n1", "processes": [process]}) is not None
+    assert is_printable(render_json(state, [], 2.0).replace("\n", ""))

@@ -9,7 +9,8 @@ from typing import IO, NamedTuple
 from nccl_doctor.app.analyze import read_facts
 from nccl_doctor.app.bundle.redaction import Redactor, known_secrets, users_in
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.facts.store import Facts, table_name
+from nccl_doctor.facts.schema import table_name
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TABLES
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs import sources
