@@ -25,6 +25,7 @@ EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
 _ELSEWHERE = "SELECT ref FROM known_message WHERE kind IN ('peer', 'timeout')"  # evidence that something else failed
+_NO_PEERS = ("resource",)  # what a node lacks, a file server too, is why its ranks are late
 # Columns that are not values of the finding.
 _OWN = ("ref", "refs", "severity", "role", "confidence", "action", "fault")
 
@@ -36,7 +37,7 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     lags, restarts = Lags(facts), _restarts(facts)
     elsewhere = {ref for (ref,) in facts.query(_ELSEWHERE)}
     found = [
-        one._replace(elsewhere=bool(one.refs) and one.refs <= elsewhere)
+        one._replace(elsewhere=bool(one.refs) and one.refs <= elsewhere and one.rule.group not in _NO_PEERS)
         for answer in _unclaimed(answers, elsewhere)
         for one in _fold(answer, facts, year, lags, restarts)
     ]

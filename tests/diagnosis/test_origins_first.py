@@ -85,3 +85,18 @@ def test_the_reason_that_an_echo_quotes_counts(origin: KnownMessage, echo: Known
     hit = catalogue.catalogue().find(text, echo.where)
     assert hit is not None
     assert not hit.message.is_echo, hit.message.key
+
+
+def test_a_share_that_fails_a_rank_is_why_horovod_misses_it() -> None:
+    found = findings(
+        "[1,0]<stderr>:[2026-01-01 10:00:00.000123: W /src/horovod/common/stall_inspector.cc:107] One or more tensors were "
+        "submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more "
+        "than 60 seconds.",
+        "[1,0]<stderr>:Missing ranks:",
+        "[1,0]<stderr>:5: [allreduce.0.bias]",
+        "[1,5]<stderr>:Traceback (most recent call last):",
+        '[1,5]<stderr>:  File "train.py", line 2, in <module>',
+        "[1,5]<stderr>:OSError: [Errno 116] Stale file handle: '/data/train/a.jpg'",
+    )
+    assert [one.name for one in found][:2] == ["filesystem-not-responding", "horovod-stall-missing-ranks"]
+    assert found[1].explained_by
