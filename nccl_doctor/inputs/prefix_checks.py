@@ -11,14 +11,16 @@ TAGGED = r"\[[\w,.:@-]{1,200}\]<std(?:out|err)>:|\[(?:rank|default)\d{1,7}\]:"
 _written_at = re.compile(rf"{HEAD}|{TAGGED}").match
 
 # Words with a number behind them that are not hosts: devices, counters, formats, hardware models, file names.
+# Of devices also those that udev names by where they are, as `rocep3s0f0` and `enP2p1s0`.
 _NOT_A_HOST = re.compile(
     r"(?i:(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
     r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
-    r"veth|lo|tun|wlan|hsi|hsn|efa|rdmap|roce|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
+    r"veth|vxlan|lo|tun|wlan|em|hsi|hsn|cxi|ipogif|opa|irdma|qedr|hns|rxe|siw|efa|rdmap|roce|roceo|roces|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
     r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
     r"output|dim|shape|axis|part|section|table|figure|option|method|channel|ring|tree|port|qp|slot|bank|bus|error|"
     r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
     r"value|arr|col|row|tmp|ret|err|rc|debug)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
+    r"(?:en|eth|ib|roce|rdma|irdma-roce|wl)(?:p\d{1,5})?(?:p\d{1,3}s\d{1,3}|x[0-9a-f]{12})[a-z0-9]{0,12}|"
     r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
     r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"
     r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
@@ -30,6 +32,8 @@ _WHOLE_LINE = re.compile(
     r"\[(?:INFO|WARNING|ERROR)\]|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b"
 )
 _HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
+# What the kernel prints begins with no host: `[   12.345678] irdma0: `, `node01 kernel: irdma0: `.
+_KERNEL_BEFORE = re.compile(r"(?:\bkernel: |\[ {0,8}\d{1,12}\.\d{6}\] )$")
 _NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
 
 
@@ -40,6 +44,8 @@ def is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
         return False
     if word in hosts or _written_at(found.string, found.end()):
         return True
+    if _KERNEL_BEFORE.search(found.string, max(found.start() - 25, 0), found.start()):
+        return False
     if _DEVICE_OR_NODE.fullmatch(word):
         return _WHOLE_LINE.match(found.string, found.end()) is not None
     if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
