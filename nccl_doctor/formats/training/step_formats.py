@@ -5,6 +5,7 @@ A function gets the bytes of one line and returns a `Point`, or None where the l
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -309,54 +310,80 @@ def _second_word(block: bytes, at: int) -> float:
     return float(block[at + 1 : at + 24].split(b" ", 2)[1])
 
 
-def _before_bracket(block: bytes, at: int) -> float:
-    return float(block[at - 16 : at - 4].rsplit(b" ", 1)[1])
-
-
-def _before_comma(block: bytes, at: int) -> float:
-    return float(block[at - 17 : at - 5].rsplit(b" ", 1)[1])
-
-
-def _time_word(block: bytes, at: int) -> float:
-    place = block.index(b"ime", at, at + 200) + 3  # Time or time:
-    return float(block[place : place + 16].lstrip(b": ").split(b" ", 1)[0])
-
-
-def _before_ms(block: bytes, at: int) -> float:
-    return float(block[at - 24 : at - 7].rsplit(b" ", 1)[1])
-
-
 def _after_name(block: bytes, at: int) -> float:
     return float(
-        block[at + 1 : at + 24].lstrip(b"=: ").split(b" ", 1)[0].split(b"]", 1)[0].split(b",", 1)[0].split(b"\n", 1)[0]
+        block[at + 1 : at + 24]
+        .lstrip(b"=: '")
+        .split(b" ", 1)[0]
+        .split(b"]", 1)[0]
+        .split(b",", 1)[0]
+        .split(b"\n", 1)[0]
+        .rstrip(b"'}")
     )
+
+
+def _behind(regex: bytes) -> Callable[[bytes, int], float]:
+    """The number that an expression finds in what follows the literal on its line."""
+    search = re.compile(rb"[^\n]{0,300}?" + regex + _NUMBER).match
+
+    def read(block: bytes, at: int) -> float:
+        found = search(block, at + 1)
+        if found is None:
+            raise ValueError("no number behind it")
+        return float(found[1])
+
+    return read
+
+
+def _time_before(block: bytes, at: int) -> float:
+    place = block.rindex(b"time: ", max(at - 120, 0), at - 10)
+    return float(block[place + 6 : place + 24].split(None, 1)[0].rstrip(b",s"))
+
+
+def _last_word(block: bytes, at: int, size: int) -> float:
+    """The word in front of a literal of `size` bytes."""
+    return float(block[max(at - size - 24, 0) : at + 1 - size].rsplit(None, 1)[1].lstrip(b"("))
 
 
 TOOLS = (
     Tool(b"images/sec: ", "tf-cnn-benchmarks", "samples/s", "job", _read_tf_cnn, _following),
-    Tool(b"/sec per ", "horovod-synthetic", "samples/s", "gpu", _read_horovod),
+    Tool(
+        b"/sec per ",
+        "horovod-synthetic",
+        "samples/s",
+        "gpu",
+        _read_horovod,
+        lambda block, at: float(block[at - 40 : at].rsplit(None, 3)[1]),
+    ),
     Tool(b'"ups": ', "fairseq", "tokens/s", "job", _read_fairseq_json, _quoted),
-    Tool(b", ups=", "fairseq", "tokens/s", "job", _read_fairseq_text),
+    Tool(b", ups=", "fairseq", "tokens/s", "job", _read_fairseq_text, _after_name),
     Tool(b"elapsed time per iteration (", "megatron", "samples/s", "job", _read_megatron, _second_word, False),
     Tool(b"CurrSamplesPerSec=", "deepspeed", "samples/s", "job", _read_deepspeed, _following),
-    Tool(b", SamplesPerSec=", "deepspeed", "samples/s", "job", _read_deepspeed),
+    Tool(b", SamplesPerSec=", "deepspeed", "samples/s", "job", _read_deepspeed, _after_name),
     Tool(b"'train_samples_per_second'", "hf-trainer", "samples/s", "job", _read_hf_end),
-    Tool(b"it/s]", "tqdm", "samples/s", "job", _read_tqdm, _before_bracket),
-    Tool(b"it/s, ", "tqdm", "samples/s", "job", _read_tqdm, _before_comma),
-    Tool(b"s/it]", "tqdm", "samples/s", "job", _read_tqdm, _before_bracket, False),
-    Tool(b"s/it, ", "tqdm", "samples/s", "job", _read_tqdm, _before_comma, False),
+    Tool(b"it/s]", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=5)),
+    Tool(b"it/s, ", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=6)),
+    Tool(b"s/it]", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=5), False),
+    Tool(b"s/it, ", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=6), False),
     Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan, _grouped),
-    Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer),
-    Tool(b" examples/second between steps ", "tf-official", "samples/s", "job", _read_official),
-    Tool(b" examples/sec; ", "tf-tutorial", "samples/s", "job", _read_tutorial),
-    Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet, _time_word, False),
-    Tool(b"ms, mfu ", "nanogpt", "samples/s", "job", _read_nanogpt, _before_ms, False),
+    Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer, _after_name),
+    Tool(
+        b" examples/second between steps ",
+        "tf-official",
+        "samples/s",
+        "job",
+        _read_official,
+        partial(_last_word, size=31),
+    ),
+    Tool(b" examples/sec; ", "tf-tutorial", "samples/s", "job", _read_tutorial, partial(_last_word, size=15)),
+    Tool(b"Epoch: [", "pytorch-example", "samples/s", "process", _read_imagenet, _behind(rb"[Tt]ime:? +"), False),
+    Tool(b"ms, mfu ", "nanogpt", "samples/s", "job", _read_nanogpt, partial(_last_word, size=8), False),
     Tool(b" tokens_per_second_per_gpu:", "torchtune", "tokens/s", "gpu", _read_torchtune, _following),
     Tool(b", Tokens/s/device: ", "maxtext", "tokens/s", "gpu", _read_maxtext, _following),
     Tool(b"train_step_timing in s", "nemo", "samples/s", "job", _read_nemo, _after_name, False),
-    Tool(b"'tokens_per_second_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl),
-    Tool(b"'tokens/train_per_sec_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl),
-    Tool(b"\tTok/s ", "gnmt", "tokens/s", "job", _read_gnmt),
-    Tool(b"Train: ", "timm", "samples/s", "job", _read_timm),
-    Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time),
+    Tool(b"'tokens_per_second_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl, _after_name),
+    Tool(b"'tokens/train_per_sec_per_gpu': ", "axolotl", "tokens/s", "gpu", _read_axolotl, _after_name),
+    Tool(b"\tTok/s ", "gnmt", "tokens/s", "job", _read_gnmt, _following),
+    Tool(b"Train: ", "timm", "samples/s", "job", _read_timm, _behind(rb"Time: "), False),
+    Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time, _time_before, False),
 )

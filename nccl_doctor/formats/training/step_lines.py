@@ -38,11 +38,13 @@ _STAMPS = b"BatchTimestamp<batch_index: "
 _COMM = b"| comm op: "
 _TOTAL = b"total images/sec: "
 _TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
+_OWN = frozenset(tool.literal for tool in own_steps.TOOLS)
 _KINDS = dict(_EVENTS)
 _SETTINGS = frozenset((*LITERALS, *layout.LITERALS))
 _MAX_EVENTS = 5_000
 _MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
 _WRITER = re.compile(r"(?i)gpu\d{1,2}: ")  # a node or a device: either way lines of one writer
+_LOOK_AGAIN = 256  # places after which it is asked whether all literals still matter
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
 
 
@@ -103,9 +105,17 @@ class _Reader:
         literals = self._gate.literals
         tools = [_TOOLS.get(literal) for literal in literals]
         cursor = Cursor(block, number)
+        launches = max((at for at, which in places if literals[which] in _SETTINGS), default=-1)
         index = passed = 0  # places before `passed` were looked at together and need a look each
+        needed: set[int] | None = None  # literals that still matter
         while index < len(places):
             at, which = places[index]
+            if needed is None and at > launches and not index % _LOOK_AGAIN:
+                needed = self._needed(literals)
+                if needed is not None:
+                    places = [place for place in places[index:] if place[1] in needed]
+                    index = passed = 0
+                    continue
             tool = tools[which]
             index += 1
             if at <= cursor.used:
@@ -139,6 +149,19 @@ class _Reader:
             if taken:
                 cursor.done()
 
+    def _needed(self, literals: list[bytes]) -> set[int] | None:
+        """The literals that matter until the next launch once its step lines are known; None as long as all of them do.
+
+        Lines of a known program make those of a loop of its own kind unneeded. Of a long series of such a loop one literal is enough.
+        """
+        if any(_is_loop(one) for one in self._named.values() if one.tool.name != own_steps.NAME):
+            return {which for which, literal in enumerate(literals) if literal not in _OWN}
+        own = [one for one in self._named.values() if one.tool.name == own_steps.NAME]
+        if own and all(one.chunk >= BULK for one in own):
+            used = {one.tool.literal for one in own}
+            return {which for which, literal in enumerate(literals) if literal not in _OWN or literal in used}
+        return None
+
     def _many(self, tool: Tool, which: int, places: list[tuple[int, int]], cursor: Cursor) -> bool:
         """Fold neighbouring lines of a long series without reading each; False where they are not all of one kind.
 
@@ -157,9 +180,7 @@ class _Reader:
             return False
         by_index = dict(zip(chosen, lines, strict=True))
         series = self._last[tool.name][3]
-        first, second, last = (by_index[index][0][1] or 0 for index in (0, 1, count - 1))
-        stride = second - first
-        if stride <= 0 or last - first != stride * (count - 1) or not series.follows(first):
+        if not _in_order(series, by_index[0][0][1], by_index[1][0][1], by_index[count - 1][0][1], count):
             return False
         if tool.name in ("megatron", "fairseq") and not series.losses.same(
             tool.name, cursor.block, start, look.stop, count
@@ -181,7 +202,7 @@ class _Reader:
         for offset in offsets:
             line, number = look.line(offset)
             point = tool.read(line)
-            if point is None or point[1] is None:
+            if point is None:
                 return None, start
             start = start or look.piece
             series = self._of(tool, line[: point[0]])
@@ -304,7 +325,7 @@ class _Reader:
         for one in self._named.values():
             if one.tool.name == own_steps.NAME:
                 own += [one] if own_steps.is_loop(one) else []
-            elif one.points >= (_BAR_LEAST if one.tool.name == "tqdm" else 1):
+            elif _is_loop(one):
                 named.append(one)
         kept = named or own  # lines of a known tool are also of a loop that nobody knows
         kept.sort(key=lambda one: (one.tool.name, one.rank if one.rank is not None else -1))
@@ -328,6 +349,19 @@ class _Reader:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))
         yield from self.comm.rows(facts, self.name)
         yield from self.bench.rows(facts, self.name)
+
+
+def _is_loop(series: Series) -> bool:
+    """Whether the series of a known tool is a training loop."""
+    return series.points >= (_BAR_LEAST if series.tool.name == "tqdm" else 1)
+
+
+def _in_order(series: Series, first: int | None, second: int | None, last: int | None, count: int) -> bool:
+    """Whether so many lines go on from the last one of a series, one step after another; lines without a step always do."""
+    if first is None or second is None or last is None:
+        return first is None and second is None and last is None
+    stride = second - first
+    return stride > 0 and last - first == stride * (count - 1) and series.follows(first)
 
 
 def _quick_values(tool: Tool, which: int, places: list[tuple[int, int]], block: bytes) -> list[float] | None:
