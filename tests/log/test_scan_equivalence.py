@@ -20,6 +20,7 @@ from nccl_doctor.inputs.prefilter import Prefilter
 from nccl_doctor.log import parallel, scanner
 from nccl_doctor.log.groups import grouped_counts
 from nccl_doctor.log.groups.line_groups import EDGE, BlockLines, GroupCounts
+from nccl_doctor.log.ranks import rank_progress
 from nccl_doctor.log.scanner import Scanner
 
 
@@ -222,6 +223,38 @@ def test_nothing_changes_without_hyperscan(text: str) -> None:
     expected = plain(read(data))
     with no_hyperscan():
         assert expected == plain(read(data))
+
+
+@examples(30)
+@given(LOGS)
+def test_numpy_counts_the_same_lines(text: str) -> None:
+    data = text.encode()
+    expected = plain(read(data))
+    with mock.patch.object(scanner, "MANY_BYTES", 0):
+        assert expected == plain(read(data))
+
+
+@examples(40)
+@given(LOGS, st.integers(1, 300), st.integers(1, 3_000), st.integers(1, 8))
+def test_the_end_of_a_log_is_kept_whatever_is_read_at_once(text: str, block: int, size: int, parts: int) -> None:
+    data = text.encode()
+    with (
+        mock.patch.object(scanner, "BLOCK", block),
+        mock.patch.object(parallel, "PARTS", parts),
+        mock.patch.object(rank_progress, "TAIL", size),
+    ):
+        _, end = parallel.scan(io.BytesIO(data))
+        expected = rank_progress.collect(data[-size:])
+    found, wanted = ({key: (one.n, one.last, one.text) for key, one in of.seen.items()} for of in (end, expected))
+    assert (wanted, expected.lines) == (found, end.lines)
+
+
+def test_lines_of_nccl_say_nothing_of_progress() -> None:
+    steps = "".join(
+        f"[rank{rank}]: step {number}\nnode01:1:2 [0] NCCL INFO step 7\n" for number in range(9) for rank in (0, 1)
+    )
+    assert [9, 9] == [one.n for one in rank_progress.collect(steps.encode()).seen.values()]
+    assert [33, 35] == [one.last for one in rank_progress.collect(steps.encode()).seen.values()]
 
 
 @examples(40)

@@ -23,7 +23,6 @@ from nccl_doctor.log.groups.number_shapes import NumberShapes
 MAX_GROUPS = 1 << 20  # different lines that are counted together
 _WORTH = 16  # one line in so many that differs only in numbers is worth to look for the shapes of all
 _MEMO = 200_000  # writers and messages remembered
-_KEPT = 4 << 20  # bytes; once so much was freed, glibc keeps freed memory instead of taking it anew for each block
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
 _NO_FACT = -1  # a message that is understood and holds no fact
 _EDGES = -(1 << 40)  # the first edge; the others are below
@@ -63,7 +62,6 @@ class GroupedCounts:
         self._many_numbers = False  # whether many lines of the last block held no fact and differed in numbers alone
         self._idle = 0  # new messages of this block that hold no fact
         self._start()
-        bytearray(_KEPT)
 
     def _start(self) -> None:
         self._groups = GroupCounts()

@@ -5,7 +5,7 @@ count where the file is of one rank.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nccl_doctor.common import digit_shapes
@@ -17,6 +17,7 @@ from nccl_doctor.log.nccl_header import NcclHeader
 from nccl_doctor.log.ranks.file_ranks import Writer
 from nccl_doctor.log.ranks.rank_map import RankMap
 
+_NCCL = nccl_header.TOKEN.encode()  # a line that holds it says nothing of a rank's progress
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
 TAIL = 4 << 20  # bytes at the end of a log that are looked at
@@ -58,10 +59,12 @@ def collect(tail: bytes) -> RankProgress:
     Lines that differ only in digits are one shape and have their labels in the same place: the first one of a label is parsed.
     """
     tail = tail[-TAIL:]
-    lines = _Lines()
-    for number, (raw, shape) in enumerate(
-        zip(tail.split(b"\n"), digit_shapes.shape_of(tail).split(b"\n"), strict=True), 1
-    ):
+    lines, raws = _Lines(), tail.split(b"\n")
+    numbers: Sequence[int] = range(1, len(raws) + 1)
+    if _NCCL in tail:
+        numbers = [number for number in numbers if _NCCL not in raws[number - 1]]
+        raws = [raws[number - 1] for number in numbers]
+    for number, raw, shape in zip(numbers, raws, digit_shapes.shape_of(b"\n".join(raws)).split(b"\n"), strict=False):
         lines.add(number, raw, shape)
     return lines.progress(tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
 
@@ -152,7 +155,7 @@ def _text_of(raw: bytes) -> str:
 
 def _parse(raw: bytes) -> _Found | None:
     """What a line says of a rank's progress, without a name where it names no rank and no host."""
-    if not raw or nccl_header.TOKEN.encode() in raw:
+    if not raw:
         return None
     line = prefixes.clean(_text_of(raw))
     label, text = prefixes.split(line)
