@@ -12,7 +12,14 @@ FORMATS = (
         "nccl_tests",
         tables=("bench_run", "bench_row", "bench_member"),
         begins=NCCL_TESTS_JSON,
-        inside=(b"Avg bus bandwidth", b"Out of bounds values", b"algbw   busbw", b"# nThread "),
+        inside=(
+            b"Avg bus bandwidth",
+            b"Out of bounds values",
+            b"algbw   busbw",
+            b"# nThread ",
+            b"     sum      -1 ",
+            b"    none      -1 ",
+        ),
         after=("node-capture", "nccl-ras", "nccl-ras-text"),
     ),
     Format(

@@ -196,10 +196,10 @@ class _Reader:
         return False
 
     def _row(self, line: bytes, number: int) -> bool:
-        bench = self._bench
-        match = _HEAD.search(line) if bench is not None else None
-        if match is None or bench is None:
+        match = _HEAD.search(line)
+        if match is None or (self._bench is None and not _is_row(line, match)):
             return False
+        bench = self._run(line, number)
         size, count, kind, redop, root = match.groups()
         rest, value = line[match.end() :], int(root) if root is not None else None
         if root is not None and not self._has_root(root, rest):
@@ -249,6 +249,28 @@ class _Reader:
             return False
         bench.numbers(found, number, line)
         return True
+
+
+_BYTES = ((b"8", 1), (b"16", 2), (b"half", 2), (b"32", 4), (b"float", 4), (b"64", 8), (b"double", 8))  # of an element
+
+
+def _is_row(line: bytes, head: re.Match[bytes]) -> bool:
+    """Whether a line without the head of its table is a row of one: its numbers prove which column is which.
+
+    The size is that of its elements, and the bandwidth of each placement is the size by the time.
+    """
+    size, count, kind = int(head[1]), int(head[2]), head[3].replace(b"bf16", b"half").replace(b"bfloat16", b"half")
+    width = next((width for ending, width in _BYTES if kind.endswith(ending)), 1)
+    fields = [field for field in line[head.end() :].replace(b"|", b" ").split() if field != b"|"]
+    if not size or size != count * width or len(fields) not in (4, 8):
+        return False
+    try:
+        shown = [(float(fields[at]), float(fields[at + 1])) for at in range(0, len(fields), 4)]
+    except ValueError:
+        return False
+    return all(
+        0.005 < rate and abs(size / 1e3 - rate * time) <= 0.006 * time + 0.02 * size / 1e3 for time, rate in shown
+    )
 
 
 _SIZES = {b"#", b"size", b"count", b"type", b"redop", b"root", b"(B)", b"(elements)"}

@@ -101,10 +101,12 @@ class Bench:
             )  # fmt: skip
 
     def _operation(self) -> str | None:
-        """all_reduce where the ratio of bus to algorithm bandwidth is the one that only it has."""
+        """all_reduce where the ratio of bus to algorithm bandwidth is the one that only it has; of no other one it is above 1."""
         ranks = len(self.devices)
         ratios = [one[2] / one[1] for row in self.rows for one, _, _ in row.places if one[1] > 5]
         if ranks > 2 and ratios and all(abs(r - 2 * (ranks - 1) / ranks) < 0.02 for r in ratios):
+            return "all_reduce"
+        if not ranks and ratios and min(ratios) > 1.05 and max(ratios) - min(ratios) < 0.02:
             return "all_reduce"
         return None
 
