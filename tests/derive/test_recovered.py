@@ -120,3 +120,26 @@ def test_a_refused_call_of_grpc_is_over_once_the_job_made_steps(steps: int) -> N
     )
     log = f"I0320 05:57:29.309552659    3803 subchannel.cc:677]          Connect failed: {call}\n{bars}"
     assert ({("rendezvous", "TensorFlow or XLA")} if steps else set()) == _back(log)
+
+
+POD = {
+    "fails": '9m  Warning  FailedMount  pod/train-{which}  MountVolume.SetUp failed for volume "data": exit status 32',
+    "starts": "9m  Normal  Started  pod/train-{which}  Started container train",
+}
+
+
+@examples(30)
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from(sorted(POD))), max_size=6))
+def test_a_pod_is_back_where_its_own_container_starts_after_its_last_failure(story: list[tuple[int, str]]) -> None:
+    log = "".join(POD[what].format(which=which) + "\n" for which, what in story)
+    mine = {which: [what for at, what in story if at == which] for which in (0, 1)}
+    expected = {("pod", f"train-{which}") for which, own in mine.items() if "fails" in own and own[-1] == "starts"}
+    assert expected == _back(log)
+
+
+def test_a_container_of_a_pod_that_was_scheduled_in_between_is_another_one() -> None:
+    failed = '  Warning  FailedMount  9m  kubelet  MountVolume.SetUp failed for volume "data": exit status 32\n'
+    started = "  Normal   Started      8m  kubelet  Started container train\n"
+    assigned = "  Normal   Scheduled    9m  default-scheduler  Successfully assigned ml/train-1 to gpu-02\n"
+    assert {("pod", "a pod")} == _back(failed + started)
+    assert set() == _back(failed + assigned + started)

@@ -3,6 +3,7 @@
 A failure counts only where a later line of the same file shows that the same thing worked: with what came after it last.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -77,6 +78,22 @@ LEFT JOIN again a ON a.file = e.file
 WHERE d.line > p.last_line + 3 AND coalesce(a.line, 0) <= e.line
   AND NOT EXISTS (SELECT 1 FROM process_end WHERE coalesce(exitcode, 1) <> 0 OR signal <> '')
 """
+# Whether its container started, the pod where the line names it, the line, evidence, file; in the order of the files.
+_PODS = """
+SELECT kind, pod, line, ref, file FROM (
+  SELECT iif(m.kind = 'k8s-container-started', 'started', 'other') AS kind, field(m.fields, 'pod') AS pod,
+         iif(m.kind = 'k8s-container-started', m.last_line, e.line) AS line, m.ref, e.file
+  FROM message m JOIN evidence e ON e.id = m.ref
+  WHERE m.kind = 'k8s-container-started' OR (m.kind = 'k8s-started' AND m.text LIKE '%Successfully assigned %')
+  UNION ALL
+  SELECT 'failed', e.text, m.last_line, m.ref, e.file FROM message m JOIN evidence e ON e.id = m.ref
+  WHERE m.kind = 'k8s-pod-not-created'
+  UNION ALL
+  SELECT 'failed', e.text, k.last_line, k.ref, e.file FROM known_message k JOIN evidence e ON e.id = k.ref
+  WHERE k.fault = 'pod-not-created'
+) ORDER BY file, line
+"""
+_POD = re.compile(r"\bpod/([a-z0-9.-]{1,253})")
 _BACK = {
     "file-system": "the server answered again",
     "link": "the link came up again",
@@ -108,6 +125,21 @@ def recovered(facts: Facts) -> Iterator[Recovered]:
         yield _row("exception", host, rank, error, "the program went on until its training was done", ref, done)
     yield from _meetings(facts, last)
     yield from _states(facts)
+    yield from _pods(facts)
+
+
+def _pods(facts: Facts) -> Iterator[Recovered]:
+    """Pods that could not be created at first and whose container started later; a pod that was scheduled in between is another one."""
+    failed: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for kind, text, _, ref, file in facts.query(_PODS):
+        if kind == "failed":
+            match = _POD.search(text or "")
+            failed[file, match[1] if match else None].append(ref)
+        elif kind == "started":
+            for one in failed.pop((file, text), ()):
+                yield _row("pod", None, None, text or "a pod", "its container started", one, ref)
+        else:
+            failed.pop((file, None), None)
 
 
 def _meetings(facts: Facts, last: dict[object, _Place]) -> Iterator[Recovered]:

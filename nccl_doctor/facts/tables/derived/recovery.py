@@ -6,10 +6,10 @@ from nccl_doctor.common.named_tuples import NamedTuple
 class Recovered(NamedTuple):
     """A failure after which the same thing worked: it is no cause of a later end; derived."""
 
-    kind: str  # connection, rendezvous, file-system, link, port, step, placement, exception
+    kind: str  # connection, rendezvous, file-system, link, port, step, placement, pod, exception
     host: str | None
     rank: int | None
-    what: str  # peer, server, interface, port, type of the exception
+    what: str  # peer, server, interface, port, pod, type of the exception
     back: str  # what shows that it worked, as a clause
     ref: int  # of the failure, as in the table that holds it
     back_ref: int
