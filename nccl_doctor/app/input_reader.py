@@ -21,7 +21,6 @@ from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.readers.followed import GONE, Vanished
-from nccl_doctor.node.runtime import tree
 
 READABLE = ("nccl-log", "job-log", "text", "json")
 UNREAD = "unread"  # the kind of inputs that nothing here reads
@@ -83,7 +82,7 @@ class InputReader:
         self._parts: dict[str, _Part] = {}  # what was read of each source
         self._exports: dict[str, tuple[str, exports.Exported]] = {}  # kind and lines of exported logs
         self._named = {sources.one_line(path) for path in paths}
-        self._trees = [path for path in paths if path != "-" and tree.is_tree(Path(path))]
+        self._trees = [path for path in paths if _is_tree(path)]
         self._sources: list[sources.Source] = []
         self._foreign: dict[str, list[str]] = {}  # why files are not read -> their names
         self._sections: list[tuple[str, conversions.Section]] = []  # of logs, with output that may be unread
@@ -309,9 +308,19 @@ def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Readi
     return Input(name, kind, counts.bytes, counts.lines, 0, min(understood, counts.lines), note)
 
 
+def _is_tree(path: str) -> bool:
+    """Whether a path is the tree of a node, as a folder or as an archive."""
+    name = Path(path).name
+    if path == "-" or not (".t" in name or Path(path).is_dir()):
+        return False
+    from nccl_doctor.node.runtime import tree
+
+    return tree.is_tree(Path(path))
+
+
 def _read_tree(facts: Facts, path: str) -> None:
     """Read the tree of a node that `preflight --save` kept."""
-    from nccl_doctor.node.runtime import expectations  # slow to import, and most inputs are logs
+    from nccl_doctor.node.runtime import expectations, tree  # slow to import, and most inputs are logs
     from nccl_doctor.node.runtime.collect import collect
     from nccl_doctor.node.runtime.root import Root
 

@@ -13,15 +13,16 @@ from itertools import combinations
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.log import job_log
 from nccl_doctor.log.counts import LogCounts
 
-_ID_IN_TEXT = re.compile(
+_ID_IN_TEXT = compiled(
     r"\b(?:JOB|STEP) (\d{1,12})(?:\.\w+)? ON |\bStepId=(\d{1,12})\.|\bsrun: job (\d{1,12}) (?:has been|queued)"
 )
-_ID_IN_NAME = re.compile(r"(?:^slurm-|^job-|[-_.])(\d{5,12})(?:[-_.]\d{1,5})?\.(?:out|err|log|o|e)$|\.[oe](\d{3,12})$")
-_COMM_ID = re.compile(r" commId (0x[0-9a-f]+)")
-_WORLD = re.compile(r"\brank (\d+) n[rR]anks (\d+)\b")
+_ID_IN_NAME = compiled(r"(?:^slurm-|^job-|[-_.])(\d{5,12})(?:[-_.]\d{1,5})?\.(?:out|err|log|o|e)$|\.[oe](\d{3,12})$")
+_COMM_ID = compiled(r" commId (0x[0-9a-f]+)")
+_WORLD = compiled(r"\brank (\d+) n[rR]anks (\d+)\b")
 _BENCHMARK = (b"# nThread ", b"# Avg bus bandwidth")  # what nccl-tests print once
 
 

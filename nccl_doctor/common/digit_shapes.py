@@ -12,19 +12,21 @@ from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
+
 LONGEST = 1_000  # bytes; longer texts do not come twice
 _ONES = bytes.maketrans(b"23456789", b"1" * 8)
 _ZEROS = str.maketrans("123456789", "0" * 9)
 _NAME, _UNNAMED = "mlx5", "mlx\x05"  # a name whose digit is no number
 _RAW_NAME, _RAW_UNNAMED = _NAME.encode(), b"mlx\xff"
-_HEX = re.compile(
+_HEX = compiled(
     rb"0x[0-9a-f]{1,1000}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{5,1000}"
 )  # an address or code, a UUID, or another number
-_MIXED = re.compile(rb"[0-9]-?[a-f]|[a-f]-?[0-9]")  # a number of decimal digits has another shape
+_MIXED = compiled(rb"[0-9]-?[a-f]|[a-f]-?[0-9]")  # a number of decimal digits has another shape
 _MASK = b"\xfe"
 _BETWEEN = bytes(code for code in range(128) if not (chr(code).isalnum() or chr(code) == "_"))
 _MASKED = bytes.maketrans(b"0123456789abcdef", _MASK * 16)
-_RUN = re.compile(rb"\xfe[\xfe-]*")
+_RUN = compiled(rb"\xfe[\xfe-]*")
 _VARIANTS = (
     ("1", "a", "a"),
     ("a", "1", "1"),

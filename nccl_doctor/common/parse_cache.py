@@ -67,11 +67,11 @@ def _remembered(
         if known["key"] == _key(files):
             value = parse(body)
             if seen is not None:
-                _keep(target, _head(known["key"], seen) + body)
+                keep(target, _head(known["key"], seen) + body)
             return value
     key = _key(files)
     body = make()
-    _keep(target, _head(key, seen) + body)
+    keep(target, _head(key, seen) + body)
     return parse(body)
 
 
@@ -99,16 +99,21 @@ def remembered_bytes(name: str, key: bytes, make: Callable[[], bytes], folder: P
     target = folder / f"{name}.bin"
     head = hashlib.blake2b(key, digest_size=_DIGEST).digest()
     with suppress(OSError):
-        kept = target.read_bytes() if distrust(target) is None else b""
-        value = kept[2 * _DIGEST :]
-        if kept[: 2 * _DIGEST] == head + hashlib.blake2b(value, digest_size=_DIGEST).digest():
+        known = kept(target)
+        value = known[2 * _DIGEST :]
+        if known[: 2 * _DIGEST] == head + hashlib.blake2b(value, digest_size=_DIGEST).digest():
             return value
     value = make()
-    _keep(target, head + hashlib.blake2b(value, digest_size=_DIGEST).digest() + value)
+    keep(target, head + hashlib.blake2b(value, digest_size=_DIGEST).digest() + value)
     return value
 
 
-def _keep(target: Path, data: bytes) -> None:
+def kept(file: Path) -> bytes:
+    """The bytes of a file of the cache; none where root must not read it. Raises OSError."""
+    return file.read_bytes() if distrust(file) is None else b""
+
+
+def keep(target: Path, data: bytes) -> None:
     """Write a file of the cache where that is safe: root leaves nothing of its own in the checkout of a user."""
     with suppress(OSError):
         if distrust(target) is None and target.parent.parent.stat().st_uid == os.geteuid():

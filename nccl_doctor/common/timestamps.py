@@ -4,18 +4,19 @@ Clocks are not converted: `local` is the wall time of the node that wrote the li
 compared only on the same clock, or where both lines name their zone. Seconds since boot are not a wall time and are ignored.
 """
 
-import re
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+from nccl_doctor.common.expressions import compiled
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>[\d ]{1,9}))?"
 _ZONE = r"(?P<zone>Z|[+-](?:0\d|1[0-4]):?(?:00|15|30|45)\b|[ ]?UTC\b)?"
-_ISO = re.compile(rf"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T_ ]{_CLOCK}{_ZONE}")
-_ASCTIME = re.compile(
+_ISO = compiled(rf"(?<!\d)(?P<year>(?:19|20)\d\d)[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T_ ]{_CLOCK}{_ZONE}")
+_ASCTIME = compiled(
     rf"\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<year>(?:19|20)\d\d)\b)?"
 )
-_GLOG = re.compile(rf"(?:^|[\s\[:])[IWEF](?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK} ")
+_GLOG = compiled(rf"(?:^|[\s\[:])[IWEF](?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK} ")
 _LOOKED_AT = 600  # characters of a line
 
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.schema import by_name, column_types
 from nccl_doctor.facts.store import Facts
@@ -31,7 +32,7 @@ _CAPTURED = (
     "node_driver", "node_gpu", "gpu_health", "gpu_matrix", "nvlink_state", "ib_port", "kernel_module", "ofi_domain", "fabric_event",
 )  # fmt: skip
 _SAMPLED = ("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "gpu_process", "throttle_span", "idle_span")
-_NAMED = re.compile(r"(?:^|[_.-])((?:node|host|worker|compute)-?[a-z]{0,200}\d{1,20}[a-z0-9-]{0,200})(?:[_.]|$)")
+_NAMED = compiled(r"(?:^|[_.-])((?:node|host|worker|compute)-?[a-z]{0,200}\d{1,20}[a-z0-9-]{0,200})(?:[_.]|$)")
 
 
 def host_columns(facts: Facts) -> Iterator[tuple[str, str]]:

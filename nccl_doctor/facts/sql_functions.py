@@ -1,6 +1,5 @@
 """Functions and aggregates that rules may use in SQL, beside those of SQLite."""
 
-import ipaddress
 import json
 import re
 import sqlite3
@@ -18,6 +17,8 @@ def version_number(text: str | None) -> int | None:
 
 def ip_private(text: str | None) -> int | None:
     """1 for an address of a private range, 0 for a public one, None where the text is not an address."""
+    import ipaddress
+
     try:
         return int(ipaddress.ip_address((text or "").split("%")[0]).is_private)
     except ValueError:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
@@ -22,7 +23,7 @@ from nccl_doctor.inputs.text_lines import Joined, Translated, read_head
 _HEAD_BYTES = 1 << 16  # within which formats are recognised
 _LEAD_LINES = 20
 # `[root@node01 ~]# dcgmi nvlink`, `root@node01:~# nvidia-smi`, `PS C:> nvidia-smi`
-_SHELL_PROMPT = re.compile(
+_SHELL_PROMPT = compiled(
     rb"^(?:\[[^\]@\s]{1,40}@[^\]\n]{1,80}\][$#]|[\w.-]{1,40}@[\w.-]{1,80}:[^$#\n]{0,80}[$#]|PS [A-Z]:[^>\n]{0,120}>) ?\S[^\n]*",
     re.MULTILINE,
 )

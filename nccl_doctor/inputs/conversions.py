@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.streams import ForeignInput
 
 
@@ -17,11 +18,11 @@ class Conversion(NamedTuple):
 
 
 def _begins(pattern: bytes) -> re.Pattern[bytes]:
-    return re.compile(pattern, re.DOTALL)
+    return compiled(pattern, re.DOTALL)
 
 
 def _called(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+    return compiled(pattern, re.IGNORECASE)
 
 
 CONVERSIONS = (
@@ -103,7 +104,7 @@ class Section(NamedTuple):
     advice: str
 
 
-_HEADING = re.compile(  # `=== lspci ===`, `### lspci`, `+ lspci`, `$ lspci`, `[root@node01 ~]# lspci`, `root@node01:~# lspci`
+_HEADING = compiled(  # `=== lspci ===`, `### lspci`, `+ lspci`, `$ lspci`, `[root@node01 ~]# lspci`, `root@node01:~# lspci`
     r"(?:={3,10} {0,3}|#{2,6} {1,3}|\+{1,3} |\$ |\[[^\]@ ]{1,40}@[^\]]{1,80}\][$#] {0,3}|[\w.-]{1,40}@[\w.-]{1,80}:[^$#\n]{0,80}[$#] )"
     r"([A-Za-z/][^\n=]{0,200})"
 )

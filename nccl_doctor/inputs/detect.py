@@ -2,28 +2,29 @@
 
 import re
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.streams import compression, encoding
 
-NCCL = re.compile(
+NCCL = compiled(
     rb"NCCL (?:INFO|WARN|ATTN|TRACE|CALL|DIAG) |\bR?CCL version \d|\bNCCL version \d|:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?(?:INFO|WARN) "
 )
 _HOLE = 64  # zero bytes; binary files have shorter rows of them
-_JOB = re.compile(
+_JOB = compiled(
     rb"Traceback \(most recent call last\)|<std(?:out|err)>:|\[rank\d+\]:|^ ?\d+: |\bsrun: |slurmstepd: |\bmpirun\b|torch|"
     rb"[Hh]orovod|NVRM: |SXid|nccl|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\(\w+ pid=\d+|[Ee]poch|\biter(?:ation)?\b|\bstep\b|\bloss\b",
     re.MULTILINE,
 )
-_JSON = re.compile(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
-_RECORD = re.compile(
+_JSON = compiled(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
+_RECORD = compiled(
     rb'[{,]\s*"(?:log|message|msg|text|textPayload|level|levelname|severity|timestamp|time|ts|stream)"\s*:',
     re.IGNORECASE,
 )
-_XML = re.compile(
+_XML = compiled(
     rb"\s*<(?:\?xml|!DOCTYPE|!--|system\b|graphs\b|html\b|[A-Za-z_][\w.:-]*(?:\s+[\w.:-]+\s*=\s*[\"'][^\"'<]*[\"'])*\s*/?>\s*[<\n])"
 )
-_REPORT = re.compile(rb'\s*\{\s*"(?:schema":\s*"nccl-doctor/report/|\$schema":\s*"[^"]{0,200}sarif)')
-_DOCKER = re.compile(rb"\s*\{\"log\":\"")
-_LOG_NAME = re.compile(r"\.(?:log|out|err|stdout|stderr|o\d+|e\d+)(?:[.-]\d+)?(?:\.(?:gz|xz|bz2|zst))?$")
+_REPORT = compiled(rb'\s*\{\s*"(?:schema":\s*"nccl-doctor/report/|\$schema":\s*"[^"]{0,200}sarif)')
+_DOCKER = compiled(rb"\s*\{\"log\":\"")
+_LOG_NAME = compiled(r"\.(?:log|out|err|stdout|stderr|o\d+|e\d+)(?:[.-]\d+)?(?:\.(?:gz|xz|bz2|zst))?$")
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x08\x0b\x0c\x1b") + b"\x7f"
 
 PROGRAMS = (

@@ -5,14 +5,16 @@ Each gets the match, the number of blanks before it, and the names that are know
 
 import re
 
+from nccl_doctor.common.expressions import compiled
+
 HEAD = r"[^\s\[\]<>()|]{1,300}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )"
 # what launchers and PyTorch print to say who wrote a line
 TAGGED = r"\[[\w,.:@-]{1,200}\]<std(?:out|err)>:|\[(?:rank|default)\d{1,7}\]:"
-_written_at = re.compile(rf"{HEAD}|{TAGGED}").match
+_written_at = compiled(rf"{HEAD}|{TAGGED}").match
 
 # Words with a number behind them that are not hosts: devices, counters, formats, hardware models, file names.
 # Of devices also those that udev names by where they are, as `rocep3s0f0` and `enP2p1s0`.
-_NOT_A_HOST = re.compile(
+_NOT_A_HOST = compiled(
     r"(?i:(?:cpu|rank|nranks|step|epoch|iter|iteration|stage|phase|layer|block|batch|bs|top|acc|loss|lr|level|line|case|bug|"
     r"test|group|device|dev|cuda|cudnn|nccl|rccl|nvidia|nvme|nvlink|link|mlx|eth|ens|eno|enp|ib|ibp|ibs|bond|team|br|docker|"
     r"veth|vxlan|lo|tun|wlan|em|hsi|hsn|cxi|ipogif|opa|irdma|qedr|hns|rxe|siw|efa|rdmap|roce|roceo|roces|sd[a-z]|md|dm|loop|ata|usb|pci|pcie|hub|tcp|udp|ipv|ip|sha|crc|fp|bf|tf|int|"
@@ -26,15 +28,15 @@ _NOT_A_HOST = re.compile(
     r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
 )
 # `gpu7: 97 %` is about a device; in front of what programs print as whole lines, `gpu7` is a node.
-_DEVICE_OR_NODE = re.compile(r"(?i:gpu)\d{1,2}")
-_WHOLE_LINE = re.compile(
+_DEVICE_OR_NODE = compiled(r"(?i:gpu)\d{1,2}")
+_WHOLE_LINE = compiled(
     r" ?[|+][-=+ ]|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[\d{4}/|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} |Traceback \(most |=+NVSMI LOG|"
     r"\[(?:INFO|WARNING|ERROR)\]|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b"
 )
-_HOST_LIKE = re.compile(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
+_HOST_LIKE = compiled(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
 # What the kernel prints begins with no host: `[   12.345678] irdma0: `, `node01 kernel: irdma0: `.
-_KERNEL_BEFORE = re.compile(r"(?:\bkernel: |\[ {0,8}\d{1,12}\.\d{6}\] )$")
-_NUMBER_NEXT = re.compile(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
+_KERNEL_BEFORE = compiled(r"(?:\bkernel: |\[ {0,8}\d{1,12}\.\d{6}\] )$")
+_NUMBER_NEXT = compiled(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
 
 
 def is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.prefix_checks import (
     HEAD,
     TAGGED,
@@ -35,7 +36,7 @@ class Rule:
     @cached_property
     def regex(self) -> re.Pattern[str]:
         """The compiled expression: made at the first line that begins so, because most logs hold few kinds of prefixes."""
-        return re.compile(self.expression)
+        return compiled(self.expression)
 
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"

@@ -9,6 +9,7 @@ import json
 import re
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
 from nccl_doctor.inputs.prefix_checks import HEAD, is_host, is_service
 from nccl_doctor.inputs.prefix_rules import RULES, Rule
@@ -27,10 +28,10 @@ class Label(NamedTuple):
 
 NOTHING = Label()
 
-_head_at = re.compile(HEAD).match
-_plain_head = re.compile(r"[^\s:\[\]<>()|]{1,253}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )").match
-_word_at = re.compile(r"[^\s:|\[(<]{1,253}").match
-_blank_at = re.compile(r"\s+").match
+_head_at = compiled(HEAD).match
+_plain_head = compiled(r"[^\s:\[\]<>()|]{1,253}:\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )").match
+_word_at = compiled(r"[^\s:|\[(<]{1,253}").match
+_blank_at = compiled(r"\s+").match
 
 
 def _by_lead() -> dict[str, tuple[Rule, ...]]:
@@ -45,7 +46,7 @@ _BY_WORD = (is_host, is_service)  # checks for which the digits of a word matter
 
 _NAMES_OF_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES_OF_MONTHS, 1)}
-_REPEATED = re.compile(
+_REPEATED = compiled(
     r"\[repeated (\d{1,9})x across cluster\](?: \(Ray dedup[^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200})?\))?\s*$"
 )
 
@@ -292,20 +293,20 @@ def unfold(text: str) -> tuple[str, int]:
     return (text[:at].rstrip(), int(found[1])) if found else (text, 1)
 
 
-_CONTROL = re.compile(
+_CONTROL = compiled(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[ -/]{0,4}[0-~]"
     r"|[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]"
 )
 # Colours whose escape character was lost when the log was copied. The text before must not complete another escape sequence.
-_COLOUR_REST = re.compile(
+_COLOUR_REST = compiled(
     r"\[(?<!\[\[)(?<!\[\d\[)(?<!\[\d\d\[)(?<!;\[)(?<!;\d\[)(?<!;\d\d\[)"
     r"(?:0?[0-47]|22|[349][0-79])(?:;\d{1,2})?m(?!\])"
 )
-_COLOUR = re.compile(r"\[[\d;]+m")
+_COLOUR = compiled(r"\[[\d;]+m")
 _FRAME = "".join(chr(code) for code in range(0x2500, 0x2580))
-_FRONT = re.compile(rf"(?:>(?: |$)|[{_FRAME}]+ ?|\*\*(?=[A-Za-z0-9\[]))+")
+_FRONT = compiled(rf"(?:>(?: |$)|[{_FRAME}]+ ?|\*\*(?=[A-Za-z0-9\[]))+")
 _OPENERS = frozenset(_FRAME + ">*")
 
 

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from nccl_doctor.common import budgets, interruption
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.inputs import conversions, exports
-from nccl_doctor.inputs.archives import members
 from nccl_doctor.inputs.detect import no_log, sniff
 from nccl_doctor.inputs.streams import (
     BREAKS,
@@ -51,7 +51,7 @@ SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no bl
 
 _NOT_LOOKED_INTO = {".git", ".venv", "__pycache__", "node_modules", "site-packages", ".ipynb_checkpoints"}
 # In a folder these are program text, weights and documents; named by hand they are read like anything else.
-_NO_LOG = re.compile(
+_NO_LOG = compiled(
     r"\.(?:pyc?|pyi|so(?:\.\d+)*|pth?|safetensors|ckpt|bin|np[yz]|onnx|h5|hdf5|parquet|arrow|whl|[oa]|c|h|cc|cpp|hpp|cuh?|rs|"
     r"go|java|js|ts|css|html?|md|rst|ipynb|sh|bash|toml|ya?ml|cfg|ini|png|jpe?g|gif|svg|pdf|mp4|wav|ko|ptx|cubin)$",
     re.IGNORECASE,
@@ -256,6 +256,8 @@ def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | 
 
 
 def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> Iterator[Source | InputProblem]:
+    from nccl_doctor.inputs.archives import members  # with tarfile and zipfile
+
     looked = unread = 0
     given = False
     for member in members(kind, name, path):

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.inputs.streams import Readable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18
 LONGEST = 1 << 16  # bytes of a line that `lines` gives; what follows in it is dropped
 _SECTION_BLOCK = 1 << 20
-_LISTED = re.compile(r'\s{1,80}("(?:[^"\\]|\\.){1,4000}"),?\s{0,8}$')
+_LISTED = compiled(r'\s{1,80}("(?:[^"\\]|\\.){1,4000}"),?\s{0,8}$')
 LONGEST_PIECE = 1 << 21  # bytes of a line that `numbered` keeps together
 
 

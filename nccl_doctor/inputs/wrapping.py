@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes, text_lines
 from nccl_doctor.inputs.prefix_checks import HEAD
 from nccl_doctor.inputs.streams import Readable
@@ -29,19 +30,19 @@ _ROWS = 1_000  # of one line
 _WORD = 100  # characters of the longest word that may have moved to the next row
 _KEPT = 20_000  # beginnings of lines remembered
 _INDENT = 12  # columns by which a logger may indent what follows
-_VALUE = re.compile(r"0x[0-9a-f]+|\d+")
-_head_at = re.compile(rf"(?:\[[^\]\n]{{1,40}}\] )?{HEAD}").match
+_VALUE = compiled(r"0x[0-9a-f]+|\d+")
+_head_at = compiled(rf"(?:\[[^\]\n]{{1,40}}\] )?{HEAD}").match
 # What launchers and collectors write before each row, also before one that continues another.
-_LABEL = re.compile(
+_LABEL = compiled(
     r" {0,5}\d{1,6}: (?=.)|\[[^\[\]<>\s]{1,200}\]<std(?:out|err|diag)>: ?|\[(?:default|trainer|worker)\d{1,5}\]:"
     r"|\[pod/[\w.-]{1,253}/[\w.-]{1,253}\] ?|\([^()]{0,80}pid=\d{1,10}[^()]{0,80}\) ?|[A-Za-z][\w.-]{0,252} {1,40}\| "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z (?:(?:stdout|stderr) F )?"
 )
-_GRID = re.compile(
+_GRID = compiled(
     r"(?P<left>\[[^\[\]]{5,40}\] | {6,42})(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|NOTSET) +(?P<text>.*)"
 )
-_PLACE = re.compile(r" {1,400}[\w.-]{1,80}\.\w{1,4}:\d{1,6} *$")
-_RICH_TIME = re.compile(r"\[(\d\d)/(\d\d)/(\d\d) (\d\d:\d\d:\d\d)\]")
+_PLACE = compiled(r" {1,400}[\w.-]{1,80}\.\w{1,4}:\d{1,6} *$")
+_RICH_TIME = compiled(r"\[(\d\d)/(\d\d)/(\d\d) (\d\d:\d\d:\d\d)\]")
 
 
 class Wrap(NamedTuple):

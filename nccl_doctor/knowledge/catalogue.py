@@ -234,9 +234,10 @@ class Catalogue:
         return sorted(needed)
 
 
-def catalogue_files() -> list[Path]:
+@cache
+def catalogue_files() -> tuple[Path, ...]:
     """The files of the catalogue."""
-    return sorted(FOLDER.rglob("*.toml"))
+    return tuple(sorted(FOLDER.rglob("*.toml")))
 
 
 @cache

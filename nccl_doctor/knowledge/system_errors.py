@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.knowledge import entries
 from nccl_doctor.knowledge.catalogue import Hit
 from nccl_doctor.knowledge.known_message import KnownMessage
@@ -66,4 +67,4 @@ def _by_text() -> dict[str, dict[str, Any]]:
 @cache
 def _expression() -> re.Pattern[str]:
     words = "|".join(re.escape(entry["text"]) for entry in entries("system_error"))
-    return re.compile(rf"(?i)(?<!\w)(?:{words})(?!\w)")
+    return compiled(rf"(?i)(?<!\w)(?:{words})(?!\w)")

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterable
 
 from nccl_doctor.common import digit_shapes
+from nccl_doctor.common.expressions import compiled
 
 RECORD, LINE = "record", "line"
-WORD = re.compile(r"[A-Za-z0-9_]+")
-_GAP = re.compile(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
+WORD = compiled(r"[A-Za-z0-9_]+")
+_GAP = compiled(r"\{(?P<name>[a-z_][a-z0-9_]*)?(?::(?P<type>[dx]))?\}")
 _TYPES = {"d": r"[-+]?\d{1,40}", "x": r"(?:0x)?[0-9a-fA-F]{1,40}|\(nil\)", None: ".*?"}
 _TAG = r"\s{0,9}(?:(?:[A-Z][A-Za-z]{0,40}(?:/[\w-]{1,40}){1,6}|[A-Z]{3,40}|\[[^\]]{0,60}\]) ?: ?|NET/OFI )?"  # the part of NCCL
-_BLANKS = re.compile(r"[ \t]{2,}")
+_BLANKS = compiled(r"[ \t]{2,}")
 
 
 def squeezed(text: str) -> str:
@@ -54,7 +55,7 @@ def compile_template(template: str, where: str) -> re.Pattern[str]:
         pieces.append(f"(?P<{gap['name']}>{what})" if gap["name"] else f"(?:{what})")
         at = gap.end()
     pieces += [re.escape(template[at:]), ")" if is_open else ""]
-    return re.compile("".join(pieces))
+    return compiled("".join(pieces))
 
 
 def words_of(template: str) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 _RANK, _GPU = r"(0|[1-9][0-9]{0,8})", r"(?:\[[0-9a-f]+\])?"
 _ON_SRC, _ON_DST = rf"{_GPU} -> ", rf"{_GPU}(?: \[(?:send|receive)\])? via "
-_BEHIND_SRC, _BEHIND_DST = re.compile(_ON_SRC).fullmatch, re.compile(rf"{_ON_DST}\S*\w").fullmatch
-_ONE_EDGE = re.compile(rf"{_RANK}({_ON_SRC}){_RANK}({_ON_DST}.*)", re.DOTALL).fullmatch
-_CARRIER_ENDS = re.compile(
+_BEHIND_SRC, _BEHIND_DST = compiled(_ON_SRC).fullmatch, compiled(rf"{_ON_DST}\S*\w").fullmatch
+_ONE_EDGE = compiled(rf"{_RANK}({_ON_SRC}){_RANK}({_ON_DST}.*)", re.DOTALL).fullmatch
+_CARRIER_ENDS = compiled(
     r"(?:\[([0-9a-f]+)\])? -> (?:\[([0-9a-f]+)\])?(?: \[(send|receive)\])? via (.*)", re.DOTALL
 ).fullmatch
 _MASKS = 50_000  # texts of channels remembered

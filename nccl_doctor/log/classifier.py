@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.knowledge.catalogue import catalogue
@@ -18,11 +19,11 @@ SKIP = "skip"  # reader of patterns that are understood and hold no fact
 _MEMO = 50_000  # entries after which a memo is emptied
 _MEMO_LENGTH = 200  # longer messages do not come twice
 LONG = 4_000  # only a longer line can hold a number with more digits than Python converts
-_DIGITS = re.compile(r"(\d{20})\d{80,}")
+_DIGITS = compiled(r"(\d{20})\d{80,}")
 _ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that are not read alone
 _SHAPES = 10_000  # texts and shapes remembered
 _UNKNOWN = 2_000  # different unknown texts kept
-DATE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
+DATE = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
 class Writer(NamedTuple):

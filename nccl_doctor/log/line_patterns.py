@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common import digit_shapes
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.parse_cache import remembered
 from nccl_doctor.knowledge import catalogue as messages
 from nccl_doctor.knowledge.templates import LINE, RECORD
@@ -64,7 +65,7 @@ class Pattern:
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
-        return re.compile(self.regex)
+        return compiled(self.regex)
 
     @cached_property
     def literals(self) -> list[str]:
@@ -135,7 +136,7 @@ def _check(entry: dict[str, Any], file: str) -> Pattern:
     if table is None:
         raise PatternProblem(f"{file}: pattern {name}: no table {pattern.table}")
     try:
-        pattern.compiled  # noqa: B018 - an expression that cannot be compiled raises here
+        re.compile(pattern.regex)
     except re.error as error:
         raise PatternProblem(f"{file}: pattern {name}: {error}") from None
     if pattern.where == "nccl":

@@ -4,9 +4,9 @@ INFO and CALL lines have no FILE; DIAG lines (2.31) have neither TID nor DEV; a 
 others name a file; pasted logs lose the host. The text is read from the right, because a host name may hold anything.
 """
 
-import re
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
 
 TOKEN = "NCCL "
@@ -14,30 +14,28 @@ LEVELS = ("INFO", "WARN", "ATTN", "DIAG", "TRACE", "CALL", "ABORT", "VERSION")
 _LEVEL = max(map(len, LEVELS)) + 2  # characters in which a level and the blank behind it end
 SHOWN = ("WARN", "ATTN")  # levels of which every line is a fact, known or not
 _TAG = r"(?:\[[\w,.:@-]{1,200}\])?<std(?:out|err|diag)>:"
-_GLUED = re.compile(
+_GLUED = compiled(
     rf"(?:{_TAG} ?)?[^\s:<>]{{1,253}}:\d{{1,10}}:\d{{1,10}} \[-?\d{{1,10}}\] (?:[\w/.\-]{{1,200}}:\d{{1,6}} (?:\(\w{{1,100}}\) )?)?$"
 )
 _GLUED_LEVELS = ("INFO ", "WARN ", "ATTN ", "TRACE ")
-_HEAD = re.compile(
+_HEAD = compiled(
     r"(?P<host>\S{0,253}?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,10})\](?: (?P<where>.{0,1000}))?$"
 )
-_HIDDEN = re.compile(
+_HIDDEN = compiled(
     r"(?P<host>[^\s:]{1,253}):(?:[Xx*#]{1,20}|<\w{1,20}>)(?::(?:[Xx*#]{1,20}|<\w{1,20}>|\d{1,10}))?"
     r" \[(?P<dev>-?\d{1,10})\](?: (?P<where>.{0,1000}))?$"
 )
-_DIAG = re.compile(r"(?P<host>\S{1,200}?):(?P<pid>\d{1,10})(?::(?P<tid>\d{1,10}))?$")
-_PLACE = re.compile(
+_DIAG = compiled(r"(?P<host>\S{1,200}?):(?P<pid>\d{1,10})(?::(?P<tid>\d{1,10}))?$")
+_PLACE = compiled(
     r"[()/*,]|::|^nccl(?:[A-Z]|_(?:net|ofi)_)\w{0,100}$|^[a-z]{1,40}(?:_[a-z0-9]{1,40})+$"
 )  # a function or a path in the place of a host
-_BARE = re.compile(r"(?:^|\s)\[(?P<dev>-?\d+)\](?: (?P<where>\S.*))?$")
-_FORK = re.compile(
+_BARE = compiled(r"(?:^|\s)\[(?P<dev>-?\d+)\](?: (?P<where>\S.*))?$")
+_FORK = compiled(
     r"\[(?P<host>[^\]\s]{1,200})\]\[(?P<pid>\d{1,20}):(?P<tid>\d{1,20})\]\[(?P<dev>-?\d{1,20})\](?:\[(?P<where>[^\]]{1,200})\])?$"
 )
-_WHERE = re.compile(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))?$")
-_FILE = re.compile(
-    r"(?P<where>[\w./+-]{0,200}\w\.(?:cc|c|cpp|cxx|cu|cuh|h|hip|hpp|py):\d{0,20}(?: \([^()]{1,200}\))?)$"
-)
-_MID = re.compile(_TAG)
+_WHERE = compiled(r"(?:\d+\.\d+ )?(?P<source>.*?):(?P<line>\d*)(?: \([^()]+\))?$")
+_FILE = compiled(r"(?P<where>[\w./+-]{0,200}\w\.(?:cc|c|cpp|cxx|cu|cuh|h|hip|hpp|py):\d{0,20}(?: \([^()]{1,200}\))?)$")
+_MID = compiled(_TAG)
 _LONGEST = 1_000  # characters in which the head ends
 _NEAR = 300  # characters before `NCCL` that tell whether a record begins there
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.schema import by_name, column_types
 from nccl_doctor.knowledge import codes
@@ -15,23 +16,23 @@ from nccl_doctor.knowledge.templates import LINE, RECORD
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.line_patterns import UNKNOWN, Pattern
 
-_COMM = re.compile(r" comm 0x[0-9a-f]")
-_NET = re.compile(
+_COMM = compiled(r" comm 0x[0-9a-f]")
+_NET = compiled(
     r"NET/(?P<network>[^/]{1,100})/(?P<device>\d{1,9})(?:\((?P<proxy>\d{1,9})\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w{1,40})?"
     r"(?=$|\s|[^/\w(])"
 )
 # The rank in the job; PyTorch's own `Rank n` behind it counts inside a process group.
-_TORCH_RANK = re.compile(r"\[rank(\d+)\]:")
-_P2P = re.compile(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
-_SHM = re.compile(r"SHM/(?P<method>direct|CE)|direct shared memory")
+_TORCH_RANK = compiled(r"\[rank(\d+)\]:")
+_P2P = compiled(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
+_SHM = compiled(r"SHM/(?P<method>direct|CE)|direct shared memory")
 # `[0]eth0:10.1.0.4<0>`; pasted logs lose the port (`<0>` is taken for a tag) or show `<ip>` for the address.
-_INTERFACE = re.compile(
+_INTERFACE = compiled(
     r"(?:\[(?P<position>\d{1,9})\])?(?P<name>[^\s:\[\]<>{}]{1,60}?)"
     r"(?::(?P<address>[^\s<>]{1,100})(?=<\d{1,9}>)"
     r"|:(?P<bare>[0-9a-fXx]{1,40}[.:*][0-9a-fXx.:*]{0,60}(?:%[\w.-]{1,40})?)(?=[\s,;]|$)"
     r"|[.:]<[A-Za-z][\w .-]{0,40}>)"
 )
-_DEVICE = re.compile(r"\[(?P<position>\d+)\](?:=\{)?\s*(?P<name>[\w.+-]+):(?P<port>\d+)(?::\d+)*/(?P<link>IB|RoCE|OPA)")
+_DEVICE = compiled(r"\[(?P<position>\d+)\](?:=\{)?\s*(?P<name>[\w.+-]+):(?P<port>\d+)(?::\d+)*/(?P<link>IB|RoCE|OPA)")
 
 
 class Context(NamedTuple):

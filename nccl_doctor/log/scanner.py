@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nccl_doctor.common import digit_shapes
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
@@ -35,7 +36,7 @@ LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
 MANY_BYTES = 256 << 20  # bytes of any blocks from which it is
 _DOCKER = b'{"log":'
 _ESCAPED = ((rb"\u003c", b"<"), (rb"\u003e", b">"), (rb"\u0026", b"&"))
-_docker_line = re.compile(
+_docker_line = compiled(
     rb'^\{"log": ?"([^"\\\n]*(?:\\u00(?:3[ce]|26)[^"\\\n]*)*)(?:\\n)?", ?"stream": ?"std(?:out|err)", ?"time": ?"([^"\\\n]+)"\}$',
     re.MULTILINE,
 )

@@ -3,17 +3,19 @@
 import re
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
+
 _CODE = r"(?<!`)`[^`\n]+`(?!`)"
 # Clauses end, outside of code, with a mark before a blank, or with a comma before what is another step.
 _MARK = r"(?:[.;:?!](?=\s|$)|,(?=\s(?:or|then|so|but|for\sexample)\b)|(?<=`\)),(?=\s))"
-_CLAUSE = re.compile(rf"(?:{_CODE}|(?!{_MARK}).)+(?:{_MARK})?\s*|{_MARK}\s*")
+_CLAUSE = compiled(rf"(?:{_CODE}|(?!{_MARK}).)+(?:{_MARK})?\s*|{_MARK}\s*")
 _LIST = rf"{_CODE}(?:(?:,? (?:and|or|then) |, ){_CODE})*"
 # A clause that ends with commands and says nothing behind them: ``Compare `ip addr` and `ip route`.``
-_ENDS_WITH_COMMANDS = re.compile(rf"(?P<before>(?:(?!{_CODE}).)*)(?P<list>{_LIST})(?P<after>\)?[,.;:]?)\s*$")
-_JOINER = re.compile(r"(?:[\s,;(]|and|or|then)+")
-_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*=\S*")
+_ENDS_WITH_COMMANDS = compiled(rf"(?P<before>(?:(?!{_CODE}).)*)(?P<list>{_LIST})(?P<after>\)?[,.;:]?)\s*$")
+_JOINER = compiled(r"(?:[\s,;(]|and|or|then)+")
+_ASSIGNMENT = compiled(r"[A-Z][A-Z0-9_]*=\S*")
 # Programs that administrators call in advice.
-_PROGRAM = re.compile(
+_PROGRAM = compiled(
     r"all_reduce_perf|amd-smi|apt|apt-get|ausearch|aws|bhist|cat|chcon|chmod|chronyc|compute-sanitizer|conda|"
     r"cpupower|crictl|dcgmi|df|dkms|dmesg|dmidecode|dnf|docker|dpkg|dracut|du|echo|edac-util|env|ethtool|export|"
     r"exportfs|fi_info|fi_pingpong|find|findmnt|firewall-cmd|free|fuser|gdb|getent|git|grep|horovodrun|"

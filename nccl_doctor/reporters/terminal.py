@@ -1,6 +1,5 @@
 """Reports for the terminal: verdict, why, next. The first line is the answer; a usual report fits on one screen."""
 
-import re
 from dataclasses import dataclass, replace
 from io import StringIO
 
@@ -8,6 +7,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Span, Text
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.report import Finding, Place, Report
@@ -29,7 +29,7 @@ ASCII = str.maketrans({"·": "-", "…": "~", "→": ">"})
 NCCL = " NCCL "  # separates the header of an NCCL line from its text
 UNLIMITED = 10**6
 MORE = " … (-v)"  # marks cut text
-_WORDS = re.compile(r"[^\s`]*`[^`\s][^`]*`\S*|\S+")  # short code in backticks is not broken
+_WORDS = compiled(r"[^\s`]*`[^`\s][^`]*`\S*|\S+")  # short code in backticks is not broken
 
 
 @dataclass(frozen=True)

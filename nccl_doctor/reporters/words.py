@@ -1,11 +1,10 @@
 """Texts shared by several reporters, and the cleaning of text from logs."""
 
-import re
 import unicodedata
-from html import escape
 from itertools import takewhile
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.common.printable import is_printable
@@ -20,7 +19,7 @@ HEADLINES = {
     "inconclusive": "CANNOT TELL",
 }
 UNREAD = ("unread", "broken")  # the kinds of inputs that were not read
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_ESCAPES = compiled(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
 
 def clean(text: str) -> str:
@@ -32,6 +31,8 @@ def clean(text: str) -> str:
 
 def escaped(text: str) -> str:
     """`clean`, as text of an HTML page."""
+    from html import escape  # with all entities
+
     return escape(clean(text))
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nccl_doctor.common.expressions import compiled
+
 if TYPE_CHECKING:
     from nccl_doctor.facts.store import Facts
 
@@ -22,7 +24,7 @@ Sources = list[
 Node = Any  # a token, or the list of those inside parentheses
 
 _MOST = 60  # alternatives; with more of them nothing is said
-_TOKEN = re.compile(
+_TOKEN = compiled(
     r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|'(?:[^']|'')*'?|\"[^\"]*\"?|`[^`]*`?|[A-Za-z_]\w*|\d[\w.]*|:\w+|<>|[<>=!|]=|\|\||\S",
     re.DOTALL,
 )
@@ -33,7 +35,7 @@ _AGGREGATES = frozenset((
 _CLAUSES = ("from", "where", "group", "having", "window", "order", "limit")
 _JOINS = frozenset(("join", "left", "inner", "cross", "natural", "right", "full", "outer"))
 _SOME = ["count", ["*"], ">", "0"]
-_KIND = re.compile(r"'[a-z0-9-]+'")
+_KIND = compiled(r"'[a-z0-9-]+'")
 
 
 def row_sources(query: str) -> Sources:

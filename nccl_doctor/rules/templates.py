@@ -8,6 +8,7 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.printable import printable
 
 _NOUNS = (
@@ -36,13 +37,13 @@ _VERBS = {
 }
 # Words before a noun: adjectives of any case. A verb or a preposition there means that the noun is not what is counted.
 _ADJECTIVES = r"(?:(?!(?:is|was|are|were|has|had|have|of|on|in|to|for|from|with|and|or|by|at)\b)[A-Za-z][\w-]* ){0,2}?"
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = compiled(
     r"(\b[Rr]ank )?\{([a-z_][a-z0-9_]*)(?::([^{}\s]+))?\}"
     rf"(?P<counted> {_ADJECTIVES}(?:{_NOUNS})\b(?P<of> of [A-Za-z]+)?(?P<verb> (?:{'|'.join(_VERBS)})\b)?)?"
 )
 
 # How a number may be written. Others are left out: `{x:999999999d}` would be a gigabyte, `{x:c}` any character.
-_SPEC = re.compile(r",?(?:\.[0-9]{1,2})?[defg%]?")
+_SPEC = compiled(r",?(?:\.[0-9]{1,2})?[defg%]?")
 
 
 def fill_template(template: str, values: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.hang.stacks import WAITING
 from nccl_doctor.facts.store import Facts
@@ -29,7 +30,7 @@ from nccl_doctor.facts.tables import (
 
 _SHARE = 0.25  # of the ranks: more that are behind are the rule and no exception
 _SHOWN = 4  # places that a row shows
-_STEP = re.compile(r"(?i)\b(?:step|iter|iteration|batch|update|epoch)s?\b[^\w#]{0,4}#")
+_STEP = compiled(r"(?i)\b(?:step|iter|iteration|batch|update|epoch)s?\b[^\w#]{0,4}#")
 
 _STUCK = """
 WITH said AS (

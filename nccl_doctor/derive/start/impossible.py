@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Communicator, Env, ImpossibleValue, Message, NvlinkState
@@ -66,7 +67,7 @@ _NOT_A_HOST = (  # expression, subject, why, whether the text proves it
     (r"None|null|nil|undefined", "name", "the variable was empty where the address was made", 1),
     (r"[^:<]{0,255}[A-Za-z0-9][-.]", "name", "the name ends in a hyphen or a dot, so it is probably cut off", 0),
 )  # fmt: skip
-_CHECKS = tuple((re.compile(text), subject, why, proved) for text, subject, why, proved in _NOT_A_HOST)
+_CHECKS = tuple((compiled(text), subject, why, proved) for text, subject, why, proved in _NOT_A_HOST)
 
 
 @derivation(fills=[ImpossibleValue], reads=[Communicator, Env], needs=[Message, NvlinkState])

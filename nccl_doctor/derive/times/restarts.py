@@ -7,16 +7,16 @@ of which it had reported another process before:
     E1121 01:51:47.404000 29838 torch/…/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 29966) of binary: python3
 """
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Process, ProcessEnd, PythonError, Restart
 
-_AGENT = re.compile(r"\b[EWI]\d{4} [\d:.]{8,18} {1,3}(\d{1,9}) torch/")  # c10d and torchrun write as glog does
+_AGENT = compiled(r"\b[EWI]\d{4} [\d:.]{8,18} {1,3}(\d{1,9}) torch/")  # c10d and torchrun write as glog does
 
 
 @derivation(fills=[Restart], needs=[Process, ProcessEnd], reads=[PythonError])

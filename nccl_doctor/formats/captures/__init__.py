@@ -1,7 +1,6 @@
 """Output of commands that administrators run on nodes and clusters."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -9,7 +8,7 @@ FORMATS = (
         "kubernetes",
         "kubernetes",
         tables=("kube_pod", "kube_resource"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:(?:#|---)[^\n]*)?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
             rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
             rb"(?:apiVersion|kind|metadata|spec): ?"
@@ -20,7 +19,7 @@ FORMATS = (
         "packages",
         "packages",
         tables=("package",),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:# packages in environment at |# EFA installer version: "
             rb"|Package +Version *(?:Editable project location *)?\r?\n-{4,}"
             rb"|(?:[A-Za-z0-9][\w.-]{0,80}==[\w.+!-]{1,60}\r?\n){5})"

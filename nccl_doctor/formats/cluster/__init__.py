@@ -1,7 +1,6 @@
 """What schedulers say about jobs."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -9,7 +8,7 @@ FORMATS = (
         "slurm-accounting",
         "slurm_accounting",
         tables=("accounted_job", "message", "process_end"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}(?=[^\n]{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
             rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,80}[|,;\t^~#@&:]{0,2}\r?\n"
             rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
@@ -20,7 +19,7 @@ FORMATS = (
         "gridengine-accounting",
         "gridengine_accounting",
         tables=("accounted_job", "process_end"),
-        begins=re.compile(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
+        begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
     ),
     Format(
         "slurm-state",
@@ -38,9 +37,7 @@ FORMATS = (
         "slurm-job",
         "scontrol_job",
         tables=("message", "process_end"),
-        begins=re.compile(
-            rb"\A(?:\$ [^\n]{0,400}\n)?\s{0,200}JobId=\d{1,12} (?:Array\w{3,6}Id=\S{1,80} ){0,3}JobName="
-        ),
+        begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?\s{0,200}JobId=\d{1,12} (?:Array\w{3,6}Id=\S{1,80} ){0,3}JobName="),
         inside=(b" JobState=",),
         after=(
             "training-steps",

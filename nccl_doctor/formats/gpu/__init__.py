@@ -1,7 +1,6 @@
 """What monitoring tools say about GPUs: samples over time, and the state that `nvidia-smi -q` prints."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 _TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
@@ -16,7 +15,7 @@ FORMATS = (
         "gpu-samples",
         "samples",
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "gpu_process"),
-        begins=re.compile(
+        begins=compiled(
             _START
             + rb"(?:(?:"
             + _TITLE
@@ -52,7 +51,7 @@ FORMATS = (
         "amd-smi",
         "amd_smi",
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "amd_gpu", "link_counter"),
-        begins=re.compile(
+        begins=compiled(
             _START + rb"(?:GPU: \d{1,4}\r?\n {4}[A-Z_]{3,30}:"  # amd-smi metric, static
             rb"|(?:timestamp,)?gpu,(?:gfx_activity|[a-z_0-9,]{0,2000}(?:socket_power|gfx_activity|market_name|total_vram)\b)"
             rb"|device,[^\n]{0,4000}(?:GPU use \(%\)|Graphics Package Power|VRAM Total|Temperature \(Sensor)"  # rocm-smi --csv
@@ -67,7 +66,7 @@ FORMATS = (
         "gpu-metrics",
         "prometheus",
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?(?:DCGM_FI_(?:DEV|PROF)_|nvidia_smi_)\w{2,80}[ {]"
             rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|nvidia_smi_))"
         ),
@@ -76,7 +75,7 @@ FORMATS = (
         "dcgm-results",
         "dcgm",
         tables=("active_test",),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s{0,200}(?:Successfully ran diagnostic[^\n]{0,80}\n\s{0,20})?"
             rb"\+[-+]{4,200}\r?\n\| (?:Diagnostic +\| Result|Health Monitor Report)"
             rb"|\A\s{0,200}\{\s{0,40}\"DCGM (?:GPU )?Diagnostic\""
@@ -88,7 +87,7 @@ FORMATS = (
         "nvidia-smi-q",
         "smi_query",
         tables=("node_driver", "node_gpu", "gpu_health", "link_counter", "node_gpu_error"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
             rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?"
             rb"(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"

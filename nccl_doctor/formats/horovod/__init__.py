@@ -1,7 +1,6 @@
 """Files of Horovod: its timeline."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -16,7 +15,7 @@ FORMATS = (
             "timeline_window",
             "timeline_gap",
         ),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s*(?:\{\s*\"traceEvents\"\s*:\s*)?\[\s*\{[\s\S]{0,4000}?"
             rb"\"(?:start_time_since_epoch_in_micros|CYCLE_START|NEGOTIATE_[A-Z]{3,20})\""
         ),

@@ -1,10 +1,9 @@
 """Files of NCCL and its companions: nccl-tests, topology and graph dumps, RAS reports, profiler plug-ins."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
-NCCL_TESTS_JSON = re.compile(rb"\A\s*\{(?=[\s\S]{0,60000}?\"(?:minimum_bytes|warmup_iters|aggregated_iterations)\" ?:)")
+NCCL_TESTS_JSON = compiled(rb"\A\s*\{(?=[\s\S]{0,60000}?\"(?:minimum_bytes|warmup_iters|aggregated_iterations)\" ?:)")
 
 FORMATS = (
     Format(
@@ -26,7 +25,7 @@ FORMATS = (
         "nccl-topology",
         "topology",
         tables=("topo_file", "topo_gpu", "topo_net", "topo_graph"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?(?:<!--(?:[^-]|-(?!->)){0,20000}-->\s{0,200}){0,5}"
             rb"(?:<!DOCTYPE[^<]{0,2000}(?:<!(?:ENTITY|ELEMENT)[^<]{0,2000}){0,50}\s{0,200})?<(?:system|graphs) version=\""
         ),
@@ -35,7 +34,7 @@ FORMATS = (
         "nccl-ras",
         "ras",
         tables=("ras_comm", "ras_rank"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^{}\[\]]{0,2000}\"nccl_version\" ?:)[^{}]{0,2000}\"communicators(?:_count)?\" ?:"
         ),
         after=("flight-recorder",),
@@ -50,7 +49,7 @@ FORMATS = (
         "nccl-inspector",
         "inspector",
         tables=("inspector_coll",),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s{0,200}\{\s{0,20}\"header\" ?: ?\{[^{}]{0,900}\"n_ranks\" ?:[^{}]{0,900}\}"
             rb"\s{0,20},\s{0,20}\"(?:metadata|coll_perf|p2p_perf)\" ?:"
         ),
@@ -59,7 +58,7 @@ FORMATS = (
         "nccl-profiler",
         "profiler_events",
         tables=("inspector_coll",),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s{0,200}\[\s{0,20}\{\"name\": ?\"[^\"]{1,60}\", ?\"cat\": ?"
             rb"\"(?:GROUP_API|GROUP|COLL_API|COLL|P2P_API|P2P|KERNEL_LAUNCH|PROXY|NET|GPU|CE_[A-Z]{1,12})\", ?\"ph\": ?\"b\","
             rb" ?\"id\": ?\d{1,10}, ?\"pid\": ?\d{1,10}, ?\"tid\": ?\d"

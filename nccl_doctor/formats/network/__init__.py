@@ -1,7 +1,6 @@
 """What commands say about links and ports: error counters, signals, checks of a fabric."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -28,15 +27,13 @@ FORMATS = (
         "dcgm-nvlink",
         "dcgm_nvlink",
         tables=("link_counter",),
-        begins=re.compile(
-            rb"\A\s{0,200}\{\s{0,40}\"(?:body|header)\"\s{0,4}:(?=[\s\S]{0,60000}\"NVLINK Error Counts\")"
-        ),
+        begins=compiled(rb"\A\s{0,200}\{\s{0,40}\"(?:body|header)\"\s{0,4}:(?=[\s\S]{0,60000}\"NVLINK Error Counts\")"),
     ),
     Format(
         "link-metrics",
         "node_exporter",
         tables=("link_counter",),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?=# (?:HELP|TYPE) |node_)"
             rb"(?:[^\n]{0,2000}\n){0,2000}?(?:# (?:HELP|TYPE) )?node_(?:network|infiniband|cpu|uname)_\w{2,60}[ {]"
         ),
@@ -46,7 +43,7 @@ FORMATS = (
         "link-quality",
         "mlxlink",
         tables=("link_quality", "link_counter"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s{0,200}\{\s{0,40}\"(?:mlxlink_output|result)\"\s{0,9}:(?=[\s\S]{0,4000}\"Operational Info\")"
         ),
         inside=(b"Physical Counters and BER Info", b"Troubleshooting Info"),

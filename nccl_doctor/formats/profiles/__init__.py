@@ -1,7 +1,6 @@
 """What profilers print: summaries of Nsight Systems and nvprof, stacks of py-spy."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -10,7 +9,7 @@ FORMATS = (
         "profile_summary",
         tables=("profile_sum", "profile_share"),
         # nvprof and `nsys stats` also write into the log of the job, which then stays a log.
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\n\s{0,400}){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
         ),
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
@@ -19,7 +18,7 @@ FORMATS = (
         "nsys-database",
         "nsys_sqlite",
         tables=("trace", "trace_op"),
-        begins=re.compile(
+        begins=compiled(
             rb"\ASQLite format 3\x00[\s\S]{0,65000}?(?:CUPTI_ACTIVITY_KIND|TARGET_INFO_|NVTX_EVENTS|ENUM_NSYS_|EXPORT_SCHEMA_VERSION)"
         ),
     ),
@@ -27,7 +26,7 @@ FORMATS = (
         "stacks",
         "pyspy",
         tables=("stack",),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s*Process \d+: [^\n]{0,4000}\n\s{0,400}Python v\d|\A\s*\[\s*\{\s*\"pid\"\s*:\s*\d+,\s*\"thread_id\"\s*:"
         ),
         inside=(b' (idle): "', b' (active): "', b" (active+gil)"),

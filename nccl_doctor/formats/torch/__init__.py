@@ -1,7 +1,6 @@
 """Files of PyTorch: traces of its profiler and dumps of its flight recorder."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -9,7 +8,7 @@ FORMATS = (
         "kineto-trace",
         "kineto",
         tables=("trace", "trace_op", "trace_call"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\s*\{(?=[\s\S]{0,60000}\"traceEvents\"\s*:\s*\[)[\s\S]{0,60000}?"
             rb"\"(?:schemaVersion|distributedInfo|baseTimeNanoseconds|deviceProperties|cat)\"\s*:\s*[\[{0-9\"]"
         ),
@@ -18,7 +17,7 @@ FORMATS = (
         "flight-recorder",
         "flight_recorder",
         tables=("recorder", "recorder_group", "recorder_call"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A\x80[\x02-\x05]"  # a pickle
             rb"|\A\s*\{(?=[\s\S]{0,60000}\"(?:collective_seq_id|pg_status|pg_config|seq_id)\"\s*:)"
             rb"[\s\S]{0,60000}?\"(?:comm_lib_version|nccl_version|pg_config|profiling_name)\"\s*:"

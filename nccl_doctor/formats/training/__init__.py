@@ -1,7 +1,6 @@
 """What training programs print about their progress, and the records that training libraries keep of it."""
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
 FORMATS = (
@@ -9,7 +8,7 @@ FORMATS = (
         "training-records",
         "records",
         tables=("throughput_run", "step", "mlperf_run", "scalar"),
-        begins=re.compile(
+        begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^\[\]]{0,4000}\"log_history\" ?: ?\[)(?=[^\[\]]{0,4000}\"global_step\" ?:)"
             rb"|\A\s{0,200}\{(?=[^\n]{0,60000}\"_step\" ?: ?\d)(?=[^\n]{0,60000}\"_(?:runtime|timestamp)\" ?: ?[\d.])"
             rb"|\ADLLL \{\""
@@ -21,13 +20,13 @@ FORMATS = (
         "tensorboard",
         "tensorboard",
         tables=("throughput_run", "step", "scalar"),
-        begins=re.compile(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
+        begins=compiled(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
     ),
     Format(
         "wandb-run",
         "wandb_run",
         tables=("throughput_run", "step", "scalar", "process_end"),
-        begins=re.compile(rb"\A:W&B\xe1\xbe"),
+        begins=compiled(rb"\A:W&B\xe1\xbe"),
     ),
     Format(
         "training-steps",

@@ -1,15 +1,15 @@
 """Output of `all_reduce_bench.py`, a benchmark of torch.distributed that many sites start from."""
 
-import re
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import CommOp
 from nccl_doctor.inputs import prefixes
 
 LITERALS = (b" data size: ", b" duration: ", b" busbw: ")
-_LINE = re.compile(
+_LINE = compiled(
     rb"(?:(data size): ([\d.]+) GB| (duration): ([\d.]+) sec| (busbw): ([\d.]+) +Gbps)"
     rb"(?:\x1b\[[\d;]{0,20}m|\s){0,20}(?:$|[\"\\<])"  # a collector's record goes on behind it
 )

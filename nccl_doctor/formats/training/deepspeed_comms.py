@@ -1,14 +1,14 @@
 """Lines of DeepSpeed's communication logger (`comms_logger` with `verbose`): one timed collective each."""
 
-import re
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import CommOp
 from nccl_doctor.inputs import prefixes
 
-_LINE = re.compile(
+_LINE = compiled(
     rb"rank[:=] ?(\d+) \| comm op: (\w+)[^|]{0,200}\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"
     rb"(?: \| algbw \(Gbps\): [\d.]+ \| busbw \(Gbps\): ([\d.]+))?"
 )

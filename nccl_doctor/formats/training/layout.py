@@ -11,6 +11,7 @@ What a program was asked for, at its start::
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RunSetting
 from nccl_doctor.inputs import prefixes
@@ -38,20 +39,20 @@ _NAMES = {
 _DIMENSION = (
     rb"(virtual[-_ ]pipeline|expert[-_ ]tensor|tensor|pipeline|pipe|data|context|expert)(?:[-_ ]model)?[-_ ]parallel"
 )
-_ASSIGNED = re.compile(rb"(?<![\w-])" + _DIMENSION + rb"[-_ ]size(?: \.{3,80} ?|: )(\d{1,7})(?!\d)")
-_PLAIN = re.compile(
+_ASSIGNED = compiled(rb"(?<![\w-])" + _DIMENSION + rb"[-_ ]size(?: \.{3,80} ?|: )(\d{1,7})(?!\d)")
+_PLAIN = compiled(
     rb"(?<![\w-])(seq_length|micro_batch_size|global_batch_size|train_micro_batch_size_per_gpu|train_batch_size"
     rb"|gradient_accumulation_steps|zero_optimization_stage) {1,40}\.{2,80} ?(\d{1,9})(?!\d)"
 )
-_DEEPSPEED = re.compile(rb"\] {1,20}(train_micro_batch_size_per_gpu) {1,20}(\d{1,9})(?!\d)")  # a name too long for dots
-_MESH = re.compile(rb"\b(pp|dp_replicate|dp_shard|cp|tp|ep|etp)=(\d{1,7})(?!\d)")
-_TITAN = re.compile(
+_DEEPSPEED = compiled(rb"\] {1,20}(train_micro_batch_size_per_gpu) {1,20}(\d{1,9})(?!\d)")  # a name too long for dots
+_MESH = compiled(rb"\b(pp|dp_replicate|dp_shard|cp|tp|ep|etp)=(\d{1,7})(?!\d)")
+_TITAN = compiled(
     rb"\b(local batch size|global batch size|gradient accumulation steps|sequence length) (\d{1,9})(?!\d)"
 )
-_GROUP = re.compile(rb"Rank \d{1,7} has " + _DIMENSION + rb" group: \[([\d, ]{1,200000})\]")
-_MAXTEXT = re.compile(rb"Config param (?:ici_)?(tensor|pipeline|data|context|expert|fsdp)_parallelism: (\d{1,7})(?!\d)")
-_MAXTEXT_SIZE = re.compile(rb"Config param (max_target_length|per_device_batch_size): (\d{1,9}(?:\.\d{1,9})?)(?!\d)")
-_HUGGING_FACE = re.compile(
+_GROUP = compiled(rb"Rank \d{1,7} has " + _DIMENSION + rb" group: \[([\d, ]{1,200000})\]")
+_MAXTEXT = compiled(rb"Config param (?:ici_)?(tensor|pipeline|data|context|expert|fsdp)_parallelism: (\d{1,7})(?!\d)")
+_MAXTEXT_SIZE = compiled(rb"Config param (max_target_length|per_device_batch_size): (\d{1,9}(?:\.\d{1,9})?)(?!\d)")
+_HUGGING_FACE = compiled(
     rb"\b(Instantaneous batch size per device|Gradient Accumulation steps|Total train batch size)[^=\n]{0,80}= ([\d,]{1,12})(?!\d)"
 )
 

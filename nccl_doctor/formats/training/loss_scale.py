@@ -1,20 +1,20 @@
 """The dynamic loss scale, skipped iterations and losses that are not a number, from step lines and optimizers."""
 
-import re
 from typing import ClassVar
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LossScale
 from nccl_doctor.inputs import prefixes
 
-_OVERFLOW = re.compile(
+_OVERFLOW = compiled(
     rb"reducing (?:loss scale )?to +([\d.e+-]+)|Reducing dynamic loss scale from [\d.e+-]+ to ([\d.e+-]+)"
 )
-_SKIPPED = re.compile(rb"skipped iterations: +(\d+)")
-_SKIPPED_SO_FAR = re.compile(
+_SKIPPED = compiled(rb"skipped iterations: +(\d+)")
+_SKIPPED_SO_FAR = compiled(
     rb"step=\d{1,18}, skipped=(\d{1,18})(?!\d)"
 )  # of DeepSpeed, since the first start of the run
-_NAN = re.compile(rb"nan iterations: +(\d+)")
+_NAN = compiled(rb"nan iterations: +(\d+)")
 _NOTHING_LOST = b"skipped iterations:   0 | number of nan iterations:   0"
 
 

@@ -5,10 +5,10 @@ epoch) or is a dictionary, and a rate (`1820.4 tokens/s`, `images/sec: 812`, `to
 (`0.51 s/it`, `step_time: 0.5`, `time: 512ms`). What was printed by a validation loop is left out.
 """
 
-import re
 from collections.abc import Callable
 from itertools import pairwise
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.training.step_formats import Point, Tool
 from nccl_doctor.formats.training.step_series import Series
 
@@ -16,15 +16,15 @@ NAME = "own-loop"
 _LEAST, _MOST = 1e-6, 1e12  # of a rate or a time; 1e999 is no number
 LEAST = 8  # lines from which on such a series is taken for a training loop
 _VALUE = rb"[\"']?[ \t]{0,3}[:=]?[ \t]{0,3}[\"']?(\d[\d,]{0,18}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?)[ \t]?([kKM](?![A-Za-z])|ms\b)?"
-_THOUSANDS = re.compile(rb"[1-9]\d{0,2}(?:,\d{3}){1,6}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?")
-_OWN_STEP = re.compile(
+_THOUSANDS = compiled(rb"[1-9]\d{0,2}(?:,\d{3}){1,6}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?")
+_OWN_STEP = compiled(
     rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
     rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
 )
-_OWN_FRONT = re.compile(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
-_KERAS_BAR = re.compile(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
-_OWN_EPOCH = re.compile(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
-_OTHER_LOOP = re.compile(rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z])")
+_OWN_FRONT = compiled(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
+_KERAS_BAR = compiled(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
+_OWN_EPOCH = compiled(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
+_OTHER_LOOP = compiled(rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z])")
 
 
 def _place(line: bytes) -> tuple[int, int | None] | None:
@@ -52,9 +52,9 @@ def _number(value: bytes, scale: bytes | None) -> float:
     return number if scale is None else number * {b"ms": 1e-3, b"M": 1e6}.get(scale, 1e3)
 
 
-_NUMBER_BEFORE = re.compile(rb"(\d[\d,]{0,18}(?:\.\d{1,12})?)([kKM])?\Z")
-_NUMBER_AFTER = re.compile(_VALUE)
-_UNIT_BEHIND = re.compile(rb"[ \t]?(?:m?s|secs?|seconds|%|[GMK]i?B|it|steps?|tokens?|tok|samples?)(?![A-Za-z])")
+_NUMBER_BEFORE = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,12})?)([kKM])?\Z")
+_NUMBER_AFTER = compiled(_VALUE)
+_UNIT_BEHIND = compiled(rb"[ \t]?(?:m?s|secs?|seconds|%|[GMK]i?B|it|steps?|tokens?|tok|samples?)(?![A-Za-z])")
 
 
 def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> float | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from math import prod
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.training.layout import Layout
 
 LITERALS = (
@@ -14,29 +15,29 @@ LITERALS = (
     b"ummy data is used", b"Dataset: ", b"Starting with ",
 )  # fmt: skip
 
-_WORLD = re.compile(
+_WORLD = compiled(
     rb"(?:(?<!parallel )(?<!group )[Ww]orld size: +|dist_world_size=|\bWORLD_SIZE=|MEMBER: \d+/"
     rb"|training on (?=\d+ (?:GPU|dev))|Number of GPUs: "
     rb"|Num processes: |Starting with (?=\d+ processes)|(?<![\w-])world_size \.{3,} ?)(\d{1,7})"
 )
-_ARGUMENT = re.compile(
+_ARGUMENT = compiled(
     rb"(?<![\w-])(hidden_size|num_layers|seq_length|micro_batch_size|global_batch_size|pipeline_model_parallel_size"
     rb"|data_parallel_size) \.{3,} ?(\d+)"
 )
-_MESH = re.compile(rb"device mesh with .{0,80}?\[([\d, ]+)\]")
-_PARALLEL = re.compile(rb"(data|pipeline-model)-parallel[- ]size: (\d+)")
-_NUM_GPUS = re.compile(rb"num_gpus=(\d+)")
-_NUM_WORKERS = re.compile(rb"MirroredStrategy with cluster_spec.{0,900}?num_workers = (\d+)")
-_NODES = re.compile(rb"--nnodes[= ]+(\d+)(?![\d:])")
-_PER_NODE = re.compile(rb"nproc[_-]per[_-]node[= ]+(\d+)")
-_GLOBAL = re.compile(rb"Batch size: +(\d+)(?:\.\d+)? global")
-_DEVICE = re.compile(rb"(?<![\d.])(\d{1,18})(?:\.\d{1,18})? per device")
-_TOTAL = re.compile(rb"otal train batch size[^=]{0,80}= ([\d,]+)")
-_VOCABULARY = re.compile(rb"padded vocab \(size: \d+\).{0,80}\(new size: (\d+)\)")
-_GPT2 = re.compile(rb"n_embd=(\d+)\S{0,80}?n_layer=(\d+)|n_layer=(\d+)\S{0,80}?n_embd=(\d+)")
-_SYNTHETIC = re.compile(rb"\(synthetic\)|[Ss]ynthetic data|use_synthetic_data(?:=| is )True|[Dd]ummy data is used")
-_REAL = re.compile(rb"Dataset: {1,20}(?!.{0,400}\(synthetic\))\w|use_synthetic_data(?:=| is )False")
-_NAME = re.compile(r"(?<![A-Za-z0-9])(?:(\d{1,4})n(\d{1,3})g|(\d{1,5})[_-]?gpus?)(?![A-Za-z0-9])", re.IGNORECASE)
+_MESH = compiled(rb"device mesh with .{0,80}?\[([\d, ]+)\]")
+_PARALLEL = compiled(rb"(data|pipeline-model)-parallel[- ]size: (\d+)")
+_NUM_GPUS = compiled(rb"num_gpus=(\d+)")
+_NUM_WORKERS = compiled(rb"MirroredStrategy with cluster_spec.{0,900}?num_workers = (\d+)")
+_NODES = compiled(rb"--nnodes[= ]+(\d+)(?![\d:])")
+_PER_NODE = compiled(rb"nproc[_-]per[_-]node[= ]+(\d+)")
+_GLOBAL = compiled(rb"Batch size: +(\d+)(?:\.\d+)? global")
+_DEVICE = compiled(rb"(?<![\d.])(\d{1,18})(?:\.\d{1,18})? per device")
+_TOTAL = compiled(rb"otal train batch size[^=]{0,80}= ([\d,]+)")
+_VOCABULARY = compiled(rb"padded vocab \(size: \d+\).{0,80}\(new size: (\d+)\)")
+_GPT2 = compiled(rb"n_embd=(\d+)\S{0,80}?n_layer=(\d+)|n_layer=(\d+)\S{0,80}?n_embd=(\d+)")
+_SYNTHETIC = compiled(rb"\(synthetic\)|[Ss]ynthetic data|use_synthetic_data(?:=| is )True|[Dd]ummy data is used")
+_REAL = compiled(rb"Dataset: {1,20}(?!.{0,400}\(synthetic\))\w|use_synthetic_data(?:=| is )False")
+_NAME = compiled(r"(?<![A-Za-z0-9])(?:(\d{1,4})n(\d{1,3})g|(\d{1,5})[_-]?gpus?)(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 class Settings:

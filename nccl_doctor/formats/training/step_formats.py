@@ -3,15 +3,16 @@
 A function gets the bytes of one line and returns a `Point`, or None where the literal occurs in another kind of line.
 """
 
-import re
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
+
 # start of the program's own text, step, seconds a step, rate, seconds that waited for data
 Point = tuple[int, int | None, float | None, float | None, float | None]
-_BAR = re.compile(
+_BAR = compiled(
     rb"(?:([A-Za-z][^|:\]]{0,40}): *)?\d{1,3}%\|[^|]{0,200}\| *(\d+)/(\d+) \[([\d:]+)<[\d:?]+, +(\d+(?:\.\d+)?)(it/s|s/it)"
 ).search
 
@@ -32,64 +33,62 @@ class Tool(NamedTuple):
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 
-_tf_cnn = re.compile(rb"(\d{1,20})\s{1,40}images/sec: " + _NUMBER).search
-_horovod = re.compile(rb"Iter #(\d+): " + _NUMBER + rb" \w+/sec per").search
-_fairseq_json = re.compile(
+_tf_cnn = compiled(rb"(\d{1,20})\s{1,40}images/sec: " + _NUMBER).search
+_horovod = compiled(rb"Iter #(\d+): " + _NUMBER + rb" \w+/sec per").search
+_fairseq_json = compiled(
     rb'"wps": "?' + _NUMBER + rb'"?, "ups": "?' + _NUMBER + rb'"?,.{0,400}?"num_updates": "?(\d+)'
 ).search
-_fairseq_text = re.compile(rb"\bwps=" + _NUMBER + rb", ups=" + _NUMBER + rb",.{0,400}?\bnum_updates=(\d+)").search
-_megatron = re.compile(
+_fairseq_text = compiled(rb"\bwps=" + _NUMBER + rb", ups=" + _NUMBER + rb",.{0,400}?\bnum_updates=(\d+)").search
+_megatron = compiled(
     rb"iteration +(\d+)/ *\d+ \|.{0,300}?elapsed time per iteration \((ms|s)\): +" + _NUMBER + rb" \|"
 ).search
-_deepspeed = re.compile(
+_deepspeed = compiled(
     rb"(?:epoch=\d+/)?(?:micro_step=\d+/)?(?:global_step=|/)(\d+), (?:RunningAvgSamplesPerSec=[\d.naif]+, Curr)?SamplesPerSec="
     + _NUMBER
 ).search
-_hf_end = re.compile(
-    rb"'train_samples_per_second': '?" + _NUMBER + rb"'?, 'train_steps_per_second': '?" + _NUMBER
-).search
-_titan = re.compile(rb"\bstep: +(\d+) .{0,300}?\btps: +([\d,]+)").search
-_composer = re.compile(rb"throughput/(?:(device)/)?samples_per_sec: " + _NUMBER).search
-_official = re.compile(
+_hf_end = compiled(rb"'train_samples_per_second': '?" + _NUMBER + rb"'?, 'train_steps_per_second': '?" + _NUMBER).search
+_titan = compiled(rb"\bstep: +(\d+) .{0,300}?\btps: +([\d,]+)").search
+_composer = compiled(rb"throughput/(?:(device)/)?samples_per_sec: " + _NUMBER).search
+_official = compiled(
     rb"TimeHistory: " + _NUMBER + rb" seconds, " + _NUMBER + rb" examples/second between steps (\d+) and (\d+)"
 ).search
-_tutorial = re.compile(rb"\bstep (\d+), .{0,80}?\(" + _NUMBER + rb" examples/sec; " + _NUMBER + rb" sec/batch\)").search
-_imagenet = re.compile(
+_tutorial = compiled(rb"\bstep (\d+), .{0,80}?\(" + _NUMBER + rb" examples/sec; " + _NUMBER + rb" sec/batch\)").search
+_imagenet = compiled(
     rb"Epoch: \[(\d+)\] ?\[ *(\d+)/(\d+)\].{0,300}?\b[Tt]ime:? +"
     + _NUMBER
     + rb"(?:.{0,60}?\b[Dd]ata:? +"
     + _NUMBER
     + rb")?"
 ).search
-_timm = re.compile(
+_timm = compiled(
     rb"Train: (\d+) \[ *(\d+)/(\d+) .{0,200}?Time: " + _NUMBER + rb"s, +" + _NUMBER + rb"/s.{0,120}?Data: " + _NUMBER
 ).search
-_mmdet = re.compile(
+_mmdet = compiled(
     rb"Epoch {0,9}(?:\(train\))? {0,9}\[(\d+)\]\[ *(\d+)/(\d+)\].{0,300}?\btime: "
     + _NUMBER
     + rb".{0,60}?data_time: "
     + _NUMBER
 ).search
-_detectron = re.compile(
+_detectron = compiled(
     rb"(?:iter: (\d+) .{0,300}?|batch: (\d+)/\d+ .{0,300}?)?\btime: "
     + _NUMBER
     + rb"(?: +last_time: [\d.]+)?.{0,60}?data_time: "
     + _NUMBER
 ).search
-_nanogpt = re.compile(rb"\biter (\d+): loss [\d.naif]+, time " + _NUMBER + rb"ms, mfu ").search
-_torchtune = re.compile(rb"\bStep (\d+) \| .{0,300}?\btokens_per_second_per_gpu:" + _NUMBER).search
-_maxtext = re.compile(
+_nanogpt = compiled(rb"\biter (\d+): loss [\d.naif]+, time " + _NUMBER + rb"ms, mfu ").search
+_torchtune = compiled(rb"\bStep (\d+) \| .{0,300}?\btokens_per_second_per_gpu:" + _NUMBER).search
+_maxtext = compiled(
     rb"completed step: (\d+), seconds: " + _NUMBER + rb", TFLOP/s/device: [\d.]{1,20}, Tokens/s/device: " + _NUMBER
 ).search
-_nemo = re.compile(rb"global_step[=:] ?(\d+)(?:\.0+)?\b.{0,300}?train_step_timing in s[=:] ?" + _NUMBER).search
-_axolotl = re.compile(
+_nemo = compiled(rb"global_step[=:] ?(\d+)(?:\.0+)?\b.{0,300}?train_step_timing in s[=:] ?" + _NUMBER).search
+_axolotl = compiled(
     rb"'loss': .{0,400}?'(?:tokens_per_second_per_gpu|tokens/train_per_sec_per_gpu)': '?" + _NUMBER
 ).search
-_gnmt = re.compile(
+_gnmt = compiled(
     rb"TRAIN \[(\d+)\]\[(\d+)/(\d+)\]\s+Time " + _NUMBER + rb" .{0,40}?Data " + _NUMBER + rb" .{0,40}?Tok/s " + _NUMBER
 ).search
-_ANSI = re.compile(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
-_DESCRIPTION = re.compile(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
+_ANSI = compiled(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
+_DESCRIPTION = compiled(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
 
 
 def _read_tf_cnn(line: bytes) -> Point | None:
@@ -263,9 +262,9 @@ def _read_data_time(line: bytes) -> Point | None:
     return match.start(), int(step) if step else None, float(time), None, float(data)
 
 
-_ITEMS = re.compile(rb"BatchTimestamp<batch_index: (\d+), timestamp: (\d+(?:\.\d+)?)>")
-_OVERALL = re.compile(rb"'avg_exp_per_second': (\d+(?:\.\d+)?)")
-_FINISH = re.compile(rb"'train_finish_time': (\d+(?:\.\d+)?)")
+_ITEMS = compiled(rb"BatchTimestamp<batch_index: (\d+), timestamp: (\d+(?:\.\d+)?)>")
+_OVERALL = compiled(rb"'avg_exp_per_second': (\d+(?:\.\d+)?)")
+_FINISH = compiled(rb"'train_finish_time': (\d+(?:\.\d+)?)")
 
 
 class Stamps(NamedTuple):
@@ -324,7 +323,7 @@ def _after_name(block: bytes, at: int) -> float:
 
 def _behind(regex: bytes) -> Callable[[bytes, int], float]:
     """The number that an expression finds in what follows the literal on its line."""
-    search = re.compile(rb"[^\n]{0,300}?" + regex + _NUMBER).match
+    search = compiled(rb"[^\n]{0,300}?" + regex + _NUMBER).match
 
     def read(block: bytes, at: int) -> float:
         found = search(block, at + 1)

@@ -4,16 +4,15 @@ JSON with a record a line, a CSV table and the journal's export form are read as
 document of JSON, and a table whose newest line comes first, are held up to the budget `held`.
 """
 
-import re
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import wrapping
 from nccl_doctor.inputs.exports import journal, json_logs, logcli, partials, tables
 from nccl_doctor.inputs.exports.rows import Cut
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import LineNumbers
 
-_DOCKER = re.compile(rb'\{"log":"(?!\{)(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
-_DOCKER_RECORD = re.compile(rb'\s{0,20}\{"log":"(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
+_DOCKER = compiled(rb'\{"log":"(?!\{)(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
+_DOCKER_RECORD = compiled(rb'\s{0,20}\{"log":"(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
 
 
 class Exported:

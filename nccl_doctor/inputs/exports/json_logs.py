@@ -3,11 +3,11 @@
 import io
 import itertools
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nccl_doctor.common import budgets
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.exports import records
 from nccl_doctor.inputs.exports.records import MESSAGE, Record
@@ -20,7 +20,7 @@ _SHARE = 20  # one line in so many must be a record
 _LINES = 400  # of the head that tell
 _FRONT = 300  # characters in which a record of a line begins
 _KEY = "|".join(MESSAGE)
-_HOLDS = re.compile(
+_HOLDS = compiled(
     rf'"(?:{_KEY})"\s*:\s*(?:"|\[|\{{)|"values"\s*:\s*\[\s*\[\s*"\d{{10,19}}"|"kind"\s*:\s*"Pod"'.encode()
 )
 
@@ -128,7 +128,7 @@ def document_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
 def _values(text: str) -> Iterator[Any]:
     """The values of JSON in a text, one after another, up to the first that is broken."""
     decoder, at = json.JSONDecoder(), 0
-    blank = re.compile(r"[\s,]*")
+    blank = compiled(r"[\s,]*")
     while (match := blank.match(text, at)) is not None and match.end() < len(text):
         try:
             value, at = decoder.raw_decode(text, match.end())

@@ -10,6 +10,7 @@ Labels that all lines share are printed once before them, to standard error; a l
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.exports import records
 from nccl_doctor.inputs.exports.records import Record
 from nccl_doctor.inputs.exports.rows import encoded, oldest_first
@@ -17,13 +18,13 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import numbered
 
 _LABEL = r'[A-Za-z_][A-Za-z0-9_]{0,100}="(?:[^"\\]|\\.){0,1000}"'
-_ENTRY = re.compile(
+_ENTRY = compiled(
     rf"(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{{1,9}})?(?:Z|[+-]\d\d:\d\d)) \{{((?:{_LABEL}(?:, )?){{0,60}})\}} +(.*)",
     re.DOTALL,
 )
-_PAIR = re.compile(r'([A-Za-z_][A-Za-z0-9_]{0,100})="((?:[^"\\]|\\.){0,1000})"')
+_PAIR = compiled(r'([A-Za-z_][A-Za-z0-9_]{0,100})="((?:[^"\\]|\\.){0,1000})"')
 _COMMON = "Common labels: {"
-_DATED = re.compile(rb"\d{4}-\d\d-\d\dT")
+_DATED = compiled(rb"\d{4}-\d\d-\d\dT")
 _LINES = 100  # of the head that tell
 _LONGEST = 100_000  # characters of an entry of several lines
 

@@ -13,22 +13,21 @@ import json
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes, text_lines
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 18
 _LONGEST = text_lines.LONGEST_PIECE  # bytes of a joined line
-_CRI = re.compile(rb"(\d{4}-\d\d-\d\dT\S{8,40} (stdout|stderr) )([FP])(?::\S{1,40})? (.*)", re.DOTALL)
-_CRI_PART = re.compile(rb"^\d{4}-\d\d-\d\dT\S{8,40} (?:stdout|stderr) P ", re.MULTILINE)
-_DOCKER = re.compile(rb'\{"log":"(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
-_DOCKER_PART = re.compile(
-    rb'^\{"log":"(?:[^"\\]|\\.){0,100000}(?<!\\n)","(?:stream|time|attrs)":[^\n]*\n', re.MULTILINE
-)
-_FORK = re.compile(
+_CRI = compiled(rb"(\d{4}-\d\d-\d\dT\S{8,40} (stdout|stderr) )([FP])(?::\S{1,40})? (.*)", re.DOTALL)
+_CRI_PART = compiled(rb"^\d{4}-\d\d-\d\dT\S{8,40} (?:stdout|stderr) P ", re.MULTILINE)
+_DOCKER = compiled(rb'\{"log":"(?:[^"\\]|\\.)*","(?:stream|time|attrs)":')
+_DOCKER_PART = compiled(rb'^\{"log":"(?:[^"\\]|\\.){0,100000}(?<!\\n)","(?:stream|time|attrs)":[^\n]*\n', re.MULTILINE)
+_FORK = compiled(
     rb"(:\d{1,10}:\d{1,10} \[-?\d{1,10}\] (?:[\w./-]{1,200}:\d{1,6} (?:\(\w{1,100}\) )?)?)(?!NCCL )[A-Z]{1,6}CCL(?= (?:INFO|WARN) )"
 )
-_CRI_CUT = re.compile(rb" (?:stdout|stderr) P ")
-_DOCKER_CUT = re.compile(rb'(?<!\\n)","(?:stream|time|attrs)":"')
+_CRI_CUT = compiled(rb" (?:stdout|stderr) P ")
+_DOCKER_CUT = compiled(rb'(?<!\\n)","(?:stream|time|attrs)":"')
 _OVERLAP = 64  # bytes of a block that are looked at again with the next one
 _FORKED = 3  # lines that make a log that of a fork
 

@@ -6,10 +6,10 @@ Time, pod and rank come in front of each line as launchers print them.
 """
 
 import json
-import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.timestamps import iso_seconds
 
 MESSAGE = (
@@ -38,10 +38,10 @@ _NAMES: tuple[tuple[str, ...], ...] = (_PODS, _HOSTS)
 _KEYS_OF = {names: frozenset((*names, *(name.partition(".")[0] for name in names))) for names in _NAMES}
 _STACK_KEYS = frozenset(_STACKS)
 _SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
-_ISO = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
-_KIBANA = re.compile(r"([A-Z][a-z]{2} \d{1,2}, \d{4}) @ (\d\d:\d\d:\d\d)(\.\d{1,9})?")
-_DATED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d")
+_NAME = compiled(r"[A-Za-z0-9][\w.-]{0,252}")
+_ISO = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
+_KIBANA = compiled(r"([A-Z][a-z]{2} \d{1,2}, \d{4}) @ (\d\d:\d\d:\d\d)(\.\d{1,9})?")
+_DATED = compiled(r"\[?\d{4}[-/]\d\d[-/]\d\d")
 _OBJECTS = 500  # bytes that Python takes for a record besides its text
 _DEEPEST = 3  # records inside a message
 _UNITS = (1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0)  # the least of a time in ns, us, ms and s, and its unit

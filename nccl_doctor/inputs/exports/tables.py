@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.exports import records
 from nccl_doctor.inputs.exports.records import MESSAGE, Record
 from nccl_doctor.inputs.exports.rows import Cut, encoded, oldest_first, raw
@@ -16,8 +17,8 @@ _COLUMNS = frozenset(
     name.lower() for name in (*MESSAGE, "_source.message", "jsonPayload.message", "log.message", "log line")
 )
 _UNSURE = frozenset(("event", "body", "content", "text", "log", "line"))  # such a column needs one of times beside it
-_TIME_COLUMN = re.compile(r"@?_?(?:time|date|timestamp|ts)\w*|.*\.timestamp", re.IGNORECASE)
-_WORD = re.compile(r"[@\w][\w .@/\"-]{0,100}")
+_TIME_COLUMN = compiled(r"@?_?(?:time|date|timestamp|ts)\w*|.*\.timestamp", re.IGNORECASE)
+_WORD = compiled(r"[@\w][\w .@/\"-]{0,100}")
 
 
 def dialect(head: bytes) -> str | None:

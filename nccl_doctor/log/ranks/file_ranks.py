@@ -5,14 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.log.channel_counts import Origin
 from nccl_doctor.log.ranks.rank_map import RankMap
 
 # `rank.03/stdout` (mpirun and horovodrun --output-filename), `run_rank3.log` (deepspeed --enable_each_rank_log)
-_NAMED = re.compile(r"(?i)(?<![a-z])(?<!local[._-])(?<!node[._-])(?<!group[._-])rank[._-]?(\d{1,7})(?!\d)")
-_ELASTIC = re.compile(
-    r"(.*)(?:^|/)attempt_\d{1,6}/(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w{1,4})?$"
-)  # torchrun --log-dir
+_NAMED = compiled(r"(?i)(?<![a-z])(?<!local[._-])(?<!node[._-])(?<!group[._-])rank[._-]?(\d{1,7})(?!\d)")
+_ELASTIC = compiled(r"(.*)(?:^|/)attempt_\d{1,6}/(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w{1,4})?$")  # torchrun --log-dir
 
 
 class Writer(NamedTuple):

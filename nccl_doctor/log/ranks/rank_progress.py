@@ -4,11 +4,11 @@ It needs no NCCL line: when 30 of 32 ranks printed `running step 12` last and tw
 count where the file is of one rank.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nccl_doctor.common import digit_shapes
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Progress
 from nccl_doctor.inputs import prefixes
@@ -18,8 +18,8 @@ from nccl_doctor.log.ranks.file_ranks import Writer
 from nccl_doctor.log.ranks.rank_map import RankMap
 
 _NCCL = nccl_header.TOKEN.encode()  # a line that holds it says nothing of a rank's progress
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
-_IN_TEXT = re.compile(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
+_NUMBER = compiled(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
+_IN_TEXT = compiled(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
 TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
