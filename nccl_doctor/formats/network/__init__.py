@@ -18,6 +18,8 @@ FORMATS = (
             b" errors  dropped ",
             b"rx_write_requests ",
             b"retrans_bytes ",
+            b" ip4InDiscards ",
+            b" active_pds ",
             b": Replay Errors: ",
             b": Malformed packet Errors: ",
             b"NVLINK Error Counts",

@@ -22,10 +22,15 @@ RDMA = {
         "req_transport_retries_exceeded", "req_remote_access_errors", "roce_slow_restart", "rx_icrc_encapsulated", "duplicate_request",
         "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
     )
+} | {
+    "to_retransmits": "retrans_timeout_events", "seq_err_naks_rcvd": "packet_seq_err", "rnr_naks_rcvd": "rnr_nak_retry_err",
+    "max_retry_exceeded": "req_transport_retries_exceeded", "oos_drop_count": "out_of_sequence",
+    "tcpRetransSegs": "retransmitted_segments", "ip4InDiscards": "ip4_in_discards", "ip6InDiscards": "ip6_in_discards",
+    "rxVlanErrors": "rx_vlan_errors",
 }  # fmt: skip
-"""Counters of `rdma statistic` (mlx5_ib, efa)."""
+"""Counters of `rdma statistic` (mlx5_ib, efa, bnxt_re; irdma)."""
 
-ETHTOOL = {
+_ETHTOOL = {
     # mlx5
     "rx_crc_errors_phy": "rx_crc_errors", "rx_symbol_err_phy": "rx_symbol_errors", "rx_discards_phy": "rx_discards",
     "tx_discards_phy": "tx_discards", "tx_errors_phy": "tx_errors", "link_down_events_phy": "link_downed",
@@ -42,7 +47,11 @@ ETHTOOL = {
     "rx_frame_errors": "rx_frame_errors", "tx_carrier_errors": "tx_carrier_errors", "rx_fcs_err_frames": "rx_crc_errors",
     "rx_drops": "rx_dropped", "link_down_events": "link_downed", "rx_symbol_errors": "rx_symbol_errors",
     "tx_tx_timeouts": "tx_timeouts", "tx_timeout": "tx_timeouts", "tx_timeout_count": "tx_timeouts",
+    "rx_pcs_symbol_err": "rx_symbol_errors_uncorrected", "rx_total_discard_pkts": "rx_discards", "tx_total_discard_pkts": "tx_discards",
+    "illegal_bytes": "illegal_bytes", "mac_local_faults": "mac_local_faults", "mac_remote_faults": "mac_remote_faults",
 }  # fmt: skip
+ETHTOOL = _ETHTOOL | {form.format(name): here for name, here in _ETHTOOL.items() for form in ("{}.nic", "port.{}")}
+"""ice and i40e print the counters of the port with a suffix or a prefix."""
 
 INTERFACE = {
     "rx errors": "rx_errors", "rx dropped": "rx_dropped", "rx missed": "rx_missed_errors", "rx overrun": "rx_fifo_errors",

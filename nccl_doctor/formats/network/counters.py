@@ -23,12 +23,12 @@ _COUNTER_HEADS = re.compile(
 )
 _ETHTOOL_CALL = re.compile(r".{0,200}\bethtool (?:-S|--statistics) (\w[\w.@-]{0,40})\s*$")
 _INTERFACE_TITLE = re.compile(r"[=#*-]{0,20} ?(?:[Ii]nterface |device )?([a-z][a-z0-9_.]{1,15}):? ?[=#*-]{0,20}\s*$")
-_ETHTOOL_ROW = re.compile(r"\s+([a-z]\w{2,60}): (\d{1,20})\s*$")
+_ETHTOOL_ROW = re.compile(r"\s+(?:\[\d{1,4}\]: )?([a-z][\w.]{2,60}): (\d{1,20})\s*$")  # bnxt_en numbers its queues
 _PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid (\d{1,6}) )?(.{0,40}?)port (\d{1,3})\b")
 _PERFQUERY_ROW = re.compile(r"([A-Z]\w{3,40}):\.{1,40}(\d{1,20})\s*$")
 # Whole tables of lines without a prefix, and their rows.
-_ETHTOOL_RUN = re.compile(rb"(?:[ \t]{1,40}[a-z]\w{2,60}: \d{1,20}\r?\n){1,200}")
-_ETHTOOL_ROWS = re.compile(rb"(?<!\w)(\w{3,61}): (\d{1,20})")
+_ETHTOOL_RUN = re.compile(rb"(?:[ \t]{1,40}(?:\[\d{1,4}\]: )?[a-z][\w.]{2,60}: \d{1,20}\r?\n){1,200}")
+_ETHTOOL_ROWS = re.compile(rb"(?<![\w.])([\w.]{3,61}): (\d{1,20})")
 _PERFQUERY_RUN = re.compile(
     rb"(?:(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}|# Port (?:extended )?counters: [^\r\n]{1,100})\r?\n){1,200}"
 )
@@ -39,7 +39,7 @@ _ERRORS_CELL = re.compile(r"\[(\w{3,40}) == (\d{1,20})")
 _INTERFACE_HEAD = re.compile(r"\d{1,5}: ([\w.-]{1,40})(?:@[\w.-]{1,40})?: <[A-Z_,-]{0,200}> mtu \d")
 _INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]\w*){3,8})\s*$")
 _RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
-_RDMA_CELL = re.compile(r"([a-z]\w{3,60}) (\d{1,20})(?=\s|$)")
+_RDMA_CELL = re.compile(r"([A-Za-z]\w{3,60}) (\d{1,20})(?=\s|$)")
 _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
 _NVLINK_ROW = re.compile(r"\s+Link (\d{1,3}): ([A-Z][\w ]{3,40}?): (\d{1,20})\s*$")
 _DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
@@ -138,17 +138,17 @@ class _Reader:
     def take_run(self, sections: Sections, label: Label) -> int:
         """Takes the rest of a table of `ethtool`, or of several of `perfquery`, at once: how many lines it has."""
         state = self._hosts[label.host, label.rank]
-        if state.take == self._ethtool:
-            return self._ethtool_run(state, label, sections)
-        return self._perfquery_run(state, label, sections) if state.take == self._perfquery else 0
-
-    def _ethtool_run(self, state: _Open, label: Label, sections: Sections) -> int:
-        taken = sections.run(_ETHTOOL_RUN)
+        rows, read = _ETHTOOL_RUN, self._ethtool_run
+        if state.take == self._perfquery:
+            rows, read = _PERFQUERY_RUN, self._perfquery_run
+        elif state.take != self._ethtool:
+            return 0
+        taken = sections.run(rows)
         if taken is None:
             return 0
-        first, table = taken
-        if self._is_full():
-            return table.count(b"\n")
+        return taken[1].count(b"\n") if self._is_full() else read(state, label, *taken)
+
+    def _ethtool_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
         cells = _ETHTOOL_ROWS.findall(table)
         texts: list[bytes] = []
         for place, (title, value) in enumerate(cells):
@@ -158,22 +158,16 @@ class _Reader:
                 self._add(state, label, "ethtool", "ethernet", _ETHTOOL_NAMES[title], value.decode(), at)
         return len(cells)
 
-    def _perfquery_run(self, state: _Open, label: Label, sections: Sections) -> int:
-        taken = sections.run(_PERFQUERY_RUN)
-        if taken is None:
-            return 0
-        first, tables = taken
-        if self._is_full():
-            return tables.count(b"\n")
+    def _perfquery_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
         texts: list[bytes] = []
-        cells = _PERFQUERY_ROWS.findall(tables)
+        cells = _PERFQUERY_ROWS.findall(table)
         for number, (title, value, head) in enumerate(cells, first):
             if head:
                 self._begins(state, head.decode("utf-8", "replace").rstrip("\r"), number)
             elif title in _PERFQUERY_NAMES and value.isdigit():
                 text = ""
                 if value != b"0":
-                    texts = texts or tables.splitlines()
+                    texts = texts or table.splitlines()
                     text = texts[number - first].decode("ascii", "replace")
                 self._add(state, label, "perfquery", "ib", _PERFQUERY_NAMES[title], value.decode(), (number, text))
         return len(cells)

@@ -144,6 +144,54 @@ def test_rdma_statistics_on_one_line_or_many() -> None:
     } == values(facts)  # fmt: skip
 
 
+ICE = """# ethtool -S ens1f0
+NIC statistics:
+     rx_bytes: 881
+     rx_crc_errors.nic: 7712
+     rx_dropped.nic: 0
+"""
+BNXT = """# ethtool -S ens3f0np0
+NIC statistics:
+     [0]: rx_ucast_packets: 100
+     [11]: tx_ucast_packets: 100
+     rx_pcs_symbol_err: 31
+     link_down_events: 22
+"""
+I40E = """# ethtool -S enp1s0
+NIC statistics:
+     port.rx_crc_errors: 12
+     port.rx_bytes: 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ICE, {("ens1f0", "rx_crc_errors", 7712), ("ens1f0", "rx_dropped", 0)}),
+        (BNXT, {("ens3f0np0", "rx_symbol_errors_uncorrected", 31), ("ens3f0np0", "link_downed", 22)}),
+        (I40E, {("enp1s0", "rx_crc_errors", 12)}),
+        (
+            "link rocep3s0f0/1 ip4InDiscards 0 cnpSent 12 tcpRetransSegs 91231 tcpInSegs 5 \n",
+            {("rocep3s0f0/1", "ip4_in_discards", 0), ("rocep3s0f0/1", "retransmitted_segments", 91231)},
+        ),
+        (
+            "link bnxt_re0/1 active_pds 3 to_retransmits 400 seq_err_naks_rcvd 5 oos_drop_count 0 \n",
+            {
+                ("bnxt_re0/1", "retrans_timeout_events", 400),
+                ("bnxt_re0/1", "packet_seq_err", 5),
+                ("bnxt_re0/1", "out_of_sequence", 0),
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "node07: "])
+def test_names_of_other_drivers(text: str, expected: set[tuple[str, str, int]], prefix: str) -> None:
+    """ice and i40e mark the counters of the port, bnxt_en numbers its queues, irdma and bnxt_re have names of their own."""
+    facts, _ = read("".join(f"{prefix}{line}\n" for line in text.splitlines()))
+
+    assert expected == {(row.link, row.name, row.value) for row in facts.rows(LinkCounter)}
+
+
 def test_a_table_in_a_log_is_found_and_the_rest_is_passed_over() -> None:
     noise = "step 12 loss 2.5\n" * 5000
     facts, reading = read(noise + (FIXTURES / "perfquery_switch.txt").read_text() + noise)
