@@ -25,6 +25,8 @@ from nccl_doctor.inputs.streams import Readable
 SAMPLE = 1 << 16  # bytes that tell
 _NARROWEST, _WIDEST = 60, 250  # columns
 _TORN = 3  # shapes of records cut at one width that make a log a wrapped one
+_COPIED = 5  # rows of one width
+_DRAWN = ("|", "+", "#", "-", "=")  # tables
 _HELD = 64  # rows of other writers that may come between the rows of one line
 _ROWS = 1_000  # of one line
 _WORD = 100  # characters of the longest word that may have moved to the next row
@@ -71,6 +73,8 @@ def recognise(head: bytes) -> Wrap | None:
     found = _plain([_Row("", row) for row in rows], labelled=False)
     if found is not None:
         return found
+    if columns <= _WIDEST and _is_copied(rows):
+        return Wrap(columns, words=False)
     apart = [_apart(row) for row in rows]
     if sum(bool(row.label) for row in apart) * 2 < len(apart):
         return None
@@ -78,6 +82,14 @@ def recognise(head: bytes) -> Wrap | None:
     for row in apart:
         of_label.setdefault(_who(row.label), []).append(row)
     return _plain([row for group in of_label.values() for row in [*group, _Row("", "")]], labelled=True)
+
+
+def _is_copied(rows: list[str]) -> bool:
+    """Whether rows were copied from a terminal that fills each one with blanks: all of one width, the first a record, some torn."""
+    if len(rows) < _COPIED or len({len(row) for row in rows}) > 1 or not _is_record(rows[0]):
+        return False
+    torn = [row for above, row in pairwise(rows) if not above.endswith("  ") and not _is_record(row)]
+    return len(torn) >= _TORN and not any(row.lstrip().startswith(_DRAWN) for row in rows)
 
 
 def _grid(rows: list[str], columns: int) -> Wrap | None:

@@ -141,6 +141,23 @@ def test_a_line_that_was_split_behind_the_head_is_joined(runtime: str, tmp_path:
     assert (0, "complete", len(quiet) + 1) == (rank, phase, line)
 
 
+def test_a_copy_of_a_terminal_that_fills_its_rows() -> None:
+    message = (
+        "[Rank 6] Watchdog got stuck for 480 seconds without making progress. " + "It may be the lock of Python. " * 12
+    )
+    line = f"[rank6]:[E0429 13:55:49.384 ProcessGroupNCCL.cpp:1743] {message}"
+    rows = [line[at : at + 90] for at in range(0, len(line), 90)]
+    copied = "".join(f"{row:<90}\n" for row in rows)
+    assert wrapping.recognise(copied.encode()) == wrapping.Wrap(90, words=False)
+    assert "Watchdog got stuck for 480 seconds" in _read(copied.encode(), "wrapped")[0][1]
+
+
+def test_a_table_of_one_width_is_no_wrapped_log() -> None:
+    head = f"{'2026-01-01T12:00:00.000Z gpu  util  power':<70}"
+    rows = [head, *(f"|  {n}   |  {90 + n} %  |  {300 + n} W |".ljust(70) for n in range(9))]
+    assert wrapping.recognise("\n".join([*rows, ""]).encode()) is None
+
+
 def test_equal_widths_do_not_make_a_wrapped_log() -> None:
     rows = [f"node01:{100 + n}:150 [0] NCCL INFO {word:<60}"[:90] for n, word in enumerate(("one", "two", "three") * 9)]
     assert wrapping.recognise("\n".join([*rows, ""]).encode()) is None
