@@ -54,9 +54,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 def _end(job: _Job) -> End:
+    """The end of a job. Of several nodes the one that was lost is not named: it need not be that of the batch script."""
     get = job.fields.get
+    nodes, host = get("NodeList", ""), get("BatchHost")
+    if get("JobState") == "NODE_FAIL" and nodes != host:
+        host = None
     return End(
-        job=get("JobId"), state=get("JobState", ""), exit_code=get("ExitCode", ""), host=get("BatchHost"), reason=get("Reason"),
+        job=get("JobId"), state=get("JobState", ""), exit_code=get("ExitCode", ""), host=host, reason=get("Reason"),
         stamp=iso_seconds(get("EndTime", "")), line=job.number, text=f"JobId={get('JobId')} JobName={get('JobName')} {job.line}",
         reporter="scontrol",
     )  # fmt: skip

@@ -3,9 +3,10 @@
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
-_TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
-_SAMPLE = (
-    rb"(?:utilization\.(?:gpu|memory)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu)"
+TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
+SAMPLE = (
+    rb"(?:utilization\.(?:gpu|memory)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu"
+    rb"|ecc\.errors\.[\w.]{1,60}|retired_pages\.\w{1,30}(?:\.count)?|remapped_rows\.\w{1,30})"
     rb"(?: \[[^\]]{1,12}\])?"
 )
 _START = rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}"
@@ -18,9 +19,9 @@ FORMATS = (
         begins=compiled(
             _START
             + rb"(?:(?:"
-            + _TITLE
+            + TITLE
             + rb",[ \t]*){0,80}"
-            + _SAMPLE
+            + SAMPLE
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
             rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
             rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps

@@ -28,6 +28,8 @@ _CSV_BLOCK = 4 << 20  # bytes
 _AMD_GPU = re.compile(r"GPU: (\d{1,4})\s*$")
 _AMD_FIELD = re.compile(r"( {4,40})([A-Z][\w ]{0,60}):(?: (.{1,200}))?$")
 _ROCM_LINE = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: ([^:]{2,80}?) ?: {1,4}(\S.{0,200})$")
+_RAS_HEAD = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: \s{0,20}RAS INFO\b")
+_RAS_ROW = re.compile(r"\s{0,40}([A-Z][A-Z0-9_]{1,30})\s{1,40}([A-Z]{2,20})\s{1,40}(\d{1,15})\s{1,40}(\d{1,15})\s*$")
 _MONITOR_HEAD = re.compile(r"\s*(?:TIMESTAMP +)?GPU +(?:XCP +)?(?:[A-Z_]\S* +){2,40}[A-Z_]\S*\s*$")
 _MONITOR_CELL = re.compile(
     r"N/A|-?\d{1,18}(?:\.\d{1,9})?(?:/\d{1,9}(?:\.\d{1,9})?)?(?: ?(?:°C|[A-Za-z%][A-Za-z%/]{0,5}))?"
@@ -305,8 +307,13 @@ def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
     titles: list[tuple[int, str]] = []
     rocm: dict[int, Fields] = {}
     head: list[str] = []
+    ras: int | None = None
     for number, line in lines(stream):
-        if (owner := _AMD_GPU.match(line)) is not None:
+        if (table := _RAS_HEAD.match(line)) is not None:
+            ras = int(table[1])
+        elif ras is not None and (block := _RAS_ROW.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
+            _add_block(rocm.setdefault(ras, {}), block, number)
+        elif (owner := _AMD_GPU.match(line)) is not None:
             used += reader.take(gpu, fields) if gpu is not None else 0
             gpu, fields, titles = int(owner[1]), {}, []
         elif gpu is not None and (field := _AMD_FIELD.match(line)) is not None:
@@ -328,6 +335,20 @@ def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
     used += reader.take(gpu, fields) if gpu is not None else 0
     used += sum(reader.take(index, own) for index, own in rocm.items())
     return number, used, None
+
+
+def _add_block(fields: Fields, row: re.Match[str], number: int) -> None:
+    """Add a row of `rocm-smi --showrasinfo`: a block of the GPU and its correctable and uncorrectable errors.
+
+    They come in this order also below titles in the other one: so `showRasInfo` of rocm_smi.py fills its rows.
+    """
+    name, text = row[1].lower(), row[0].strip()
+    for place, kind in ((3, "correctable_count"), (4, "uncorrectable_count")):
+        if row[place] != "0":
+            fields[f"ecc_blocks/{name}/{kind}"] = row[place], number, text
+        total = int(fields.get(f"total_{kind}", ("0",))[0]) + int(row[place])
+        if row[place] != "0" or f"total_{kind}" not in fields:
+            fields[f"total_{kind}"] = str(total), number, text
 
 
 def _monitor(line: str, number: int, head: Iterable[str], reader: _Reader) -> int:

@@ -69,6 +69,10 @@ class Samples:
             self.gpus.append(gpu())
         return number
 
+    def next_of(self, host: str | None) -> int:
+        """The number of the next GPU of a host: nvidia-smi lists GPUs in the order of their numbers, also where it shows none."""
+        return sum(gpu.host == host for gpu in self.gpus)
+
     def add(self, batch: Batch) -> None:
         """Take samples. Those before any GPU is in use, and those after the last one was, are not part of the job."""
         if not len(batch.slots):

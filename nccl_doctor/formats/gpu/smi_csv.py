@@ -14,18 +14,14 @@ from typing import Any
 import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
+from nccl_doctor.formats.gpu import SAMPLE, TITLE
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.refusals import refusal
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
 from nccl_doctor.formats.gpu.sweeps import Sweeps
 
-_CELL = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
-_KNOWN = (
-    rb"(?:utilization\.(?:gpu|memory)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu)"
-    rb"(?: \[[^\]]{1,12}\])?"
-)
-HEADER = re.compile(rb"(?:" + _CELL + rb",[ \t]*){0,80}" + _KNOWN + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
+HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,80}" + SAMPLE + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """Titles in the style of nvidia-smi, one of them of a sample; to be matched at the start of a line."""
 BARE = re.compile(
     rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]{0,400}?\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?$)", re.MULTILINE
@@ -235,8 +231,8 @@ class Table:
 
         def gpu() -> Gpu:
             cells = dict(zip(self._unique, (cell.strip() for cell in line().split(",")), strict=False))
-            index = key if kind == "index" else None
-            return Gpu(host, index, cells.get("uuid"), cells.get("model"))
+            index = key if kind == "index" else self._samples.next_of(host) if kind is not None else None
+            return Gpu(host, index, cells.get("uuid") or cells.get("bus"), cells.get("model"))
 
         return self._samples.slot((host, key), gpu)
 

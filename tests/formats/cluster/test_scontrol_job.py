@@ -87,3 +87,14 @@ def test_damage_is_read_as_far_as_it_goes(noise: bytes, at: int) -> None:
     data = job("FAILED", "9999999999:99").encode()
     _, reading = read(data[:at] + noise + data[at:])
     assert 0 <= reading.understood <= reading.lines
+
+
+@pytest.mark.parametrize(("nodes", "host"), [("gpu01", "gpu01"), ("gpu[01-04]", None)])
+def test_a_lost_node_is_named_only_where_there_is_one(nodes: str, host: str | None) -> None:
+    """That the batch script ran on a node does not say that it was lost."""
+    facts = Facts()
+    line = f"JobId=9931 JobName=pretrain JobState=NODE_FAIL Reason=NodeDown ExitCode=0:9 NodeList={nodes} BatchHost=gpu01\n"
+
+    scontrol_job.read_format(io.BytesIO(line.encode()), "job.txt", facts)
+
+    assert [host] == [row.host for row in facts.rows(Message)]

@@ -168,3 +168,26 @@ def test_idle_gpus_without_faults_are_not_blamed(tmp_path: Path) -> None:
     (tmp_path / "amd.txt").write_text(idle)
     report, _, _ = analyze.analyze([str(tmp_path / "amd.txt")])
     assert [] == report.findings
+
+
+def ras_info(errors: dict[tuple[int, str], tuple[int, int]]) -> str:
+    """`rocm-smi --showrasinfo` of four GPUs."""
+    lines = ["", "============================ ROCm System Management Interface ============================"]
+    for gpu in range(4):
+        lines += ["", f"GPU[{gpu}]: \tRAS INFO", "         Block       Status    uncorrectable err  correctable err  "]
+        for block in ("UMC", "SDMA", "GFX", "MMHUB", "XGMI_WAFL"):
+            corrected, uncorrected = errors.get((gpu, block), (0, 0))
+            lines.append(f"{block:>14}  {'ENABLED':>11}  {corrected:>17}  {uncorrected:>15}  ")
+        lines += ["_" * 80]
+    return "\n".join([*lines, "=" * 80, ""])
+
+
+def test_errors_of_blocks_of_rocm_smi() -> None:
+    facts = Facts()
+    text = ras_info({(2, "UMC"): (3, 2), (2, "GFX"): (0, 1), (1, "UMC"): (7, 0)})
+
+    amd_smi.read_format(io.BytesIO(text.encode()), "ras.txt", facts)
+
+    assert [(0, 0, 0, ""), (1, 7, 0, ""), (2, 3, 3, "gfx,umc"), (3, 0, 0, "")] == [
+        (gpu.gpu, gpu.corrected, gpu.uncorrected, gpu.blocks) for gpu in facts.rows(AmdGpu)
+    ]

@@ -1,0 +1,56 @@
+"""Tables of `nvidia-smi --query-gpu` without a column `index`, and with error counters alone."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.gpu import GpuCounter, GpuUse
+from nccl_doctor.formats import registry
+from nccl_doctor.formats.gpu import samples
+
+ERRORS = "ecc.errors.uncorrected.volatile.total, remapped_rows.pending, remapped_rows.failure, retired_pages.pending"
+
+
+def read(text: str) -> Facts:
+    facts = Facts()
+    samples.read_format(io.BytesIO(text.encode()), "gpu.csv", facts)
+    return facts
+
+
+@pytest.mark.parametrize("key", ["pci.bus_id", "uuid"])
+def test_gpus_without_an_index_are_numbered_as_they_are_listed(key: str) -> None:
+    names = [f"00000000:{0x1A + 0x10 * gpu:02X}:00.0" if key == "pci.bus_id" else f"GPU-{9 - gpu}" for gpu in range(8)]
+    rows = [
+        f"NVIDIA H100 80GB HBM3, {name}, 99, {990 if gpu == 3 else 1755}, 71234, 2026/05/07 12:00:{second:02d}.{gpu:03d}"
+        for second in range(30)
+        for gpu, name in enumerate(names)
+    ]
+    head = f"name, {key}, utilization.gpu [%], clocks.current.graphics [MHz], memory.used [MiB], timestamp"
+
+    uses = read("\n".join([head, *rows, ""])).rows(GpuUse)
+
+    assert [(gpu, name) for gpu, name in enumerate(names)] == [(use.gpu, use.uuid) for use in uses]
+    assert [3] == [use.gpu for use in uses if (use.clock_median or 0) < 1000]
+
+
+def test_a_table_of_error_counters_alone_is_recognised(tmp_path: Path) -> None:
+    rows = [f"{gpu}, {12 if gpu == 5 else 0}, {'Yes' if gpu == 5 else 'No'}, No, [N/A]" for gpu in range(8)]
+    text = "\n".join([f"index, {ERRORS}", *rows, ""])
+    known = registry.recognise(text.encode())
+    assert known is not None
+    assert "gpu-samples" == known.kind
+
+    counters = {(row.gpu, row.name): row.last for row in read(text).rows(GpuCounter)}
+    (tmp_path / "gpu.csv").write_text(text)
+    report, _, _ = analyze.analyze([str(tmp_path / "gpu.csv")])
+
+    assert (12, 1, 0) == (
+        counters[5, "ecc-uncorrected"],
+        counters[5, "remap-pending"],
+        counters.get((4, "ecc-uncorrected"), 0),
+    )
+    assert {"gpu-memory-errors", "gpu-page-retirement-pending"} == {finding.name for finding in report.findings}
+    assert all("GPU 5" in finding.message for finding in report.findings)
