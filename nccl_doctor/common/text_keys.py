@@ -1,4 +1,7 @@
-"""Hashes many texts of a block at once, eight bytes a step: equal texts have equal keys, in every process."""
+"""Hashes many texts of a block at once, eight bytes a step: equal texts have equal keys, in every process.
+
+The bytes of a text are fetched 64 at a time: numpy takes as long to fetch eight bytes that are not aligned.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,43 +9,48 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.void]
 
-WORD = 8  # bytes read at once
+WORD = 8  # bytes mixed at once
+ROW = 64  # bytes fetched at once
 MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
-SHORT = 64  # bytes of a text; longer ones are hashed apart, because all texts take as many steps as the longest
+_masks = np.tril(np.full((ROW + 1, ROW), 0xFF, np.uint8), -1).view("<u8")  # so many bytes of a row
 
 
-def words_of(block: bytes | bytearray) -> Keys:
-    """The words that begin at each byte of a block; those of a bytearray can be changed."""
-    first = np.frombuffer(block, "<u8", count=1)
-    return np.lib.stride_tricks.as_strided(first, (len(block) - WORD + 1,), (1,))
+def rows_of(block: bytes | bytearray) -> Rows:
+    """The rows that begin at each byte of a block, which goes on for a row behind the last text."""
+    first = np.frombuffer(block, f"V{ROW}", count=1)
+    return np.lib.stride_tricks.as_strided(first, (len(block) - ROW + 1,), (1,))
 
 
-def mix_texts(key: Keys, words: Keys, start: Numbers, end: Numbers, wanted: Flags) -> None:
-    """Mix texts into the keys of the wanted lines; those of similar lengths together."""
-    size, below = end - start, 0
-    longest = size.max(initial=0)
-    limit = SHORT
-    while below < longest:
-        which = np.flatnonzero(wanted & (size > below) & (size <= limit))
-        if len(which) == len(key):
-            key[:] = mix(key, words, start, end)
-        elif len(which):
-            key[which] = mix(key[which], words, start[which], end[which])
-        below, limit = limit, 2 * limit
+def words_at(rows: Rows, place: Numbers) -> Keys:
+    """The words of the rows that begin there, one row each."""
+    return rows[place].view("<u8").reshape(len(place), ROW // WORD)
 
 
-def mix(key: Keys, words: Keys, start: Numbers, end: Numbers) -> Keys:
-    """Mix texts of at least a word into their keys, word by word; the last word may overlap the one before."""
+def mix(key: Keys, rows: Rows, start: Numbers, end: Numbers, words: Keys | None = None) -> Keys:
+    """Mix texts into their keys. `words` are those at their beginnings, where they are known; they are changed."""
     if not len(key):
         return key
-    last, at, size = end - WORD, start, end - start
+    size = end - start
+    key = _mix_row(key, words_at(rows, start) if words is None else words, size)
+    for place in range(ROW, int(size.max()), ROW):
+        longer = np.flatnonzero(size > place)
+        if len(longer) == len(key):
+            key = _mix_row(key, words_at(rows, start + place), size - place)
+        else:
+            key[longer] = _mix_row(key[longer], words_at(rows, start[longer] + place), size[longer] - place)
+    return key
+
+
+def _mix_row(key: Keys, words: Keys, size: Numbers) -> Keys:
+    """Mix the words of a row into each key, those of the first `size` bytes."""
+    if (size & (WORD - 1)).any():
+        words &= _masks.take(size, axis=0, mode="clip")
     shortest = size.min()
-    for place in range(0, size.max(), WORD):
-        mixed = words[at if place + WORD <= shortest else np.minimum(at, last)]
-        mixed ^= key
+    for column in range(-(-min(int(size.max()), ROW) // WORD)):
+        mixed = words[:, column] ^ key
         mixed *= MIX
         mixed ^= mixed >> np.uint64(32)
-        key = mixed if place < shortest else np.where(at < end, mixed, key)
-        at = at + WORD
+        key = mixed if column * WORD < shortest else np.where(column * WORD < size, mixed, key)
     return key

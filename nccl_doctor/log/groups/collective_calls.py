@@ -6,28 +6,22 @@ Source: NCCL src/enqueue.cc::
     Send: opCount 0 sendbuff 0x7f00 recvbuff (nil) count 4 datatype 0 op 0 root 1 comm 0x5c8f20 [nranks=3] stream 0x66
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from nccl_doctor.common.text_keys import WORD, Flags, Keys, Numbers
+from nccl_doctor.common.text_keys import WORD, Flags, Keys, Numbers, Rows, words_at
 
-_TOKEN = b": opCount "
+_U = np.uint64
+_OP_COUNT, _SENDBUFF, _RECVBUFF, _COUNT = b": opCount ", b" sendbuff ", b" recvbuff ", b" count "
 _SAMPLES, _SAMPLE = 8, 1 << 12  # of a block, and bytes of each
-_OP_COUNT, _SENDBUFF, _RECVBUFF, _COUNT = (
-    np.uint64(int.from_bytes(part, "little")) for part in (b": opCoun", b" sendbuf", b" recvbuf", b" count \0")
-)
-_SEVEN = np.uint64((1 << 56) - 1)  # bytes of a word
-_BANGS, _HIGHEST = (np.uint64(byte * 0x0101010101010101) for byte in (ord("!"), 0x80))
-_NONE = np.uint64(0)
-_EIGHT = np.uint64((1 << 64) - 1)
-_FUNCTION = (9, 13, 4, 6, 8, *sorted({*range(3, 24)} - {9, 13, 4, 6, 8}))  # characters of its name, frequent ones first
-_OP = range(1, 16)  # hexadecimal digits
-_BUFFER = (14, 5, *sorted({*range(1, 20)} - {14, 5}))  # characters of an address: `0x7f0012345678`, `(nil)`
+_SHORTEST, _FUNCTION = 3, 24  # characters of a function's name: at least so many, and less
+_OP = 16  # there are fewer hexadecimal digits
+_BUFFER = 20  # there are fewer characters in an address: `0x7f0012345678`, `(nil)`
 _TAIL = 16  # characters that follow ` count ` at least
 _LONGEST = 400  # characters of a message
+_ONES, _HIGHEST, _COLONS, _BANGS = (_U(byte * 0x0101010101010101) for byte in (1, 0x80, ord(":"), ord("!")))
+_BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
 
 _value_of = np.full(256, 255, np.uint8)  # of a hexadecimal digit
 for _value, _digit in enumerate(b"0123456789abcdef"):
@@ -43,83 +37,93 @@ class Calls(NamedTuple):
     sizes: Numbers  # where `count 1048576 datatype …` begins
 
 
-def find(block: bytes, words: Keys, text: Numbers, end: Numbers) -> Calls | None:
-    """The calls among the lines whose messages lie there; None where there is none. `words` are those at each byte."""
+def find(block: bytes, rows: Rows, text: Numbers, end: Numbers) -> Calls | None:
+    """The calls among the lines whose messages lie there; None where there is none. `rows` are those at each byte."""
     if not _has_calls(block):
         return None
-    which = np.flatnonzero(end - text <= _LONGEST)
-    part, function = _next(words, text[which], _FUNCTION, _OP_COUNT, _EIGHT)
-    if not len(part):
+    last = len(rows) - 1
+    size = _first(words_at(rows, text), 0, _FUNCTION, _COLONS)
+    which = np.flatnonzero((end - text <= _LONGEST) & (size >= _SHORTEST) & (size < _FUNCTION))
+    function = (text + size)[which]
+    words = words_at(rows, function)
+    sound = _begins(words, _OP_COUNT)
+    if not sound.all():
+        which, function, words = which[sound], function[sound], words[sound]
+    if not len(which):
         return None
-    which, function = which[part], function + len(": opCount ")
-    part, op = _next(words, function, _OP, _SENDBUFF, _EIGHT)
-    which, function = which[part], function[part]
-    part, sent = _next(words, op + len(" sendbuff "), _BUFFER, _RECVBUFF, _EIGHT)
-    which, function, op = which[part], function[part], op[part]
-    part, received = _next(words, sent + len(" recvbuff "), _BUFFER, _COUNT, _SEVEN)
-    which, function, op, sent = which[part], function[part], op[part], sent[part]
-    text_bytes = np.frombuffer(block, np.uint8)
-    digits = _value_of[_characters(text_bytes, function, op, ord("0"))]
-    sound = (digits < len("0123456789abcdef")).all(axis=1) & (received + _TAIL < end[which])
-    for start, stop in ((op + len(" sendbuff "), sent), (sent + len(" recvbuff "), received)):
-        sound &= _is_one_word(words, text_bytes, start, stop)
+    digits = _first(words, len(_OP_COUNT), len(_OP_COUNT) + _OP) - len(_OP_COUNT)
+    op, sound = _hexadecimal(words, len(_OP_COUNT), digits)
+    place = function + len(_OP_COUNT) + digits
+    for before in (_SENDBUFF, _RECVBUFF):
+        words = words_at(rows, np.minimum(place, last))
+        size = _first(words, len(before), len(before) + _BUFFER)
+        sound &= _begins(words, before) & (size > len(before)) & (size < len(before) + _BUFFER)
+        place = place + size
+    sound &= _begins(words_at(rows, np.minimum(place, last)), _COUNT) & (place + _TAIL < end[which])
     if not sound.any():
         return None
-    return Calls(which[sound], function[sound], _values(digits, op - function)[sound], received[sound] + 1)
+    return Calls(which[sound], (function + len(_OP_COUNT))[sound], op[sound], place[sound] + 1)
 
 
 def _has_calls(block: bytes) -> bool:
     """Whether samples of a block hold a call; single calls among many other lines are read one by one."""
     step = max(len(block) // _SAMPLES, _SAMPLE)
-    return any(block.find(_TOKEN, at, at + _SAMPLE) >= 0 for at in range(0, len(block), step))
+    return any(block.find(_OP_COUNT, at, at + _SAMPLE) >= 0 for at in range(0, len(block), step))
 
 
-def _is_one_word(words: Keys, text: npt.NDArray[np.uint8], start: Numbers, stop: Numbers) -> Flags:
-    """Whether no part holds a blank or a control character."""
-    size = stop - start
-    if len(size) and WORD <= size.min() and size.max() <= 2 * WORD:  # as addresses are
-        sound = (_below_blank(words[start]) | _below_blank(words[stop - WORD])) == _NONE
-    else:
-        sound = (_characters(text, start, stop, ord("x")) > ord(" ")).all(axis=1)
-    return np.asarray(sound, bool)
+def _begins(words: Keys, text: bytes) -> Flags:
+    """Which rows begin with a text of up to two words."""
+    begins = np.ones(len(words), bool)
+    for column in range(-(-len(text) // WORD)):
+        part = text[column * WORD :][:WORD]
+        mask = _U((1 << 8 * len(part)) - 1)
+        begins &= words[:, column] & mask == _U(int.from_bytes(part, "little"))
+    return begins
 
 
-def _below_blank(word: Keys) -> Keys:
-    """The words with the highest bit of bytes set that are blanks or control characters; other bits may be wrong where any is set."""
-    return (word - _BANGS) & ~word & _HIGHEST
+def _first(words: Keys, begin: int, stop: int, wanted: np.uint64 | None = None) -> Numbers:
+    """Where the first wanted character from `begin` to `stop` is in each row, else `stop`; by default a blank or control character.
 
-
-def _next(
-    words: Keys, start: Numbers, lengths: Sequence[int], wanted: np.uint64, mask: np.uint64
-) -> tuple[Numbers, Numbers]:
-    """Which of these have the wanted word behind one of so many characters, the first that fits, and where it begins."""
-    left, last = np.arange(len(start)), len(words) - 1
-    found = [left[:0]]
-    place = start.copy()
-    for length in lengths:
-        if not len(left):
+    It may also be a `!` behind a blank that is before `begin`: the caller looks at what it found.
+    """
+    place = np.full(len(words), stop)
+    left = None
+    for column in range(begin // WORD, -(-stop // WORD)):
+        word = words[:, column] if left is None else words[left, column]
+        if wanted is None:
+            hits = word - _BANGS
+        else:
+            word = word ^ wanted
+            hits = word - _ONES
+        hits &= ~word
+        hits &= _HIGHEST
+        if column * WORD < begin:
+            hits &= ~_U((1 << 8 * (begin - column * WORD)) - 1)
+        byte = ((hits & (~hits + _U(1))) >> _U(7)) * _BYTE >> _U(56)
+        at = byte.view(np.int64) + column * WORD
+        found = hits != 0
+        if found.all():
+            place = at if left is None else _put(place, left, at)
             break
-        at = start[left] + length
-        there = words[np.minimum(at, last)] & mask == wanted
-        if there.any():
-            place[left[there]] = at[there]
-            found.append(left[there])
-            left = left[~there]
-    part = np.sort(np.concatenate(found))
-    return part, place[part]
+        where = np.flatnonzero(found)
+        place[where if left is None else left[where]] = at[where]
+        left = np.flatnonzero(~found) if left is None else left[~found]
+    clipped: Numbers = np.minimum(place, stop)
+    return clipped
 
 
-def _characters(text: npt.NDArray[np.uint8], start: Numbers, stop: Numbers, filler: int) -> npt.NDArray[np.uint8]:
-    """The characters of each part as a row, filled up."""
-    columns = np.arange((stop - start).max(initial=0))
-    characters = text[np.minimum(start[:, None] + columns, len(text) - 1)]
-    characters[columns >= (stop - start)[:, None]] = filler
-    return characters
+def _put(place: Numbers, which: Numbers, values: Numbers) -> Numbers:
+    place[which] = values
+    return place
 
 
-def _values(digits: npt.NDArray[np.uint8], sizes: Numbers) -> Numbers:
-    """The numbers of rows of digits, of which so many count."""
-    value = np.zeros(len(digits), np.int64)
-    for column in range(digits.shape[1]):
-        value = np.where(column < sizes, value << 4 | digits[:, column], value)
-    return value
+def _hexadecimal(words: Keys, begin: int, sizes: Numbers) -> tuple[Numbers, Flags]:
+    """The numbers of so many digits that begin there in each row, and which of them are numbers."""
+    value, sound = np.zeros(len(words), np.int64), (sizes > 0) & (sizes < _OP)
+    for number in range(min(int(sizes.max()), _OP - 1)):
+        column, byte = divmod(begin + number, WORD)
+        digit = _value_of[(words[:, column] >> _U(8 * byte) & _U(0xFF)).view(np.int64)]
+        inside = number < sizes
+        value = np.where(inside, value << 4 | digit, value)
+        sound &= ~inside | (digit < len("0123456789abcdef"))
+    return value, sound

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nccl_doctor.common.text_keys import WORD, Flags, Keys, Numbers, mix
+from nccl_doctor.common.text_keys import WORD, Flags, Keys, Numbers, Rows, mix
 
 _U = np.uint64
 _DIGITS = 9  # of a rank
@@ -30,7 +30,7 @@ class EdgeParts(NamedTuple):
     dst_end: Numbers
 
 
-def edge_parts(block: bytes, words: Keys, start: Numbers, end: Numbers) -> EdgeParts:
+def edge_parts(block: bytes, rows: Rows, start: Numbers, end: Numbers) -> EdgeParts:
     """The parts of texts such as `3[3] -> 4[4] via P2P/IPC` in a block."""
     text = np.frombuffer(block, np.uint8)
     src, src_end = _rank(text, start, end)
@@ -48,7 +48,7 @@ def edge_parts(block: bytes, words: Keys, start: Numbers, end: Numbers) -> EdgeP
     readable = (src_end > start) & (dst_end > dst_start) & (end - dst_end >= WORD)
     readable &= (text[start] != ord("0")) | (src_end == start + 1)
     readable &= (text.take(dst_start, mode="clip") != ord("0")) | (dst_end == dst_start + 1)
-    key[readable] = mix(key[readable], words, dst_end[readable], end[readable])
+    key[readable] = mix(key[readable], rows, dst_end[readable], end[readable])
     return EdgeParts(readable, src, dst, key, src_end, dst_start, dst_end)
 
 

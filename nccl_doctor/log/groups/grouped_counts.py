@@ -163,6 +163,7 @@ class GroupedCounts:
         known = [self._message_of.get(key) for key in keys.tolist()]
         new = np.flatnonzero([number is None for number in known])
         if len(new):
+            new = new[np.argsort(at[new])]  # of a flood the first ones are kept
             levels, text = lines.messages(first.chosen(at[new]))
             odd = self._classifier.odd_parts(text)
             places = zip(new.tolist(), keys[new].tolist(), levels, text.split("\n"), strict=True)

@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nccl_doctor.common.text_keys import MIX, SHORT, WORD, Flags, Keys, Numbers, mix, mix_texts, words_of
+from nccl_doctor.common.text_keys import MIX, ROW, WORD, Flags, Keys, Numbers, mix, rows_of, words_at
 from nccl_doctor.log.groups import collective_calls
 from nccl_doctor.log.groups.edge_lines import EdgeParts, edge_parts
 
 _U = np.uint64
-_NCCL_INFO, _INFO, _NCCL_WARN, _WARN, _CHANNEL = (
-    _U(int.from_bytes(part, "little")) for part in (b"NCCL INF", b"CL INFO ", b"NCCL WAR", b"CL WARN ", b"Channel ")
+_NCCL_INFO, _NCCL_WARN, _O_CHANNEL, _NCCL, _O, _N, _BLANK = (
+    _U(int.from_bytes(part, "little")) for part in (b"NCCL INF", b"NCCL WAR", b"O Channe", b"NCCL ", b"O ", b"N ", b" ")
 )
-_NCCL = _U(int.from_bytes(b"NCCL ", "little"))
-_FIVE = _U((1 << 40) - 1)  # bytes of a word
-_COLON = _U(int.from_bytes(b" : ", "little"))
+_FIVE, _TWO, _ONE = (_U((1 << 8 * size) - 1) for size in (5, 2, 1))  # bytes of a word
 _TOKEN = len("NCCL INFO ")
+_SLASHED, _BARE = len("NCCL INFO Channel 07/0 : "), len("NCCL INFO Channel 07 : ")
 _LONGEST = 1_024  # bytes of a text; longer ones do not come twice
 _LEFT = 256  # bytes of the text before `NCCL INFO`
 _CHANNELS = 64  # bits of a mask
@@ -41,6 +40,12 @@ for _channel in range(_CHANNELS):
     _channel_of[int.from_bytes(b"%02d" % _channel, "little")] = _channel
 _bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
 
+
+# `l 07/0 :` and `l 07 : 3` without the channel
+_CLEAR_SLASHED, _SLASHED_WORD, _CLEAR_BARE, _BARE_WORD = (
+    _U(int.from_bytes(part, "little"))
+    for part in (b"\xff\xff\0\0\xff\0\xff\xff", b"l \0\0/\0 :", b"\xff\xff\0\0\xff\xff\xff\xff", b"l \0\0 : \0")
+)
 
 TEXT, EDGE, CALL = range(3)  # kinds of lines: a whole message, a Channel line, a collective call
 
@@ -84,9 +89,9 @@ class BlockLines:
 
     def __init__(self, block: bytes, end: int, shaped: "Callable[[bytes, PlainLines], Keys] | None" = None) -> None:
         """`shaped` gives the keys of messages where lines that hold no fact and differ only in numbers count as equal."""
-        self._block = block.ljust(WORD)
+        self._block = block.ljust(end + ROW)
         self.dated = _DATE.search(self._block, 0, _DATES) is not None
-        self._words = words_of(self._block)
+        self._rows = rows_of(self._block)
         self._marks, self._is_stop = _marks(np.frombuffer(block, np.uint8, count=end), b"\r" in block)
         stops = self._marks[self._is_stop]
         self.stops = stops if len(stops) and stops[-1] == end - 1 else np.append(stops, end)  # behind each line's text
@@ -97,37 +102,31 @@ class BlockLines:
 
     def _plain(self) -> PlainLines:
         """The plain lines: those of one writer, with one record of INFO or WARN, and not too long."""
-        words = self._words
         number, start, at, end = self._records()
-        is_info = (words[at] == _NCCL_INFO) & (words[at + 2] == _INFO)
-        is_record = is_info | ((words[at] == _NCCL_WARN) & (words[at + 2] == _WARN))
+        words = words_at(self._rows, at)
+        level, is_info = words[:, 1] & _TWO, words[:, 0] == _NCCL_INFO
+        is_record = (is_info & (level == _O)) | ((words[:, 0] == _NCCL_WARN) & (level == _N))
         if not is_record.all():
-            number, start, at, end, is_info = (part[is_record] for part in (number, start, at, end, is_info))
-        code = words[at + (_TOKEN + WORD)]  # `07/0 : 3` or `07 : 3[3`
-        channel = _channel_of[(code & _U(0xFFFF)).view(np.int64)]
-        code >>= _U(16)
-        slash = code & _U(0xFF) == ord("/")
-        colon = np.where(slash, code >> _U(16), code) & _U(0xFFFFFF)
-        edge = np.where(slash, len("Channel 07/0 : "), len("Channel 07 : "))
-        is_edge: Flags = is_info & (words[at + _TOKEN] == _CHANNEL) & (colon == _COLON) & (channel < _CHANNELS)
-        text = at + _TOKEN + np.where(is_edge, edge, 0)
-        is_edge &= end - text >= WORD
-        text = np.where(is_edge, text, at + _TOKEN)
-        channel[~is_edge] = _CHANNELS
-        left = _timeless(self._block) if self.dated else words
-        writer = mix((at - start).view(_U) * MIX, left, start, at)
-        message = ((end - text) << 2 | is_edge << 1 | is_info).view(_U) * MIX
-        op = np.zeros(len(at), np.int64)
-        kind = is_edge.astype(np.uint8)
-        long = np.flatnonzero(end - text > SHORT)
-        calls = collective_calls.find(self._block, words, at[long] + _TOKEN, end[long]) if len(long) else None
-        if calls is not None:  # a call is known by its function and what follows its buffers
+            number, start, at, end, words = (part[is_record] for part in (number, start, at, end, words))
+        channel, behind = _channels(words, end - at)
+        kind = (behind > 0).astype(np.uint8)
+        text = at + np.maximum(behind, _TOKEN)
+        left = rows_of(_timeless(self._block)) if self.dated else self._rows
+        size = at - start  # the last word may hold the first bytes of `NCCL INFO`
+        writer = mix(size.view(_U) * MIX, left, start, start + (size + (WORD - 1) & ~(WORD - 1)))
+        message, op = ((end - at) << 1 | kind).view(_U) * MIX, np.zeros(len(at), np.int64)
+        long = np.flatnonzero(end - text > ROW)
+        calls = collective_calls.find(self._block, self._rows, text[long], end[long]) if len(long) else None
+        if calls is None:
+            message = mix(message, self._rows, at, end, words)
+        else:  # a call is known by its function and what follows its buffers
             found = long[calls.which]
             of_call = ((end[found] - calls.sizes) << 16 | (calls.function_end - at[found])).view(_U) * MIX
-            of_call = mix(of_call, words, at[found] + _TOKEN, calls.function_end)
-            message[found] = mix(of_call, words, calls.sizes, end[found])
+            of_call = mix(of_call, self._rows, at[found], calls.function_end, words[found])
+            message[found] = mix(of_call, self._rows, calls.sizes, end[found])
             kind[found], op[found] = CALL, calls.op
-        mix_texts(message, words, text, end, kind != CALL)
+            rest = np.flatnonzero(kind != CALL)
+            message[rest] = mix(message[rest], self._rows, at[rest], end[rest], words[rest])
         return PlainLines(number, kind, channel, op, writer, message, start, at, text, end)
 
     def _records(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -141,7 +140,7 @@ class BlockLines:
         inside &= (end - at >= _TOKEN + 2 * WORD) & (end - at <= _LONGEST)
         more = np.flatnonzero(~stop[1:] & ~stop[:-1]) + 1  # second and further marks of a line
         if len(more):
-            twice = (self._words[np.minimum(marks[more], len(self._words) - 1)] & _FIVE) == _NCCL
+            twice = (words_at(self._rows, marks[more])[:, 0] & _FIVE) == _NCCL
             twice |= np.frombuffer(self._block, np.uint8)[marks[more]] == ord("\r")
             of = np.searchsorted(first, more[twice], side="right") - 1
             inside[of[of >= 0]] = False
@@ -185,12 +184,12 @@ class BlockLines:
 
     def edges(self, lines: PlainLines) -> EdgeParts:
         """The parts of Channel lines."""
-        return edge_parts(self._block, self._words, lines.text, lines.end)
+        return edge_parts(self._block, self._rows, lines.text, lines.end)
 
     def channels(self, lines: PlainLines) -> tuple[list[str], Numbers]:
         """The different texts of channels such as `07/0` in Channel lines, and which of them each line has."""
         start, end = lines.at + (_TOKEN + len("Channel ")), lines.text - len(" : ")
-        texts = self._words[start] & ((_U(1) << ((end - start) << 3).view(_U)) - _U(1))
+        texts = words_at(self._rows, start)[:, 0] & ((_U(1) << ((end - start) << 3).view(_U)) - _U(1))
         _, at, of = np.unique(texts, return_index=True, return_inverse=True)
         return [self.part(start[place], end[place]) for place in at.tolist()], of
 
@@ -289,6 +288,27 @@ class GroupCounts:
         return tuple(column[: self._size] for column in every)
 
 
+def _channels(words: Keys, size: Numbers) -> tuple[npt.NDArray[np.uint8], Numbers]:
+    """The channels of Channel lines, and where the text behind these begins; 0 for another line.
+
+    `words` are those of `NCCL INFO Channel 07/0 : 3[3]`, in which the channel is cleared.
+    """
+    may_be = words[:, 1] == _O_CHANNEL
+    if not may_be.any():
+        return np.full(len(words), _CHANNELS, np.uint8), np.zeros(len(words), np.int64)
+    word = words[:, 2].copy()
+    channel = _channel_of[(word >> _U(16) & _TWO).view(np.int64)]
+    slashed = (word & _CLEAR_SLASHED == _SLASHED_WORD) & (words[:, 3] & _ONE == _BLANK)
+    bare = (word & _CLEAR_BARE) & _U((1 << 56) - 1) == _BARE_WORD
+    behind = np.where(slashed, _SLASHED, np.where(bare, _BARE, 0))
+    behind[~may_be | (channel == _CHANNELS) | (size - behind < WORD)] = 0
+    channel[behind == 0] = _CHANNELS
+    words[:, 2] = np.where(
+        behind == _SLASHED, word & _CLEAR_SLASHED, np.where(behind == _BARE, word & _CLEAR_BARE, word)
+    )
+    return channel, behind
+
+
 def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     """The offsets of line ends, of `NC` and of carriage returns; and which of them are line ends."""
     size = len(text)
@@ -309,10 +329,11 @@ def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     return at, text[at] == ord("\n")
 
 
-def _timeless(block: bytes) -> Keys:
-    """The words of a block in which dates with a time, and their fractions of a second, have no digit but 0."""
+def _timeless(block: bytes) -> bytearray:
+    """A block in which dates with a time, and their fractions of a second, have no digit but 0."""
     masked = bytearray(block)
-    text, words = np.frombuffer(masked, np.uint8), words_of(masked)
+    text = np.frombuffer(masked, np.uint8)
+    words = np.lib.stride_tricks.as_strided(np.frombuffer(masked, "<u8", count=1), (len(masked) - WORD + 1,), (1,))
     colon = text == ord(":")
     at = np.flatnonzero(colon[: -len("00:")] & colon[len("00:") :]) - len("0000-00-00T00")
     at = at[(at >= 0) & (at < len(block) - len("0000-00-00T00:00:00.") - _FRACTION)]
@@ -328,7 +349,7 @@ def _timeless(block: bytes) -> Keys:
         at = at[text[at] - np.uint8(ord("0")) < 10]
         text[at] = ord("0")
         at += 1
-    return words
+    return masked
 
 
 def _is_one_of(text: npt.NDArray[np.uint8], characters: bytes) -> Flags:
@@ -346,6 +367,5 @@ def _has_shape(words: Keys, shape: bytes) -> Flags:
 
 def text_keys(block: bytearray, lines: PlainLines) -> Keys:
     """Keys of the messages of lines as they are in another block."""
-    key = (lines.end - lines.text).view(_U) * MIX
-    mix_texts(key, words_of(block), lines.text, lines.end, np.ones(len(key), bool))
-    return key
+    size = lines.end - lines.text
+    return mix(size.view(_U) * MIX, rows_of(block), lines.text, lines.end)
