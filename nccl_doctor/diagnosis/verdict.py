@@ -83,7 +83,10 @@ def _without_findings(facts: Facts, shown: _Shown, inputs: Sequence[Input]) -> t
         return "nothing-found", "no fault found in the part that could be read"
     if shown.bad_end:
         return "nothing-found", f"no fault found, but {shown.bad_end}"
-    if shown.captures_only or (understood and not shown.anything and not any(one.nccl_lines for one in inputs)):
+    shows_job = (
+        shown.anything or any(one.nccl_lines for one in inputs) or facts.query("SELECT 1 FROM job WHERE ranks > 0")
+    )
+    if shown.captures_only or (understood and not shows_job):
         return "nothing-found", "no fault found; the input shows no running job"
     if shown.anything or understood:
         return "nothing-found", f"no fault found, but not visible: {', '.join(shown.hidden)}"
