@@ -8,7 +8,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.derived.speed import GpuPeer
 from nccl_doctor.facts.tables.gpu import GpuUse
 
-_SAMPLES = 20  # fewer prove nothing about a GPU
+_SAMPLES = 20  # fewer prove nothing about a GPU, but for one that works as the others do at a clock far below theirs
+_WORKING = 80.0  # % of utilisation
 _MANY = 64  # from so many GPUs on one more or less does not move the median
 _IN_USE = 1024.0  # MiB
 _FLOOR = 0.01  # of the median: a spread below that is noise of the reading
@@ -18,8 +19,9 @@ _FLOOR = 0.01  # of the median: a spread below that is noise of the reading
 def gpu_peers(facts: Facts) -> Iterator[GpuPeer]:
     """How each sampled GPU compares with the others."""
     uses = facts.rows(GpuUse)
+    many = any(_is_sampled(use) for use in uses)
     for metric, column in (("utilisation", "util_mean"), ("power", "power_median"), ("clock", "clock_median")):
-        rows = [use for use in uses if _taking_part(use) and getattr(use, column) is not None]
+        rows = [use for use in uses if _taking_part(use, many) and getattr(use, column) is not None]
         values = [float(getattr(use, column)) for use in rows]
         if len(rows) < 2:
             continue
@@ -31,11 +33,15 @@ def gpu_peers(facts: Facts) -> Iterator[GpuPeer]:
             score = (value - median) / max(1.4826 * mad, _FLOOR * median)
             yield GpuPeer(
                 host=use.host, gpu=use.gpu, metric=metric, value=value, median=median, mad=mad, score=score,
-                ratio=value / median, peers=len(rows) - 1, ref=use.ref,
+                ratio=value / median, peers=len(rows) - 1, samples=None if use.source == "jobstats" else use.samples, ref=use.ref,
             )  # fmt: skip
 
 
-def _taking_part(use: GpuUse) -> bool:
-    if use.samples < _SAMPLES and use.source != "jobstats":
-        return False
-    return (use.memory_max or 0) >= _IN_USE or (use.util_mean or 0) >= 5
+def _is_sampled(use: GpuUse) -> bool:
+    return use.samples >= _SAMPLES or use.source == "jobstats"
+
+
+def _taking_part(use: GpuUse, many: bool) -> bool:
+    if not many:
+        return (use.util_mean or 0) >= _WORKING
+    return _is_sampled(use) and ((use.memory_max or 0) >= _IN_USE or (use.util_mean or 0) >= 5)

@@ -295,8 +295,11 @@ def _frame(titles: list[str], wanted: list[str], rows: list[tuple[int, str]]) ->
 
 
 def _numbers(column: Any) -> Floats:
+    """A column of numbers, or of numbers with a unit such as `(1700Mhz)`."""
     import pandas
 
+    if not pandas.api.types.is_numeric_dtype(column):
+        column = column.astype(str).str.extract(r"(-?\d{1,18}(?:\.\d{1,9})?)", expand=False)
     return np.asarray(pandas.to_numeric(column, errors="coerce"), np.float64)
 
 

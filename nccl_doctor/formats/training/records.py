@@ -3,6 +3,7 @@ Face Trainer, and `wandb-summary.json` and histories in JSON lines of Weights & 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -87,6 +88,10 @@ def _record(text: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return _BROKEN
+
+
+_HISTORY = re.compile(r"\"log_history\"\s{0,20}:\s{0,20}\[")
+_NEXT_RECORD = re.compile(r"[\s,]{0,400}(?=\{)")
 
 
 class _Reader:
@@ -233,7 +238,10 @@ class _Reader:
         try:
             top = json.loads(text)
         except (ValueError, RecursionError) as error:
-            return f"is no complete JSON: {str(error)[:100]}"
+            history = _begun_history(text)
+            self._trainer_state({"log_history": history}, text)
+            read = f"; {len(history):,} records before that were read" if history else ""
+            return f"is no complete JSON: {str(error)[:100]}{read}"
         if not isinstance(top, dict):
             return "is JSON, but no object"
         line = text.encode()[:300]
@@ -269,3 +277,18 @@ class _Reader:
             mlperf.end(MOST)
             yield from run_rows(facts, self.name, run + self.series.runs, mlperf, self.mlperf.settings)
         yield from self.mlperf.rows(facts, self.name)
+
+
+def _begun_history(text: str) -> list[Any]:
+    """The records of a `trainer_state.json` that ends within them."""
+    found = _HISTORY.search(text)
+    records: list[Any] = []
+    decoder = json.JSONDecoder()
+    at = found.end() if found is not None else len(text)
+    while (start := _NEXT_RECORD.match(text, at)) is not None:
+        try:
+            record, at = decoder.raw_decode(text, start.end())
+        except (ValueError, RecursionError):
+            break
+        records.append(record)
+    return records

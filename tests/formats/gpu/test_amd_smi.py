@@ -191,3 +191,23 @@ def test_errors_of_blocks_of_rocm_smi() -> None:
     assert [(0, 0, 0, ""), (1, 7, 0, ""), (2, 3, 3, "gfx,umc"), (3, 0, 0, "")] == [
         (gpu.gpu, gpu.corrected, gpu.uncorrected, gpu.blocks) for gpu in facts.rows(AmdGpu)
     ]
+
+
+@pytest.mark.parametrize("readings", [1, 5])
+def test_one_reading_shows_a_slow_gpu_among_busy_ones(readings: int, tmp_path: Path) -> None:
+    """rocm-smi writes units behind the clocks also in CSV."""
+    rows = [
+        f"card{gpu},{45 + gpu},{'(700Mhz)' if gpu == 4 else '(1700Mhz)'},{210 if gpu == 4 else 480},{99 if busy else 0}"
+        for _ in range(readings)
+        for gpu, busy in enumerate([True] * 8 + [False] * 2)
+    ]
+    head = "device,Temperature (Sensor junction) (C),sclk clock speed:,Average Graphics Package Power (W),GPU use (%)"
+    (tmp_path / "rocm.csv").write_text("\n".join([head, *rows, ""]))
+
+    report, _, _ = analyze.analyze([str(tmp_path / "rocm.csv")])
+
+    (finding,) = [one for one in report.findings if one.name == "gpu-straggler"]
+    assert ("note", "possible") == (finding.severity, finding.confidence)
+    assert finding.message.startswith(
+        "GPU 4 stands out among its 7 peers: power 210 W against 480 W, clock 700 MHz against 1700 MHz"
+    )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Measure, MlperfRun, Scaling, Step, ThroughputRun
+from nccl_doctor.facts.tables import Measure, MlperfRun, Scalar, Scaling, Step, ThroughputRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.registry import recognise
 from nccl_doctor.formats.training import records
@@ -205,3 +205,15 @@ def test_a_long_series_is_folded_and_keeps_its_slow_step(kind: str) -> None:
     broken = "\n".join([*lines[:20_000], lines[20_000][:-30], *lines[20_001:]])
     facts, reading = read(broken.encode())
     assert (29_999, True) == (sum(row.n for row in facts.rows(Step)), "1 records are cut" in (reading.note or ""))
+
+
+def test_a_cut_trainer_state_keeps_the_records_before_the_cut() -> None:
+    whole = (FIXTURES / "trainer_state.json").read_bytes()
+    before = len([one for one in json.loads(whole)["log_history"] if "train_runtime" not in one])
+
+    facts, reading = read(whole[: whole.index(b'"train_runtime"')])
+
+    assert before == reading.understood
+    assert reading.note is not None
+    assert f"{before:,} records before that were read" in reading.note
+    assert {"loss", "learning_rate"} <= {row.name.rpartition("/")[2] for row in facts.rows(Scalar)}

@@ -159,4 +159,5 @@ class GpuPeer(NamedTuple):
     score: float  # distance from the median in scaled MADs, negative = lower
     ratio: float  # value to median
     peers: int  # other GPUs
+    samples: int | None  # of this GPU; None for means that another program made
     ref: int
