@@ -22,6 +22,7 @@ LONG = 4_000  # only a longer line can hold a number with more digits than Pytho
 _DIGITS = compiled(r"(\d{20})\d{80,}")
 _ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that are not read alone
 _SHAPES = 10_000  # texts and shapes remembered
+_LEVELS = tuple(f"{level} " for level in nccl_header.LEVELS)
 _UNKNOWN = 2_000  # different unknown texts kept
 DATE = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
@@ -123,7 +124,6 @@ class Classifier:
             counts.understood += 1
             return
         pattern, text = self._pattern(body, level)
-        pattern = self._catalogued(pattern, text, level)
         if _is_skipped(pattern, level):
             self._remember_skipped(rest)
             counts.understood += 1
@@ -141,7 +141,7 @@ class Classifier:
             counts.count(key, repeat, number, writer.stamp, writer.left)
 
     def _pattern(self, body: str, level: str) -> tuple[Pattern | None, str]:
-        """The pattern of a message and its text, cleaned of control characters where it has any."""
+        """The pattern of a message, the catalogue's included, and its text, cleaned of control characters where it has any."""
         text = body.strip()
         if (level, text) in self._unread:
             return None, text
@@ -149,7 +149,7 @@ class Classifier:
         if (pattern is None or pattern.reader != SKIP) and (not text.isprintable() or "&" in text):
             text = prefixes.clean(body).strip()
             pattern = self.grammar.nccl(text, level, self.present)
-        return pattern, text
+        return self._catalogued(pattern, text, level), text
 
     def _catalogued(self, pattern: Pattern | None, text: str, level: str) -> Pattern | None:
         """The pattern of a message, also of one that only the catalogue of messages knows."""
@@ -259,6 +259,8 @@ class Classifier:
             rows = multiline.following_lines(after, pattern.lines, label)
             whole = bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
+        if multiline.writer_of(label) is None and self._are_records(after(1)):
+            return None, body
         for row in multiline.following_lines(after, 1, label):
             text = bounded(row.text)
             for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
@@ -266,6 +268,13 @@ class Classifier:
                 if pattern is not None:
                     return pattern, whole
         return None, body
+
+    def _are_records(self, lines: Sequence[str]) -> bool:
+        """Whether lines are records of writers whose records were read."""
+        return all(
+            token and left in self.writers and rest.startswith(_LEVELS) and "\r" not in line
+            for line, (left, token, rest) in ((line, line.partition(nccl_header.TOKEN)) for line in lines)
+        )
 
 
 def _is_skipped(pattern: Pattern | None, level: str) -> bool:

@@ -40,6 +40,7 @@ _docker_line = compiled(
     rb'^\{"log": ?"([^"\\\n]*(?:\\u00(?:3[ce]|26)[^"\\\n]*)*)(?:\\n)?", ?"stream": ?"std(?:out|err)", ?"time": ?"([^"\\\n]+)"\}$',
     re.MULTILINE,
 )
+_LEVELS = tuple(f"{level} ".encode() for level in nccl_header.LEVELS)
 _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 
 
@@ -61,7 +62,8 @@ class Scanner:
         self._rare = {literal.encode(): literal for literal in known.rare}
         self._marks = set(marks)
         self._prefilter = prefilter(known.literals, frozenset((TOKEN, *self._rare, *self._marks)))
-        self._templates = TextTemplates(TextLines(self._classifier), self.counts, literal_patterns(known))
+        self._literals = literal_patterns(known)
+        self._templates = TextTemplates(TextLines(self._classifier), self.counts, self._literals)
 
     def read(self, stream: Readable, limit: int | None = None) -> LogCounts:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""
@@ -228,10 +230,17 @@ class Scanner:
                 index += 1
             line_at += block.count(b"\n", counted, start)
             counted = start
-            found.append((block[begin:done], tuple(literals[first:index]), line_at, stop))
+            line, of_line = block[begin:done], tuple(literals[first:index])
+            if TOKEN not in line or self._literals.asked(of_line).of_records or not self._is_known_record(line):
+                found.append((line, of_line, line_at, stop))
         shapes = digit_shapes.shapes_of([line for line, *_ in found])
         for shape, (line, of_line, number, stop) in zip(shapes, found, strict=True):
             self._templates.add(line, shape, of_line, numbers, number, after, stop)
+
+    def _is_known_record(self, line: bytes) -> bool:
+        """Whether a line is a record of NCCL for certain: one of a writer whose records were read."""
+        left, _, rest = line.partition(TOKEN)
+        return rest.startswith(_LEVELS) and left.decode("utf-8", "replace") in self._classifier.writers
 
 
 def _opened(lines: bytes) -> bytes:

@@ -29,6 +29,7 @@ class Asked(NamedTuple):
     number: int
     patterns: list[Pattern]
     by_shape: bool  # whether none of them tells lines apart that differ only in digits
+    of_records: bool  # whether one of them is searched in records of NCCL too
 
 
 class LiteralPatterns:
@@ -54,7 +55,8 @@ class LiteralPatterns:
             if len(self._asked) > _SHAPES:
                 self._asked.clear()
             self._numbers += 1
-            asked = self._asked[key] = Asked(self._numbers, in_order, by_shape)
+            of_records = any(pattern.nccl_too for pattern in in_order)
+            asked = self._asked[key] = Asked(self._numbers, in_order, by_shape, of_records)
         return asked
 
 
@@ -79,9 +81,9 @@ class TextLines:
         opened = bounded(prefixes.opened(raw))
         short = len(opened) < LONG
         if (multiline.is_record if short else multiline.is_record.__wrapped__)(opened):
-            patterns = [pattern for pattern in asked.patterns if pattern.nccl_too]
-            if not patterns:
+            if not asked.of_records:
                 return
+            patterns = [pattern for pattern in asked.patterns if pattern.nccl_too]
             line = prefixes.clean(opened)
             left, _, text = nccl_header.split_record(line) or (line, "", "")
             label = nccl_header.parse_header(left).label

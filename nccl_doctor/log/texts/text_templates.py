@@ -180,7 +180,7 @@ class TextTemplates:
             self._words.clear()
         found, asked = prefixes.layout(line), self._literals.asked(literals)
         if found is not None and nccl_header.TOKEN in line:
-            if multiline.is_record(line) and not any(pattern.nccl_too for pattern in asked.patterns):
+            if multiline.is_record(line) and not asked.of_records:
                 self._templates[shape, literals] = _IDLE
                 return _IDLE
             found = None
