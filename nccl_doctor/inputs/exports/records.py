@@ -7,6 +7,7 @@ Time, pod and rank come in front of each line as launchers print them.
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.expressions import compiled
@@ -33,10 +34,8 @@ _STACKS = (
     "exception", "exc_info", "exc_text", "traceback", "stack_trace", "stacktrace", "stack", "error", "err", "py_callstack",
     "extraInfo", "extra_info",
 )  # fmt: skip
-# What a record has that holds one of these names: most records hold none, and one look tells.
-_NAMES: tuple[tuple[str, ...], ...] = (_PODS, _HOSTS)
-_KEYS_OF = {names: frozenset((*names, *(name.partition(".")[0] for name in names))) for names in _NAMES}
 _STACK_KEYS = frozenset(_STACKS)
+_OF_KUBERNETES = frozenset(("involvedObject", "regarding", "kind"))
 _SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
 _NAME = compiled(r"[A-Za-z0-9][\w.-]{0,252}")
 _ISO = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
@@ -45,6 +44,38 @@ _DATED = compiled(r"\[?\d{4}[-/]\d\d[-/]\d\d")
 _OBJECTS = 500  # bytes that Python takes for a record besides its text
 _DEEPEST = 3  # records inside a message
 _UNITS = (1e17, 1e9), (1e14, 1e6), (1e11, 1e3), (1e8, 1.0)  # the least of a time in ns, us, ms and s, and its unit
+
+
+class _Names(NamedTuple):
+    """Which of the names above the keys of a record may hold, in their order: the records of a logger have the same keys."""
+
+    messages: tuple[str, ...]
+    inside: tuple[str, ...]
+    times: tuple[str, ...]
+    pods: tuple[str, ...]
+    hosts: tuple[str, ...]
+    ranks: tuple[str, ...]
+    of_kubernetes: bool
+    has_stacks: bool  # in the record itself
+    has_series: bool
+
+
+@lru_cache(1_000)
+def _names(keys: tuple[str, ...]) -> _Names:
+    def held(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name in keys or ("." in name and name.partition(".")[0] in keys))
+
+    return _Names(
+        messages=held(MESSAGE),
+        inside=held(_INSIDE),
+        times=held(_TIMES),
+        pods=held(_PODS),
+        hosts=held(_HOSTS),
+        ranks=held(_RANKS),
+        of_kubernetes=not _OF_KUBERNETES.isdisjoint(keys),
+        has_stacks=not _STACK_KEYS.isdisjoint(keys),
+        has_series=not _SERIES.isdisjoint(keys),
+    )
 
 
 class Record(NamedTuple):
@@ -61,11 +92,11 @@ class Record(NamedTuple):
 
 def read(row: dict[str, Any], depth: int = 0) -> Record | None:
     """The lines of a record; None for an object that is no record of a log."""
-    row = _of_pod_event(_of_pod(row))
-    if not _is_record(row):
+    row, names = _opened(row)
+    message, stacks = _message(row, names), _stacks(row, names)
+    if message is None or not (stacks or message.strip()):
         return None
-    message, stacks = _message(row) or "", _stacks(row)
-    when = _time(row)
+    when = _time(row, names)
     stamp = iso_seconds(when.replace(",", ".")) if when else None
     if message.startswith("{") and depth < _DEEPEST and (inner := _object(message)) is not None:
         deeper = read({**_outer(row), **inner}, depth + 1)
@@ -73,19 +104,27 @@ def read(row: dict[str, Any], depth: int = 0) -> Record | None:
             return Record(stamp if deeper.stamp is None else deeper.stamp, deeper.lines)
     lines = message.replace("\r\n", "\n").rstrip("\n").split("\n")
     lines += [line for stack in stacks if stack.strip() not in message for line in stack.strip("\n").split("\n")]
-    lines[0] += _series(row, lines[0])
-    before = _before(row, when, lines[0])
+    lines[0] += _series(row, lines[0]) if names.has_series else ""
+    before = _before(row, names, when, lines[0])
     return Record(stamp, [before + line for line in lines])
 
 
 def is_record(row: object) -> bool:
     """Whether an object of JSON is a record of a log."""
-    return isinstance(row, dict) and _is_record(_of_pod_event(_of_pod(row)))
+    if not isinstance(row, dict):
+        return False
+    row, names = _opened(row)
+    message = _message(row, names)
+    return message is not None and (bool(message.strip()) or bool(_stacks(row, names)))
 
 
-def _is_record(row: dict[str, Any]) -> bool:
-    message = _message(row)
-    return message is not None and (bool(message.strip()) or bool(_stacks(row)))
+def _opened(row: dict[str, Any]) -> tuple[dict[str, Any], _Names]:
+    """A record, or the words of what Kubernetes says of a pod, and the names that it may hold."""
+    names = _names(tuple(row))
+    if names.of_kubernetes:
+        row = _of_pod_event(_of_pod(row))
+        names = _names(tuple(row))
+    return row, names
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -159,7 +198,11 @@ def _at(row: dict[str, Any], name: str) -> Any:
 
 def message_of(row: dict[str, Any]) -> tuple[str, str] | None:
     """The message of a record and the name of the field that holds it; None where it is not a field of the record itself."""
-    for name in MESSAGE:
+    return _own_message(row, _names(tuple(row)))
+
+
+def _own_message(row: dict[str, Any], names: _Names) -> tuple[str, str] | None:
+    for name in names.messages:
         value = row.get(name)
         if isinstance(value, str):
             return name, value
@@ -170,11 +213,11 @@ def message_of(row: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _message(row: dict[str, Any]) -> str | None:
-    found = message_of(row)
+def _message(row: dict[str, Any], names: _Names) -> str | None:
+    found = _own_message(row, names)
     if found is not None:
         return found[1]
-    for name in _INSIDE:
+    for name in names.inside:
         inner = row.get(name)
         if isinstance(inner, dict) and (text := next((inner[key] for key in MESSAGE if _is_text(inner, key)), None)):
             return str(text)
@@ -185,10 +228,11 @@ def _is_text(row: dict[str, Any], key: str) -> bool:
     return isinstance(row.get(key), str)
 
 
-def _stacks(row: dict[str, Any]) -> list[str]:
+def _stacks(row: dict[str, Any], names: _Names) -> list[str]:
     """Tracebacks beside the message."""
     found: list[str] = []
-    places = [row, *(row[name] for name in ("message", *_INSIDE) if isinstance(row.get(name), dict))]
+    places = [row] if names.has_stacks else []
+    places += [row[name] for name in ("message", *names.inside) if isinstance(row.get(name), dict)]
     for place in places:
         for name in () if _STACK_KEYS.isdisjoint(place) else _STACKS:
             value = place.get(name)
@@ -217,17 +261,17 @@ def _frames(stacks: list[Any]) -> str:
 
 def _series(row: dict[str, Any], text: str) -> str:
     """The numbers of a training step, which structlog keeps beside the event."""
-    if "NCCL" in text or _SERIES.isdisjoint(row):
+    if "NCCL" in text:
         return ""
     numbers = (item for item in row.items() if type(item[1]) in (int, float) and item[0] not in _TIMES)
     return "".join(f" {name}={value}" for name, value in numbers)
 
 
-def _before(row: dict[str, Any], when: str | None, first: str) -> str:
+def _before(row: dict[str, Any], names: _Names, when: str | None, first: str) -> str:
     """The prefixes that say when, where and which rank."""
     before = f"{when} " if when and not _DATED.match(first) else ""
-    pod = first_pod(row)
-    host = None if pod else _first_name(row, _HOSTS)
+    pod = _first_name(row, names.pods) if names.pods else None
+    host = None if pod else _first_name(row, names.hosts)
     if pod:
         before += f"[pod/{pod}/log] "
     elif host and "_HOSTNAME" in row and when:
@@ -235,7 +279,7 @@ def _before(row: dict[str, Any], when: str | None, first: str) -> str:
         return f"{before}{host} {writer}{f'[{pid}]' if pid and writer != 'kernel' else ''}: "
     elif host:
         before += f"{host}: "
-    for name in _RANKS:
+    for name in names.ranks:
         rank = _at(row, name)
         if type(rank) is int or (isinstance(rank, str) and rank.isdecimal()):
             return f"{before}[rank{int(rank)}]: " if 0 <= int(rank) < 10_000_000 else before
@@ -244,19 +288,17 @@ def _before(row: dict[str, Any], when: str | None, first: str) -> str:
 
 def first_pod(row: dict[str, Any]) -> str | None:
     """The pod that a record names."""
-    return _first_name(row, _PODS)
+    return _first_name(row, _names(tuple(row)).pods)
 
 
 def _first_name(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    if _KEYS_OF[names].isdisjoint(row):
-        return None
     values = (_at(row, name) for name in names)
     return next((value for value in values if isinstance(value, str) and _NAME.fullmatch(value)), None)
 
 
-def _time(row: dict[str, Any]) -> str | None:
+def _time(row: dict[str, Any], names: _Names) -> str | None:
     """The time of a record as ISO text."""
-    return next((text for name in _TIMES if name in row and (text := _iso(row[name])) is not None), None)
+    return next((text for name in names.times if (text := _iso(row[name])) is not None), None)
 
 
 def _iso(value: Any) -> str | None:
