@@ -38,6 +38,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output
 OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
 COMPLETE = "_NCCL_DOCTOR_COMPLETE"  # with which click answers a shell
 ALLOCATIONS = 50_000  # of objects between two collections of garbage; 700 by default
+OF_ANALYZE = 200_000  # the same for a command that makes few cycles and ends
 
 
 class LazyGroup(click.Group):
@@ -177,9 +178,8 @@ def _failed(arguments: Sequence[str], text: str, status: int) -> int:
 
 def run() -> None:
     """Entry point of the console script."""
-    gc.set_threshold(
-        ALLOCATIONS
-    )  # a short command would spend a tenth of its time on walking what it has just imported
+    # a short command would spend a tenth of its time on walking what it has just imported
+    gc.set_threshold(OF_ANALYZE if sys.argv[1:2] == ["analyze"] else ALLOCATIONS)
     if not WITH_SIGNALS.intersection(sys.argv[1:2]):
         interruption.end_on_sigterm()
     if sys.argv[1:]:  # a shell that completes asks without arguments; a job must not turn `preflight` into that
