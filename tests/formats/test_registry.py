@@ -54,6 +54,7 @@ SAMPLES = {
     "stacks": ["stacks/stuck_rank0.txt"],
     "training-records": ["records/mlperf_8.log", "records/dllogger_16.json", "records/trainer_state.json"],
     "tensorboard": ["records/events.out.tfevents.1795362399.node01.9730.0"],
+    "training-table": ["records/lightning_metrics.csv"],
     "training-steps": ["throughput/deepspeed.log", "throughput/checkpoints.log"],
 }
 # What every reading fills, whatever the format.

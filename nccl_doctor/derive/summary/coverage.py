@@ -18,11 +18,14 @@ from nccl_doctor.facts.tables import (
     JobFact,
     Library,
     Link,
+    Message,
     Network,
     NodeGpu,
     Progress,
     Rank,
     RecorderCall,
+    RollCall,
+    Scalar,
     ThroughputRun,
     Timeline,
     Trace,
@@ -51,7 +54,7 @@ CAPTURE = {
     needs=SOURCES,
     reads=[
         Job, JobFact, Rank, Link, ThroughputRun, BenchRow, Timeline, Trace, TraceOp, InspectorColl, CommOp, Progress, Collective,
-        Network, Env, Library, RecorderCall, GpuUse, NodeGpu, Collection,
+        Network, Env, Library, RecorderCall, GpuUse, NodeGpu, Collection, Message, RollCall, Scalar,
     ],
 )  # fmt: skip
 def coverage(facts: Facts) -> Iterator[Coverage]:
@@ -86,6 +89,11 @@ def _start_up(facts: Facts) -> Seen:
     if known:
         total = max(ranks or 0, known)
         return ("seen" if up >= total else "partly"), f"{up} of {total} {_plural(total, 'rank')} came up", ref
+    for size, ref in facts.query(
+        "SELECT c.size, m.ref FROM roll_call c, message m WHERE c.source = 'announced' AND c.unit = 'process' AND c.came >= c.size"
+        " AND m.kind = 'ranks-all-registered' LIMIT 1"
+    ):
+        return "seen", f"{size} of {size} {_plural(size, 'rank')} came up", ref
     if (moved := _progress(facts)) is not None:
         return "partly", "the job computed", moved[2]
     return None
@@ -113,6 +121,10 @@ def _progress(facts: Facts) -> Seen:
         ("SELECT sum(steps), min(ref) FROM trace", "profiler step"),
         ("SELECT sum(n), min(ref) FROM inspector_coll", "collective"),
         ("SELECT sum(n), min(ref) FROM comm_op", "collective"),
+        (
+            "SELECT max(n), min(ref) FROM scalar WHERE n > 2 AND (last_step > first_step OR last_step IS NULL)",
+            "logged value",
+        ),
     ):
         count, ref = facts.query(query)[0]
         if count:

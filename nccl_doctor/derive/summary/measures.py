@@ -87,6 +87,9 @@ QUERIES = (
     # MLPerf: from run_start to run_stop
     "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
     "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",
+    # a library that keeps values of steps, without times
+    "SELECT 'steps', max(last_step), 'steps', 'run', file, max(ref) FROM scalar WHERE last_step > first_step"
+    " AND NOT EXISTS (SELECT 1 FROM throughput_run) GROUP BY file",
     # samples of GPUs
     "SELECT 'gpu_busy', 100 * busy_share, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE busy_share IS NOT NULL",
@@ -110,7 +113,7 @@ QUERIES = (
 )
 
 
-_SUMMARIES = ("hf-trainer",)  # tools that print one line at the end, not a line a step
+_SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end, not a line a step
 
 
 @derivation(
@@ -174,11 +177,12 @@ def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[Thr
 def _steps(run: ThroughputRun) -> int:
     """Steps that a run went through; a program may print every tenth only."""
     if run.first_step is None or run.last_step is None or run.last_step <= run.first_step:
-        return 0 if run.tool in _SUMMARIES else run.points
+        return (run.last_step or 0) if run.tool in _SUMMARIES else run.points
     if run.points < 2:
         return run.last_step - run.first_step + 1
     stride = (run.last_step - run.first_step) / (run.points - 1)
-    return round(run.last_step - run.first_step + stride)
+    steps = round(run.last_step - run.first_step + stride)
+    return min(steps, run.last_step) if run.tool == "tqdm" else steps  # a bar counts from 1
 
 
 def _plateaus(facts: Facts) -> Iterator[Measure]:

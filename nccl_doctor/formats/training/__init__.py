@@ -12,26 +12,15 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^\[\]]{0,4000}\"log_history\" ?: ?\[)(?=[^\[\]]{0,4000}\"global_step\" ?:)"
             rb"|\A\s{0,200}\{(?=[^\n]{0,60000}\"_step\" ?: ?\d)(?=[^\n]{0,60000}\"_(?:runtime|timestamp)\" ?: ?[\d.])"
             rb"|\ADLLL \{\""
+            rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),
-        inside=(b":::MLLOG {", b"DLLL {"),
+        inside=(b":::MLLOG {", b"DLLL {", b"DLL 20"),
         after=("gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
-    ),
-    Format(
-        "tensorboard",
-        "tensorboard",
-        tables=("throughput_run", "step", "scalar"),
-        begins=compiled(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
-    ),
-    Format(
-        "wandb-run",
-        "wandb_run",
-        tables=("throughput_run", "step", "scalar", "process_end"),
-        begins=compiled(rb"\A:W&B\xe1\xbe"),
     ),
     Format(
         "training-steps",
         "step_lines",
-        tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op"),
+        tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
         # Literals of step lines that ordinary output does not have; see `step_formats`.
         inside=(
             b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=",
@@ -39,6 +28,7 @@ FORMATS = (
             b"throughput/samples_per_sec: ", b" examples/second between steps ", b" examples/sec; ", b"Epoch: [", b"data_time: ",
             b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
             b"ms, mfu ", b" tokens_per_second_per_gpu:", b", Tokens/s/device: ", b"train_step_timing in s",
+            b"{'loss': ", b" \xe2\x80\xa2 0:",
             b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",
             b"tokens/s", b"tok/s", b"toks/s", b"tokens_per_s", b" tps ", b"tps=", b"samples/s", b"sample/s", b"images/s", b"imgs/s",
             b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s", b"sequences/s", b"samples_per_s", b"images_per_s",

@@ -4,27 +4,28 @@ Libraries log numbers under keys of their own; what is measured stands in the ke
 """
 
 import math
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-_OTHER = re.compile(r"(?i)eval|val[./_]|valid|test|infer|predict|_std|peak|flop")
+from nccl_doctor.common.expressions import compiled
+
+_OTHER = compiled(r"(?i)eval|val[./_]|valid|test|infer|predict|_std|peak|flop")
 _TOKENS = r"(?:tok|tokens?|words)(?:_per_|/|_)?(?:train_)?(?:per_)?s(?:ec(?:ond)?s?)?"
 _SAMPLES = r"(?:samples?|images?|imgs?|img|examples?|seq(?:uence)?s?)(?:_per_|/|_)s(?:ec(?:ond)?s?)?"
 _RATES = (  # pattern, unit, what one number counts
-    (re.compile(rf"(?i)(?:device/{_TOKENS}$|{_TOKENS}(?:_per_|/)(?:gpu|device)$|\btps_per_gpu$)"), "tokens/s", "gpu"),
-    (re.compile(rf"(?i)(?:device/{_SAMPLES}$|{_SAMPLES}(?:_per_|/)(?:gpu|device)$)"), "samples/s", "gpu"),
-    (re.compile(rf"(?i)(?:^|[./_-]){_TOKENS}$"), "tokens/s", "job"),
-    (re.compile(rf"(?i)(?:^|[./_-])(?:{_SAMPLES}|total_ips|compute_ips|throughput(?:_train)?)$"), "samples/s", "job"),
+    (compiled(rf"(?i)(?:device/{_TOKENS}$|{_TOKENS}(?:_per_|/)(?:gpu|device)$|\btps_per_gpu$)"), "tokens/s", "gpu"),
+    (compiled(rf"(?i)(?:device/{_SAMPLES}$|{_SAMPLES}(?:_per_|/)(?:gpu|device)$)"), "samples/s", "gpu"),
+    (compiled(rf"(?i)(?:^|[./_-]){_TOKENS}$"), "tokens/s", "job"),
+    (compiled(rf"(?i)(?:^|[./_-])(?:{_SAMPLES}|total_ips|compute_ips|throughput(?:_train)?)$"), "samples/s", "job"),
 )
-_SECONDS = re.compile(
+_SECONDS = compiled(
     r"(?i)(?:^|[./_ -])(?:(?:train_)?step[_ -]?tim(?:e|ing)|iter(?:ation)?[_ -]time|time[/_]step|sec(?:ond)?s?_per_step|step_seconds)"
     r"(?:[_ ]?(?:in_|in |\()?(?P<unit>s|sec|seconds|ms|msec)\)?)?$"
 )
-_DATA = re.compile(r"(?i)(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?$")
-_GPUS = re.compile(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
-_BATCH = re.compile(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
+_DATA = compiled(r"(?i)(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?$")
+_GPUS = compiled(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
+_BATCH = compiled(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
 
 
 class Speed(NamedTuple):

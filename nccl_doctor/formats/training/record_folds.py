@@ -12,10 +12,10 @@ ReadLine = Callable[[bytes, int], Line | None]  # decodes a line with its number
 
 
 @lru_cache(maxsize=64)
-def _value_of(key: str) -> re.Pattern[bytes]:
-    return re.compile(
-        rb'"' + re.escape(key.encode()) + rb'": ?"?(-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,3})?)(?=[",} ])'
-    )
+def _value_of(key: str, quoted: bool) -> re.Pattern[bytes]:
+    name = re.escape(key.encode())
+    before = rb'"' + name + rb'": ?"?' if quoted else rb"(?<= )" + name + rb" : "
+    return re.compile(before + rb'(-?\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,3})?)(?=[",}\s])')
 
 
 def fold(
@@ -26,17 +26,19 @@ def fold(
     cursor: Cursor,
     read: ReadLine,
     same: Callable[[int, int], bool],
+    *,
+    quoted: bool = True,
 ) -> bool:
     """Add a row of the records at these places; False where they have to be read one by one.
 
     `key` is that of the value by which the series compares its steps. `same` tells of a part of the block whether all its
-    records are steps. Decoded are the first two, the median, the slowest and the last; their steps must lie as far apart as
-    the number of records says.
+    records are steps. `quoted` is false where keys are plain text. Decoded are the first two, the median, the slowest
+    and the last; their steps must lie as far apart as the number of records says.
     """
     block, count, start = cursor.block, len(places), places[0][0]
     stop = block.find(b"\n", places[-1][0])
     stop = stop if stop >= 0 else len(block)
-    values = [float(value) for value in _value_of(key).findall(block, start, stop)]
+    values = [float(value) for value in _value_of(key, quoted).findall(block, start, stop)]
     if len(values) != count or not same(start, stop):
         return False
     order = sorted(range(count), key=values.__getitem__, reverse=less_is_slower)

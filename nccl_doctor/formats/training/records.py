@@ -9,7 +9,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.training import mllog
+from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_series import MOST, RecordSeries
@@ -21,17 +21,16 @@ from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
-_DLLOGGER = b"DLLL {"
 _TOGETHER = 256  # lines that are decoded at once
 _BROKEN = object()
-_LINES = (mllog.LITERAL, _DLLOGGER)
+_LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
 _decode = json.JSONDecoder().raw_decode
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the records of a file.
 
-    Source: mlperf_logging, dllogger (JSONStreamBackend), transformers (TrainerState), wandb::
+    Source: mlperf_logging, dllogger (its file and what it prints), transformers (TrainerState), wandb::
 
         :::MLLOG {"namespace": "", "time_ms": 1721026805975, "event_type": "POINT_IN_TIME", "key": "tracked_stats", "value": …}
         DLLL {"timestamp": "1721026805.97", "elapsedtime": "3.2", "datetime": "…", "type": "LOG", "step": [0, 10], "data": {…}}
@@ -68,6 +67,8 @@ def _step_keys(data: bytes) -> bool:
 
 def _event(literal: bytes, line: bytes) -> dict[str, Any] | None:
     """The record of a line; None where it is cut or no JSON."""
+    if literal == dllogger.SHOWN:
+        return dllogger.parse_shown(line)
     text = line[line.find(literal) + len(literal) - 1 :]
     try:
         return _decode(text.decode("utf-8", "replace"))[0]  # type: ignore[no-any-return]  # the literal ends with a brace
@@ -147,6 +148,8 @@ class _Reader:
                 return False
             if literal == mllog.LITERAL:
                 return block.count(b'"tracked_stats"', start, stop) == len(places)
+            if literal == dllogger.SHOWN:
+                return block.find(b" - () ", start, stop) < 0 and block.find(b" - [] ", start, stop) < 0
             return block.find(b'"step": []', start, stop) < 0
 
         def read(line: bytes, place: int) -> Line | None:
@@ -160,7 +163,7 @@ class _Reader:
             speed = self.series.speed_of(data)
             return (0, step, speed.seconds, speed.rate, speed.data), place, line[:600], when
 
-        return fold(series, key, rate, places, cursor, read, same)
+        return fold(series, key, rate, places, cursor, read, same, quoted=literal != dllogger.SHOWN)
 
     def _step(self, literal: bytes, event: Mapping[str, Any]) -> tuple[int | None, float | None, dict[str, Any]] | None:
         """(step, when, numbers) of a record that is a step of the run; None for others."""
@@ -183,8 +186,10 @@ class _Reader:
         event = _event(literal, line)
         if event is None:
             self._broken += 1
-            self.note = f"{self._broken} records are cut or no JSON, the last in line {place}"
+            self.note = f"{self._broken} records are cut or damaged, the last in line {place}"
             return
+        for metric, unit in event.get("units", {}).items() if literal == dllogger.SHOWN else ():
+            self.series.declare_unit(metric, unit)
         step = self._step(literal, event)
         if step is not None and (key := speed_key(step[2])) is not None:
             self._keys[literal] = key
@@ -220,7 +225,7 @@ class _Reader:
             for (place, line), record in zip(some, _records([line for _, line in some]), strict=True):
                 if record is _BROKEN:
                     self._broken += 1
-                    self.note = f"{self._broken} records are cut or no JSON, the last in line {place}"
+                    self.note = f"{self._broken} records are cut or damaged, the last in line {place}"
                 elif isinstance(record, dict):
                     self.series.note_scalars(record, number(record.get("_step")), (line, place))
                     self._wandb(record, line, place)

@@ -5,7 +5,6 @@ A function gets the bytes of one line and returns a `Point`, or None where the l
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
@@ -14,6 +13,12 @@ from nccl_doctor.common.expressions import compiled
 Point = tuple[int, int | None, float | None, float | None, float | None]
 _BAR = compiled(
     rb"(?:([A-Za-z][^|:\]]{0,40}): *)?\d{1,3}%\|[^|]{0,200}\| *(\d+)/(\d+) \[([\d:]+)<[\d:?]+, +(\d+(?:\.\d+)?)(it/s|s/it)"
+).search
+
+
+_RICH_BAR = compiled(
+    rb"Epoch (\d{1,9})/\d{1,9} {1,200}(?:\xe2[\x80-\xbf]{2}| ){1,400}(\d{1,15})/(\d{1,15}) (?:\d{1,4}:){1,2}\d\d "
+    rb"\xe2\x80\xa2 [-\d:]{4,12} +(\d{1,9}(?:\.\d{1,9})?)it/s"
 ).search
 
 
@@ -170,6 +175,15 @@ def _read_tqdm(line: bytes) -> Point | None:
     return found.point if found else None
 
 
+def _read_rich_bar(line: bytes) -> Point | None:
+    """The bar of Lightning where rich draws it, epochs counted from 0; into a file only the last of each fit is written."""
+    match = _RICH_BAR(_ANSI.sub(b"", line)) if b"Epoch " in line else None
+    if match is None or not float(match[4]):
+        return None
+    epoch, step, total, rate = match.groups()
+    return max(line.find(b"Epoch "), 0), int(epoch) * int(total) + int(step), 1 / float(rate), None, None
+
+
 def _read_titan(line: bytes) -> Point | None:
     match = _titan(_ANSI.sub(b"", line))
     if match is None:
@@ -262,37 +276,6 @@ def _read_data_time(line: bytes) -> Point | None:
     return match.start(), int(step) if step else None, float(time), None, float(data)
 
 
-_ITEMS = compiled(rb"BatchTimestamp<batch_index: (\d+), timestamp: (\d+(?:\.\d+)?)>")
-_OVERALL = compiled(rb"'avg_exp_per_second': (\d+(?:\.\d+)?)")
-_FINISH = compiled(rb"'train_finish_time': (\d+(?:\.\d+)?)")
-
-
-class Stamps(NamedTuple):
-    """The time stamps that TensorFlow's official models print at the end of a run."""
-
-    points: list[tuple[int, float, float]]  # step, seconds a step since the one before, when
-    batch: int | None
-    overall: float | None  # samples/s as printed
-
-
-def stamps(line: bytes) -> Stamps | None:
-    """Read the list `step_timestamp_log`. The batch follows from the overall rate, which spans first step to finish."""
-    items = [(int(step), float(when)) for step, when in _ITEMS.findall(line)]
-    if len(items) < 2:
-        return None
-    points = [
-        (step, (when - before) / (step - old), when)
-        for (old, before), (step, when) in pairwise(items)
-        if step > old and when > before
-    ]
-    overall, finish = _OVERALL.search(line), _FINISH.search(line)
-    batch = None
-    if overall and finish and items[-1][0] > items[0][0]:
-        span = float(finish[1]) - items[0][1]
-        batch = round(float(overall[1]) * span / (items[-1][0] - items[0][0]))
-    return Stamps(points, batch, float(overall[1]) if overall else None)
-
-
 def _following(block: bytes, at: int) -> float:
     return float(block[at + 1 : at + 24].split(None, 1)[0].split(b",", 1)[0])
 
@@ -364,6 +347,7 @@ TOOLS = (
     Tool(b"it/s, ", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=6)),
     Tool(b"s/it]", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=5), False),
     Tool(b"s/it, ", "tqdm", "samples/s", "job", _read_tqdm, partial(_last_word, size=6), False),
+    Tool(b" \xe2\x80\xa2 0:", "lightning", "samples/s", "job", _read_rich_bar),
     Tool(b"tps: ", "torchtitan", "tokens/s", "gpu", _read_titan, _grouped),
     Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _read_composer, _after_name),
     Tool(
@@ -386,3 +370,14 @@ TOOLS = (
     Tool(b"Train: ", "timm", "samples/s", "job", _read_timm, _behind(rb"Time: "), False),
     Tool(b"data_time: ", "detection", "samples/s", "job", _read_data_time, _time_before, False),
 )
+
+
+def quick_values(tool: Tool, which: int, places: list[tuple[int, int]], block: bytes) -> list[float] | None:
+    """The number beside each literal; None where the literals differ or one has no number."""
+    quick = tool.quick
+    if quick is None or any(other != which for _, other in places):
+        return None
+    try:
+        return [quick(block, at) for at, _ in places]
+    except (ValueError, IndexError):
+        return None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TrainingEvent
 from nccl_doctor.formats.declaration import Reading
@@ -17,8 +18,10 @@ from nccl_doctor.formats.training import all_reduce_bench, layout, own_steps
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.layout import Layout
 from nccl_doctor.formats.training.loss_scale import Losses
+from nccl_doctor.formats.training.official_stamps import stamps
+from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import LITERALS, Settings
-from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, read_bar, stamps
+from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, quick_values, read_bar
 from nccl_doctor.formats.training.step_rows import run_rows, text_of
 from nccl_doctor.formats.training.step_series import BULK, Line, Series, stamp_span
 from nccl_doctor.inputs import prefixes
@@ -37,6 +40,8 @@ _EVENTS = (
 _STAMPS = b"BatchTimestamp<batch_index: "
 _COMM = b"| comm op: "
 _TOTAL = b"total images/sec: "
+_VALUES = b"{'loss': "
+_VALUE = compiled(rb"'([\w/ .-]{1,80})': '?(-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|-?inf|nan)'?[,}]")
 _TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
 _OWN = frozenset(tool.literal for tool in own_steps.TOOLS)
 _KINDS = dict(_EVENTS)
@@ -56,7 +61,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
          iteration       20/     100 | consumed samples:          640 | elapsed time per iteration (ms): 812.4 | learning rate: ...
         [2026-05-07 12:00:20,101] [INFO] [timer.py:199:stop] 0/20, SamplesPerSec=157.3, MemAllocated=11.2GB
     """
-    facts.mark_covered("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op")
+    facts.mark_covered("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar")
     reader = _Reader(name)
     lines = 0
     collecting = gc.isenabled()
@@ -76,7 +81,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 @cache
 def _gate() -> Prefilter:
-    literals = [*_TOOLS, *_KINDS, *_SETTINGS, _STAMPS, _COMM, _TOTAL, *all_reduce_bench.LITERALS, *Losses.LITERALS]
+    literals = [
+        *_TOOLS,
+        *_KINDS,
+        *_SETTINGS,
+        _STAMPS,
+        _COMM,
+        _TOTAL,
+        _VALUES,
+        *all_reduce_bench.LITERALS,
+        *Losses.LITERALS,
+    ]
     return prefilter(frozenset(literals), name="steps")
 
 
@@ -91,6 +106,7 @@ class _Reader:
         self.done: list[tuple[Series, Settings]] = []
         self.events: list[tuple[int, str, bytes]] = []
         self.comm = CommOps()
+        self.values = RecordSeries()  # of the Hugging Face Trainer; its lines have no step
         self.bench = all_reduce_bench.AllReduceBench()
         self._gate = _gate()
         self._named: dict[tuple[str, str], Series] = {}
@@ -168,7 +184,7 @@ class _Reader:
         Read in full are the first two, the median, the slowest and the last; their steps must lie as far apart as the number
         of lines says, and batch and loss scale must be the same on all.
         """
-        values = _quick_values(tool, which, places, cursor.block)
+        values = quick_values(tool, which, places, cursor.block)
         if values is None:
             return False
         count = len(places)
@@ -227,6 +243,11 @@ class _Reader:
                 self.settings = settings
                 settings.layout = Layout()
             self.settings.layout.note(line, number)
+            return False
+        if literal == _VALUES:
+            data = {name.decode(): float(value) for name, value in _VALUE.findall(line, line.find(_VALUES))}
+            self.values.note_scalars(data, None, (line, number))
+            self.understood += 1
             return False
         if literal == _STAMPS:
             self._stamps(line, number)
@@ -349,6 +370,7 @@ class _Reader:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))
         yield from self.comm.rows(facts, self.name)
         yield from self.bench.rows(facts, self.name)
+        yield from self.values.rows(facts, self.name, run, Settings())
 
 
 def _is_loop(series: Series) -> bool:
@@ -362,17 +384,6 @@ def _in_order(series: Series, first: int | None, second: int | None, last: int |
         return first is None and second is None and last is None
     stride = second - first
     return stride > 0 and last - first == stride * (count - 1) and series.follows(first)
-
-
-def _quick_values(tool: Tool, which: int, places: list[tuple[int, int]], block: bytes) -> list[float] | None:
-    """The number beside each literal; None where the literals differ or one has no number."""
-    quick = tool.quick
-    if quick is None or any(other != which for _, other in places):
-        return None
-    try:
-        return [quick(block, at) for at, _ in places]
-    except (ValueError, IndexError):
-        return None
 
 
 def _with_rate(point: Point, batch: int | None) -> Point:

@@ -84,7 +84,7 @@ def test_histories_and_summaries_of_wandb() -> None:
     assert known is not None
     assert "training-records" == known.kind
     facts, reading = read(text + b'{"_step": 41, "_tim')
-    assert (20, "1 records are cut or no JSON, the last in line 21") == (reading.understood, reading.note)
+    assert (20, "1 records are cut or damaged, the last in line 21") == (reading.understood, reading.note)
     assert {2.5} == {round(step.seconds or 0, 9) for step in facts.rows(Step)}
     summary = {
         "train/loss": 0.3,

@@ -64,8 +64,6 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     run.end()
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(run.best.rows(facts, name, first, Settings()))
-    if note is None and not run.scalars:
-        note = "holds no scalar"
     return Reading(records, run.scalars, note)
 
 

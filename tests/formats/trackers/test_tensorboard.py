@@ -13,7 +13,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar, Steady, Step, ThroughputRun
 from nccl_doctor.formats import registry
-from nccl_doctor.formats.training import tensorboard
+from nccl_doctor.formats.trackers import tensorboard
 
 tensorboardX = pytest.importorskip("tensorboardX")
 

@@ -18,7 +18,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.registry import recognise
-from nccl_doctor.formats.training import wandb_run
+from nccl_doctor.formats.trackers import wandb_run
 
 RUN = FIXTURES / "records" / "run-slow.wandb"
 

@@ -1,0 +1,31 @@
+"""What trackers of experiments keep of a run: TensorBoard, Weights & Biases, tables of metrics."""
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.declaration import Format
+
+FORMATS = (
+    Format(
+        "tensorboard",
+        "tensorboard",
+        tables=("throughput_run", "step", "scalar"),
+        begins=compiled(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
+    ),
+    Format(
+        "training-table",
+        "metric_tables",
+        tables=("throughput_run", "step", "scalar"),
+        # titles, one of them the step, and a row of numbers; Keras has epochs only
+        begins=compiled(
+            rb"(?i)\A(?:\xef\xbb\xbf)?(?=(?:[^\r\n]{0,4000},)?\"?(?:_?step|global[_ ]step|trainer/global_step|iter(?:ation)?)\"?[,\r\n]"
+            rb"|epoch,[^\r\n]{0,4000}loss)[\w\"./ ][^\r\n\[\]{}:;=]{3,16000}\r?\n"
+            rb"(?=[-+\d.\"enaif]{0,400},)[-+\d.,\"enaif]{1,20000}(?:\r?\n|\Z)"
+        ),
+        after=("gpu-samples", "profile-summary", "slurm-accounting", "node-capture", "nccl-tests"),
+    ),
+    Format(
+        "wandb-run",
+        "wandb_run",
+        tables=("throughput_run", "step", "scalar", "process_end"),
+        begins=compiled(rb"\A:W&B\xe1\xbe"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Tables of metrics with a row a step, as training libraries and their web pages write them in CSV."""
+
+import csv
+import re
+from collections.abc import Iterator
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.training.record_series import RecordSeries
+from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.inputs.blocks import blocks
+from nccl_doctor.inputs.streams import Readable
+
+_STEPS = (
+    re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?"),
+    re.compile(r"(?i)epoch"),
+)  # the first of them that a title is
+_WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf)", re.IGNORECASE)
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read the rows of a table.
+
+    Source: Lightning's CSVLogger (`metrics.csv`), the exports of TensorBoard and of Weights & Biases, Keras's CSVLogger::
+
+        epoch,step,step_time,train_loss
+        0,2,0.04392261058092117,0.6528290510177612
+    """
+    facts.mark_covered("throughput_run", "step", "scalar")
+    table = _Table()
+    lines = 0
+    for block in blocks(stream):
+        lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
+        table.rows(block.data.decode("utf-8-sig" if block.first == 1 else "utf-8", "replace").splitlines(), block.first)
+        table.is_open = not block.data.endswith(b"\n")
+    if table.is_open and table.note is None and table.understood:
+        table.note = f"ends without a line end; the row in line {lines:,} may be cut"
+    first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
+    facts.add(table.series.rows(facts, name, first, Settings()))
+    return Reading(lines, table.understood, table.note)
+
+
+class _Table:
+    """One table while it is being read."""
+
+    def __init__(self) -> None:
+        self.series = RecordSeries()
+        self.understood = 0
+        self.note: str | None = None
+        self.is_open = False  # its last line has no end
+        self._titles: list[str] = []
+        self._step = 0
+        self._when: int | None = None
+        self._damaged = 0
+
+    def rows(self, lines: list[str], first: int) -> None:
+        """Take lines, of which the first has this number in the file."""
+        for number, line in enumerate(lines, first):
+            if not line or line.isspace():
+                continue
+            cells = _cells(line)
+            if not self._titles:
+                self._title(cells)
+            elif cells != self._titles and not self._row(cells, line, number):
+                self._damaged += 1
+                self.note = f"{self._damaged} rows are cut or damaged, the last in line {number:,}"
+
+    def _title(self, cells: list[str]) -> None:
+        self._titles = cells
+        found = (place for form in _STEPS for place, title in enumerate(cells) if form.fullmatch(title))
+        self._step = next(found)
+        # an epoch is no step whose time could be compared
+        counts_steps = _STEPS[0].fullmatch(cells[self._step]) is not None
+        self._when = next((at for at, title in enumerate(cells) if counts_steps and _WHEN.fullmatch(title)), None)
+
+    def _row(self, cells: list[str], line: str, number: int) -> bool:
+        """Take a row; False where it is no whole one."""
+        if len(cells) != len(self._titles):
+            return False
+        values = [_value(cell) for cell in cells]
+        step = values[self._step]
+        if any(value is None and cell for value, cell in zip(values, cells, strict=True)) and not step:
+            return False
+        self.understood += 1
+        data = {
+            title: value
+            for at, (title, value) in enumerate(zip(self._titles, values, strict=True))
+            if value is not None and at not in (self._step, self._when)
+        }
+        place = line[:600].encode(), number
+        self.series.note_scalars(data, step, place)
+        if step is not None and abs(step) < 1 << 62:
+            when = values[self._when] if self._when is not None else None
+            self.series.record("metrics-table", int(step), when, data, place)
+        return True
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in _read(line)]
+    except csv.Error:  # a cell of more than 128 kB
+        return []
+
+
+def _read(line: str) -> Iterator[str]:
+    for row in csv.reader([line]):
+        yield from row
+
+
+def _value(cell: str) -> float | None:
+    return float(cell) if _NUMBER.fullmatch(cell) else None
