@@ -189,3 +189,11 @@ def test_a_list_that_no_job_can_have_is_not_expanded() -> None:
 def test_gpus_that_ray_lacks_are_counted() -> None:
     rows = _rows("ValueError: Total available GPUs 8.0 is less than total desired GPUs 16\n")
     assert [("ray", 16, 8, None, None, 0)] == rows
+
+
+def test_ranks_of_a_program_of_ones_own() -> None:
+    ready = "".join(f"init done: rank={rank} world_size=8\n" for rank in (0, 1, 2, 3, 5, 6, 7))
+    ((source, size, came, absent, doubled, _),) = _rows(ready)
+    assert ("announced", 8, 7, "4", None) == (source, size, came, absent, doubled)
+    assert [] == _rows("rank 0 world_size 8 reads data\nrank 0 world_size 8 makes the model\n")
+    assert [] == _rows("rank 0 world_size 8 reads data\n")

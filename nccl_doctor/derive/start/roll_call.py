@@ -22,8 +22,12 @@ _NOT_STARTED = (
 _START = re.compile(r"Init|PjRT_Client_Connect|WaitForAllTasks|Wait_for_all|Register")
 
 _SAID = """
-SELECT iif(kind = 'node-announced', 'node', 'process'), CAST(coalesce(field(fields, 'member'), field(fields, 'process')) AS INTEGER),
-       CAST(coalesce(field(fields, 'size'), field(fields, 'total')) AS INTEGER), n, ref
+SELECT iif(kind = 'node-announced', 'node', 'process'),
+       CAST(coalesce(field(fields, 'member'), field(fields, 'process'), field(fields, 'said'),
+                     field(fields, 'first')) AS INTEGER),
+       CAST(coalesce(field(fields, 'size'), field(fields, 'total'), field(fields, 'said_of'),
+                     field(fields, 'of_first')) AS INTEGER),
+       n, coalesce(field(fields, 'said'), field(fields, 'first')) IS NOT NULL, ref
 FROM message WHERE kind IN ('rank-announced', 'node-announced')
 """
 _CLIENTS = """
@@ -92,16 +96,24 @@ def _row(
 
 
 def _announced(facts: Facts) -> Iterator[RollCall]:
-    """Ranks that say `rank r of n`. One that says it again while others are silent is two processes, or one that was restarted."""
+    """Ranks that say `rank r of n`. One that says it again while others are silent is two processes, or one that was restarted.
+
+    A program of people's own may say it in several lines, or in those of rank 0 alone: it counts where most ranks say it once.
+    """
     by_size: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     refs: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for unit, rank, size, n, ref in facts.query(_SAID):
+    own: set[tuple[str, int]] = set()
+    for unit, rank, size, n, is_own, ref in facts.query(_SAID):
         if rank is not None and size and rank < size <= LARGEST:
+            own |= {(unit, size)} if is_own else set()
             by_size[unit, size][rank] += n
             refs[unit, size].append(ref)
     for (unit, size), times in by_size.items():
-        twice = [rank for rank, n in times.items() if n > 1] if sum(times.values()) <= size else []
+        silent = sum(times.values()) <= size and (unit, size) not in own
+        twice = [rank for rank, n in times.items() if n > 1] if silent else []
         absent = None if max(times.values()) > 1 else without(size, times)
+        if (unit, size) in own and (absent is None or 2 * len(times) <= size) and len(times) < size:
+            continue
         yield _row(
             "announced", refs[unit, size][0], unit=unit, size=size, came=len(times), absent=absent, doubled=ranges(twice),
             refs=refs[unit, size],
