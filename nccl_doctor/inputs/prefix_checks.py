@@ -4,6 +4,7 @@ Each gets the match, the number of blanks before it, and the names that are know
 """
 
 import re
+from functools import lru_cache
 
 from nccl_doctor.common.expressions import compiled
 
@@ -39,6 +40,12 @@ _KERNEL_BEFORE = compiled(r"(?:\bkernel: |\[ {0,8}\d{1,12}\.\d{6}\] )$")
 _NUMBER_NEXT = compiled(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
 
 
+@lru_cache(1 << 14)
+def kind_of(word: str) -> tuple[bool, bool]:
+    """All that the checks below ask of the digits of a word."""
+    return _NOT_A_HOST.fullmatch(word) is not None, _DEVICE_OR_NODE.fullmatch(word) is not None
+
+
 def is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
     """`word: ` is a host if it is known to be one, or has letters and digits and is not a device, counter or file."""
     word = found["host"]
@@ -48,9 +55,10 @@ def is_host(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
         return True
     if _KERNEL_BEFORE.search(found.string, max(found.start() - 25, 0), found.start()):
         return False
-    if _DEVICE_OR_NODE.fullmatch(word):
+    is_other, is_device = kind_of(word)
+    if is_device:
         return _WHOLE_LINE.match(found.string, found.end()) is not None
-    if not _HOST_LIKE.fullmatch(word) or _NOT_A_HOST.fullmatch(word):
+    if is_other or not _HOST_LIKE.fullmatch(word):
         return False
     return not _NUMBER_NEXT.match(found.string, found.end())
 
@@ -66,7 +74,7 @@ def is_known(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
 def is_service(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
     """`word | ` is a compose service or container; tables have such lines too, so the word must look like a host."""
     word = found["host"]
-    return not indent and (word in hosts or not _NOT_A_HOST.fullmatch(word))
+    return not indent and (word in hosts or not kind_of(word)[0])
 
 
 def is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
-from nccl_doctor.inputs.prefix_checks import HEAD, is_host, is_service
+from nccl_doctor.inputs.prefix_checks import HEAD, is_host, is_service, kind_of
 from nccl_doctor.inputs.prefix_rules import RULES, Rule
 
 
@@ -178,22 +178,24 @@ _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MEMO = 4_096  # shapes remembered
 _MEMO_LENGTH = 1_000  # longer lines do not come twice
 _found_in: dict[
-    bytes | tuple[bytes | str, ...], Found
-] = {}  # by the line without numbers, and by the words that decided
+    bytes | tuple[bytes | tuple[bool, bool], ...], Found
+] = {}  # by the line without numbers, and by the kinds of the words that decided
 
 
 def _found(line: str, hosts: frozenset[str]) -> Found:
     """The prefixes of a line. Lines that differ only in digits have theirs in the same places.
 
     That holds because no rule asks which digit it is (`tests/inputs/test_prefixes.py`), but for words that may be hosts:
-    `ext4: ` is none. Such words of lines of this shape are part of the key.
+    `ext4: ` is none. The kinds of such words of lines of this shape are part of the key.
     """
     if hosts or len(line) > _MEMO_LENGTH or not line.isascii():
         return _find(line, hosts)
     shape = line.encode().translate(_ZEROS)
     known = _found_in.get(shape)
     if known is not None:
-        found = _found_in.get((shape, *[line[start:end] for start, end in known.words])) if known.words else known
+        found = (
+            _found_in.get((shape, *[kind_of(line[start:end]) for start, end in known.words])) if known.words else known
+        )
         if found is not None:
             return found
     if len(_found_in) > _MEMO:
@@ -203,7 +205,7 @@ def _found(line: str, hosts: frozenset[str]) -> Found:
     words = dict.fromkeys((*(known.words if known is not None else ()), *found.words))
     _found_in[shape] = found._replace(words=tuple(words))
     if words:
-        _found_in[(shape, *[line[start:end] for start, end in words])] = found
+        _found_in[(shape, *[kind_of(line[start:end]) for start, end in words])] = found
     return found
 
 

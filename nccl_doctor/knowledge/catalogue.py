@@ -39,6 +39,7 @@ _READER = _HERE.with_name("message_files.py")  # not imported where the messages
 CODE = [_HERE, _READER, *map(Path, (known_message.__file__, templates.__file__, digit_shapes.__file__))]
 LONGEST = 2_000  # characters of a text that are looked at
 _SHORT_LITERAL, _SHARED = 5, 20  # characters of a text by which so many templates are found together
+_ORDINARY = frozenset(("seconds",))  # words that step lines of healthy jobs hold
 
 
 class Hit(NamedTuple):
@@ -230,7 +231,8 @@ class Catalogue:
         lines = [text_parts(template) for template in _lines(self.messages)]
         left = [parts for parts in lines if not any(literal in part for part in parts for literal in known)]
         counts = Counter(part for parts in left for part in set(parts) if len(part) >= _SHORT_LITERAL)
-        needed = {max(parts, key=lambda part: (counts[part] >= _SHARED, len(part))) for parts in left}
+        shared = {part for part, count in counts.items() if count >= _SHARED} - _ORDINARY
+        needed = {max(parts, key=lambda part: (part in shared, len(part))) for parts in left}
         return sorted(needed)
 
 
