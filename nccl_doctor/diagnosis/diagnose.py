@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive.host_names import bus_id
 from nccl_doctor.derive.prejob_kernel_events import job_year
@@ -24,6 +25,7 @@ from nccl_doctor.rules.templates import fill_template
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
+_NUMBERED = compiled(r"(?P<before>[A-Za-z][A-Za-z_.-]{0,60})(?P<number>[0-9]{1,9})(?P<behind>[A-Za-z_.-]{0,120})")
 _ELSEWHERE = "SELECT ref FROM known_message WHERE kind IN ('peer', 'timeout')"  # evidence that something else failed
 _NO_PEERS = ("resource",)  # what a node lacks, a file server too, is why its ranks are late
 # Columns that are not values of the finding.
@@ -125,6 +127,8 @@ def fold_hosts(names: Iterable[str | None]) -> str:
     plain = sorted({name for name in names if name})
     if len(plain) < 2:
         return "".join(plain)
+    if (folded := _of_one_series(plain)) is not None:
+        return folded
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
@@ -137,6 +141,20 @@ def fold_hosts(names: Iterable[str | None]) -> str:
     except NodeSetException:
         pass
     return ",".join(plain)
+
+
+def _of_one_series(names: Sequence[str]) -> str | None:
+    """The folded names of hosts that differ in one number alone, as nearly all do; None for others."""
+    found = [match for match in map(_NUMBERED.fullmatch, names) if match is not None]
+    around = {(match["before"], match["behind"]) for match in found}
+    numbers = [match["number"] for match in found]
+    padded = any(number[0] == "0" and number != "0" for number in numbers)
+    if len(found) < len(names) or len(around) > 1 or (padded and len({*map(len, numbers)}) > 1):
+        return None
+    from ClusterShell.RangeSet import RangeSet  # 2 ms to import, and NodeSet 10
+
+    ((before, behind),) = around
+    return f"{before}[{RangeSet.fromlist(numbers)}]{behind}"
 
 
 def fold_ranks(numbers: Iterable[int | None]) -> str:

@@ -1,6 +1,7 @@
 """Names of hosts that a log gives are folded, and never looked up in the groups of the site's ClusterShell."""
 
 import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,21 @@ def test_a_name_with_a_special_character_is_only_a_name(odd: str) -> None:
 def test_names_with_numbers_become_a_range() -> None:
     assert "node[01-02]" == fold_hosts(["node02", "node01"])
     assert ("node01", "node02") == expand("node[01-02]")
+
+
+@given(
+    before=st.sampled_from(["node", "n-", "gpu_a."]),
+    numbers=st.sets(st.integers(0, 120), min_size=2, max_size=8),
+    width=st.sampled_from([0, 2, 4]),
+    behind=st.sampled_from(["", ".cluster", "-x"]),
+    other=st.sampled_from([[], ["n7"], ["node007"], ["a1b2"]]),
+)
+def test_one_series_folds_as_clustershell_folds_it(
+    before: str, numbers: set[int], width: int, behind: str, other: list[str]
+) -> None:
+    names = [*(f"{before}{number:0{width}d}{behind}" for number in numbers), *other]
+    nodes = NodeSet(",".join(names), resolver=RESOLVER_NOGROUP)
+    assert str(nodes) == fold_hosts(names)
 
 
 @given(st.sets(NAMES, min_size=1, max_size=5))
