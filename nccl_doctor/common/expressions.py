@@ -12,6 +12,7 @@ import hashlib
 import marshal
 import re
 import sys
+import zlib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,8 @@ try:  # the internals of `re` since Python 3.11
 except (ImportError, AttributeError):  # pragma: no cover
     _MACHINE = b""
 
-_MOST = 2_000  # expressions that are kept, those of older versions of the program included
-_DIGEST = 16
+_MOST = 1_000  # expressions that are kept, those of older versions of the program included
+_HEAD = 16  # bytes
 
 _Key = tuple[str | bytes, int]
 
@@ -59,12 +60,14 @@ class Store:
         self._file = file
         self._kept: dict[_Key, bytes] = _read(file)
         self._new: dict[_Key, bytes] = {}
+        self._used: set[_Key] = set()
 
     def pattern(self, expression: str | bytes, flags: int) -> re.Pattern[Any]:
         """The compiled expression. Raises re.error."""
         kept = self._kept.get((expression, flags))
         if kept is None:
             return self._made(expression, flags)
+        self._used.add((expression, flags))
         return _loaded(expression, _Code(*marshal.loads(kept)))
 
     def _made(self, expression: str | bytes, flags: int) -> re.Pattern[Any]:
@@ -85,13 +88,14 @@ class Store:
     def save(self) -> None:
         """Write the file anew, with what other runs put there meanwhile.
 
-        Where that is too much, only with what this run made; where that is, too, it parsed all of our data: the next run needs less.
+        Where that is too much, only with what this run used; where that is, too, it parsed all of our data: the next run needs less.
         """
         every = _read(self._file) | self._new
-        chosen = every if len(every) <= _MOST else self._new
+        used = {key: self._kept[key] for key in self._used} | self._new
+        chosen = every if len(every) <= _MOST else used
         if len(chosen) <= _MOST:
             value = marshal.dumps(chosen)
-            parse_cache.keep(self._file, _digest(value) + value)
+            parse_cache.keep(self._file, _head(value) + value)
         self._new = {}
 
 
@@ -115,15 +119,16 @@ def _read(file: Path) -> dict[_Key, bytes]:
     """What is kept in the file; empty where it is missing, damaged, of another Python, or not to be trusted."""
     with suppress(OSError, ValueError, EOFError, TypeError):
         data = parse_cache.kept(file)
-        if _MACHINE and data[:_DIGEST] == _digest(data[_DIGEST:]):
-            found: dict[_Key, bytes] = marshal.loads(data[_DIGEST:])
+        if _MACHINE and data[:_HEAD] == _head(data[_HEAD:]):
+            found: dict[_Key, bytes] = marshal.loads(data[_HEAD:])
             return found
     return {}
 
 
-def _digest(value: bytes) -> bytes:
-    """Of the value and of the Python that it is for."""
-    return hashlib.blake2b(value, digest_size=_DIGEST, key=hashlib.blake2b(_MACHINE).digest()).digest()
+def _head(value: bytes) -> bytes:
+    """What tells the Python that a value is for, and whether it is whole."""
+    python = hashlib.blake2b(_MACHINE, digest_size=_HEAD - 4).digest()
+    return python + zlib.crc32(value).to_bytes(4, "big")
 
 
 @cache

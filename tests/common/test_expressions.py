@@ -26,9 +26,10 @@ def file(tmp_path: Path) -> Path:
     return folder / "expressions.bin"
 
 
-def test_kept_code_is_that_of_re(file: Path) -> None:
+def test_kept_code_is_that_of_re(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = [(pattern.regex, 0) for pattern in line_patterns.load() if pattern.regex]
     formats = [(known.begins.pattern, known.begins.flags) for known in registry.FORMATS if known.begins is not None]
+    monkeypatch.setattr(expressions, "_MOST", 10_000)
     first = Store(file)
     for expression, flags in [*ours, *formats, *MORE]:
         first.pattern(expression, int(flags))
@@ -40,7 +41,8 @@ def test_kept_code_is_that_of_re(file: Path) -> None:
     assert second._new == {}
 
 
-def test_samples_match_with_kept_code(file: Path) -> None:
+def test_samples_match_with_kept_code(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "_MOST", 10_000)
     known = [pattern for pattern in line_patterns.load() if pattern.regex and pattern.sample]
     for _ in range(2):
         store = Store(file)
@@ -90,3 +92,13 @@ def test_what_parses_all_data_is_not_kept(file: Path, monkeypatch: pytest.Monkey
             store.pattern(name, 0)
         store.save()
     assert {name for name, _ in Store(file)._kept} == {"c", "d"}
+
+
+def test_what_was_not_used_goes_where_there_is_too_much(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "_MOST", 3)
+    for names in ("abc", "bd"):
+        store = Store(file)
+        for name in names:
+            store.pattern(name, 0)
+        store.save()
+    assert {name for name, _ in Store(file)._kept} == {"b", "d"}
