@@ -54,6 +54,10 @@ FROM ib_event i JOIN evidence e ON e.id = i.ref WHERE i.event LIKE 'port error%'
 UNION ALL
 SELECT 'step', m.host, 'a step', m.kind = 'srun-step-created', e.line, m.last_line, m.ref, e.file
 FROM message m JOIN evidence e ON e.id = m.ref WHERE m.kind IN ('srun-step-waits', 'srun-step-created')
+UNION ALL
+SELECT 'rendezvous', k.host, 'the coordination service', k.message = 'coordination-tells', e.line, k.last_line, k.ref, e.file
+FROM known_message k JOIN evidence e ON e.id = k.ref
+WHERE k.message = 'leader-not-reached' OR (k.message = 'coordination-tells' AND e.text LIKE '%successfully connected%')
 """
 _MEETINGS = """
 SELECT CASE WHEN m.kind = 'ray-demand-waits' THEN 'placement' ELSE 'rendezvous' END, m.host, m.rank,
@@ -99,6 +103,7 @@ _BACK = {
     "link": "the link came up again",
     "port": "the port became active again",
     "step": "srun got its step",
+    "rendezvous": "the process connected",
 }
 
 
