@@ -14,6 +14,7 @@ Rows = npt.NDArray[np.void]
 WORD = 8  # bytes mixed at once
 ROW = 64  # bytes fetched at once
 MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio
+_PLACE = np.uint64(0x0001020304050607)  # times 1 << 8n: n in the highest byte
 _masks = np.tril(np.full((ROW + 1, ROW), 0xFF, np.uint8), -1).view("<u8")  # so many bytes of a row
 
 
@@ -54,3 +55,21 @@ def _mix_row(key: Keys, words: Keys, size: Numbers) -> Keys:
         mixed ^= mixed >> np.uint64(32)
         key = mixed if column * WORD < shortest else np.where(column * WORD < size, mixed, key)
     return key
+
+
+def no_flags(size: int) -> Flags:
+    """Flags for `true_places`, of which the last is false and those before it are not set yet."""
+    flags = np.empty(-(-size // WORD) * WORD, bool)
+    flags[size - 1 :] = False
+    return flags
+
+
+def true_places(flags: Flags) -> Numbers:
+    """The places of flags that are true, of which few are; in half the time that numpy takes to ask each."""
+    words = flags.view(np.uint64)
+    full = np.flatnonzero(words != 0)
+    found = words[full]
+    if (found & (found - np.uint64(1))).any():  # two in one word
+        return np.flatnonzero(flags)
+    at: Numbers = full * WORD + (found * _PLACE >> np.uint64(56)).view(np.int64)
+    return at

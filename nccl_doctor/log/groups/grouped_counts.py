@@ -21,7 +21,7 @@ from nccl_doctor.log.groups.line_groups import CALL, EDGE, TEXT, BlockLines, Gro
 from nccl_doctor.log.groups.number_shapes import NumberShapes
 
 MAX_GROUPS = 1 << 20  # different lines that are counted together
-_WORTH = 16  # one line in so many that differs only in numbers is worth to look for the shapes of all
+_WORTH = 16  # one message in so many lines that differs only in numbers is worth to look for the shapes of all
 _MEMO = 200_000  # writers and messages remembered
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
 _NO_FACT = -1  # a message that is understood and holds no fact
@@ -59,7 +59,7 @@ class GroupedCounts:
         self._classifier = classifier
         self._counts = classifier.counts
         self._shapes = NumberShapes(classifier)
-        self._many_numbers = False  # whether many lines of the last block held no fact and differed in numbers alone
+        self._many_numbers = False  # whether many messages of the last block held no fact and differed in numbers alone
         self._idle = 0  # new messages of this block that hold no fact
         self._start()
 

@@ -5,22 +5,34 @@ sentence that all ranks repeat. Reading each in Python takes longer than all oth
 message of each, without its channel, and counts by hash. The caller reads each writer and each message once.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nccl_doctor.common.text_keys import MIX, ROW, WORD, Flags, Keys, Numbers, mix, rows_of, words_at
+from nccl_doctor.common.text_keys import (
+    MIX,
+    ROW,
+    WORD,
+    Flags,
+    Keys,
+    Numbers,
+    mix,
+    no_flags,
+    rows_of,
+    true_places,
+    words_at,
+)
 from nccl_doctor.log.groups import collective_calls
 from nccl_doctor.log.groups.edge_lines import EdgeParts, edge_parts
+from nccl_doctor.log.groups.line_dates import has_dates, timeless
 
 _U = np.uint64
 _NCCL_INFO, _NCCL_WARN, _O_CHANNEL, _NCCL, _O, _N, _BLANK = (
     _U(int.from_bytes(part, "little")) for part in (b"NCCL INF", b"NCCL WAR", b"O Channe", b"NCCL ", b"O ", b"N ", b" ")
 )
-_FIVE, _TWO, _ONE = (_U((1 << 8 * size) - 1) for size in (5, 2, 1))  # bytes of a word
+_FIVE, _TWO, _BYTE = (_U((1 << 8 * size) - 1) for size in (5, 2, 1))  # bytes of a word
 _TOKEN = len("NCCL INFO ")
 _SLASHED, _BARE = len("NCCL INFO Channel 07/0 : "), len("NCCL INFO Channel 07 : ")
 _LONGEST = 1_024  # bytes of a text; longer ones do not come twice
@@ -28,18 +40,11 @@ _LEFT = 256  # bytes of the text before `NCCL INFO`
 _CHANNELS = 64  # bits of a mask
 _LEAST = np.iinfo(np.int64).min
 _SPREAD = _U(0xD6E8FEB86659FD93)  # odd, so that no two writers fall together
-_DATE = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d")
-_DATES = 1 << 13  # bytes in which a block with dates has one
-_FRACTION = 9  # digits
-_SHAPES = (0, b"0000-00-"), (8, b"00T00:00"), (11, b"00:00:00")  # parts of a date and their offsets
-_ZEROS, _BEYOND_9, _HIGHEST = (_U(byte * 0x0101010101010101) for byte in (ord("0"), 0x7F - 9, 0x80))
-_BYTE = _U(0x0001020304050607)  # times 1 << 8n: n in the highest byte
 
 _channel_of = np.full(1 << 16, _CHANNELS, np.uint8)  # by two digits as they lie in memory
 for _channel in range(_CHANNELS):
     _channel_of[int.from_bytes(b"%02d" % _channel, "little")] = _channel
 _bit_of = np.append(_U(1) << np.arange(_CHANNELS, dtype=_U), _U(0))
-
 
 # `l 07/0 :` and `l 07 : 3` without the channel
 _CLEAR_SLASHED, _SLASHED_WORD, _CLEAR_BARE, _BARE_WORD = (
@@ -90,7 +95,7 @@ class BlockLines:
     def __init__(self, block: bytes, end: int, shaped: "Callable[[bytes, PlainLines], Keys] | None" = None) -> None:
         """`shaped` gives the keys of messages where lines that hold no fact and differ only in numbers count as equal."""
         self._block = block.ljust(end + ROW)
-        self.dated = _DATE.search(self._block, 0, _DATES) is not None
+        self.dated = has_dates(self._block)
         self._rows = rows_of(self._block)
         self._marks, self._is_stop = _marks(np.frombuffer(block, np.uint8, count=end), b"\r" in block)
         stops = self._marks[self._is_stop]
@@ -111,7 +116,7 @@ class BlockLines:
         channel, behind = _channels(words, end - at)
         kind = (behind > 0).astype(np.uint8)
         text = at + np.maximum(behind, _TOKEN)
-        left = rows_of(_timeless(self._block)) if self.dated else self._rows
+        left = rows_of(timeless(self._block)) if self.dated else self._rows
         size = at - start  # the last word may hold the first bytes of `NCCL INFO`
         writer = mix(size.view(_U) * MIX, left, start, start + (size + (WORD - 1) & ~(WORD - 1)))
         message, op = ((end - at) << 1 | kind).view(_U) * MIX, np.zeros(len(at), np.int64)
@@ -298,7 +303,7 @@ def _channels(words: Keys, size: Numbers) -> tuple[npt.NDArray[np.uint8], Number
         return np.full(len(words), _CHANNELS, np.uint8), np.zeros(len(words), np.int64)
     word = words[:, 2].copy()
     channel = _channel_of[(word >> _U(16) & _TWO).view(np.int64)]
-    slashed = (word & _CLEAR_SLASHED == _SLASHED_WORD) & (words[:, 3] & _ONE == _BLANK)
+    slashed = (word & _CLEAR_SLASHED == _SLASHED_WORD) & (words[:, 3] & _BYTE == _BLANK)
     bare = (word & _CLEAR_BARE) & _U((1 << 56) - 1) == _BARE_WORD
     behind = np.where(slashed, _SLASHED, np.where(bare, _BARE, 0))
     behind[~may_be | (channel == _CHANNELS) | (size - behind < WORD)] = 0
@@ -312,57 +317,14 @@ def _channels(words: Keys, size: Numbers) -> tuple[npt.NDArray[np.uint8], Number
 def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
     """The offsets of line ends, of `NC` and of carriage returns; and which of them are line ends."""
     size = len(text)
-    marks = np.empty(-(-size // WORD) * WORD, bool)
-    marks[size - 1 :] = False
+    marks = no_flags(size)
     np.equal(text[:-1], ord("N"), out=marks[: size - 1])
     other = np.equal(text, ord("C"))
     marks[: size - 1] &= other[1:]
     for character in "\n\r" if returns else "\n":
         marks[:size] |= np.equal(text, ord(character), out=other)
-    words = marks.view(_U)
-    full = np.flatnonzero(words != 0)  # twice as fast as to ask each byte
-    found = words[full]
-    if (found & (found - _U(1))).any():  # two in one word
-        at = np.flatnonzero(marks)
-    else:
-        at = full * WORD + (found * _BYTE >> _U(56)).view(np.int64)
+    at = true_places(marks)
     return at, text[at] == ord("\n")
-
-
-def _timeless(block: bytes) -> bytearray:
-    """A block in which dates with a time, and their fractions of a second, have no digit but 0."""
-    masked = bytearray(block)
-    text = np.frombuffer(masked, np.uint8)
-    words = np.lib.stride_tricks.as_strided(np.frombuffer(masked, "<u8", count=1), (len(masked) - WORD + 1,), (1,))
-    colon = text == ord(":")
-    at = np.flatnonzero(colon[: -len("00:")] & colon[len("00:") :]) - len("0000-00-00T00")
-    at = at[(at >= 0) & (at < len(block) - len("0000-00-00T00:00:00.") - _FRACTION)]
-    for place, characters in ((4, b"-/"), (7, b"-/"), (10, b"T _")):
-        at = at[_is_one_of(text[at + place], characters)]
-    for place, shape in _SHAPES:
-        at = at[_has_shape(words[at + place], shape)]
-    for place, shape in _SHAPES:
-        words[at + place] = _U(int.from_bytes(shape, "little"))
-    at += len("0000-00-00T00:00:00")
-    at = at[_is_one_of(text[at], b".,")] + 1
-    for _ in range(_FRACTION):
-        at = at[text[at] - np.uint8(ord("0")) < 10]
-        text[at] = ord("0")
-        at += 1
-    return masked
-
-
-def _is_one_of(text: npt.NDArray[np.uint8], characters: bytes) -> Flags:
-    found: Flags = np.logical_or.reduce([text == character for character in characters])
-    return found
-
-
-def _has_shape(words: Keys, shape: bytes) -> Flags:
-    """Which words have digits where the shape has; its other characters match any."""
-    digits = _U(int.from_bytes(bytes(0xFF if chr(character).isdigit() else 0 for character in shape), "little"))
-    values = (words ^ _ZEROS) & digits
-    shaped: Flags = ((values + _BEYOND_9) | values) & _HIGHEST == 0
-    return shaped
 
 
 def text_keys(block: bytearray, lines: PlainLines) -> Keys:

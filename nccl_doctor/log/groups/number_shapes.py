@@ -31,7 +31,7 @@ class NumberShapes:
     def __init__(self, classifier: "Classifier") -> None:
         self._classifier = classifier
         self._free: dict[int, bool] = {}  # key of a shape -> whether none of its messages can hold a fact
-        self.found = 0  # lines of the last block that got the key of their shape
+        self.found = 0  # different messages of the last block that got the key of their shape
 
     def messages(self, block: bytes, lines: "PlainLines") -> "Keys":
         """The keys of the messages of lines."""
@@ -52,7 +52,7 @@ class NumberShapes:
                 known = self._free[shape] = holds_no_fact(self._classifier, text, plain[: end - begin])
             free.append(known)
         is_free = np.array(free, bool)[of]
-        self.found = int(is_free.sum())
+        self.found = len(np.unique(lines.message[which[is_free]]))
         message = lines.message.copy()
         message[which[is_free]] = ~shapes[of[is_free]]
         return message
