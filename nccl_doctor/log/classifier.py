@@ -163,16 +163,18 @@ class Classifier:
             return None
         return [part for part in (*_ODD, *self.grammar.in_records) if part in texts]
 
-    def sentence(self, level: str, text: str, odd: Sequence[str] | None = None) -> Sentence | None:
+    def sentence(
+        self, level: str, text: str, odd: Sequence[str] | None = None, present: frozenset[str] | None = None
+    ) -> Sentence | None:
         """What a message says without the lines around it; None where each line has to be read.
 
-        `odd` are the `odd_parts` of several messages of which this is one.
+        `odd` are the `odd_parts` of several messages of which this is one, and `present` the rare literals that these hold.
         """
         if odd is None:
             odd = self.odd_parts(text)
         if odd is None or (odd and any(part in text for part in odd) and self._is_odd(text)):
             return None
-        pattern = self._catalogued(self.grammar.nccl(text, level), text, level)
+        pattern = self._catalogued(self.grammar.nccl(text, level, present), text, level)
         if _is_skipped(pattern, level):
             return Sentence(level, text, None)
         if pattern is None or pattern.lines or pattern.reader == COLLECTIVE:

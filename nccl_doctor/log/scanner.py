@@ -135,8 +135,15 @@ class Scanner:
         """The offsets of literals of text patterns, and which marks occur."""
         places, marks = self._prefilter.scan(block)
         self.counts.marks |= marks & self._marks
-        self._classifier.present = frozenset(self._rare[mark] for mark in marks if mark in self._rare)
+        self._classifier.present = self._rare_of(marks)
         return places, marks
+
+    def _rare_of(self, marks: set[bytes]) -> frozenset[str]:
+        return frozenset(self._rare[mark] for mark in marks if mark in self._rare)
+
+    def _present(self, text: bytes) -> frozenset[str]:
+        """The rare literals of the grammar that a text holds."""
+        return self._rare_of(self._prefilter.scan(text)[1])
 
     def _dense(self, block: bytes, end: int, first: int) -> int:
         """Read every line of a block; equal lines are counted with numpy once it is worth its import. Returns how many lines."""
@@ -156,7 +163,7 @@ class Scanner:
         from nccl_doctor.log.groups.grouped_counts import GroupedCounts
 
         if self._grouped is None:
-            self._grouped = GroupedCounts(self._classifier)
+            self._grouped = GroupedCounts(self._classifier, self._present)
         grouped = self._grouped.add(block, end, first + 1)
         lines = grouped.lines
         others = lines.others(grouped.known)

@@ -4,7 +4,7 @@ What stays for a rank that says what all others say is an entry in columns of nu
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,10 @@ class GroupedCounts:
     """Counts the plain lines of dense blocks. What they count for is a number: of a message, behind `_NO_FACT` of a kind of
     collective calls, behind `_EDGES` of an edge."""
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, classifier: Classifier, present: Callable[[bytes], frozenset[str]]) -> None:
+        """`present` tells which of the grammar's rare literals a text holds."""
         self._classifier = classifier
+        self._present = present
         self._counts = classifier.counts
         self._shapes = NumberShapes(classifier)
         self._many_numbers = False  # whether many messages of the last block held no fact and differed in numbers alone
@@ -165,14 +167,14 @@ class GroupedCounts:
         if len(new):
             new = new[np.argsort(at[new])]  # of a flood the first ones are kept
             levels, text = lines.messages(first.chosen(at[new]))
-            odd = self._classifier.odd_parts(text)
+            odd, present = self._classifier.odd_parts(text), self._present(text.encode())
             places = zip(new.tolist(), keys[new].tolist(), levels, text.split("\n"), strict=True)
             for place, key, level, body in places:
-                known[place] = self._message_of[key] = self._message(level, body, odd)
+                known[place] = self._message_of[key] = self._message(level, body, odd, present)
         return np.array(known, np.int64)[of]
 
-    def _message(self, level: str, text: str, odd: Sequence[str] | None) -> int:
-        sentence = self._classifier.sentence(level, text, odd)
+    def _message(self, level: str, text: str, odd: Sequence[str] | None, present: frozenset[str]) -> int:
+        sentence = self._classifier.sentence(level, text, odd, present)
         if sentence is None:
             return _READ
         if sentence.pattern is None:
