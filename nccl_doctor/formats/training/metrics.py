@@ -40,6 +40,8 @@ class Speed(NamedTuple):
 
 def number(value: Any) -> float | None:
     """A finite number, also where it was written as text; None for anything else."""
+    if type(value) is float:
+        return value if -math.inf < value < math.inf else None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
