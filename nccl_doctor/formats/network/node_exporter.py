@@ -1,18 +1,23 @@
 """Error counters of links in the metrics of node_exporter, and of exporters that follow its names for InfiniBand.
 
-The text of `/metrics`, once, or several one behind the other; the last value of a counter counts.
+The text of `/metrics`, once, or several one behind the other, or what Prometheus answers to a query; the last value of a counter counts.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, read_head
 
 _BLOCK_OF_METRICS = 1 << 20
 _MOST_SERIES = 200_000
+_LARGEST_ANSWER = 256 << 20
+_Found = dict[tuple[str | None, str, str], tuple[str, int, int, str]]  # host, link, counter -> kind, value, line, text
 _NETWORK = {
     "receive_errs": "rx_errors", "receive_drop": "rx_dropped", "receive_frame": "rx_frame_errors", "receive_fifo": "rx_fifo_errors",
     "transmit_errs": "tx_errors", "transmit_drop": "tx_dropped", "transmit_carrier": "tx_carrier_errors",
@@ -28,7 +33,10 @@ _INFINIBAND = {
 _METRIC_LINE = re.compile(
     rb"\nnode_(?:network_([a-z_]{4,30})_total|infiniband_([a-z_]{4,50})_total)\{([^{}\n]{0,2000})\} ([-+0-9.eE]{1,30})(?!\S)"
 )
+_METRIC_NAME = re.compile(r"node_(?:network_([a-z_]{4,30})_total|infiniband_([a-z_]{4,50})_total)")
 _HOST_LINE = re.compile(rb"\nnode_uname_info\{[^{}\n]{0,2000}\bnodename=\"([\w.-]{1,100})\"")
+_SERIES_LIST = re.compile(r"\"result\"\s{0,20}:\s{0,20}\[")
+_NEXT_SERIES = re.compile(r"[\s,]{0,400}(?=\{)")
 _METRIC_LABEL = re.compile(rb'(\w{1,40})="([^"\\\n]{0,200})"')
 _VIRTUAL = re.compile(r"lo$|veth|cali|docker|br-|virbr|flannel|cni|tunl|ifb|dummy")
 
@@ -40,8 +48,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
         node_infiniband_symbol_error_total{device="mlx5_0",port="1"} 12
         node_network_receive_errs_total{device="eth0"} 0
+
+    and Prometheus `/api/v1/query` and `/api/v1/query_range`::
+
+        {"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"node_network_…",…},"values":[[…
     """
-    found: dict[tuple[str | None, str, str], tuple[str, int, int, str]] = {}
+    head = read_head(stream, 256)
+    stream = Joined(head, stream)
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        return _read_answer(stream, name, facts)
+    found: _Found = {}
     host: str | None = None
     hosts = 0
     lines = used = 0
@@ -57,15 +73,69 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             series = _series(match)
             if series is not None and len(found) < _MOST_SERIES:
                 kind, link, counter, value = series
-                found[_host_of(match[3]), link, counter] = (
-                    kind,
-                    value,
-                    line,
-                    text[at : match.end()].decode("utf-8", "replace"),
-                )
+                shown = text[at : match.end()].decode("utf-8", "replace")
+                labels = {
+                    key.decode(): word.decode("utf-8", "replace") for key, word in _METRIC_LABEL.findall(match[3])
+                }
+                found[_host_of(labels), link, counter] = kind, value, line, shown
                 used += 1
         lines += block.count(b"\n") + (not block.endswith(b"\n"))
-    one = host if hosts <= 1 else None
+    _add(facts, name, found, host if hosts <= 1 else None)
+    return Reading(lines, used)
+
+
+def _read_answer(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read an answer of the API of Prometheus: a matrix of a range, or a vector of one moment."""
+    parts: list[bytes] = []
+    while sum(map(len, parts)) < _LARGEST_ANSWER and (part := stream.read(_BLOCK_OF_METRICS)):
+        parts.append(part)
+    data = b"".join(parts)
+    answer, note = _answer(data.decode("utf-8-sig", "replace"))
+    found: _Found = {}
+    for one in answer[:_MOST_SERIES]:
+        metric = one.get("metric") if isinstance(one, dict) else None
+        if not isinstance(metric, dict) or (named := _METRIC_NAME.fullmatch(str(metric.get("__name__")))) is None:
+            continue
+        labels = {key: word for key, word in metric.items() if isinstance(word, str)}
+        points = one.get("values") if isinstance(one.get("values"), list) else [one.get("value")]
+        last = points[-1] if points else None
+        if not isinstance(last, list) or len(last) != 2:
+            continue
+        series = _judged(named[1], named[2], labels, str(last[1])[:40])
+        if series is not None:
+            kind, link, counter, value = series
+            found[_host_of(labels), link, counter] = kind, value, 1, f"{json.dumps(metric)[:500]} {last[1]}"
+    _add(facts, name, found, None)
+    return Reading(data.count(b"\n") + (not data.endswith(b"\n")), len(found), note)
+
+
+def _answer(text: str) -> tuple[list[Any], str | None]:
+    """The series of an answer; of one that is cut or damaged, those before that place, and where it is."""
+    try:
+        top = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        begun = _begun(text)
+        return begun, f"is no complete JSON: {str(error)[:100]}; {len(begun):,} series before that were read"
+    body = top.get("data") if isinstance(top, dict) else None
+    answer = body.get("result") if isinstance(body, dict) else None
+    return (answer if isinstance(answer, list) else []), None
+
+
+def _begun(text: str) -> list[Any]:
+    start = _SERIES_LIST.search(text)
+    at = start.end() if start is not None else len(text)
+    found = []
+    while (blank := _NEXT_SERIES.match(text, at)) is not None:
+        try:
+            series, at = json.JSONDecoder().raw_decode(text, blank.end())
+        except (ValueError, RecursionError):
+            break
+        found.append(series)
+    return found
+
+
+def _add(facts: Facts, name: str, found: _Found, one: str | None) -> None:
+    """Add the counters; `one` is the host of those that name none."""
     facts.add(
         LinkCounter(
             host=of or one, file=name, source="node_exporter", kind=kind, link=link, name=counter, value=value,
@@ -74,7 +144,6 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         for (of, link, counter), (kind, value, line, text) in found.items()
     )  # fmt: skip
     facts.mark_covered("link_counter")
-    return Reading(lines, used)
 
 
 def _blocks(stream: Readable) -> Iterator[bytes]:
@@ -92,30 +161,32 @@ def _blocks(stream: Readable) -> Iterator[bytes]:
 
 def _series(match: re.Match[bytes]) -> tuple[str, str, str, int] | None:
     """Kind of the link, the link, its counter and the value; None for one that is not judged."""
-    network = _NETWORK.get((match[1] or b"").decode())
-    infiniband = _INFINIBAND.get((match[2] or b"").decode())
-    labels = dict(_METRIC_LABEL.findall(match[3])) if network or infiniband else {}
-    device = labels.get(b"device", b"").decode("utf-8", "replace")
+    network, infiniband = ((group or b"").decode() for group in (match[1], match[2]))
+    if network not in _NETWORK and infiniband not in _INFINIBAND:
+        return None
+    labels = {key.decode(): word.decode("utf-8", "replace") for key, word in _METRIC_LABEL.findall(match[3])}
+    return _judged(network, infiniband, labels, match[4].decode())
+
+
+def _judged(
+    network: str | None, infiniband: str | None, labels: Mapping[str, str], text: str
+) -> tuple[str, str, str, int] | None:
+    """The same of the two halves of a name, of which one is there, the labels and the number."""
+    counter, device = _NETWORK.get(network or ""), labels.get("device", "")
     try:
-        value = float(match[4])
+        value = float(text)
     except ValueError:
         return None
     if not device or not 0 <= value < 2**63:
         return None
-    if infiniband:
-        return "ib", f"{device}/{labels.get(b'port', b'1').decode('utf-8', 'replace')}", infiniband, int(value)
-    return None if network is None or _VIRTUAL.match(device) else ("ethernet", device, network, int(value))
+    if known := _INFINIBAND.get(infiniband or ""):
+        return "ib", f"{device}/{labels.get('port', '1')}", known, int(value)
+    return None if counter is None or _VIRTUAL.match(device) else ("ethernet", device, counter, int(value))
 
 
-def _host_of(labels: bytes) -> str | None:
+def _host_of(labels: Mapping[str, str]) -> str | None:
     """The host that Prometheus added to a series."""
-    known = dict(_METRIC_LABEL.findall(labels))
     host = next(
-        (
-            known[key].decode("utf-8", "replace")
-            for key in (b"Hostname", b"hostname", b"nodename", b"instance", b"node")
-            if known.get(key)
-        ),
-        None,
+        (labels[key] for key in ("Hostname", "hostname", "nodename", "instance", "node") if labels.get(key)), None
     )
     return host.rpartition(":")[0] if host and re.fullmatch(r"[^\[\]:]+:\d{1,5}", host) else host

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import re
 from pathlib import Path
 
@@ -71,3 +72,56 @@ def test_a_cut_answer_and_bytes_that_are_no_text() -> None:
         io.BytesIO(b'node_network_receive_errs_total{device="\xff"} 1\n' + b"x" * 3_000_000), "m", facts
     )
     assert 1 == len(facts.rows(LinkCounter))
+
+
+RANGE = FIXTURES / "network" / "node_exporter_range.json"  # of Prometheus 2.42, its range query over the same exporter
+
+
+def series_of(data: bytes) -> dict[tuple[str, str], int]:
+    """Device and name to the last value, of the devices that are no virtual ones."""
+    found = json.loads(data)["data"]["result"]
+    metrics = [(one["metric"], int(one["values"][-1][1])) for one in found]
+    return {(metric["device"], metric["__name__"]): value for metric, value in metrics if metric["device"] == "eth0"}
+
+
+def test_answer_of_prometheus_against_its_json() -> None:
+    data = RANGE.read_bytes()
+    known = recognise(data)
+    assert known is not None
+    assert "link-metrics" == known.kind
+    facts, problems = analyze.read_facts([str(RANGE)])
+    rows = facts.rows(LinkCounter)
+    assert [] == problems
+    assert {"node01"} == {row.host for row in rows}
+    assert len(series_of(data)) == len(rows)
+    assert sorted(series_of(data).values()) == sorted(row.value for row in rows)
+
+
+def test_errors_in_an_answer_of_prometheus(tmp_path: Path) -> None:
+    top = json.loads(RANGE.read_bytes())
+    for one in top["data"]["result"]:
+        one["values"][-1][1] = "77" if one["metric"]["__name__"].endswith("receive_errs_total") else "0"
+    (tmp_path / "answer.json").write_text(json.dumps(top))
+    facts, _ = analyze.read_facts([str(tmp_path / "answer.json")])
+    assert {"rx_errors": 77} == {row.name: row.value for row in facts.rows(LinkCounter) if row.value}
+
+
+@pytest.mark.parametrize("share", [0.9, 0.6])
+def test_a_cut_answer_of_prometheus_is_read_to_there(tmp_path: Path, share: float) -> None:
+    data = RANGE.read_bytes()
+    (tmp_path / "answer.json").write_bytes(data[: int(len(data) * share)])
+    facts, problems = analyze.read_facts([str(tmp_path / "answer.json")])
+    assert 0 < len(facts.rows(LinkCounter)) <= len(series_of(data))
+    assert "is no complete JSON" in problems[0]
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ['{"__name__": "node_network_receive_errs_total"}', "[]", '{"__name__": 7, "device": "eth0"}', '{"device": {}}'],
+)
+def test_hostile_series_are_left_out(metric: str) -> None:
+    series = f'{{"metric": {metric}, "values": [[1, "1e999"], [2], 3]}}'
+    head = '{"status":"success","data":{"resultType":"matrix","result":['
+    known = '{"metric":{"__name__":"node_network_receive_errs_total","device":"eth0"},"value":[1,"4"]}'
+    rows, _ = read(f"{head}{series},{known}]}}}}")
+    assert [4] == [row.value for row in rows]
