@@ -166,7 +166,7 @@ VIEWS = (
             "fault": "name of the rule that reports it, NULL for the one of its class", "program": "its program",
             "message": "its name in the catalogue", "title": "the program as people call it", "means": "what the line means",
             "said": "program and meaning as one sentence", "causes": "likely causes and what decides", "command": "what to do next",
-            "severity": "note where the program went on after it, else that of the message",
+            "severity": "note where the program went on after it (for what is only possible: made steps), else that of the message",
             "confidence": "that of the message; for an echo possible, or likely where its message is certain",
             "role": "symptom for an echo, NULL for an origin",
             "n": "lines folded into this one", "stamp": "seconds, NULL where the line has no time", "ref": "evidence",
@@ -177,7 +177,10 @@ VIEWS = (
           coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
-              AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line) THEN 'note' ELSE k.severity END,
+              AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line)
+            OR (k.severity = 'warning' AND k.confidence = 'possible' AND k.last_line < (
+              SELECT max(position) FROM progress WHERE template REGEXP '(?i)\b(step|iter|iteration|epoch|loss|s/it|it/s)\b'))
+            THEN 'note' ELSE k.severity END,
           CASE k.role WHEN 'echo' THEN iif(k.confidence = 'certain', 'likely', 'possible') ELSE k.confidence END,
           iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
         FROM known_message k JOIN evidence e ON e.id = k.ref
