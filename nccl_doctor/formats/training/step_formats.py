@@ -186,7 +186,7 @@ def _read_rich_bar(line: bytes) -> Point | None:
 
 def _read_titan(line: bytes) -> Point | None:
     match = _titan(_ANSI.sub(b"", line))
-    if match is None:
+    if match is None or b"validate step:" in line:
         return None
     return max(line.find(b"step:"), 0), int(match[1]), None, float(match[2].replace(b",", b"")), None
 

@@ -171,6 +171,16 @@ def test_step_lines_of_newer_programs(tmp_path: Path) -> None:
         assert rate is None or {rate} == {step.rate for step in steps}
 
 
+def test_validation_of_torchtitan_is_no_step() -> None:
+    line = "[titan] 2026-05-07 12:00:00,000 - root - INFO - {}step: {:2}  loss:  5.1000  memory: 40.10GiB(50.00%)  tps: {:,}\n"
+    text = "".join(
+        line.format("", number, 8000) + line.format("validate ", number + 1, 21000) for number in range(1, 60, 5)
+    )
+    facts = analyze.read_text(text)
+    assert {8000.0} == {step.rate for step in facts.rows(Step)}
+    assert [12] == [run.points for run in facts.rows(ThroughputRun)]
+
+
 @pytest.mark.parametrize("kind", ["dllogger", "mlperf"])
 def test_a_long_series_is_folded_and_keeps_its_slow_step(kind: str) -> None:
     """Of neighbours only five are decoded; steps, medians and the slowest are those of all lines."""
