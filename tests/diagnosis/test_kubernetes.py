@@ -40,8 +40,22 @@ FAILING = {
         Reason:           DeadlineExceeded
         Message:          Pod was active on the node longer than the specified deadline
         """),
+    "a training job of which a container crashed": ("rank-crash", """
+        5m  Normal   SuccessfulCreatePod   pytorchjob/train  Created pod: train-worker-1
+        2m  Warning  Error                 pytorchjob/train  Error pod train-worker-1 container pytorch exitCode: 139 terminated message:
+        2m  Warning  PyTorchJobRestarting  pytorchjob/train  PyTorchJob train is restarting because 1 Worker replica(s) failed.
+        """),
+    "a training job at its deadline": ("scheduler-time-limit", """
+        2m  Normal   PyTorchJobFailed      pytorchjob/train  Job train has failed because it was active longer than specified deadline
+        """),
 }  # fmt: skip
 HEALTHY = {
+    "a training job that ends": """
+        5m  Normal   SuccessfulCreatePod   pytorchjob/train  Created pod: train-worker-1
+        5m  Normal   PyTorchJobRunning     pytorchjob/train  PyTorchJob train is running.
+        2m  Normal   ExitedWithCode        pytorchjob/train  Pod: ml.train-worker-1 exited with code 0
+        2m  Normal   PyTorchJobSucceeded   pytorchjob/train  PyTorchJob train is successfully completed.
+        """,
     "a pod that waited for a node and for a token": """
           Warning  FailedScheduling  12m  default-scheduler  0/8 nodes are available: 8 Insufficient nvidia.com/gpu.
           Normal   Scheduled    10m  default-scheduler  Successfully assigned ml/train-0 to gpu-01
