@@ -2,9 +2,11 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar
 from nccl_doctor.formats.training.metrics import Speed, speed_of
@@ -14,9 +16,12 @@ from nccl_doctor.formats.training.step_rows import run_rows, text_of
 from nccl_doctor.formats.training.step_series import Series
 
 MOST = 1024  # rows of a run
+_MANY = 32  # lines of a block from which on they are read together
+_NAMES = 100  # of numbers in such lines; each is looked for in them
 _SCALARS = 1_000  # names of one file
 _UNITS = 10_000
 _LARGEST = sys.float_info.max
+_VALUE = compiled(rb"'([\w/ .-]{1,80})': '?(-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|-?inf|nan)'?[,}]")
 Place = tuple[bytes, int]  # the text that evidence shows, and its line or record
 
 
@@ -90,6 +95,12 @@ class RecordSeries:
             scalar = self._scalars[name] = _Scalar()
         scalar.add(value, step, place)
 
+    def note_many(self, name: str, values: Sequence[float], place: Place) -> None:
+        """Take numbers of one name, all of them finite, in their order; the place is that of the last."""
+        self.note_scalar(name, values[0], None, place)
+        if name in self._scalars and len(values) > 1:
+            self._scalars[name].add_many(values[1:], place)
+
     def _of(self, tool: str, speed: Speed) -> Series:
         found = self._series.get(tool)
         if found is None:
@@ -143,6 +154,14 @@ class _Scalar:
         if not self.not_finite:
             self.place = place
 
+    def add_many(self, values: Sequence[float], place: Place) -> None:
+        """Add finite numbers behind a first one."""
+        lowest, highest = min(values), max(values)
+        extremes = (values[0], lowest, highest, values[-1])
+        for value in extremes:
+            self.add(value, None, place)
+        self.n += len(values) - len(extremes)
+
     def row(self, facts: Facts, file: str, name: str) -> Scalar:
         known = self.first is not None
         return Scalar(
@@ -151,6 +170,51 @@ class _Scalar:
             highest=self.highest if known else None, not_finite=self.not_finite,
             ref=facts.evidence(file, self.place[1], text_of(self.place[0])),
         )  # fmt: skip
+
+
+class LossValues:
+    """The scalars of one log in the lines of the Hugging Face Trainer (`{'loss': 1.2, 'grad_norm': 0.9, 'epoch': 0.1}`).
+
+    They tell no step. Its source: `src/transformers/trainer_callback.py`.
+    """
+
+    LITERAL = b"{'loss': "
+
+    def __init__(self) -> None:
+        self._series = RecordSeries()
+
+    def line(self, line: bytes, number: int) -> None:
+        """Take the numbers of one line."""
+        data = {name.decode(): float(value) for name, value in _VALUE.findall(line, line.find(self.LITERAL))}
+        self._series.note_scalars(data, None, (line, number))
+
+    def many(self, block: bytes, offsets: Sequence[int], number: int) -> bool:
+        """Take all lines of a block that begins with this line of the log, from the ends of their literals.
+
+        False where they are few, have many names, or hold a number that is none and whose line evidence has to name.
+        """
+        if len(offsets) < _MANY:
+            return False
+        lines = [block[at - len(self.LITERAL) + 1 : block.find(b"\n", at) + 1 or len(block)] for at in offsets]
+        text = b"".join(lines)
+        if b"nan" in text or b"inf" in text:
+            return False
+        values: dict[bytes, list[float]] = defaultdict(list)
+        for name, value in _VALUE.findall(text):
+            values[name].append(float(value))
+        if len(values) > _NAMES:
+            return False
+        for name, numbers in values.items():
+            last = next(index for index in range(len(lines) - 1, -1, -1) if b"'%b': " % name in lines[index])
+            start = block.rfind(b"\n", 0, offsets[last]) + 1
+            end = block.find(b"\n", start)
+            line = block[start : end if end >= 0 else len(block)]
+            self._series.note_many(name.decode(), numbers, (line, number + block.count(b"\n", 0, start)))
+        return True
+
+    def rows(self, facts: Facts, file: str, run: int) -> Iterator[Any]:
+        """One scalar for each name."""
+        yield from self._series.rows(facts, file, run, Settings())
 
 
 def _whole(step: float | None) -> int | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TrainingEvent
 from nccl_doctor.formats.declaration import Reading
@@ -19,7 +18,7 @@ from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.layout import Layout
 from nccl_doctor.formats.training.loss_scale import Losses
 from nccl_doctor.formats.training.official_stamps import stamps
-from nccl_doctor.formats.training.record_series import RecordSeries
+from nccl_doctor.formats.training.record_series import LossValues
 from nccl_doctor.formats.training.run_settings import LITERALS, Settings
 from nccl_doctor.formats.training.step_formats import TOOLS, Point, Tool, quick_values, read_bar
 from nccl_doctor.formats.training.step_rows import run_rows, text_of
@@ -40,8 +39,6 @@ _EVENTS = (
 _STAMPS = b"BatchTimestamp<batch_index: "
 _COMM = b"| comm op: "
 _TOTAL = b"total images/sec: "
-_VALUES = b"{'loss': "
-_VALUE = compiled(rb"'([\w/ .-]{1,80})': '?(-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|-?inf|nan)'?[,}]")
 _TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
 _OWN = frozenset(tool.literal for tool in own_steps.TOOLS)
 _KINDS = dict(_EVENTS)
@@ -88,7 +85,7 @@ def _gate() -> Prefilter:
         _STAMPS,
         _COMM,
         _TOTAL,
-        _VALUES,
+        LossValues.LITERAL,
         *all_reduce_bench.LITERALS,
         *Losses.LITERALS,
     ]
@@ -106,7 +103,7 @@ class _Reader:
         self.done: list[tuple[Series, Settings]] = []
         self.events: list[tuple[int, str, bytes]] = []
         self.comm = CommOps()
-        self.values = RecordSeries()  # of the Hugging Face Trainer; its lines have no step
+        self.values = LossValues()
         self.bench = all_reduce_bench.AllReduceBench()
         self._gate = _gate()
         self._named: dict[tuple[str, str], Series] = {}
@@ -119,6 +116,10 @@ class _Reader:
         """Take all lines of a block that hold a literal."""
         places = self._gate.scan(block)[0]
         literals = self._gate.literals
+        losses = literals.index(LossValues.LITERAL)
+        if self.values.many(block, offsets := [at for at, which in places if which == losses], number):
+            self.understood += len(offsets)
+            places = [place for place in places if place[1] != losses]
         tools = [_TOOLS.get(literal) for literal in literals]
         cursor = Cursor(block, number)
         launches = max((at for at, which in places if literals[which] in _SETTINGS), default=-1)
@@ -244,9 +245,8 @@ class _Reader:
                 settings.layout = Layout()
             self.settings.layout.note(line, number)
             return False
-        if literal == _VALUES:
-            data = {name.decode(): float(value) for name, value in _VALUE.findall(line, line.find(_VALUES))}
-            self.values.note_scalars(data, None, (line, number))
+        if literal == LossValues.LITERAL:
+            self.values.line(line, number)
             self.understood += 1
             return False
         if literal == _STAMPS:
@@ -370,7 +370,7 @@ class _Reader:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))
         yield from self.comm.rows(facts, self.name)
         yield from self.bench.rows(facts, self.name)
-        yield from self.values.rows(facts, self.name, run, Settings())
+        yield from self.values.rows(facts, self.name, run)
 
 
 def _is_loop(series: Series) -> bool:
