@@ -92,13 +92,32 @@ def _speed(literal: bytes) -> Callable[[bytes], Point | None]:
     return read
 
 
+_WAITED = compiled(
+    rb"(?i)(?<![a-z_])data(?:[_ ]?(?:time|wait|load(?:ing)?))?[\"']?\s?[:=]?\s?(\d{1,9}(?:\.\d{1,12})?)\s?(ms\b)?(?![\w.%/])"
+)
+
+
+def _waited(line: bytes, seconds: float) -> float | None:
+    """The part of a step that waited for data (`data 0.31 s`, `data_time: 310ms`), where the line tells it."""
+    found = _WAITED.search(line)
+    waited = _number(found[1], found[2]) if found is not None else 0.0
+    return waited if 0 < waited <= seconds else None
+
+
 def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) -> Callable[[bytes], Point | None]:
     def read(line: bytes) -> Point | None:
         place = _place(line)
         seconds = _beside(line, line.find(literal), len(literal), only_after=only_after) if place is not None else None
-        return (*place, seconds * scale, None, None) if place is not None and seconds else None
+        if place is None or not seconds:
+            return None
+        return *place, seconds * scale, None, _waited(line, seconds * scale)
 
     return read
+
+
+def _milliseconds(line: bytes) -> Point | None:
+    """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name."""
+    return _seconds(_LONE, 1e-3)(line) if line.count(_LONE) == 1 else None
 
 
 _RATES = {
@@ -114,6 +133,7 @@ _TIMES = (
     b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
     b" time: ", b" time=", b" took ", b"time per step",
 )  # fmt: skip
+_LONE = b" ms"
 _PER_STEP = (
     (b"s/step", 1.0),
     (b" s/it", 1.0),
@@ -156,6 +176,7 @@ TOOLS = (
         Tool(word, NAME, "samples/s", "job", _seconds(word, scale), _quick(word), quick_is_rate=False)
         for word, scale in _PER_STEP
     ),
+    Tool(_LONE, NAME, "samples/s", "job", _milliseconds, _quick(_LONE), quick_is_rate=False),
 )
 
 

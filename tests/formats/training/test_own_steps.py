@@ -34,6 +34,7 @@ TIMES = (
     "Batch {s} took {d:.4f} seconds, loss {l:.3f}",
     "{{'train_loss': {l:.3f}, 'step': {s}, 'step_time': {d:.4f}}}",
     "step {s}: loss {l:.3f}, {i:.4f} steps/s",
+    "step {s}  loss {l:.3f}  {m:.1f} ms",
 )
 
 
@@ -140,3 +141,15 @@ def test_a_long_log_says_the_same_as_its_lines(form: str) -> None:
     middle = steps[len(steps) // 2]
     assert 1998.0 == pytest.approx(1000 / middle.seconds if middle.seconds else middle.rate, rel=0.01)
     assert 9 < max(step.slowest for step in steps) < 11
+
+
+@pytest.mark.parametrize("form", ["{s} s/it | data {d} s", "{s} s/it, data_time: {d}", "{s} s/it data: {m:.0f}ms"])
+def test_the_part_that_waited_for_data_is_read(form: str) -> None:
+    text = "".join(f"step {n} | {form.format(s=0.4, d=0.3, m=300)}\n" for n in range(12))
+    _, steps = read(text)
+    assert {0.3} == {step.data for step in steps}
+
+
+def test_of_several_times_without_a_name_none_is_that_of_the_step() -> None:
+    text = "".join(f"step {n}: forward 100.5 ms, backward 200.1 ms, optimizer {n}.2 ms\n" for n in range(12))
+    assert ([], []) == read(text)
