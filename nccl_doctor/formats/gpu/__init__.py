@@ -90,6 +90,8 @@ FORMATS = (
         tables=("node_driver", "node_gpu", "gpu_health", "link_counter", "node_gpu_error"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
+            # what people copy of it: the part of a GPU, behind the command
+            rb"|\A(?:\xef\xbb\xbf)?(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z]"
             rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?"
             rb"(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"
         ),

@@ -26,7 +26,10 @@ _LINES = 40_000  # of one node; a machine of 16 GPUs prints 8,000
 _LINE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}(?:: (.{0,400}))?$")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
 _SMI_HEADS = re.compile(rb"={5,40}NVSMI LOG={5,40}")
-_SMI_ALONE = re.compile(r"\s{0,200}(?:<|(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG)")
+_SMI_ALONE = re.compile(
+    r"\s{0,200}(?:<|(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG"
+    r"|(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z])"
+)
 _SECTION_END = re.compile(r"_{20,60}\s*$|\*{3} /")
 _XML_GPU = re.compile(r"\s*<gpu id=\"")
 _PLACES = {  # place in the text, with small letters and underscores -> place in the XML

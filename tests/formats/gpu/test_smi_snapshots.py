@@ -1,4 +1,4 @@
-"""Tables of `nvidia-smi --query-gpu` without a column `index`, and with error counters alone."""
+"""Output of `nvidia-smi` that lacks a part: tables without a column `index`, error counters alone, one GPU without the head."""
 
 import io
 from pathlib import Path
@@ -54,3 +54,18 @@ def test_a_table_of_error_counters_alone_is_recognised(tmp_path: Path) -> None:
     )
     assert {"gpu-memory-errors", "gpu-page-retirement-pending"} == {finding.name for finding in report.findings}
     assert all("GPU 5" in finding.message for finding in report.findings)
+
+
+def test_the_part_of_one_gpu_without_the_head_is_read(tmp_path: Path) -> None:
+    part = tmp_path / "ecc.txt"
+    part.write_text(
+        "nvidia-smi -q -d ROW_REMAPPER\n"
+        "GPU 00000000:1B:00.0\n"
+        "    Remapped Rows\n"
+        "        Correctable Error                 : 0\n"
+        "        Uncorrectable Error               : 2\n"
+        "        Pending                           : Yes\n"
+        "        Remapping Failure Occurred        : No\n"
+    )
+    report = analyze.analyze([str(part)])[0]
+    assert ["gpu-row-remap-pending-now"] == [one.name for one in report.findings if one.severity == "error"]
