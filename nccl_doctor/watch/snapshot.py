@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from math import isfinite
 from textwrap import wrap
 from typing import Any
 
@@ -77,4 +78,13 @@ def document(state: State, findings: list[Finding], now: float) -> dict[str, Any
 
 def render_json(state: State, findings: list[Finding], now: float) -> str:
     # In ASCII: a node may send any sign in a name or as a key, and the text may be shown on a terminal.
-    return json.dumps(document(state, findings, now), indent=1, default=str) + "\n"
+    return json.dumps(_finite(document(state, findings, now)), indent=1, default=str, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for the numbers of a node that JSON does not have: NaN and infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value if not isinstance(value, float) or isfinite(value) else None

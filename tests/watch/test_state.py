@@ -273,7 +273,7 @@ def test_hostile_records_do_no_harm(found: list[Any]) -> None:
     diagnosis.diagnose(state)
     now = state.now
     assert page(state, [], now, 80, True).isascii()
-    json.loads(render_json(state, [], now))
+    json.loads(render_json(state, [], now), parse_constant=pytest.fail)
     render_metrics(state, [], now)
     groups = fold(diagnosis.episodes)
     port_lines(state, look, 80, 4, now)
@@ -368,3 +368,13 @@ def test_keys_that_a_node_invents_change_no_terminal() -> None:
     process = {"pid": 1, "\u202eknar": None, "command": "python \u202e\x1b[2J"}
     assert state.add_record({"kind": "process", "hostname": "n1", "processes": [process]}) is not None
     assert is_printable(render_json(state, [], 2.0).replace("\n", ""))
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_json_does_not_have_are_null(number: float) -> None:
+    state = State()
+    process = {"pid": 4000, "ppid": number, "role": "rank", "rank": 0, "job": "1", "age": 9.0, "state": "running"}
+    state.add_record({"kind": "process", "hostname": "n1", "query_time": stamp(1), "processes": [process]})
+    text = render_json(state, [], state.now)
+    assert "4000" in text
+    json.loads(text, parse_constant=pytest.fail)
