@@ -13,7 +13,8 @@ from nccl_doctor.facts.tables import Env, EnvDifference, EnvLint, Job, NcclLibra
 @derivation(fills=[EnvLint], needs=[Env], reads=[Job, NcclLibrary])
 def doubtful_settings(facts: Facts) -> Iterator[EnvLint]:
     """Settings judged by the NCCL release of the job, on a node without a job by the library that a task would load."""
-    settings = facts.query("SELECT host, rank, name, value, ref FROM env")
+    # a torn line may have lost its value
+    settings = facts.query("SELECT host, rank, name, value, ref FROM env WHERE value IS NOT NULL")
     if not settings:
         return
     from nccl_doctor.knowledge import env_lint  # a prologue mostly has no settings to judge
@@ -43,11 +44,15 @@ def setting_differences(facts: Facts) -> Iterator[EnvDifference]:
 
     Values such as a device index or a per-rank file are expected to differ and are left out.
     """
-    speaking = {(h, p) for h, p in facts.query("SELECT DISTINCT host, pid FROM env WHERE pid IS NOT NULL")}
+    # a torn line that lost its value says nothing
+    rows = facts.query("SELECT host, pid, name, value, ref FROM env WHERE pid IS NOT NULL AND value IS NOT NULL")
+    speaking = {(host, pid) for host, pid, *_ in rows}
     if len(speaking) < 2:
         return
     values: dict[str, dict[str, dict[tuple[str, int], int]]] = defaultdict(lambda: defaultdict(dict))
-    for host, pid, name, value, ref in facts.query("SELECT host, pid, name, value, ref FROM env WHERE pid IS NOT NULL"):
+    for host, pid, name, value, ref in facts.query(
+        "SELECT host, pid, name, value, ref FROM env WHERE pid IS NOT NULL AND value IS NOT NULL"
+    ):
         values[name][value][host, pid] = ref
     for name, by_value in sorted(values.items()):
         holders = {process for group in by_value.values() for process in group}

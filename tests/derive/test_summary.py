@@ -77,3 +77,23 @@ def test_how_nccl_tests_ended(tmp_path: Path, summary: str, end: str) -> None:
     )
     known = dict(facts_of(tmp_path / "run.out").query("SELECT name, value FROM job_fact"))
     assert end == known["end"]
+
+
+def test_a_setting_whose_line_lost_its_value_is_not_judged() -> None:
+    torn = "node01:10:20 [0] NCCL INFO NCCL_IB_DISABLE set by environment to ."
+    whole = "node01:11:21 [1] NCCL INFO NCCL_IB_TIMEOUT set by environment to 22."
+    facts = analyze.read_text(f"{torn}\n{whole}\n")
+    assert [] == facts.query(
+        "SELECT name FROM env_lint WHERE name = 'NCCL_IB_DISABLE' UNION ALL SELECT name FROM env_difference"
+    )
+
+
+def test_an_infinite_time_of_a_kernel_has_no_share(tmp_path: Path) -> None:
+    profile = tmp_path / "nvprof.txt"
+    profile.write_text(
+        "==4242== Profiling result:\n"
+        "            Type  Time(%)      Time     Calls       Avg       Min       Max  Name\n"
+        " GPU activities:   61.20%  6.12000s      1200  5.1000ms  1.2000us  20.000ms  [CUDA memcpy HtoD]\n"
+        f"                   38.80%  {'9' * 400}s       400  2.5000ms  900.00us  9.0000ms  ncclAllReduceRingLLKernel_sum_f32\n"
+    )
+    assert analyze.analyze([str(profile)])[0].inputs

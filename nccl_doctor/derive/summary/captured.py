@@ -204,7 +204,8 @@ def _profiles(facts: Facts) -> Iterator[Clause]:
         "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
     ):
         shares = facts.query(
-            "SELECT kind, 100 * sum(total_ms) / ? FROM profile_share WHERE tool = ? AND report = ? GROUP BY kind ORDER BY 2 DESC",
+            "SELECT kind, 100 * sum(total_ms) / ? AS share FROM profile_share WHERE tool = ? AND report = ? GROUP BY kind"
+            " HAVING share IS NOT NULL ORDER BY share DESC",  # an infinite time has none
             (total or 1.0, tool, report),
         )
         yield f"{tool} summary of {report}: " + ", ".join(f"{share:.3g} % {kind}" for kind, share in shares[:3]), ref
