@@ -19,11 +19,11 @@ class Block(NamedTuple):
     first: int  # number of the first line, counted from 1
 
 
-def blocks(stream: Readable) -> Iterator[Block]:
-    """Cut a stream at line ends into blocks of some megabytes; a line without end is cut anyway."""
+def blocks(stream: Readable, size: int = BLOCK) -> Iterator[Block]:
+    """Cut a stream at line ends into blocks of about this size; a line without end is cut anyway."""
     rest, number = b"", 1
     while True:
-        data = stream.read(BLOCK)
+        data = stream.read(size)
         block = rest + data
         if not data:
             if block:

@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 from nccl_doctor.common import budgets
 from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import LineNumbers, numbered
+from nccl_doctor.inputs.text_lines import LineNumbers
 
 _MOST_PREFIXES = 3
 _SHARE = 0.9  # of the lines that must have a prefix; a launcher's own messages have none
 _FEWEST = 2  # lines
 _WRITERS = 4_096
+_BLOCK = 1 << 20
 # srun pads its number, `  3: `; an empty line may have lost its blank.
 _LABEL_WORD = re.compile(r" {0,5}([A-Za-z0-9][\w.-]{0,252}):(?: |$)")
 
@@ -89,51 +91,89 @@ def _decoded(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape").rstrip("\r").removeprefix("\ufeff")
 
 
+class _Run(NamedTuple):
+    """Neighbouring lines of one writer, without their prefixes."""
+
+    label: Label
+    first: int  # number of the first line
+    lines: int
+    text: bytes
+
+
+def _runs(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Run]:
+    """The runs of a stream. Lines without the prefixes, which are messages of the launcher, are left out."""
+    # A word and its colon end with a blank; any other prefix may be longer where another text follows.
+    same_on_all = all(peel is _word for peel in peels)
+    for data, number in blocks(stream, _BLOCK):
+        lines = data.removesuffix(b"\n").split(b"\n")
+        at = 0
+        while at < len(lines):
+            start, at = at, at + 1
+            line = _decoded(lines[start])
+            found = _taken_off(peels, line)
+            if found is None:
+                continue
+            label, text = found
+            prefix = line[: len(line) - len(text)].encode("utf-8", "surrogateescape")
+            if same_on_all and prefix.endswith(b" "):
+                while at < len(lines) and lines[at].startswith(prefix):
+                    at += 1
+            others = [line[len(prefix) :].rstrip(b"\r") for line in lines[start + 1 : at]]
+            written = b"\n".join([text.encode("utf-8", "surrogateescape"), *others, b""])
+            yield _Run(label, number + start, at - start, written)
+
+
+def _taken_off(peels: Sequence[Peel], text: str) -> tuple[Label, str] | None:
+    """Take off all prefixes; None for a line that lacks one."""
+    label = NOTHING
+    for peel in peels:
+        found = peel(text)
+        if found is None:
+            return None
+        outer, text = found
+        label = Label(rank=outer.rank if outer.rank is not None else label.rank, host=outer.host or label.host)
+    return label, text
+
+
 class Parts:
     """The parts of a stream. The lines of the first writer are read as they come, those of others held until their turn."""
 
     def __init__(self, stream: Readable, peels: Sequence[Peel]) -> None:
         self.problem: str | None = None  # what was left out
-        self._lines = numbered(stream)
-        self._peels = peels
+        self._runs = _runs(stream, peels)
         self._writers: dict[tuple[str | None, int | None], _Writer] = {}
+        self._order: list[_Writer] = []
         self._held = 0
 
     def __iter__(self) -> Iterator[Part]:
         """Each part must be read before the next one is asked for."""
         done = 0
-        while done < len(self._writers) or self._next():
-            writer = list(self._writers.values())[done]
+        while done < len(self._order) or self._next():
+            writer = self._order[done]
             yield Part(writer.label, writer, writer.numbers.source_line)
             while self._next():  # what its reader left
                 pass
             done += 1
 
     def _next(self) -> bool:
-        """Give the next line to its writer; False at the end."""
-        row = next(self._lines, None)
-        if row is None:
+        """Give the next lines to their writer; False at the end."""
+        run = next(self._runs, None)
+        if run is None:
             return False
-        label, text = NOTHING, _decoded(row[1])
-        for peel in self._peels:
-            found = peel(text)
-            if found is None:
-                return True  # of the launcher itself
-            outer, text = found
-            label = Label(rank=outer.rank if outer.rank is not None else label.rank, host=outer.host or label.host)
-        key = label.host, label.rank
+        key = run.label.host, run.label.rank
         writer = self._writers.get(key)
         if writer is None:
             if len(self._writers) >= _WRITERS:
                 self.problem = f"more than {_WRITERS:,} writers"
                 return True
-            writer = self._writers[key] = _Writer(label, self._next)
-        if len(self._writers) > 1 and writer is not next(iter(self._writers.values())):
-            self._held += len(text)
+            writer = self._writers[key] = _Writer(run.label, self._next)
+            self._order.append(writer)
+        if writer is not self._order[0]:
+            self._held += len(run.text)
             if self._held > budgets.limit("held"):
                 self.problem = budgets.reached("held")
                 return True
-        writer.take(row[0], text)
+        writer.take(run)
         return True
 
 
@@ -146,9 +186,9 @@ class _Writer:
         self._more = more
         self._ready = bytearray()
 
-    def take(self, number: int, text: str) -> None:
-        self.numbers.add(number)
-        self._ready += text.encode("utf-8", "surrogateescape") + b"\n"
+    def take(self, run: _Run) -> None:
+        self.numbers.add(run.first, run.lines)
+        self._ready += run.text
 
     def read(self, size: int) -> bytes:
         """So many bytes, fewer only at the end."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.inputs.streams import Readable
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BLOCK = 1 << 18
-LONGEST = 1 << 16  # bytes of a line that `lines` gives; what follows in it is dropped
+LONGEST = 1 << 16  # characters of a line that `lines` gives; what follows in it is dropped
 _SECTION_BLOCK = 1 << 20
 _LISTED = compiled(r'\s{1,80}("(?:[^"\\]|\\.){1,4000}"),?\s{0,8}$')
 LONGEST_PIECE = 1 << 21  # bytes of a line that `numbered` keeps together
@@ -55,13 +56,29 @@ def numbered(stream: Readable) -> Iterator[tuple[int, bytes]]:
         whole = piece.endswith(b"\n")
 
 
+def line_lists(stream: Readable) -> Iterator[tuple[int, list[str]]]:
+    """(number of the first, texts without line ends) of the lines of one block after the other; undecodable bytes are replaced."""
+    cut = False  # the last line of the block before goes on
+    for data, first in blocks(stream, _SECTION_BLOCK):
+        text = data.decode("utf-8", "replace")
+        texts = text.split("\n")
+        if cut:
+            del texts[0]
+            first += 1
+        cut = not text.endswith("\n")
+        if not cut:
+            texts.pop()
+        if "\r" in text or "\ufeff" in text:
+            texts = [line.rstrip("\r").removeprefix("\ufeff") for line in texts]
+        if any(map(LONGEST.__lt__, map(len, texts))):
+            texts = [line[:LONGEST] for line in texts]
+        yield first, texts
+
+
 def lines(stream: Readable) -> Iterator[tuple[int, str]]:
     """(number from 1, text without line end) of every line; undecodable bytes are replaced."""
-    last = 0
-    for number, line in numbered(stream):
-        if number != last:
-            last = number
-            yield number, line[:LONGEST].decode("utf-8", "replace").rstrip("\r").removeprefix("\ufeff")
+    for first, texts in line_lists(stream):
+        yield from enumerate(texts, first)
 
 
 def read_head(stream: Readable, size: int) -> bytes:
@@ -87,12 +104,13 @@ class LineNumbers:
         self._starts = [1]  # lines that were taken from which on those of the stream are …
         self._places = [1]  # … these, one after another
 
-    def add(self, number: int) -> None:
-        """The next line that is taken is line `number` of the stream."""
+    def add(self, number: int, count: int = 1) -> None:
+        """The next lines that are taken are so many of the stream from line `number` on."""
         self._given += 1
         if self._places[-1] + self._given - self._starts[-1] != number:
             self._starts.append(self._given)
             self._places.append(number)
+        self._given += count - 1
 
     def source_line(self, line: int) -> int:
         """The number in the stream of a line that was taken."""
