@@ -1,7 +1,7 @@
 """Tables in columns of blanks: `nvidia-smi dmon`, `nvidia-smi pmon` and `dcgmi dmon`. Columns are found by their titles only."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
 from nccl_doctor.formats.gpu.sample_statistics import Samples
-from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
+from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place, known_or_none
 from nccl_doctor.formats.gpu.smi_csv import seconds
 
 _DMON = {
@@ -26,8 +26,9 @@ _DCGM = {
 }  # fmt: skip
 _APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
 _BATCH = 20_000
+_RUN = 64  # rows that are looked at together; titles are repeated after each screen
 _PROCESSES = 10_000  # different ones that are kept
-_Key = tuple[str | None, int | str | None, int]  # host, index or uuid, pid
+_Rows = list[list[str]]  # cells
 
 
 class _Layout(NamedTuple):
@@ -66,63 +67,102 @@ def _dcgm_layout(titles: tuple[str, ...]) -> _Layout:
     return _layout(titles, _DCGM, 2)
 
 
+class _Slots(dict[str, int]):
+    """The index of a GPU of one host, as it is written -> its slot."""
+
+    def __init__(self, samples: Samples, host: str | None) -> None:
+        super().__init__()
+        self._samples, self._host = samples, host
+
+    def __missing__(self, index: str) -> int:
+        gpu = Gpu(self._host, int(index))
+        self[index] = slot = self._samples.slot((gpu.host, gpu.number), lambda: gpu)
+        return slot
+
+
 class _Columns:
     """Samples of one kind under titles that may change on the way."""
 
     def __init__(self) -> None:
         self.samples = Samples()
         self._layout: _Layout | None = None
-        self._slot_of: dict[tuple[str | None, int], int] = {}
+        self._slots_of: dict[str | None, _Slots] = {}
+        self._clear()
+
+    def _clear(self) -> None:
         self._slots: list[int] = []
         self._cells: list[tuple[str, ...]] = []
         self._times: list[float] = []
         self._places: list[Place] = []
-        self._last = ("", "", float("nan"))  # date and clock of the row before, and their time
 
-    def add(self, layout: _Layout, host: str | None, cells: list[str], place: Place) -> None:
-        """Take the cells of a row."""
+    def add(self, layout: _Layout, host: str | None, rows: _Rows, places: Iterable[Place]) -> None:
+        """Take the cells of rows."""
         if layout is not self._layout or len(self._slots) >= _BATCH:
             self.flush()
             self._layout = layout
-        key = host, int(cells[layout.gpu])
-        slot = self._slot_of.get(key)
-        if slot is None:
-            slot = self._slot_of[key] = self.samples.slot(key, lambda: Gpu(*key))
-        if slot >= 0:
-            self._slots.append(slot)
-            self._cells.append(layout.pick(cells))
-            self._times.append(self._time(layout, cells))
-            self._places.append(place)
-
-    def _time(self, layout: _Layout, cells: list[str]) -> float:
-        if layout.date is None or len(cells[layout.date]) != 8:
-            return float("nan")
-        date, clock = cells[layout.date], cells[layout.clock] if layout.clock is not None else ""
-        if self._last[:2] != (date, clock):
-            self._last = date, clock, seconds(f"{date} {clock}")
-        return self._last[2]
+        slots = self._slots_of.get(host)
+        if slots is None:
+            slots = self._slots_of[host] = _Slots(self.samples, host)
+        self._slots += [slots[cells[layout.gpu]] for cells in rows]
+        self._cells += map(layout.pick, rows)
+        self._places += places
+        if layout.date is not None:
+            clock = layout.clock
+            self._times += [_time(cells[layout.date], "" if clock is None else cells[clock]) for cells in rows]
 
     def flush(self) -> None:
         """Sum up the rows that wait."""
-        if self._slots and self._layout is not None:
-            columns = {
-                name: _numbers(cells)
-                for name, cells in zip(self._layout.names, zip(*self._cells, strict=True), strict=False)
-            }
+        slots = np.array(self._slots, np.int64)
+        keep, places = np.flatnonzero(slots >= 0), self._places
+        if len(keep) and self._layout is not None:
+            values = map(_numbers, zip(*self._cells, strict=True))
+            columns = {name: column[keep] for name, column in zip(self._layout.names, values, strict=False)}
             if "active" in columns:
                 columns.setdefault("util", 100 * columns["active"])
                 del columns["active"]
-            times, places = np.array(self._times), self._places
-            timed = None if np.isnan(times).all() else times
-            self.samples.add(Batch(np.array(self._slots), columns, timed, lambda row: places[row]))
-        self._slots, self._cells, self._times, self._places = [], [], [], []
+            times = np.array(self._times)[keep] if self._times else None
+            timed = None if times is None or np.isnan(times).all() else times
+            self.samples.add(Batch(slots[keep], columns, timed, lambda row: places[keep[row]]))
+        self._clear()
+
+
+@lru_cache(64)  # rows of one sweep have the same
+def _time(date: str, clock: str) -> float:
+    """Seconds since the epoch; NaN where a part is missing."""
+    return seconds(f"{date} {clock}") if len(date) == 8 else float("nan")
 
 
 def _numbers(cells: tuple[str, ...]) -> npt.NDArray[np.float64]:
     try:
-        return np.array(cells).astype(np.float64)
+        return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:  # `-` or `N/A` among them
-        return np.array([_number(cell) for cell in cells])
+        return np.fromiter(map(_number, cells), np.float64, len(cells))
+
+
+class _Process:
+    """What the rows of one process said."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place  # of the first row
+        self.kind: str | None = None
+        self.name: str | None = None
+        self.memory = float("nan")  # MiB, the highest
+        self.n = 0
+
+    def add(self, kind: str | None, name: str | None, memory: str) -> None:
+        """Take one row."""
+        self.kind, self.name = kind, name or None
+        if memory != "-" and not (value := _number(memory)) <= self.memory:
+            self.memory = value
+        self.n += 1
+
+
+class _Open(NamedTuple):
+    """The table of a host, whose rows may come."""
+
+    split: Callable[[str], list[str]]
+    fits: Callable[[list[str]], bool]  # whether cells are those of a row
+    add: Callable[[_Rows, list[Place]], None]
 
 
 class Tables:
@@ -130,10 +170,10 @@ class Tables:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._take: dict[str | None, Callable[[list[str], str, int], bool]] = {}
+        self._open: dict[str | None, _Open] = {}
         self._dmon = _Columns()
         self._dcgm = _Columns()
-        self._processes: dict[_Key, tuple[str | None, str | None, float | None, int, Place]] = {}
+        self._processes: dict[tuple[str | None, str | None, str], _Process] = {}  # by host, GPU and pid as written
         self._processes_seen = False
 
     def take(self, line: str, host: str | None, number: int) -> bool:
@@ -141,72 +181,99 @@ class Tables:
         if line.startswith("#"):
             return self._title(line.lstrip("# ").split(), host)
         if "pid," in line and _APPS.match(line):
-            titles = [title.partition("[")[0].strip() for title in line.split(",")]
-            self._processes_seen = True
-            self._take[host] = lambda cells, line, number: self._app_row(titles, host, line, number)
+            self._app_title([title.partition("[")[0].strip() for title in line.split(",")], host)
             return True
-        known = self._take.get(host)
-        return known is not None and known(line.split(), line, number)
+        table = self._open.get(host)
+        if table is None:
+            return False
+        cells = table.split(line)
+        if not table.fits(cells):
+            return cells[:1] == ["ID"]  # dcgmi has the units in a row
+        table.add([cells], [(number, line)])
+        return True
+
+    def take_rows(self, lines: list[str], at: int, number: int) -> int:
+        """Use the lines from `at` on, of which the first has this number, as far as they are rows without prefixes; how many."""
+        table = self._open.get(None)
+        if table is None:
+            return 0
+        split, fits = table.split, table.fits
+        rows: _Rows = []
+        for line in lines[at : at + _RUN]:
+            cells = split(line)
+            if not fits(cells) or not (cells[0].isdecimal() or cells[0] == "GPU") or not line.isprintable():
+                break
+            rows.append(cells)
+        if rows:
+            table.add(rows, list(enumerate(map(str.strip, lines[at : at + len(rows)]), number)))
+        return len(rows)
 
     def _title(self, titles: list[str], host: str | None) -> bool:
         lower = [title.lower() for title in titles]
         if titles[:1] == ["Entity"] and len(titles) > 1:
-            layout = _dcgm_layout(tuple(titles[1:]))
-            self._take[host] = lambda cells, line, number: self._dcgm_row(layout, cells, host, line, number)
+            self._columns(self._dcgm, _dcgm_layout(tuple(titles[1:])), host, "GPU")
         elif "gpu" in lower[:3] and "pid" in lower:
-            self._processes_seen = True
-            self._take[host] = lambda cells, line, number: self._pmon_row(lower, cells, host, line, number)
+            self._process_title(lower, host)
         elif "gpu" in lower[:3] and any(title in _DMON for title in lower):
-            layout = _dmon_layout(tuple(lower))
-            self._take[host] = lambda cells, line, number: self._dmon_row(layout, cells, host, line, number)
+            self._columns(self._dmon, _dmon_layout(tuple(lower)), host)
         else:
-            return host in self._take and "idx" in lower
+            return host in self._open and "idx" in lower
         return True
 
-    def _dmon_row(self, layout: _Layout, cells: list[str], host: str | None, line: str, number: int) -> bool:
-        if len(cells) != layout.cells or not cells[layout.gpu].isdigit():
-            return False
-        self._dmon.add(layout, host, cells, (number, line))
-        return True
+    def _columns(self, columns: _Columns, layout: _Layout, host: str | None, first: str | None = None) -> None:
+        """Open a table of samples; `first` is the first cell of all rows."""
 
-    def _dcgm_row(self, layout: _Layout, cells: list[str], host: str | None, line: str, number: int) -> bool:
-        if len(cells) != layout.cells or cells[0] != "GPU" or not cells[1].isdigit():
-            return bool(cells[:1] == ["ID"])
-        self._dcgm.add(layout, host, cells, (number, line))
-        return True
+        def fits(cells: list[str]) -> bool:
+            return len(cells) == layout.cells and cells[layout.gpu].isdecimal() and first in (None, cells[0])
 
-    def _pmon_row(self, titles: list[str], cells: list[str], host: str | None, line: str, number: int) -> bool:
-        row = dict(zip(titles, cells, strict=False))
-        if len(cells) < len(titles) - 1 or not row["gpu"].isdigit():
-            return False
-        if row.get("pid", "-").isdigit() and len(self._processes) < _PROCESSES:
-            name = " ".join(cells[titles.index("command") :]) if "command" in titles else None
-            self._process(
-                (host, int(row["gpu"]), int(row["pid"])), row.get("type"), name, row.get("fb", "-"), (number, line)
+        self._open[host] = _Open(str.split, fits, lambda rows, places: columns.add(layout, host, rows, places))
+
+    def _process_title(self, titles: list[str], host: str | None) -> None:
+        """Open a table of pmon. The command may be missing, and it may have blanks."""
+        gpu, pid = titles.index("gpu"), titles.index("pid")
+        kind, memory, name = (titles.index(title) if title in titles else None for title in ("type", "fb", "command"))
+
+        def fits(cells: list[str]) -> bool:
+            return len(cells) >= len(titles) - 1 and cells[gpu].isdecimal()
+
+        def add(rows: _Rows, places: list[Place]) -> None:
+            for cells, place in zip(rows, places, strict=True):
+                if cells[pid].isdecimal() and (process := self._process(host, cells[gpu], cells[pid], place)):
+                    command = None if name is None else " ".join(cells[name:])
+                    process.add(_cell(cells, kind), command, _cell(cells, memory) or "-")
+
+        self._processes_seen = True
+        self._open[host] = _Open(str.split, fits, add)
+
+    def _app_title(self, titles: list[str], host: str | None) -> None:
+        """Open a table of `--query-compute-apps`."""
+        pid = titles.index("pid")
+        gpu, memory, name = (
+            next((titles.index(title) for title in those if title in titles), None)
+            for those in (
+                ("gpu_uuid", "gpu_bus_id", "gpu_name"),
+                ("used_gpu_memory", "used_memory"),
+                ("process_name", "name"),
             )
-        return True
-
-    def _app_row(self, titles: list[str], host: str | None, line: str, number: int) -> bool:
-        row = dict(zip(titles, (cell.strip() for cell in line.split(",")), strict=False))
-        if len(row) != len(titles) or not row["pid"].isdigit():
-            return False
-        if len(self._processes) < _PROCESSES:
-            memory = row.get("used_gpu_memory [MiB]") or row.get("used_gpu_memory") or row.get("used_memory") or "-"
-            gpu = row.get("gpu_uuid") or row.get("gpu_bus_id") or row.get("gpu_name")
-            name = row.get("process_name") or row.get("name")
-            self._process((host, gpu, int(row["pid"])), "C", name, memory.removesuffix(" MiB"), (number, line))
-        return True
-
-    def _process(self, key: _Key, kind: str | None, name: str | None, memory: str, place: Place) -> None:
-        old = self._processes.get(key)
-        known = [value for value in (old[2] if old else None, _number(memory)) if value is not None and value == value]
-        self._processes[key] = (
-            kind,
-            name or None,
-            max(known, default=None),
-            old[3] + 1 if old else 1,
-            old[4] if old else place,
         )
+
+        def fits(cells: list[str]) -> bool:
+            return len(cells) >= len(titles) and cells[pid].isdecimal()
+
+        def add(rows: _Rows, places: list[Place]) -> None:
+            for cells, place in zip(rows, places, strict=True):
+                if process := self._process(host, _cell(cells, gpu), cells[pid], place):
+                    process.add("C", _cell(cells, name), (_cell(cells, memory) or "-").removesuffix(" MiB"))
+
+        self._processes_seen = True
+        self._open[host] = _Open(lambda line: [cell.strip() for cell in line.split(",")], fits, add)
+
+    def _process(self, host: str | None, gpu: str | None, pid: str, place: Place) -> _Process | None:
+        """A process, which may be new; None where there are too many."""
+        known = self._processes.get((host, gpu, pid))
+        if known is None and len(self._processes) < _PROCESSES:
+            known = self._processes[host, gpu, pid] = _Process(place)
+        return known
 
     def write(self, facts: Facts) -> None:
         """Turn what was read into rows."""
@@ -218,11 +285,16 @@ class Tables:
             facts.mark_covered("gpu_process")
         facts.add(
             GpuProcess(
-                host=host, gpu=gpu if isinstance(gpu, int) else None, uuid=None if isinstance(gpu, int) else gpu,
-                pid=pid, kind=kind, name=name, memory=memory, n=n, ref=facts.evidence(self._file, *place),
+                host=host, gpu=int(gpu) if gpu and gpu.isdecimal() else None, uuid=None if gpu and gpu.isdecimal() else gpu,
+                pid=int(pid), kind=process.kind, name=process.name, memory=known_or_none(process.memory), n=process.n,
+                ref=facts.evidence(self._file, *process.place),
             )
-            for (host, gpu, pid), (kind, name, memory, n, place) in self._processes.items()
+            for (host, gpu, pid), process in self._processes.items()
         )  # fmt: skip
+
+
+def _cell(cells: list[str], at: int | None) -> str | None:
+    return cells[at] if at is not None and at < len(cells) else None
 
 
 def _number(cell: str) -> float:

@@ -14,8 +14,7 @@ from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined
-from nccl_doctor.inputs.text_lines import lines as numbered_text
+from nccl_doctor.inputs.text_lines import Joined, line_lists
 
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
@@ -146,20 +145,29 @@ def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
             return 0
         return table.add(b"\n".join(line for _, line in rows) + b"\n", lambda row: rows[row][0])
 
-    for lines, whole in numbered_text(stream):
+    def take(whole: str, number: int) -> int:
         label, plain = (NOTHING, whole) if _BARE_ROW.fullmatch(whole) else prefixes.split(prefixes.clean(whole))
         plain = plain.strip()
-        if text.take(plain, label.host, lines):
-            used += 1
-            continue
+        if text.take(plain, label.host, number):
+            return 1
         data = plain.encode()
         if HEADER.match(data) and plain.count(",") < 100:
-            used += 1 + flush(label.host)
+            used = 1 + flush(label.host)
             tables[label.host] = Table(plain.split(","), csv, label.host)
-        elif (table := tables.get(label.host)) is not None and table.fits(plain):
-            waiting.setdefault(label.host, []).append((lines, data))
+            return used
+        if (table := tables.get(label.host)) is not None and table.fits(plain):
+            waiting.setdefault(label.host, []).append((number, data))
             if len(waiting[label.host]) >= 10_000:
-                used += flush(label.host)
+                return flush(label.host)
+        return 0
+
+    for first, texts in line_lists(stream):
+        at = 0
+        while at < len(texts):
+            rows = text.take_rows(texts, at, first + at)
+            used += rows or take(texts[at], first + at)
+            at += rows or 1
+        lines = first + at - 1
     used += sum(flush(host) for host in list(waiting))
     if tables:
         csv.write(facts, name, "nvidia-smi")
