@@ -174,7 +174,7 @@ def split(line: str, hosts: frozenset[str] = frozenset(), *, timeless: bool = Fa
     return label.done(), text
 
 
-_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MEMO = 4_096  # shapes remembered
 _MEMO_LENGTH = 1_000  # longer lines do not come twice
 _found_in: dict[
@@ -190,7 +190,7 @@ def _found(line: str, hosts: frozenset[str]) -> Found:
     """
     if hosts or len(line) > _MEMO_LENGTH or not line.isascii():
         return _find(line, hosts)
-    shape = line.encode().translate(_ZEROS)
+    shape = line.encode().translate(ZEROS)
     known = _found_in.get(shape)
     if known is not None:
         found = (
@@ -256,7 +256,7 @@ def _first_match(
     words = []
     for rule in _RULES.get(lead, ()):
         found = rule.regex.match(line, begin)
-        if found and rule.accept in _BY_WORD and any(map(str.isdecimal, found["host"])):
+        if found and rule.accept in _BY_WORD and begin == start and any(map(str.isdecimal, found["host"])):
             words.append(found.span("host"))
         if found and (rule.accept is None or rule.accept(found, begin - start, hosts)):
             return rule, found, words

@@ -4,13 +4,15 @@ import io
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import blocks
-from nccl_doctor.inputs.prefixes import Label
+from nccl_doctor.inputs.prefix_checks import kind_of
+from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18
 LONGEST = 1 << 16  # characters of a line that `lines` gives; what follows in it is dropped
 _SECTION_BLOCK = 1 << 20
+_BATCH = 1 << 13  # bytes of lines of a section that are looked at together
+_FEW, _MANY = 8, 512  # lines that are looked at together behind one with another prefix, and in the middle
+_SHAPES = 1 << 14  # texts without digits that are remembered
+_KINDS = 1 << 8  # of prefixes
 _LISTED = compiled(r'\s{1,80}("(?:[^"\\]|\\.){1,4000}"),?\s{0,8}$')
 LONGEST_PIECE = 1 << 21  # bytes of a line that `numbered` keeps together
 
@@ -91,9 +97,96 @@ def read_head(stream: Readable, size: int) -> bytes:
 
 def plain_lines(stream: Readable) -> Iterator[tuple[int, Label, str]]:
     """(number, fields of the launcher's prefixes, text without them) of every line."""
-    for number, line in lines(stream):
+    splitter = PrefixSplitter()
+    first = 1
+    for whole in _whole_lines(stream):
+        for label, texts in splitter.split(whole):
+            for number, text in enumerate(texts, first):
+                yield number, label, text
+            first += len(texts)
+
+
+def _whole_lines(stream: Readable) -> Iterator[list[bytes]]:
+    """The lines of a stream, many at once, the first `LONGEST` bytes of each."""
+    rest = b""
+    while block := stream.read(_BLOCK):
+        *whole, rest = (rest + block).split(b"\n")
+        rest = rest[:LONGEST]
+        yield [line[:LONGEST] for line in whole]
+    if rest:
+        yield [rest]
+
+
+class PrefixSplitter:
+    """Takes the prefixes off many lines, as `prefixes.split` does off one.
+
+    Most lines have the prefix of the line before them, and differ from an earlier line in digits only: these are not examined
+    again, see `prefixes.layout`.
+    """
+
+    def __init__(self, opened: Callable[[str], str] = str) -> None:
+        """`opened` gives the line that another one wraps."""
+        self._opened = opened
+        self._prefix = b""
+        self._label = NOTHING
+        self._behind: dict[
+            object, dict[bytes, bool]
+        ] = {}  # kind of prefix -> text without digits -> has no further prefix
+        self._known = self._behind.setdefault(b"", {})  # those behind the prefix
+
+    def split(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
+        """The lines one after another, without line ends: as many as have the same label, and their texts."""
+        at, most = 0, _FEW
+        while at < len(lines):
+            texts = self._same(lines[at : at + most])
+            if texts:
+                yield self._label, texts
+                at += len(texts)
+            if len(texts) == most:
+                most = min(2 * most, _MANY)
+            elif at < len(lines):
+                yield self._single(lines[at].rstrip(b"\r"))
+                at, most = at + 1, _FEW
+
+    def _same(self, lines: Sequence[bytes]) -> list[str]:
+        """The texts of the first lines, as far as they have the prefix and no other."""
+        size = len(self._prefix)
+        behind = [line[size:].rstrip(b"\r") for line in takewhile(lambda line: line.startswith(self._prefix), lines)]
+        text = b"\n".join(behind)
+        shapes = text.translate(prefixes.ZEROS).split(b"\n") if behind else []
+        known = self._known
+        plain = len(behind)
+        if not all(map(known.get, shapes)):
+            plain = next((at for at, shape in enumerate(shapes) if not self._is_plain(shape, behind[at])), plain)
+        return text.decode("utf-8", "replace").split("\n")[:plain]
+
+    def _is_plain(self, shape: bytes, text: bytes) -> bool:
+        known = self._known.get(shape)
+        if known is None:
+            if len(self._known) >= _SHAPES:
+                self._known.clear()
+            line = (self._prefix + text).decode("utf-8", "replace")
+            found = prefixes.layout(line) if self._opened(line) == line else None
+            size = len(line) - len(text.decode("utf-8", "replace"))
+            known = self._known[shape] = (
+                found is not None
+                and all(end <= size for _, end in found.words)
+                and prefixes.split(line) == (self._label, line[size:])
+            )
+        return known
+
+    def _single(self, raw: bytes) -> tuple[Label, list[str]]:
+        line = self._opened(raw.decode("utf-8", "replace").removeprefix("\ufeff"))
         label, text = prefixes.split(prefixes.clean(line))
-        yield number, label, text
+        found = prefixes.layout(line) if label.stamp is None else None
+        prefix = line[: found.end].encode() if found is not None else b""
+        if found is not None and raw.startswith(prefix) and bool(prefix) == (label != NOTHING):
+            kinds = tuple(kind_of(line[start:end]) for start, end in found.words if end <= found.end)
+            self._prefix, self._label = prefix, label
+            if len(self._behind) >= _KINDS:
+                self._behind.clear()
+            self._known = self._behind.setdefault((prefix.translate(prefixes.ZEROS), kinds), {})
+        return label, [text]
 
 
 class LineNumbers:
@@ -155,26 +248,34 @@ class Sections:
         self._stream = stream
         self._heads = heads
         self._keep = keep
-        self._left = 0
+        self._splitter = PrefixSplitter(_unlisted)
+        self._until = 0  # the line with which the section ends, should no more of it be used
         self._data = b""  # the block that is being looked at, from where, and to where its whole lines go
         self._at = self._end = 0
+        self._batch: list[bytes] = []  # lines from there on, of which some were given
+        self._first = 0  # lines in front of them
+        self._stop = 0  # where they end
         self.lines = 0  # of the stream, as far as it was read
 
     def used(self) -> None:
         """The line that was given last belongs to a section."""
-        self._left = self._keep
+        self._until = self.lines + self._keep
 
     def run(self, rows: re.Pattern[bytes]) -> tuple[int, bytes] | None:
         """Takes the lines behind the one that was given last as far as `rows` matches them: number of the first, and their bytes.
 
         They are not given again. A table of one shape is read many times faster as one run than line by line.
         """
-        found = rows.match(self._data, self._at, self._end)
-        if found is None or found.end() == self._at:
+        given = self._batch[: self.lines - self._first]
+        at = self._at + sum(map(len, given)) + len(given) if len(given) < len(self._batch) else self._stop
+        found = rows.match(self._data, at, self._end)
+        if found is None or found.end() == at:
             return None
         first = self.lines + 1
-        self._at = found.end()
-        self.lines += found[0].count(b"\n")
+        self._at, self._batch = found.end(), []
+        taken = found[0].count(b"\n")
+        self.lines += taken
+        self._until += taken
         return first, found[0]
 
     def __iter__(self) -> Iterator[tuple[int, Label, str]]:
@@ -194,7 +295,7 @@ class Sections:
     def _of(self, data: bytes, end: int) -> Iterator[tuple[int, Label, str]]:
         self._data, self._at, self._end = data, 0, end
         while (at := self._at) < end:
-            if not self._left:
+            if self.lines >= self._until:
                 head = self._heads.search(data, at, end)
                 start = end
                 if head is not None:
@@ -202,15 +303,35 @@ class Sections:
                     start = data.rfind(b"\n", at, max(line - 1, at)) + 1 or at
                 self.lines += data.count(b"\n", at, start)
                 self._at = start
-                self._left = self._keep if head is not None else 0
+                self._until = self.lines + (self._keep if head is not None else 0)
                 continue
-            stop = data.find(b"\n", at, end)
-            raw = data[at : min(end if stop < 0 else stop, at + LONGEST)].decode("utf-8", "replace").rstrip("\r")
-            self._left -= 1
-            label, text = prefixes.split(prefixes.clean(_unlisted(raw.removeprefix("\ufeff"))))
-            self._at = end if stop < 0 else stop + 1
-            self.lines += stop >= 0
-            yield self.lines + (stop < 0), label, text
+            batch, stop = self._next()
+            self._batch, self._first, self._stop = batch, self.lines, stop
+            yield from self._given(batch)
+            if self._batch is batch:
+                self._at = stop
+                unended = data[stop - 1] != ord("\n")
+                self.lines -= unended
+                self._until -= unended
+
+    def _next(self) -> tuple[list[bytes], int]:
+        """The next lines of the section, and where they end; one alone that is long or has no end."""
+        at, most = self._at, self._until - self.lines
+        whole = self._data.rfind(b"\n", at, min(at + _BATCH, self._end))
+        if whole < 0:
+            stop = self._data.find(b"\n", at, self._end)
+            end = self._end if stop < 0 else stop
+            return [self._data[at : min(end, at + LONGEST)]], min(end + 1, self._end)
+        batch = self._data[at:whole].split(b"\n", most)[:most]
+        return batch, at + sum(map(len, batch)) + len(batch)
+
+    def _given(self, batch: list[bytes]) -> Iterator[tuple[int, Label, str]]:
+        for label, texts in self._splitter.split(batch):
+            for text in texts:
+                self.lines += 1
+                yield self.lines, label, text
+                if self._batch is not batch:  # a run took what follows
+                    return
 
 
 def _unlisted(line: str) -> str:

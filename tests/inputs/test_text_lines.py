@@ -1,6 +1,7 @@
 """Lines of bytes with their numbers: nothing is lost, long lines come in pieces, and nothing is read before it is asked for."""
 
 import io
+import re
 from itertools import groupby
 from operator import itemgetter
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor.inputs import exports, text_lines
+from nccl_doctor.inputs import exports, prefixes, text_lines
+from nccl_doctor.inputs.prefix_rules import RULES
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"\r", b"long line", b"\xff" * 9, b"x" * 40]), max_size=12), st.booleans())
@@ -69,3 +71,64 @@ def test_a_file_without_a_line_end_comes_in_pieces(kind: str) -> None:
     pieces = exports.Exported(io.BytesIO(data), kind).read(1 << 30).split(b"\n")
     assert {text_lines.LONGEST_PIECE, 0} >= {len(piece) for piece in pieces}
     assert len(data) == sum(map(len, pieces))
+
+
+def _one_by_one(data: bytes) -> list[tuple[int, prefixes.Label, str]]:
+    return [(number, *prefixes.split(prefixes.clean(line))) for number, line in text_lines.lines(io.BytesIO(data))]
+
+
+SAMPLES = [sample for rule in RULES for sample in rule.samples]
+WRITERS = (
+    "",
+    "node01: ",
+    "node02: ",
+    "ext4: ",
+    "gpu7: ",
+    "3: ",
+    "12: ",
+    "[1,3]<stdout>:",
+    "[default1]:",
+    "gpu-a: ",
+    "\t",
+    "  ",
+)
+TEXTS = (
+    "", " ", "State: Active", "\tRate: 400", "97 %", "RX errors: 5", "rx5_bytes: 12", "rx7_bytes: 13", "node01: again", "2: eth0: <UP> mtu",
+    "[0, 4]", "2026-05-07T12:00:00Z text", '{"log":"text\\n","stream":"stdout"}', "\x1b[31mred\x1b[0m", "[31mred[0m", "> quoted", "│ box │",
+    "\xa0é", "\ufeffmark", "text\r", "node01:101:140 [0] NCCL INFO x", "x [repeated 3x across cluster]", "(pid=3) y", "│",
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(WRITERS), st.sampled_from((*TEXTS, *SAMPLES)), st.integers(1, 40)), max_size=12)
+)
+def test_prefixes_of_many_lines_are_those_of_each(written: list[tuple[str, str, int]]) -> None:
+    data = "".join(f"{writer}{text}\n" * times for writer, text, times in written).encode()
+    expected = _one_by_one(data)
+    sections = text_lines.Sections(io.BytesIO(data), re.compile(rb"\A"), keep=1_000)
+    assert (expected, expected) == (list(text_lines.plain_lines(io.BytesIO(data))), list(sections))
+
+
+def test_a_section_ends_after_lines_that_are_not_used() -> None:
+    data = b"before\nhead\n" + b"row 1\n" * 30 + b"other\n" * 50 + b"head\nrow 2"
+    sections = text_lines.Sections(io.BytesIO(data), re.compile(rb"head"), keep=5)
+    given = []
+    for number, _, text in sections:
+        given.append(number)
+        if text.startswith(("head", "row")):
+            sections.used()
+    assert ([*range(1, 38), 82, 83, 84], 84) == (given, sections.lines)
+
+
+def test_a_run_takes_the_lines_behind_the_one_that_was_given_last() -> None:
+    rows = re.compile(rb"(?:row \d{1,9}\n)+")
+    data = b"".join(b"head %d\nrow 1\nrow 2\nend\n" % number for number in range(1_000))
+    sections = text_lines.Sections(io.BytesIO(data), re.compile(rb"head 0"))
+    given = []
+    for number, _, text in sections:
+        given.append((number, text))
+        sections.used()
+        if text.startswith("head"):
+            assert (number + 1, b"row 1\nrow 2\n") == sections.run(rows)
+    expected = [(4 * at + line, text) for at in range(1_000) for line, text in ((1, f"head {at}"), (4, "end"))]
+    assert (expected, 4_000) == (given, sections.lines)
