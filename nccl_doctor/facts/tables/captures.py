@@ -220,4 +220,9 @@ class AccountedJob(NamedTuple):
     max_rss: float | None  # MiB of the task that used most; of the whole job from seff
     cpu_efficiency: float | None  # share of the allocated time of CPUs that was used
     memory_efficiency: float | None  # share of the memory that was asked for
+    tasks: int | None  # of a step
+    mean_cpu_s: float | None  # CPU time of a task of the step, the mean of all
+    least_cpu_s: float | None  # of the task that used least
+    least_task: int | None  # its number in the step: SLURM_PROCID, the rank where srun starts a process a rank
+    least_host: str | None
     ref: int

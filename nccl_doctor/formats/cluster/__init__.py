@@ -16,6 +16,15 @@ FORMATS = (
         ),
     ),
     Format(
+        "slurm-json",
+        "slurm_json",
+        tables=("accounted_job", "message", "process_end"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,100}\{(?:[^\[\]]{0,800}\"openapi\\?/(?:db|slurmdbd)"
+            rb"|\s{0,100}\"jobs\"\s{0,100}:\s{0,100}\[\s{0,100}\{[^\]]{0,4000}\"allocation_nodes\")"
+        ),
+    ),
+    Format(
         "gridengine-accounting",
         "gridengine_accounting",
         tables=("accounted_job", "process_end"),

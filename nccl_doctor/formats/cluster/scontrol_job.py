@@ -59,8 +59,9 @@ def _end(job: _Job) -> End:
     nodes, host = get("NodeList", ""), get("BatchHost")
     if get("JobState") == "NODE_FAIL" and nodes != host:
         host = None
+    named = f"JobId={get('JobId')} JobName={get('JobName')}"
     return End(
         job=get("JobId"), state=get("JobState", ""), exit_code=get("ExitCode", ""), host=host, reason=get("Reason"),
-        stamp=iso_seconds(get("EndTime", "")), line=job.number, text=f"JobId={get('JobId')} JobName={get('JobName')} {job.line}",
-        reporter="scontrol",
+        stamp=iso_seconds(get("EndTime", "")), line=job.number, reporter="scontrol",
+        text=job.line if job.line.startswith("JobId=") else f"{named} {job.line}",
     )  # fmt: skip

@@ -1,13 +1,12 @@
 """Jobs in Slurm's accounting: the table of `sacct`, with columns of fixed width or a `--delimiter` between them, and `seff`."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import AccountedJob
-from nccl_doctor.formats.cluster.slurm_ends import ANNOUNCED, End, end_rows
+from nccl_doctor.formats.cluster import slurm_jobs
+from nccl_doctor.formats.cluster.slurm_ends import ANNOUNCED
+from nccl_doctor.formats.cluster.slurm_jobs import Accounted
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
@@ -38,11 +37,7 @@ class _Row:
         self.number = number
         self.text = text
         self.job = fields.get("JobID") or fields.get("JobIDRaw") or ""
-        self.state = _state(fields.get("State", ""))
-
-    @property
-    def is_step(self) -> bool:
-        return "." in self.job
+        self.state = parse_state(fields.get("State", ""))
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -79,7 +74,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         else:
             continue
         understood += 1
-    facts.add(_jobs(facts, name, rows))
+    facts.add(slurm_jobs.rows(facts, name, map(_accounted, rows)))
     return Reading(number, understood)
 
 
@@ -92,10 +87,10 @@ def _cells(line: str, between: str) -> list[str]:
 
 def _seff(row: _Row, key: str, value: str, line: str) -> None:
     """`State: FAILED (exit code 1)`, `CPU Efficiency: 13.80% of 16:00:00 core-walltime`."""
-    if key == "Job ID":
+    if key in ("Job ID", "Array Job ID"):
         row.job = value.strip()
     elif key == "State":
-        row.state = _state(value)
+        row.state = parse_state(value)
         code = re.search(r"\(exit code (\d{1,3})\)", value)
         row.fields["ExitCode"] = f"{code[1]}:0" if code else ""
         row.text = f"Job ID: {row.job} {line.strip()}"
@@ -103,52 +98,26 @@ def _seff(row: _Row, key: str, value: str, line: str) -> None:
         row.fields[key] = value.strip()
 
 
-def _jobs(facts: Facts, file: str, rows: list[_Row]) -> Iterator[Any]:
-    steps: dict[str, list[_Row]] = {}
-    for row in rows:
-        if row.is_step:
-            steps.setdefault(row.job.partition(".")[0], []).append(row)
-        yield _job(facts, file, row)
-    for row in rows:
-        if row.is_step:
-            continue
-        # A job that failed says with which status its script ended, and a step why.
-        own = [
-            step
-            for step in steps.get(row.job, [])
-            if row.state == "FAILED" and step.state in ("FAILED", "OUT_OF_MEMORY")
-        ]
-        worst = (
-            min(own, key=lambda step: (step.state != "OUT_OF_MEMORY", step.job.endswith((".batch", ".extern"))))
-            if own
-            else row
-        )
-        nodes = row.fields.get("NodeList", "")
-        yield from end_rows(
-            facts, file,
-            End(
-                job=row.job, state=worst.state, exit_code=worst.fields.get("ExitCode", ""),
-                host=nodes if re.fullmatch(r"[\w.-]{1,200}", nodes) and nodes != "None" else None,
-                reason=row.fields.get("Reason"), stamp=iso_seconds(row.fields.get("End", "")), line=worst.number,
-                text=worst.text, reporter="sacct" if row.fields.get("JobID") or row.fields.get("JobIDRaw") else "seff",
-            ),
-        )  # fmt: skip
-
-
-def _job(facts: Facts, file: str, row: _Row) -> AccountedJob:
+def _accounted(row: _Row) -> Accounted:
     get = row.fields.get
-    efficiency = [_share(get(f"{what} Efficiency", "")) for what in ("CPU", "Memory")]
-    return AccountedJob(
-        scheduler="slurm", job=row.job[:80], name=get("JobName"), state=row.state or None,
-        elapsed_s=_clock(get("Elapsed") or get("Job Wall-clock time") or ""),
-        nodes=_whole(get("NNodes") or get("AllocNodes") or get("Nodes") or ""),
-        cpus=_whole(get("AllocCPUS") or get("NCPUS") or get("Cores") or ""),
+    nodes = _whole(get("NNodes") or get("AllocNodes") or get("Nodes") or "")
+    cpus = _whole(get("AllocCPUS") or get("NCPUS") or get("Cores") or "")
+    each = _whole(get("Cores per node", ""))
+    return Accounted(
+        job=row.job, line=row.number, text=row.text, reporter="sacct" if get("JobID") or get("JobIDRaw") else "seff",
+        state=row.state, exit_code=get("ExitCode", ""), name=get("JobName"), node_list=get("NodeList", ""),
+        reason=get("Reason"), end=iso_seconds(get("End", "")),
+        elapsed=_clock(get("Elapsed") or get("Job Wall-clock time") or ""), nodes=nodes,
+        cpus=nodes * each if nodes is not None and each is not None else cpus,
         max_rss=_size((get("MaxRSS") or get("Memory Utilized") or "").split(" (")[0]),
-        cpu_efficiency=efficiency[0], memory_efficiency=efficiency[1], ref=facts.evidence(file, row.number, row.text),
+        used_cpu=_clock(get("TotalCPU", "")), cpu_efficiency=_share(get("CPU Efficiency", "")),
+        memory_efficiency=_share(get("Memory Efficiency", "")), tasks=_whole(get("NTasks", "")),
+        mean_cpu=_clock(get("AveCPU", "")), least_cpu=_clock(get("MinCPU", "")),
+        least_task=_whole(get("MinCPUTask", "")), least_host=get("MinCPUNode") or None,
     )  # fmt: skip
 
 
-def _state(text: str) -> str:
+def parse_state(text: str) -> str:
     """`CANCELLED by 1001` and the cut `OUT_OF_ME+` as the state that they mean."""
     word = (text.split() or [""])[0]
     if word.endswith("+"):
