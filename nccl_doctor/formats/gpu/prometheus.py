@@ -3,10 +3,11 @@
 Known names are those of NVIDIA's DCGM exporter and of nvidia_gpu_exporter.
 """
 
-import io
 import json
+import math
 import re
 from collections.abc import Iterator
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import lines
+from nccl_doctor.inputs.text_lines import Joined, lines, read_head
 
 LARGEST = 256 << 20  # bytes of one answer of the API
 _COLUMNS = {
@@ -33,19 +34,64 @@ _COLUMNS = {
     "nvidia_smi_clocks_current_sm_clock_hz": ("clock", 1e-6),
 }  # fmt: skip
 """Metric -> column, and the factor to its unit."""
-_SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\} (\S{1,40})(?: (\d{10,16}))?\s*$")
+_SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\Z")
+_VALUE = re.compile(r"(\S{1,40})(?: (\d{10,16}))?\s*")
 _LABEL = re.compile(r'(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
 _HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_instance", "instance")
 _BLOCK = 8 << 20
-_ROWS = 20_000  # of a batch
+_ROWS = 5_000  # of a batch
+_SERIES = 50_000  # whose labels are remembered
 
 
-class _Value(NamedTuple):
-    gpu: Gpu
-    time: float  # NaN where the text has none
+class _Series(NamedTuple):
+    """What a name and its labels are."""
+
+    slot: int
     column: str
-    value: float
-    place: Place
+    factor: float
+    turns: Iterator[int]  # of the values of this column that come without a time
+
+
+class _Rows:
+    """Joins the values of each GPU and moment to a row, and sums the rows up in the order of time."""
+
+    def __init__(self) -> None:
+        self.samples = Samples()
+        self.used = 0  # values
+        self._waiting: dict[tuple[float, int], tuple[dict[str, float], list[Place]]] = {}
+
+    def slot(self, gpu: Gpu) -> int:
+        return self.samples.slot((gpu.host, gpu.number if gpu.number is not None else gpu.uuid), lambda: gpu)
+
+    def add(self, slot: int, time: float, column: str, value: float, number: int, line: str) -> None:
+        """Take one value, from a line."""
+        self.used += 1
+        if slot < 0:
+            return
+        row = self._waiting.get((time, slot))
+        if row is None:
+            if len(self._waiting) >= 2 * _ROWS:
+                self.flush(_ROWS)
+            row = self._waiting[time, slot] = {}, [(number, line[:600])]
+        row[0][column] = value
+        if column == "counter:xid" and value:
+            row[1].append((number, line[:600]))
+
+    def flush(self, most: int | None = None) -> None:
+        """Sum up those rows that wait longest, which are complete; without a number all."""
+        ordered = sorted((at, *self._waiting.pop(at)) for at in list(islice(self._waiting, most)))
+        for start in range(0, len(ordered), _ROWS):
+            part = ordered[start : start + _ROWS]
+            names = sorted({name for _, values, _ in part for name in values})
+            times = np.array([time for (time, _), _, _ in part])
+            self.samples.add(
+                Batch(
+                    np.array([slot for (_, slot), _, _ in part], np.int64),
+                    {name: np.array([values.get(name, np.nan) for _, values, _ in part]) for name in names},
+                    times if times.max() > 1e8 else None,  # smaller numbers only count the answers
+                    lambda row, part=part: part[row][2][-1],  # type: ignore[misc]
+                )
+            )
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -56,55 +102,62 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-…",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node01"} 97
         {"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL",…},"values":[[…
     """
-    parts: list[bytes] = []
-    while sum(map(len, parts)) < LARGEST and (part := stream.read(_BLOCK)):
-        parts.append(part)
-    data = b"".join(parts)
-    samples = Samples()
-    note = f"is longer than {LARGEST >> 20} MiB; reading ended there" if stream.read(1) else None
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
-        found, number, note = _answer(data, note)
+    head = read_head(stream, 1 << 12)
+    stream = Joined(head, stream)
+    rows = _Rows()
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        data = read_head(stream, LARGEST)
+        note = f"is longer than {LARGEST >> 20} MiB; reading ended there" if stream.read(1) else None
+        number, note = _answer(data, note, rows)
     else:
-        found, number = _exposition(data)
-    used = _add(samples, found)
-    if samples.gpus:
-        samples.write(facts, name, "dcgm")
-    if samples.refused:
+        number, note = _exposition(stream, rows), None
+    rows.flush()
+    if rows.samples.gpus:
+        rows.samples.write(facts, name, "dcgm")
+    if rows.samples.refused:
         note = f"names more than {Samples.MAX_GPUS:,} GPUs; the others were left out"
-    return Reading(number, used, note)
+    return Reading(number, rows.used, note)
 
 
-def _exposition(data: bytes) -> tuple[list[_Value], int]:
-    """The values of an exporter's text; several answers, one behind the other, are samples in that order."""
-    found: list[_Value] = []
-    seen: dict[tuple[object, str], int] = {}
+def _exposition(stream: Readable, rows: _Rows) -> int:
+    """Take an exporter's text; several answers, one behind the other, are samples in that order. Returns the number of lines."""
+    known: dict[str, _Series | None] = {}
+    turns: dict[tuple[object, str], Iterator[int]] = {}
     number = 0
-    for number, line in lines(io.BytesIO(data)):
-        match = _SAMPLE.match(line)
-        known = _COLUMNS.get(match[1]) if match else None
-        if match is None or known is None:
+    for number, line in lines(stream):
+        head, _, written = line.rpartition("} ")
+        if head not in known:
+            if len(known) >= _SERIES:
+                known.clear()
+            known[head] = _series(head, rows, turns)
+        series = known[head]
+        said = _VALUE.fullmatch(written) if series is not None else None
+        if series is None or said is None or (value := _number(said[1])) is None:
             continue
-        gpu = _gpu(dict(_LABEL.findall(match[2])))
-        value = _number(match[3])
-        if gpu is None or value is None:
-            continue
-        column, factor = known
-        turn = seen[gpu[:3], column] = seen.get((gpu[:3], column), -1) + 1
-        time = int(match[4]) / 1000 if match[4] else float(turn)
-        found.append(_Value(gpu, time, column, value * factor, (number, line[:600])))
-    return found, number
+        time = int(said[2]) / 1000 if said[2] else float(next(series.turns))
+        rows.add(series.slot, time, series.column, value * series.factor, number, line)
+    return number
 
 
-def _answer(data: bytes, note: str | None) -> tuple[list[_Value], int, str | None]:
-    """The values of an answer of the API: a matrix of a range, or a vector of one moment."""
+def _series(head: str, rows: _Rows, turns: dict[tuple[object, str], Iterator[int]]) -> _Series | None:
+    """What a name and labels are, without the last brace; None for what is not read."""
+    match = _SAMPLE.match(head)
+    known = _COLUMNS.get(match[1]) if match else None
+    gpu = _gpu(dict(_LABEL.findall(match[2]))) if match and known else None
+    if known is None or gpu is None:
+        return None
+    return _Series(rows.slot(gpu), *known, turns.setdefault((gpu[:3], known[0]), count()))
+
+
+def _answer(data: bytes, note: str | None, rows: _Rows) -> tuple[int, str | None]:
+    """Take an answer of the API: a matrix of a range, or a vector of one moment. Returns the number of lines, and a note."""
     number = data.count(b"\n") + (not data.endswith(b"\n"))
     try:
         top = json.loads(data)
     except (ValueError, RecursionError) as error:
-        return [], number, note or f"is no complete JSON: {str(error)[:100]}"
+        return number, note or f"is no complete JSON: {str(error)[:100]}"
     body = top.get("data") if isinstance(top, dict) else None
     series = body.get("result") if isinstance(body, dict) else None
-    found: list[_Value] = []
     for one in series if isinstance(series, list) else []:
         metric = one.get("metric") if isinstance(one, dict) else None
         if not isinstance(metric, dict):
@@ -113,9 +166,10 @@ def _answer(data: bytes, note: str | None) -> tuple[list[_Value], int, str | Non
         points = one.get("values") if isinstance(one.get("values"), list) else [one.get("value")]
         if known is None or gpu is None:
             continue
-        place = 1, json.dumps(metric)[:600]
-        found += [_Value(gpu, time, known[0], value * known[1], place) for time, value in _points(points)]
-    return found, number, note
+        slot, shown = rows.slot(gpu), json.dumps(metric)
+        for time, value in _points(points):
+            rows.add(slot, time, known[0], value * known[1], 1, shown)
+    return number, note
 
 
 def _points(points: list[Any]) -> Iterator[tuple[float, float]]:
@@ -147,31 +201,4 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if np.isfinite(value) else None
-
-
-def _add(samples: Samples, found: list[_Value]) -> int:
-    """Join the values of each GPU and moment to a row, and take the rows in the order of time."""
-    rows: dict[tuple[float, int], tuple[dict[str, float], Place]] = {}
-    for one in found:
-        key = one.gpu.host, one.gpu.number if one.gpu.number is not None else one.gpu.uuid
-        slot = samples.slot(key, lambda gpu=one.gpu: gpu)  # type: ignore[misc]
-        if slot >= 0:
-            at = one.time, slot
-            values, place = rows.get(at, ({}, one.place))
-            values[one.column] = one.value
-            rows[at] = values, one.place if one.column == "counter:xid" and one.value else place
-    ordered = sorted(rows.items())
-    for start in range(0, len(ordered), _ROWS):
-        part = ordered[start : start + _ROWS]
-        names = sorted({name for _, (values, _) in part for name in values})
-        times = np.array([time for (time, _), _ in part])
-        samples.add(
-            Batch(
-                np.array([slot for (_, slot), _ in part], np.int64),
-                {name: np.array([values.get(name, np.nan) for _, (values, _) in part]) for name in names},
-                times if times.max() > 1e8 else None,  # smaller numbers only count the answers
-                lambda row, part=part: part[row][1][1],  # type: ignore[misc]
-            )
-        )
-    return len(found)
+    return value if math.isfinite(value) else None
