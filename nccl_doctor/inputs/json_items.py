@@ -1,4 +1,4 @@
-"""The elements of an array in a large JSON object, one after the other and in constant memory.
+"""The elements of an array in a large JSON object, and objects behind each other: one at a time and in constant memory.
 
 The standard library's decoder takes one element out of a text in C and is three times as fast as a parser of events.
 """
@@ -14,7 +14,15 @@ from nccl_doctor.inputs.streams import Readable
 _BLOCK = 1 << 20
 _LARGEST = 64 << 20  # characters of one element
 _NEAR_END = 10  # an error so close to the end of what was read may be a word that goes on
+_LARGEST_OBJECT = 8 << 20  # characters of an object in lines of its own
+_SHOWN = 500  # characters of one over several lines
+_OBJECT = re.compile(r"^\ufeff?[ \t]{0,80}\{", re.MULTILINE)
+_IN_FIRST_COLUMN = re.compile(r"^\{", re.MULTILINE)
+_BEHIND = re.compile(r"[ \t\r]{0,80},?[ \t\r]{0,80}(?:\n|\Z)")
 _GAP = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+
+
+_DECODER = json.JSONDecoder()
 
 
 class BrokenJson(ValueError):
@@ -32,7 +40,7 @@ class _Text:
         """Reads more, at least as much as waits, so that a large element is not looked at again and again; False at the end."""
         rest = self.buffer[self.at :]
         data = self._stream.read(max(_BLOCK, len(rest)))
-        self.buffer, self.at = rest + self._decoder.decode(data), 0
+        self.buffer, self.at = rest + self._decoder.decode(data, final=not data), 0
         return bool(data)
 
 
@@ -91,3 +99,56 @@ def _check_rest(text: _Text) -> None:
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
+
+
+class LineObjects:
+    """The objects that begin a line and end one, each with the number of its first line and its text.
+
+    Behind one that is broken, the next is looked for in the first column.
+    """
+
+    def __init__(self, stream: Readable) -> None:
+        self.lines = 0  # of the stream, when it was read
+        self.torn: int | None = None  # line of the last object, where it is broken or has no end
+        self._text = _Text(stream)
+
+    def __iter__(self) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        text, opening, ended = self._text, _OBJECT, False
+        number, last = 1, "\n"  # of the line at `text.at`, and the character before that
+        while True:
+            found = opening.search(text.buffer, text.at)
+            begin = found.start() if found is not None else max(text.buffer.rfind("\n") + 1, text.at)
+            number += text.buffer.count("\n", text.at, begin)
+            text.at = begin
+            record, end = (None, None) if found is None else _object(text.buffer, found.end() - 1)
+            if end is None and not ended and len(text.buffer) - begin <= _LARGEST_OBJECT:
+                ended = not text.fill()
+                continue
+            if record is not None:
+                end = end or len(text.buffer)
+                shown = text.buffer[begin:end].rstrip("\r\n")
+                yield number, shown.replace("\n", " ")[:_SHOWN] if "\n" in shown else shown, record
+                self.torn, opening = None, _OBJECT
+            elif found is not None:
+                self.torn, opening = number, _IN_FIRST_COLUMN
+            elif ended:
+                break
+            text.at = end or text.buffer.find("\n", begin) + 1 or len(text.buffer)
+            number += text.buffer.count("\n", begin, text.at)
+            last = text.buffer[text.at - 1]
+        self.lines = number - (last == "\n" and not text.buffer[text.at :])
+
+
+def _object(text: str, start: int) -> tuple[dict[str, Any] | None, int | None]:
+    """An object, None where it is broken, and where the line behind it begins, None where more text may tell."""
+    try:
+        record, end = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        cut = len(text) - error.pos < _NEAR_END or error.msg.startswith("Unterminated")
+        return None, None if cut else text.find("\n", start) + 1 or None
+    except (ValueError, RecursionError):
+        return None, text.find("\n", start) + 1 or None
+    behind = _BEHIND.match(text, end)
+    if behind is None:
+        return None, text.find("\n", start) + 1 or None
+    return record, behind.end() if behind[0].endswith("\n") else None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor.inputs.json_items import BrokenJson, array_items
+from nccl_doctor.inputs.json_items import BrokenJson, LineObjects, array_items
 
 VALUES = st.recursive(
     st.none()
@@ -59,3 +59,29 @@ def test_a_cut_text_ends_behind_the_last_whole_element(values: list[Any], data: 
 @pytest.mark.parametrize("broken", [b"nul", b"{'a': 1}", b'{"a": NaN}', b"[" * 100_000, b'{"a" 1}', b"9" * 5000])
 def test_what_is_no_json_ends_it(broken: bytes) -> None:
     assert ([{"a": 1}], False) == taken(b'{"events": [{"a": 1}, ' + broken + b', {"b": 2}]}', 1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "torn", "lines"),
+    [
+        ('{"a": 1}\n{"a": 2}', [(1, 1), (2, 2)], None, 2),
+        ('[\n  {"a": 1},\r\n  {"a": 2}\n]\n', [(2, 1), (3, 2)], None, 4),
+        ('{\n  "b": [{"a": 5}],\n  "a": 1\n}\n{"a": 2}\n', [(1, 1), (5, 2)], None, 5),
+        ('text\n{"a": 1} more\n\n{"a": 2}\n', [(4, 2)], None, 4),
+        ('{"a": 1\n  {"a": 3}\n{"a": 2}\n', [(3, 2)], None, 3),
+        ('{"a": 1}\n{"a": "2', [(1, 1)], 2, 2),
+        ("text", [], None, 1),
+        ("", [], None, 0),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+def test_objects_have_the_lines_in_which_they_start(
+    text: str,
+    expected: list[tuple[int, int]],
+    torn: int | None,
+    lines: int,
+    block: int,
+) -> None:
+    objects = LineObjects(Pieces(text.encode(), block))
+    found = [(number, record["a"]) for number, _, record in objects]
+    assert (expected, torn, lines) == (found, objects.torn, objects.lines)

@@ -4,10 +4,9 @@ Known shapes: keys `gpu_usage:0` (SuperBench), an object a GPU with a utilisatio
 `gpu_utilization` (the summary of jobstats).
 """
 
-import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Samples
-from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
+from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.formats.gpu.smi_csv import seconds
+from nccl_doctor.inputs.json_items import LineObjects
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import lines
 
 _INDEXED = re.compile(r"gpu_(\w+):(\d{1,3})$")
 _SUPERBENCH = {
@@ -38,7 +37,7 @@ _FLAT = {
 _TIMES = ("time", "timestamp", "query_time", "ts")
 _HOSTS = ("host", "hostname", "node", "nodename")
 _INDEX = ("index", "gpu", "gpu_index", "gpu_id", "minor_number", "device", "id")
-_LONGEST = 8 << 20  # characters of one object over several lines
+_NOT_SAMPLED = ("index", "uuid", "model", "host", "bus", "time")  # columns that say whose samples these are
 _BATCH = 20_000
 
 
@@ -53,52 +52,70 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return _Reader(name, facts).read_records(stream)
 
 
+class _Shape(NamedTuple):
+    """Which values a row has."""
+
+    columns: tuple[str, ...]
+    scales: tuple[float, ...]  # what they are multiplied by
+
+
+class _Indexed(NamedTuple):
+    """The values of one GPU among those of others: `gpu_usage:0`."""
+
+    gpu: int
+    shape: _Shape
+    keys: tuple[str, ...]  # of the object
+
+
+@lru_cache(64)  # the objects of one monitor have the same keys
+def _indexed(keys: tuple[str, ...]) -> tuple[_Indexed, ...]:
+    """The GPUs whose number is in the keys of an object."""
+    found: dict[int, dict[str, str]] = {}  # GPU -> column -> key
+    for key in keys:
+        match = _INDEXED.match(key)
+        if match is not None and match[1] in _SUPERBENCH:
+            found.setdefault(int(match[2]), {})[_SUPERBENCH[match[1]]] = key
+    scales = {column: 2.0**-20 if column.startswith("memory") else 1.0 for column in _SUPERBENCH.values()}
+    return tuple(
+        _Indexed(gpu, _Shape(tuple(own), tuple(map(scales.__getitem__, own))), tuple(own.values()))
+        for gpu, own in found.items()
+    )
+
+
+@lru_cache(64)
+def _unscaled(columns: tuple[str, ...]) -> _Shape:
+    return _Shape(columns, (1.0,) * len(columns))
+
+
+@lru_cache(64)
+def _flat(keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The keys of an object of one GPU that have a column: titles of nvidia-smi with dots, or words with underscores."""
+    named = ((key, _FLAT.get(key.lower()) or column) for key, column in zip(keys, canonical(keys), strict=True))
+    return tuple((key, column) for key, column in named if column is not None)
+
+
 class _Reader:
     def __init__(self, name: str, facts: Facts) -> None:
         self._name = name
         self._facts = facts
         self._samples = Samples()
-        self._rows: list[tuple[int, dict[str, float], float, Place]] = []
+        self._rows: list[tuple[int, _Shape, tuple[Any, ...], float, Place]] = []  # slot, values, time
         self._processes: dict[tuple[str | None, int | None, int], GpuProcess] = {}
-        self._lines = 0
-        self._torn: int | None = None
+        self._times_seen: dict[tuple[str | None, int | None, int], int] = {}
 
     def read_records(self, stream: Readable) -> Reading:
         used = 0
-        for number, text, record in self._records(stream):
+        objects = LineObjects(stream)
+        for number, text, record in objects:
             used += self._take(record, (number, text))
             if len(self._rows) >= _BATCH:
                 self._flush()
         self._flush()
-        self._facts.add(self._processes.values())
+        self._facts.add(row._replace(n=self._times_seen[key]) for key, row in self._processes.items())
         if self._samples.gpus:
             self._samples.write(self._facts, self._name, "json")
-        note = None if self._torn is None else f"ends in the middle of the object that starts in line {self._torn}"
-        return Reading(self._lines, used, note)
-
-    def _records(self, stream: Readable) -> Iterator[tuple[int, str, dict[str, Any]]]:
-        """Objects on a line of their own, or over several lines from a `{` to a `}` in the first column."""
-        waiting: list[str] = []
-        size = start = 0
-        for number, line in lines(stream):
-            self._lines = number
-            text = line.strip().rstrip(",")
-            if not waiting:
-                if not text.startswith("{"):
-                    continue
-                start, size = number, 0
-            waiting.append(line)
-            size += len(line)
-            if text.endswith("}") and (len(waiting) == 1 or line.startswith("}")):
-                record = _object("\n".join(waiting).strip().rstrip(","))
-                if record is not None:
-                    yield start, waiting[0] if len(waiting) == 1 else " ".join(waiting)[:500], record
-                    waiting = []
-                    continue
-            if size > _LONGEST or (len(waiting) > 1 and line.startswith("{")):
-                waiting = [line] if line.startswith("{") else []
-                start, size = number, len(line)
-        self._torn = start if waiting else None
+        note = None if objects.torn is None else f"ends in the middle of the object that starts in line {objects.torn}"
+        return Reading(objects.lines, used, note)
 
     def _take(self, record: dict[str, Any], place: Place) -> int:
         host = next((str(record[key]) for key in _HOSTS if isinstance(record.get(key), str)), None)
@@ -108,27 +125,19 @@ class _Reader:
         if isinstance(record.get("gpus"), list):
             found = [self._one(gpu, host, time, place) for gpu in record["gpus"] if isinstance(gpu, dict)]
             return int(any(found))
-        by_gpu: dict[int, dict[str, float]] = {}
-        for key, value in record.items():
-            match = _INDEXED.match(key)
-            if match is not None and match[1] in _SUPERBENCH and isinstance(value, (int, float)):
-                column = _SUPERBENCH[match[1]]
-                by_gpu.setdefault(int(match[2]), {})[column] = (
-                    value / (1 << 20) if column.startswith("memory") else value
-                )
-        for index, values in by_gpu.items():
-            self._add(Gpu(host, index), values, time, place)
-        return int(bool(by_gpu)) or int(self._one(record, host, time, place))
+        gpus = _indexed(tuple(record))
+        for gpu in gpus:
+            self._add(Gpu(host, gpu.gpu), gpu.shape, tuple([record[key] for key in gpu.keys]), time, place)
+        return int(bool(gpus)) or int(self._one(record, host, time, place))
 
     def _one(self, record: dict[str, Any], host: str | None, time: float, place: Place) -> bool:
-        """A record of one GPU: titles of nvidia-smi with dots, or words with underscores."""
+        """A record of one GPU."""
         values: dict[str, float] = {}
-        for key, column in zip(record, canonical(tuple(record)), strict=True):
-            column = _FLAT.get(key.lower()) or column
+        for key, column in _flat(tuple(record)):
             value = record[key]
-            if column is not None and isinstance(value, str):
+            if isinstance(value, str):
                 value = _number(value)
-            if column is not None and isinstance(value, (int, float)) and column not in values:
+            if isinstance(value, (int, float)) and column not in values:
                 values[column] = float(value)
         index = next((record[key] for key in _INDEX if isinstance(record.get(key), int)), None)
         if "util" not in values or (index is None and not isinstance(record.get("uuid"), str)):
@@ -136,43 +145,48 @@ class _Reader:
         if values.get("memory", 0) > 1e7:  # bytes, not MiB
             values |= {key: value / (1 << 20) for key, value in values.items() if key.startswith("memory")}
         gpu = Gpu(host, index, _text(record.get("uuid")), _text(record.get("name")))
-        self._add(gpu, values, time, place)
+        self._add(gpu, _unscaled(tuple(values)), tuple(values.values()), time, place)
         for process in record.get("processes") or []:
             if isinstance(process, dict) and isinstance(process.get("pid"), int):
-                ref = self._facts.evidence(self._name, *place)
-                memory = process.get("gpu_memory_usage")
-                memory = float(memory) if isinstance(memory, (int, float)) else None
-                row = GpuProcess(
-                    host=host, gpu=index, uuid=gpu.uuid, pid=process["pid"], kind=None,
-                    name=_text(process.get("command")), memory=memory, n=1, ref=ref,
-                )  # fmt: skip
-                old = self._processes.get((host, index, row.pid))
-                self._processes[host, index, row.pid] = row if old is None else old._replace(n=old.n + 1)
+                own = host, index, process["pid"]
+                self._times_seen[own] = n = self._times_seen.get(own, 0) + 1
+                if n == 1:
+                    memory = process.get("gpu_memory_usage")
+                    self._processes[own] = GpuProcess(
+                        host=host, gpu=index, uuid=gpu.uuid, pid=process["pid"], kind=None,
+                        name=_text(process.get("command")), memory=float(memory) if isinstance(memory, (int, float)) else None,
+                        n=1, ref=self._facts.evidence(self._name, *place),
+                    )  # fmt: skip
         return True
 
-    def _add(self, gpu: Gpu, values: dict[str, float], time: float, place: Place) -> None:
+    def _add(self, gpu: Gpu, shape: _Shape, values: tuple[Any, ...], time: float, place: Place) -> None:
         slot = self._samples.slot((gpu.host, gpu.number if gpu.number is not None else gpu.uuid), lambda: gpu)
         if slot >= 0:
-            self._rows.append((slot, values, time, place))
+            self._rows.append((slot, shape, values, time, place))
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
-        names = {name for _, values, _, _ in rows for name in values} - {
-            "index",
-            "uuid",
-            "model",
-            "host",
-            "bus",
-            "time",
-        }
-        columns = {name: np.array([values.get(name, np.nan) for _, values, _, _ in rows], np.float64) for name in names}
-        times = np.array([time for _, _, time, _ in rows])
+        of_shape: dict[int, list[int]] = {}
+        for at, row in enumerate(rows):
+            of_shape.setdefault(id(row[1]), []).append(at)
+        columns: dict[str, Floats] = {}
+        for places in of_shape.values():
+            shape = rows[places[0]][1]
+            cells = _numbers([rows[at][2] for at in places]) * shape.scales
+            for number, name in enumerate(shape.columns):
+                if name not in _NOT_SAMPLED:
+                    columns.setdefault(name, np.full(len(rows), np.nan))[places] = cells[:, number]
+        known = np.zeros(len(rows), bool)
+        for values in columns.values():
+            known |= ~np.isnan(values)
+        keep = np.flatnonzero(known)
+        times = np.array([row[3] for row in rows])[keep]
         self._samples.add(
             Batch(
-                np.array([slot for slot, _, _, _ in rows], np.int64),
-                columns,
+                np.array([row[0] for row in rows], np.int64)[keep],
+                {name: values[keep] for name, values in columns.items()},
                 None if np.isnan(times).all() else times,
-                lambda row: rows[row][3],
+                lambda row: rows[keep[row]][4],
             )
         )
 
@@ -207,12 +221,11 @@ class _Reader:
         return int(bool(rows))
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _numbers(rows: list[tuple[Any, ...]]) -> Floats:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return np.array(rows, np.float64)
+    except (TypeError, ValueError):  # an answer of another kind among them
+        return np.array([[value if isinstance(value, (int, float)) else np.nan for value in row] for row in rows])
 
 
 def _text(value: Any) -> str | None:
