@@ -150,14 +150,19 @@ class PrefixSplitter:
 
     def _same(self, lines: Sequence[bytes]) -> list[str]:
         """The texts of the first lines, as far as they have the prefix and no other."""
-        size = len(self._prefix)
-        behind = [line[size:].rstrip(b"\r") for line in takewhile(lambda line: line.startswith(self._prefix), lines)]
-        text = b"\n".join(behind)
-        shapes = text.translate(prefixes.ZEROS).split(b"\n") if behind else []
-        known = self._known
-        plain = len(behind)
-        if not all(map(known.get, shapes)):
-            plain = next((at for at, shape in enumerate(shapes) if not self._is_plain(shape, behind[at])), plain)
+        begin = b"\n" + self._prefix
+        text = b"\n" + b"\n".join(lines)
+        if text.count(begin) < len(lines):
+            lines = list(takewhile(lambda line: line.startswith(self._prefix), lines))
+            text = b"\n" + b"\n".join(lines)
+        text = text.replace(begin, b"\n")[1:]
+        if b"\r" in text:
+            text = b"\n".join(line.rstrip(b"\r") for line in text.split(b"\n"))
+        shapes = text.translate(prefixes.ZEROS).split(b"\n") if lines else []
+        plain = len(lines)
+        if not all(map(self._known.get, shapes)):
+            pairs = zip(shapes, text.split(b"\n"), strict=True)
+            plain = next((at for at, pair in enumerate(pairs) if not self._is_plain(*pair)), plain)
         return text.decode("utf-8", "replace").split("\n")[:plain]
 
     def _is_plain(self, shape: bytes, text: bytes) -> bool:
@@ -266,8 +271,7 @@ class Sections:
 
         They are not given again. A table of one shape is read many times faster as one run than line by line.
         """
-        given = self._batch[: self.lines - self._first]
-        at = self._at + sum(map(len, given)) + len(given) if len(given) < len(self._batch) else self._stop
+        at = self._behind()
         found = rows.match(self._data, at, self._end)
         if found is None or found.end() == at:
             return None
@@ -305,32 +309,36 @@ class Sections:
                 self._at = start
                 self._until = self.lines + (self._keep if head is not None else 0)
                 continue
-            batch, stop = self._next()
-            self._batch, self._first, self._stop = batch, self.lines, stop
+            batch, self._stop = self._next()
+            self._batch, self._first = batch, self.lines
             yield from self._given(batch)
-            if self._batch is batch:
-                self._at = stop
-                unended = data[stop - 1] != ord("\n")
+            if self._batch is batch:  # no run took what follows
+                self._at = self._behind()
+                unended = data[self._at - 1] != ord("\n")
                 self.lines -= unended
                 self._until -= unended
 
     def _next(self) -> tuple[list[bytes], int]:
-        """The next lines of the section, and where they end; one alone that is long or has no end."""
-        at, most = self._at, self._until - self.lines
+        """The next lines, and where they end; one alone that is long or has no end."""
+        at = self._at
         whole = self._data.rfind(b"\n", at, min(at + _BATCH, self._end))
-        if whole < 0:
-            stop = self._data.find(b"\n", at, self._end)
-            end = self._end if stop < 0 else stop
-            return [self._data[at : min(end, at + LONGEST)]], min(end + 1, self._end)
-        batch = self._data[at:whole].split(b"\n", most)[:most]
-        return batch, at + sum(map(len, batch)) + len(batch)
+        if whole >= 0:
+            return self._data[at:whole].split(b"\n"), whole + 1
+        stop = self._data.find(b"\n", at, self._end)
+        end = self._end if stop < 0 else stop
+        return [self._data[at : min(end, at + LONGEST)]], min(end + 1, self._end)
+
+    def _behind(self) -> int:
+        """Where the line ends that was given last."""
+        given = self._batch[: self.lines - self._first]
+        return self._stop if len(given) == len(self._batch) else self._at + sum(map(len, given)) + len(given)
 
     def _given(self, batch: list[bytes]) -> Iterator[tuple[int, Label, str]]:
         for label, texts in self._splitter.split(batch):
             for text in texts:
                 self.lines += 1
                 yield self.lines, label, text
-                if self._batch is not batch:  # a run took what follows
+                if self.lines >= self._until or self._batch is not batch:
                     return
 
 

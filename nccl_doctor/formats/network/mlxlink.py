@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter, LinkQuality
@@ -29,6 +31,25 @@ _LINK_COUNTERS = {
 }  # fmt: skip
 
 
+class _Line(NamedTuple):
+    """A line that names a device or says something of its port."""
+
+    device: str | None
+    title: str
+    value: str
+    text: str
+
+
+@lru_cache(1 << 12)  # most ports of a fabric say the same
+def _parse_line(text: str) -> _Line | None:
+    call = _LINK_CALL.match(text) or _LINK_TITLE.match(text)
+    if call is not None:
+        device = call[1].rpartition("/")[2]
+        return _Line(f"{device}/{call[2]}" if call.re is _LINK_CALL and call[2] else device, "", "", text)
+    field = _LINK_FIELD.match(text.strip())
+    return None if field is None else _Line(None, field[1], field[2].strip(), text.strip())
+
+
 class _Port:
     """The fields of one output, each with its line."""
 
@@ -52,8 +73,8 @@ class _Port:
         kind = "ib" if speed.startswith("IB-") else "ethernet"
         for title, counter in _LINK_COUNTERS.items():
             value = self._word(title) or ""
-            if re.fullmatch(r"\d{1,18}", value):
-                at = facts.evidence(name, *self.fields[title][1:])
+            if value.isdecimal() and len(value) <= 18:
+                at = facts.evidence(name, *self.fields[title][1:]) if int(value) else ref
                 yield LinkCounter(self.host, name, "mlxlink", kind, self.link, counter, int(value), at)
 
     def _word(self, title: str) -> str | None:
@@ -83,32 +104,36 @@ def _text(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
     sections = Sections(Joined(head, stream), _LINK_HEADS)
     open_: dict[str | None, _Port] = {}
     names: dict[str | None, str] = {}
-    ports: list[_Port] = []
+    rows: dict[_Port, list[LinkQuality | LinkCounter]] = {}  # in the order in which the ports begin
     used = 0
+    note = None
     for number, label, text in sections:
-        call = _LINK_CALL.match(text) or _LINK_TITLE.match(text)
-        if call is not None:
-            device = call[1].rpartition("/")[2]
-            names[label.host] = f"{device}/{call[2]}" if call.re is _LINK_CALL and call[2] else device
-            if label.host in open_:
-                del open_[label.host]
+        line = _parse_line(text)
+        if line is None:
             continue
-        field = _LINK_FIELD.match(text.strip())
-        if field is None or field[1] not in _KNOWN_FIELDS:
-            if field is not None:
-                sections.used()
+        port = open_.get(label.host)
+        if line.device is not None:
+            names[label.host] = line.device
+            if port is not None:
+                rows[open_.pop(label.host)] = list(port.rows(facts, name))
             continue
         sections.used()
+        if line.title not in _KNOWN_FIELDS:
+            continue
         used += 1
-        port = open_.get(label.host)
-        if port is None or field[1] in port.fields:
-            if len(ports) >= _MOST_PORTS:
+        if port is None or line.title in port.fields:
+            if len(rows) >= _MOST_PORTS:
+                note = f"holds more than {_MOST_PORTS:,} ports; the others were left out"
                 continue
-            port = open_[label.host] = _Port(label.host, names.pop(label.host, "") or f"port {len(ports) + 1}")
-            ports.append(port)
-        port.fields[field[1]] = (field[2].strip(), number, text.strip())
-    facts.add(row for port in ports for row in port.rows(facts, name))
-    return Reading(sections.lines, used)
+            if port is not None:
+                rows[port] = list(port.rows(facts, name))
+            port = open_[label.host] = _Port(label.host, names.pop(label.host, "") or f"port {len(rows) + 1}")
+            rows[port] = []
+        port.fields[line.title] = line.value, number, line.text
+    for port in open_.values():
+        rows[port] = list(port.rows(facts, name))
+    facts.add(chain.from_iterable(rows.values()))
+    return Reading(sections.lines, used, note)
 
 
 def _json(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
@@ -133,6 +158,7 @@ def _json(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(lines, min(lines, len(port.fields)))
 
 
+@lru_cache(1 << 12)
 def _number(text: str | None) -> float | None:
     match = re.match(r"\d{1,12}(?:\.\d{1,9})?(?:[Ee]-?\d{1,3})?", text or "")
     return float(match[0]) if match else None
