@@ -129,6 +129,7 @@ class PrefixSplitter:
         self._opened = opened
         self._prefix = b""
         self._label = NOTHING
+        self._most = _FEW
         self._behind: dict[
             object, dict[bytes, bool]
         ] = {}  # kind of prefix -> text without digits -> has no further prefix
@@ -136,17 +137,17 @@ class PrefixSplitter:
 
     def split(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
         """The lines one after another, without line ends: as many as have the same label, and their texts."""
-        at, most = 0, _FEW
+        at = 0
         while at < len(lines):
-            texts = self._same(lines[at : at + most])
+            texts = self._same(lines[at : at + self._most])
             if texts:
                 yield self._label, texts
                 at += len(texts)
-            if len(texts) == most:
-                most = min(2 * most, _MANY)
+            if len(texts) == self._most:
+                self._most = min(2 * self._most, _MANY)
             elif at < len(lines):
                 yield self._single(lines[at].rstrip(b"\r"))
-                at, most = at + 1, _FEW
+                at, self._most = at + 1, _FEW
 
     def _same(self, lines: Sequence[bytes]) -> list[str]:
         """The texts of the first lines, as far as they have the prefix and no other."""
@@ -260,29 +261,40 @@ class Sections:
         self._batch: list[bytes] = []  # lines from there on, of which some were given
         self._first = 0  # lines in front of them
         self._stop = 0  # where they end
+        self._number = 0  # of the line that was given last
         self.lines = 0  # of the stream, as far as it was read
 
-    def used(self) -> None:
-        """The line that was given last belongs to a section."""
-        self._until = self.lines + self._keep
+    def used(self, number: int = 0) -> None:
+        """The line that was given last, or this one of those that were given together, belongs to a section."""
+        self._until = (number or self._number) + self._keep
 
-    def run(self, rows: re.Pattern[bytes]) -> tuple[int, bytes] | None:
-        """Takes the lines behind the one that was given last as far as `rows` matches them: number of the first, and their bytes.
+    def run(self, rows: re.Pattern[bytes], number: int = 0) -> tuple[int, bytes] | None:
+        """Takes the lines behind that line as far as `rows` matches them: number of the first, and their bytes.
 
         They are not given again. A table of one shape is read many times faster as one run than line by line.
         """
-        at = self._behind()
+        number = number or self._number
+        at = self._behind(number)
         found = rows.match(self._data, at, self._end)
         if found is None or found.end() == at:
             return None
-        first = self.lines + 1
         self._at, self._batch = found.end(), []
         taken = found[0].count(b"\n")
-        self.lines += taken
         self._until += taken
-        return first, found[0]
+        self.lines = number + taken
+        return number + 1, found[0]
 
     def __iter__(self) -> Iterator[tuple[int, Label, str]]:
+        for first, label, texts in self.batches():
+            last = self.lines
+            for number, text in enumerate(texts, first):
+                self._number = number
+                yield number, label, text
+                if self.lines != last:  # a run took what follows
+                    break
+
+    def batches(self) -> Iterator[tuple[int, Label, list[str]]]:
+        """The same lines, some at once: number of the first, the fields of the prefix of all, their texts."""
         rest = b""
         while block := self._stream.read(_SECTION_BLOCK):
             data = rest + block
@@ -296,7 +308,7 @@ class Sections:
             yield from self._of(rest, len(rest))
             self.lines += not rest.endswith(b"\n")
 
-    def _of(self, data: bytes, end: int) -> Iterator[tuple[int, Label, str]]:
+    def _of(self, data: bytes, end: int) -> Iterator[tuple[int, Label, list[str]]]:
         self._data, self._at, self._end = data, 0, end
         while (at := self._at) < end:
             if self.lines >= self._until:
@@ -309,37 +321,35 @@ class Sections:
                 self._at = start
                 self._until = self.lines + (self._keep if head is not None else 0)
                 continue
-            batch, self._stop = self._next()
+            batch, self._stop = self._next(self._until - self.lines)
             self._batch, self._first = batch, self.lines
-            yield from self._given(batch)
-            if self._batch is batch:  # no run took what follows
-                self._at = self._behind()
+            for label, texts in self._splitter.split(batch):
+                first = self.lines + 1
+                self.lines += len(texts)
+                yield first, label, texts
+                if self._batch is not batch:  # a run took what follows
+                    break
+            else:
+                self._at = self._stop
                 unended = data[self._at - 1] != ord("\n")
                 self.lines -= unended
                 self._until -= unended
 
-    def _next(self) -> tuple[list[bytes], int]:
+    def _next(self, most: int) -> tuple[list[bytes], int]:
         """The next lines, and where they end; one alone that is long or has no end."""
         at = self._at
         whole = self._data.rfind(b"\n", at, min(at + _BATCH, self._end))
         if whole >= 0:
-            return self._data[at:whole].split(b"\n"), whole + 1
+            batch = self._data[at:whole].split(b"\n", most)[:most]
+            return batch, at + sum(map(len, batch)) + len(batch)
         stop = self._data.find(b"\n", at, self._end)
         end = self._end if stop < 0 else stop
         return [self._data[at : min(end, at + LONGEST)]], min(end + 1, self._end)
 
-    def _behind(self) -> int:
-        """Where the line ends that was given last."""
-        given = self._batch[: self.lines - self._first]
+    def _behind(self, number: int) -> int:
+        """Where a line ends that was given."""
+        given = self._batch[: number - self._first]
         return self._stop if len(given) == len(self._batch) else self._at + sum(map(len, given)) + len(given)
-
-    def _given(self, batch: list[bytes]) -> Iterator[tuple[int, Label, str]]:
-        for label, texts in self._splitter.split(batch):
-            for text in texts:
-                self.lines += 1
-                yield self.lines, label, text
-                if self.lines >= self._until or self._batch is not batch:
-                    return
 
 
 def _unlisted(line: str) -> str:
