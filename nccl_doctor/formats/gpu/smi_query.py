@@ -8,6 +8,7 @@ capture that was taken while a job ran shows that job.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -67,6 +68,9 @@ _BANKS = re.compile(r"remapped_rows/(?:bank_remap_availability_histogram/none|ro
 _TELLING = (
     "uncorrected", "uncorrected_total", "sram_threshold", "remap_failed", "remap_pending", "retired_pending", "recovery",
 )  # fmt: skip
+
+
+_SUMMED = ("uncorrected", "uncorrected_total")  # those of them to which several lines add
 
 
 class _Gpu(NamedTuple):
@@ -186,27 +190,71 @@ def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str
     return system, gpus, len(lines) if gpus or found["system"] else 0
 
 
+class _Place:
+    """A title in the tree of a GPU: how it is called in the XML, and what it may change."""
+
+    def __init__(self, titles: tuple[tuple[int, str], ...]) -> None:
+        self.titles = titles  # indentation and name of those above it, and its own
+        self.path = "/".join(title for _, title in titles)
+        self.is_banks = _BANKS.match(self.path) is not None
+        reason = _REASON.match(self.path)
+        if reason is not None:
+            name = {"idle": "gpu_idle"}.get(reason[2], reason[2])
+            self.xml = f"{reason[1]}/{reason[1][:-1]}_{name}"
+        else:
+            self.xml = _PLACES.get(self.path.removeprefix("pci/"), self.path)
+        self.column = smi_xml.COLUMNS.get(self.xml)
+        self.is_read = self.is_banks or smi_xml.is_read(self.xml)
+
+
+_TOP = _Place(())
+
+
+@lru_cache(4096)
+def _below(place: _Place, indent: int, title: str) -> _Place:
+    """The place of a title with this indentation in a line behind that of another."""
+    return _Place((*(above for above in place.titles if above[0] < indent), (indent, title))[-8:])
+
+
+class _Line(NamedTuple):
+    indent: int
+    title: str  # with small letters and underscores
+    value: str
+    is_refused: bool
+
+
+@lru_cache(8192)  # most lines are the same for all GPUs
+def _line(line: str) -> _Line | None:
+    match = _LINE.match(line.rstrip())
+    if match is None:
+        return None
+    value = (match[3] or "").strip()
+    return _Line(len(match[1]), re.sub(r"\W+", "_", match[2].lower()), value, REFUSED.search(value) is not None)
+
+
 def _text(lines: Iterable[tuple[int, str]], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
     system: dict[str, Any] = {}
     gpus: list[_Gpu] = []
-    titles: list[tuple[int, str]] = []  # indentation and name of what is open
+    place = _TOP
     used = 0
-    for number, line in lines:
-        head = _GPU.match(line)
-        if head is not None and len(gpus) < _GPUS:
-            values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
-            gpus.append(_Gpu(values, facts.evidence(name, number, line), {}, []))
-            titles, used = [], used + 1
+    for number, text in lines:
+        line = _line(text)
+        if line is None:
+            head = _GPU.match(text)
+            if head is not None and len(gpus) < _GPUS:
+                values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
+                gpus.append(_Gpu(values, facts.evidence(name, number, text), {}, []))
+                place, used = _TOP, used + 1
             continue
-        match = _LINE.match(line.rstrip())
-        if match is None:
-            continue
+        indent, title, value, is_refused = line
         used += 1
-        indent, title = len(match[1]), re.sub(r"\W+", "_", match[2].strip().lower())
-        titles = [*((i, t) for i, t in titles if i < indent), (indent, title)][-8:]
-        value = (match[3] or "").strip()
+        place = _below(place, indent, title)
         if gpus and value:
-            _take(gpus[-1], "/".join(t for _, t in titles), value, (number, line.strip()))
+            if is_refused:
+                what = place.path if place.path == "fan_speed" else re.sub("[/_]", " ", place.path)
+                _refused(gpus[-1], what, value, (number, text.strip()))
+            if place.is_read:
+                _take(gpus[-1], place, value, number, text)
         elif value and title in ("driver_version", "cuda_version"):
             _system(system, title, value)
         elif title == "attached_gpus" and value.isdecimal():
@@ -220,24 +268,32 @@ def _refused(gpu: _Gpu, what: str, text: str, line: tuple[int, str]) -> None:
         gpu.refusals.append(found)
 
 
-def _take(gpu: _Gpu, place: str, value: str, line: tuple[int, str]) -> None:
-    _refused(gpu, place.replace("/", " ").replace("_", " ") if place != "fan_speed" else place, value, line)
-    before = dict(gpu.values)
-    reason = _REASON.match(place)
-    if reason is not None:
-        name = {"idle": "gpu_idle"}.get(reason[2], reason[2])
-        group = reason[1]
-        smi_xml.take(gpu.values, f"{group}/{group[:-1]}_{name}", value)
-    elif _BANKS.match(place):
+@lru_cache(8192)
+def _made(column: smi_xml.Column, value: str) -> Any:
+    """What the text of a column means; None where it does not say."""
+    return column.read(value)
+
+
+def _take(gpu: _Gpu, place: _Place, value: str, number: int, text: str) -> None:
+    """Take the value of a line."""
+    values = gpu.values
+    if place.column is not None:
+        name = place.column.name
+        if name not in values and (made := _made(place.column, value)) is not None:
+            values[name] = made
+            if name in _TELLING:
+                gpu.proof[name] = number, text.strip()
+    elif place.is_banks:
         count = smi_xml.number(value)
-        gpu.values["remap_banks_none"] = int(count) if count is not None else None
+        values["remap_banks_none"] = int(count) if count is not None else None
     else:
-        smi_xml.take(gpu.values, _PLACES.get(place.removeprefix("pci/"), place), value)
-    for column, now in gpu.values.items():
-        if column != "counters" and before.get(column) != now:
-            gpu.proof[column] = line
-    for counter in gpu.values["counters"].keys() - gpu.proof.keys():
-        gpu.proof[counter] = line
+        before = [values.get(name) for name in _SUMMED]
+        smi_xml.take(values, place.xml, value)
+        for name, known in zip(_SUMMED, before, strict=True):
+            if values.get(name) != known:
+                gpu.proof[name] = number, text.strip()
+        for counter in values["counters"]:
+            gpu.proof.setdefault(counter, (number, text.strip()))
 
 
 def _system(system: dict[str, Any], title: str, value: str) -> None:

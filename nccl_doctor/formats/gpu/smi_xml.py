@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 COMMAND = ("nvidia-smi", "-q", "-x")
@@ -28,7 +28,14 @@ def _whole(text: str) -> int | None:
     return int(value) if value is not None else None
 
 
-_COLUMNS: dict[str, tuple[str, Callable[[str], Any]]] = {  # place in the XML -> column, meaning of the text
+class Column(NamedTuple):
+    """What the text of a place is."""
+
+    name: str
+    read: Callable[[str], Any]
+
+
+_READ: dict[str, tuple[str, Callable[[str], Any]]] = {
     "product_name": ("model", str), "uuid": ("uuid", str), "vbios_version": ("vbios", str),
     "minor_number": ("minor", _whole), "persistence_mode": ("persistence", _STATES.get),
     "compute_mode": ("compute_mode", _MODES.get), "performance_state": ("pstate", lambda text: _whole(text[1:])),
@@ -67,11 +74,15 @@ _COLUMNS: dict[str, tuple[str, Callable[[str], Any]]] = {  # place in the XML ->
     "ecc_errors/volatile/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
     "ecc_errors/aggregate/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
 }  # fmt: skip
+COLUMNS = {place: Column(*column) for place, column in _READ.items()}
+"""Place in the XML -> what it fills."""
+
 _FABRIC_PARTS = {
     "bandwidth": "degraded bandwidth", "route_recovery_in_progress": "route recovery", "route_unhealthy": "route unhealthy",
     "access_timeout_recovery": "access timeout", "incorrect_configuration": "wrong configuration",
 }  # fmt: skip
 _FABRIC_WELL = ("n/a", "full", "false", "none", "no", "not supported")
+_REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)")
 _ECC = re.compile(r"ecc_errors/(volatile|aggregate)/(?:(sram|dram)_)?(.*)")
 
 
@@ -126,15 +137,22 @@ def _system(system: dict[str, Any], name: str, value: str) -> None:
         system["cuda"] = int(match[1]) * 1000 + int(match[2]) * 10
 
 
+def is_read(place: str) -> bool:
+    """Whether `take` uses the text at a path of the XML."""
+    if place in COLUMNS or place == "pci/replay_counter" or _REASON.fullmatch(place) or _ECC.fullmatch(place):
+        return True
+    return place.startswith(("fabric/health/", "processes/process_info/"))
+
+
 def take(gpu: dict[str, Any], place: str, value: str) -> None:
     """Put the text at a path of the XML below `gpu` into its column."""
-    known = _COLUMNS.get(place)
+    known = COLUMNS.get(place)
     if known is not None:
-        made = known[1](value)
+        made = known.read(value)
         if made is not None:
-            gpu.setdefault(known[0], made)
+            gpu.setdefault(known.name, made)
         return
-    reasons = re.fullmatch(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)", place)
+    reasons = _REASON.fullmatch(place)
     if reasons:
         gpu["reasons"] = gpu.get("reasons", 0) | (_REASONS.get(reasons[1], 0) if value == "Active" else 0)
     elif place.startswith("fabric/health/") and place.rpartition("/")[2] in _FABRIC_PARTS:
