@@ -122,6 +122,8 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(f"up in {start[0].value:.3g} s")
     if steps := by_name.get("steps"):
         parts.append(counted(round(steps[0].value), "step"))
+    elif epochs := by_name.get("epochs"):
+        parts.append(f"{epochs[0].value:.0f} epochs")
     if times := by_name.get("step_time"):
         parts.append(_step_time(times, by_name.get("step_spread", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:

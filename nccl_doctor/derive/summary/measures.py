@@ -88,8 +88,11 @@ QUERIES = (
     "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
     "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",
     # a library that keeps values of steps, without times
-    "SELECT 'steps', max(last_step), 'steps', 'run', file, max(ref) FROM scalar WHERE last_step > first_step"
+    "SELECT 'steps', max(last_step) + (min(first_step) = 0), 'steps', 'run', file, max(ref) FROM scalar WHERE last_step > first_step"
     " AND NOT EXISTS (SELECT 1 FROM throughput_run) GROUP BY file",
+    # tables with a row an epoch (Keras, timm)
+    "SELECT 'epochs', n, 'epochs', 'run', file, ref FROM scalar WHERE name = 'epoch' AND first_step IS NULL"
+    " AND last - first = n - 1 AND n > 1",
     # samples of GPUs
     "SELECT 'gpu_busy', 100 * busy_share, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE busy_share IS NOT NULL",
@@ -140,10 +143,16 @@ def _training(facts: Facts) -> Iterator[Measure]:
     spreads = dict(
         facts.query("SELECT run, mad(seconds) FROM step WHERE seconds IS NOT NULL GROUP BY run HAVING count(*) > 2")
     )
+    strides = dict(
+        facts.query(
+            "SELECT run, min(gap) FROM (SELECT run, step - lag(last_step) OVER (PARTITION BY run ORDER BY line, step) AS gap FROM step)"
+            " WHERE gap > 0 GROUP BY run"
+        )
+    )
     counts: dict[tuple[str, int | None], int] = defaultdict(int)
     runs = _principal(facts.rows(ThroughputRun), steady)
     for run in runs:
-        counts[run.file, run.rank] += _steps(run)
+        counts[run.file, run.rank] += _steps(run, strides.get(run.run))
         speed = steady.get(run.run)
         if speed is None:
             continue
@@ -174,13 +183,15 @@ def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[Thr
     return [run for own in best for run in own]
 
 
-def _steps(run: ThroughputRun) -> int:
-    """Steps that a run went through; a program may print every tenth only."""
+def _steps(run: ThroughputRun, least: int | None) -> int:
+    """Steps that a run went through; a program may print every tenth only, and the last of an epoch besides; `least` apart."""
     if run.first_step is None or run.last_step is None or run.last_step <= run.first_step:
         return (run.last_step or 0) if run.tool in _SUMMARIES else run.points
     if run.points < 2:
         return run.last_step - run.first_step + 1
     stride = (run.last_step - run.first_step) / (run.points - 1)
+    if least is not None and run.first_step == 0:
+        stride = min(stride, least)
     steps = round(run.last_step - run.first_step + stride)
     return min(steps, run.last_step) if run.tool == "tqdm" else steps  # a bar counts from 1
 

@@ -11,10 +11,7 @@ from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
 
-_STEPS = (
-    re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?"),
-    re.compile(r"(?i)epoch"),
-)  # the first of them that a title is
+_STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf)", re.IGNORECASE)
 
@@ -50,7 +47,7 @@ class _Table:
         self.note: str | None = None
         self.is_open = False  # its last line has no end
         self._titles: list[str] = []
-        self._step = 0
+        self._step: int | None = None  # None where the rows are epochs
         self._when: int | None = None
         self._damaged = 0
 
@@ -68,18 +65,16 @@ class _Table:
 
     def _title(self, cells: list[str]) -> None:
         self._titles = cells
-        found = (place for form in _STEPS for place, title in enumerate(cells) if form.fullmatch(title))
-        self._step = next(found)
-        # an epoch is no step whose time could be compared
-        counts_steps = _STEPS[0].fullmatch(cells[self._step]) is not None
-        self._when = next((at for at, title in enumerate(cells) if counts_steps and _WHEN.fullmatch(title)), None)
+        self._step = next((at for at, title in enumerate(cells) if _STEP.fullmatch(title)), None)
+        if self._step is not None:
+            self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)
 
     def _row(self, cells: list[str], line: str, number: int) -> bool:
         """Take a row; False where it is no whole one."""
         if len(cells) != len(self._titles):
             return False
         values = [_value(cell) for cell in cells]
-        step = values[self._step]
+        step = values[self._step] if self._step is not None else None
         if any(value is None and cell for value, cell in zip(values, cells, strict=True)) and not step:
             return False
         self.understood += 1

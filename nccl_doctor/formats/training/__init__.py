@@ -11,6 +11,8 @@ FORMATS = (
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[^\[\]]{0,4000}\"log_history\" ?: ?\[)(?=[^\[\]]{0,4000}\"global_step\" ?:)"
             rb"|\A\s{0,200}\{(?=[^\n]{0,60000}\"_step\" ?: ?\d)(?=[^\n]{0,60000}\"_(?:runtime|timestamp)\" ?: ?[\d.])"
+            rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"data_time\" ?: ?\d)(?=[^\n{}]{0,9000}\"(?:step|iter|iteration)\" ?: ?\d)"
+            rb"(?=[^\n{}]{0,9000}\"time\" ?: ?\d)"
             rb"|\ADLLL \{\""
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),

@@ -1,5 +1,5 @@
 """Records that training libraries keep: MLPerf events and DLLogger lines in a log or file, `trainer_state.json` of the Hugging
-Face Trainer, and `wandb-summary.json` and histories in JSON lines of Weights & Biases.
+Face Trainer, `wandb-summary.json` and histories in JSON lines of Weights & Biases, mmengine and detectron2.
 """
 
 import json
@@ -30,10 +30,12 @@ _decode = json.JSONDecoder().raw_decode
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the records of a file.
 
-    Source: mlperf_logging, dllogger (its file and what it prints), transformers (TrainerState), wandb::
+    Source: mlperf_logging, dllogger (its file and what it prints), transformers (TrainerState), wandb, mmengine
+    (`vis_data/scalars.json`), detectron2 (`metrics.json`)::
 
         :::MLLOG {"namespace": "", "time_ms": 1721026805975, "event_type": "POINT_IN_TIME", "key": "tracked_stats", "value": …}
         DLLL {"timestamp": "1721026805.97", "elapsedtime": "3.2", "datetime": "…", "type": "LOG", "step": [0, 10], "data": {…}}
+        {"lr": 0.01, "data_time": 0.0048, "loss": 1.3917, "time": 0.0156, "epoch": 1, "iter": 10, "step": 10}
     """
     facts.mark_covered("throughput_run", "step", "mlperf_run", "scalar")
     reader = _Reader(name)
@@ -62,7 +64,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 def _step_keys(data: bytes) -> bool:
     """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
     line, _, more = data.partition(b"\n")
-    return b'"_step"' in line and bool(more.strip())
+    return (b'"_step"' in line or b'"data_time"' in line) and bool(more.strip())
 
 
 def _event(literal: bytes, line: bytes) -> dict[str, Any] | None:
@@ -226,9 +228,11 @@ class _Reader:
                 if record is _BROKEN:
                     self._broken += 1
                     self.note = f"{self._broken} records are cut or damaged, the last in line {place}"
-                elif isinstance(record, dict):
-                    self.series.note_scalars(record, number(record.get("_step")), (line, place))
+                elif isinstance(record, dict) and "_step" in record:
+                    self.series.note_scalars(record, number(record["_step"]), (line, place))
                     self._wandb(record, line, place)
+                elif isinstance(record, dict):
+                    self._averages(record, line, place)
 
     def _wandb(self, record: dict[str, Any], line: bytes, place: int) -> None:
         step = number(record.get("_step"))
@@ -236,6 +240,16 @@ class _Reader:
         when = when if when is not None else number(record.get("_runtime"))
         self.understood += 1
         self.series.record("wandb", None if step is None else int(step), when, record, (line, place))
+
+    def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
+        """Take a record of mmengine or detectron2: means since the one before, in training or after a validation."""
+        step = next((number(record[key]) for key in ("step", "iteration", "iter") if key in record), None)
+        numbers = {key: value for key, value in record.items() if key not in ("step", "iteration", "iter", "epoch")}
+        self.understood += 1
+        self.series.note_scalars(numbers, step, (line, place))
+        if step is not None and ("lr" in record or any("loss" in key for key in record)):
+            times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
+            self.series.record("detection", int(step), None, times, (line, place))
 
     def whole(self, data: bytes) -> str | None:
         """Take a file that is one JSON object; returns where it is broken."""

@@ -1,0 +1,123 @@
+"""Output of more training programs (fixtures/records/recorded/README.md), against numbers read from it without our readers."""
+
+import csv
+import json
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Input, Measure, Scalar, Step
+
+RECORDED = FIXTURES / "records" / "recorded"
+
+
+def facts_of(name: str) -> Facts:
+    facts, problems = analyze.read_facts([str(RECORDED / name)])
+    assert [] == problems
+    return facts
+
+
+def measured(facts: Facts) -> dict[str, float]:
+    return {measure.name: measure.value for measure in facts.rows(Measure)}
+
+
+def scalars(facts: Facts) -> dict[str, Scalar]:
+    return {scalar.name: scalar for scalar in facts.rows(Scalar)}
+
+
+def test_log_of_timm() -> None:
+    lines = re.findall(
+        r"^Train: \d.*?Time: ([\d.]+)s, +([\d.]+)/s .*Data: ([\d.]+)", (RECORDED / "timm.log").read_text(), re.MULTILINE
+    )
+    seconds, rates, waits = ([float(line[at]) for line in lines] for at in range(3))
+    report, facts, _ = analyze.analyze([str(RECORDED / "timm.log")])
+    assert [] == report.findings
+    found = facts.rows(Step)
+    assert (seconds, rates, waits) == (
+        [row.seconds for row in found],
+        [row.rate for row in found],
+        [row.data for row in found],
+    )
+    assert 20 == measured(facts)["steps"]  # two epochs of ten, of which every second and the last are printed
+    assert measured(facts)["throughput"] == pytest.approx(statistics.median(rates), rel=0.05)
+    assert measured(facts)["step_time"] == pytest.approx(statistics.median(seconds), rel=0.05)
+
+
+def test_bar_and_metrics_of_torchtune() -> None:
+    text = (RECORDED / "torchtune_metrics.txt").read_text()
+    rates = [float(rate) for rate in re.findall(r"tokens_per_second_per_gpu:([\d.]+)", text)]
+    losses = [float(loss) for loss in re.findall(r"loss:([\d.]+)", text)]
+    facts = facts_of("torchtune_metrics.txt")
+    assert rates == pytest.approx([row.rate for row in facts.rows(Step)])
+    assert (25, 25) == (len(rates), measured(facts)["steps"])
+    assert measured(facts)["throughput"] == pytest.approx(statistics.median(rates[4:]))  # the first four are slower
+    (bar_loss,) = re.findall(
+        r"25\|Loss: ([\d.]+): 100%\S* 25/25 \[\S+, +[\d.]+it/s\]\s*\Z", (RECORDED / "torchtune.log").read_text()
+    )
+    assert losses[-1] == pytest.approx(float(bar_loss))
+    report, facts, _ = analyze.analyze([str(RECORDED / "torchtune.log")])
+    assert [] == report.findings
+    assert 25 == measured(facts)["steps"]
+    assert [(2,)] == facts.query("SELECT ranks FROM job")
+
+
+def test_log_and_scalars_of_mmengine() -> None:
+    records = [json.loads(line) for line in (RECORDED / "mmengine_scalars.json").read_text().splitlines()]
+    facts = facts_of("mmengine_scalars.json")
+    assert ["training-records"] == [one.kind for one in facts.rows(Input)]
+    assert [(record["step"], record["time"], record["data_time"]) for record in records] == [
+        (row.step, row.seconds, row.data) for row in facts.rows(Step)
+    ]
+    loss = scalars(facts)["loss"]
+    assert (20, 10, 200, records[-1]["loss"]) == (loss.n, loss.first_step, loss.last_step, loss.last)
+    report, log, _ = analyze.analyze([str(RECORDED / "mmengine.log")])
+    assert [] == report.findings
+    assert [round(record["time"], 4) for record in records] == [row.seconds for row in log.rows(Step)]
+    for found in (measured(facts), measured(log)):
+        assert 200 == found["steps"]
+        assert found["step_time"] == pytest.approx(statistics.median(record["time"] for record in records), rel=0.15)
+
+
+def test_scalars_of_mmengine_that_are_cut(tmp_path: Path) -> None:
+    text = (RECORDED / "mmengine_scalars.json").read_text()
+    (tmp_path / "scalars.json").write_text(text[: text.index('"step": 150')] + "\n" + text[-200:])
+    facts, problems = analyze.read_facts([str(tmp_path)])
+    assert 14 < len(facts.rows(Step)) < 20
+    assert "records are cut or damaged" in problems[0]
+
+
+def test_metrics_of_detectron2_name_the_step_iteration(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text(
+        "".join(
+            json.dumps(
+                {"data_time": 0.01, "eta_seconds": 9.0, "iteration": n, "lr": 0.1, "time": 0.25, "total_loss": 2.5}
+            )
+            + "\n"
+            for n in range(19, 400, 20)
+        )
+    )
+    facts, problems = analyze.read_facts([str(tmp_path)])
+    assert [] == problems
+    assert (400, 0.25) == (measured(facts)["steps"], measured(facts)["step_time"])
+    assert 2.5 == scalars(facts)["total_loss"].last
+
+
+@pytest.mark.parametrize(("name", "loss"), [("keras.csv", "loss"), ("timm_summary.csv", "train_loss")])
+def test_tables_with_a_row_an_epoch_count_epochs(name: str, loss: str) -> None:
+    rows = list(csv.DictReader((RECORDED / name).open()))
+    facts = facts_of(name)
+    assert len(rows) == measured(facts)["epochs"]
+    assert "steps" not in measured(facts)
+    assert (float(rows[0][loss]), float(rows[-1][loss])) == (scalars(facts)[loss].first, scalars(facts)[loss].last)
+    report, _, _ = analyze.analyze([str(RECORDED / name)])
+    assert [] == report.findings
+
+
+def test_packages_that_do_not_match() -> None:
+    report, _, _ = analyze.analyze([str(RECORDED / "torchvision_mismatch.log")])
+    assert "extension-built-for-other-version" == report.findings[0].name
