@@ -127,7 +127,7 @@ class LineObjects:
             if record is not None:
                 end = end or len(text.buffer)
                 shown = text.buffer[begin:end].rstrip("\r\n")
-                yield number, shown.replace("\n", " ")[:_SHOWN] if "\n" in shown else shown, record
+                yield number, shown.replace("\r", "").replace("\n", " ")[:_SHOWN] if "\n" in shown else shown, record
                 self.torn, opening = None, _OBJECT
             elif found is not None:
                 self.torn, opening = number, _IN_FIRST_COLUMN

@@ -50,7 +50,7 @@ FORMATS = (
     ),
     Format(
         "amd-smi",
-        "amd_smi",
+        "amd.smi",
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "amd_gpu", "link_counter"),
         begins=compiled(
             _START + rb"(?:GPU: \d{1,4}\r?\n {4}[A-Z_]{3,30}:"  # amd-smi metric, static

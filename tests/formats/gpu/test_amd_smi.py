@@ -16,7 +16,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AmdGpu, GpuThrottle, GpuUse, LinkCounter
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu import amd_smi
+from nccl_doctor.formats.gpu.amd import smi as amd_smi
 from nccl_doctor.formats.registry import recognise
 
 

@@ -15,7 +15,8 @@ from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AmdGpu, LinkCounter
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu.amd_names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED
+from nccl_doctor.formats.gpu.amd.names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED
+from nccl_doctor.formats.gpu.amd.part import ACTIVE, Fields, Layout, amount, column_of, layout_of
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.inputs.streams import Readable
@@ -24,9 +25,9 @@ from nccl_doctor.inputs.text_lines import Joined, lines, read_head
 _LARGEST_ANSWER = 64 << 20  # bytes of JSON
 _GPUS_OF_A_FILE = 4096
 _READINGS = 20_000  # that are added at once
+_LINES = 10_000  # of one GPU
 _CSV_BLOCK = 4 << 20  # bytes
 _AMD_GPU = re.compile(r"GPU: (\d{1,4})\s*$")
-_AMD_FIELD = re.compile(r"( {4,40})([A-Z][\w ]{0,60}):(?: (.{1,200}))?$")
 _ROCM_LINE = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: ([^:]{2,80}?) ?: {1,4}(\S.{0,200})$")
 _RAS_HEAD = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: \s{0,20}RAS INFO\b")
 _RAS_ROW = re.compile(r"\s{0,40}([A-Z][A-Z0-9_]{1,30})\s{1,40}([A-Z]{2,20})\s{1,40}(\d{1,15})\s{1,40}(\d{1,15})\s*$")
@@ -34,10 +35,6 @@ _MONITOR_HEAD = re.compile(r"\s*(?:TIMESTAMP +)?GPU +(?:XCP +)?(?:[A-Z_]\S* +){2
 _MONITOR_CELL = re.compile(
     r"N/A|-?\d{1,18}(?:\.\d{1,9})?(?:/\d{1,9}(?:\.\d{1,9})?)?(?: ?(?:°C|[A-Za-z%][A-Za-z%/]{0,5}))?"
 )
-_AMOUNT = re.compile(r"\(?(-?\d{1,18}(?:\.\d{1,9})?) ?(B|[KMG]i?B|[a-zA-Z°%/]{0,6})\)?")
-_SCALES = {"B": 2.0**-20, "KB": 2.0**-10, "GB": 1024.0, "KiB": 2.0**-10, "GiB": 1024.0}
-
-Fields = dict[str, tuple[Any, int, str]]  # path in small letters -> value, line, text of the line
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -72,6 +69,7 @@ class _Reader:
         self._samples = Samples()
         self._rows: list[tuple[int, dict[str, float], float, Place]] = []
         self._last: dict[int, Fields] = {}  # of each GPU, what was seen last
+        self._part: dict[int, tuple[Layout, list[str], int]] = {}  # of each GPU, of a text, the part that was seen last
         self._turns: dict[int, int] = {}
 
     def take(self, gpu: int, fields: Fields) -> int:
@@ -80,26 +78,44 @@ class _Reader:
             return 0
         values: dict[str, float] = {}
         for path, (value, _, _) in fields.items():
-            column = _column(path)
-            if column in SAMPLED and column not in values and (number := _amount(value, path, column)) is not None:
+            column = column_of(path)
+            if column in SAMPLED and column not in values and (number := amount(value, path, column)) is not None:
                 values[column] = number
-            elif (bit := REASONS_AMD.get(path.rpartition("/")[2])) is not None and str(value).upper() in (
-                "ACTIVE",
-                "THROTTLED",
-                "TRUE",
-            ):
+            elif (bit := REASONS_AMD.get(path.rpartition("/")[2])) is not None and str(value).upper() in ACTIVE:
                 values["mask"] = int(values.get("mask", 0)) | bit
         self._last.setdefault(gpu, {}).update(fields)
-        stamp = _amount(fields["timestamp"][0]) if "timestamp" in fields else None
+        stamp = amount(fields["timestamp"][0]) if "timestamp" in fields else None
+        self._add(gpu, values, stamp, next(((number, text) for _, number, text in fields.values()), (1, "")))
+        return sum(column_of(path) is not None for path in fields)
+
+    def take_part(self, gpu: int, lines: list[str], first: int) -> int:
+        """Take the part of one GPU in a text; returns how many of its fields are known."""
+        layout = layout_of(lines)
+        if not layout.values or (gpu not in self._last and len(self._last) >= _GPUS_OF_A_FILE):
+            return 0
+        if gpu not in self._last:
+            self._last[gpu] = layout.fields(lines, first)
+        elif self._part[gpu][0] is not layout:
+            self._keep(gpu)
+        self._part[gpu] = layout, lines, first
+        stamp = amount(layout.stamp.of(lines)) if layout.stamp is not None else None
+        line = layout.values[0].line
+        self._add(gpu, layout.samples(lines), stamp, (first + line, lines[line].strip()))
+        return layout.known
+
+    def _keep(self, gpu: int) -> None:
+        """Take over the fields of the part that was seen last."""
+        layout, lines, first = self._part[gpu]
+        self._last[gpu].update(layout.fields(lines, first))
+
+    def _add(self, gpu: int, values: dict[str, float], stamp: float | None, place: Place) -> None:
         turn = self._turns[gpu] = self._turns.get(gpu, -1) + 1
-        place = next(((number, text) for _, number, text in fields.values()), (1, ""))
         if values:
             slot = self._samples.slot(gpu, lambda: Gpu(None, gpu, None, self._word(gpu, "model")))
             if slot >= 0:
                 self._rows.append((slot, values, float(turn) if stamp is None else stamp, place))
         if len(self._rows) >= _READINGS:
             self._flush()
-        return sum(_column(path) is not None for path in fields)
 
     def take_table(self, titles: list[str], rows: list[tuple[int, str]]) -> int:
         """Take rows of CSV with their line numbers; returns how many are readings of a GPU."""
@@ -136,6 +152,8 @@ class _Reader:
     def write(self, lines_read: int, used: int, note: str | None) -> Reading:
         """Add the rows, and say how the reading went."""
         self._flush()
+        for gpu in self._part:
+            self._keep(gpu)
         if self._samples.gpus:
             self._samples.write(self._facts, self._name, "amd-smi")
         self._facts.add(row for gpu in sorted(self._last) for row in self._states(gpu))
@@ -163,15 +181,15 @@ class _Reader:
         found: dict[str, tuple[float, int, str]] = {}
         blocks = set()
         for path, (value, number, text) in self._last[gpu].items():
-            column = _column(path)
-            amount = _amount(value, path, column or "")
-            if amount is None:
+            column = column_of(path)
+            worth = amount(value, path, column or "")
+            if worth is None:
                 continue
             if column is not None and column not in found:
-                found[column] = amount, number, text
-            if (block := BLOCK.match(path)) is not None and amount > 0:
+                found[column] = worth, number, text
+            if (block := BLOCK.match(path)) is not None and worth > 0:
                 blocks.add(block[1].lower())
-        numbers = {column: amount for column, (amount, _, _) in found.items()}
+        numbers = {column: worth for column, (worth, _, _) in found.items()}
         telling = found.get("uncorrected") or next(iter(found.values()), (0.0, 1, ""))
         util, uncorrected, corrected = (numbers.get(column) for column in ("util", "uncorrected", "corrected"))
         yield AmdGpu(
@@ -184,27 +202,9 @@ class _Reader:
         )  # fmt: skip
         for column, (kind, counter) in COUNTERS.items():
             if column in found:
-                amount, number, text = found[column]
+                worth, number, text = found[column]
                 ref = self._facts.evidence(self._name, number, text)
-                yield LinkCounter(None, self._name, "amd-smi", kind, f"GPU {gpu}", counter, int(amount), ref)
-
-
-def _column(path: str) -> str | None:
-    return COLUMNS.get(path) or COLUMNS.get(path.rpartition("/")[2])
-
-
-def _amount(value: Any, path: str = "", column: str = "") -> float | None:
-    """The number of `560 W`, `(132Mhz)`, {"value": 560, "unit": "W"} or 560; memory in MiB."""
-    if isinstance(value, dict):
-        value = f"{value.get('value')} {value.get('unit', '')}"
-    if isinstance(value, bool):
-        return None
-    match = _AMOUNT.match(str(value).strip())
-    if match is None:
-        return None
-    unit = match[2] or ("B" if path.endswith(" (b)") else "")
-    scale = _SCALES.get(unit, 1.0) if column.startswith("memory") else 1.0
-    return float(match[1]) * scale
+                yield LinkCounter(None, self._name, "amd-smi", kind, f"GPU {gpu}", counter, int(worth), ref)
 
 
 def _flat(tree: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -306,24 +306,23 @@ def _numbers(column: Any) -> Floats:
 def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
     number = used = 0
     gpu: int | None = None
-    fields: Fields = {}
-    titles: list[tuple[int, str]] = []
+    part: list[str] = []  # lines behind its title
+    first = 0  # number of the first of them
     rocm: dict[int, Fields] = {}
     head: list[str] = []
     ras: int | None = None
     for number, line in lines(stream):
-        if (table := _RAS_HEAD.match(line)) is not None:
+        if gpu is not None and len(part) < _LINES:
+            part.append(line)
+            if not line or line.startswith("    "):
+                continue
+        if (owner := _AMD_GPU.match(line)) is not None:
+            used += reader.take_part(gpu, part, first) if gpu is not None else 0
+            gpu, part, first = int(owner[1]), [], number + 1
+        elif (table := _RAS_HEAD.match(line)) is not None:
             ras = int(table[1])
         elif ras is not None and (block := _RAS_ROW.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
             _add_block(rocm.setdefault(ras, {}), block, number)
-        elif (owner := _AMD_GPU.match(line)) is not None:
-            used += reader.take(gpu, fields) if gpu is not None else 0
-            gpu, fields, titles = int(owner[1]), {}, []
-        elif gpu is not None and (field := _AMD_FIELD.match(line)) is not None:
-            indent, title = len(field[1]), field[2].strip().lower()
-            titles = [*((i, t) for i, t in titles if i < indent), (indent, title)]
-            if field[3]:
-                fields["/".join(t for _, t in titles)] = field[3].strip(), number, line.strip()
         elif (said := _ROCM_LINE.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
             own = rocm.setdefault(int(said[1]), {})
             key = said[2].strip().lower()
@@ -335,7 +334,7 @@ def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
             head = line.lower().split()
         elif head:
             used += _monitor(line, number, head, reader)
-    used += reader.take(gpu, fields) if gpu is not None else 0
+    used += reader.take_part(gpu, part, first) if gpu is not None else 0
     used += sum(reader.take(index, own) for index, own in rocm.items())
     return number, used, None
 

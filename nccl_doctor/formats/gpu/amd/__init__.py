@@ -1,0 +1,1 @@
+"""GPUs of AMD, as `amd-smi` and `rocm-smi` show them."""
