@@ -193,7 +193,7 @@ def _steps(run: ThroughputRun, least: int | None) -> int:
     if least is not None and run.first_step == 0:
         stride = min(stride, least)
     steps = round(run.last_step - run.first_step + stride)
-    return min(steps, run.last_step) if run.tool == "tqdm" else steps  # a bar counts from 1
+    return min(steps, run.last_step) if run.tool == "tqdm" or run.first_step == 1 else steps  # a bar counts from 1
 
 
 def _plateaus(facts: Facts) -> Iterator[Measure]:

@@ -13,6 +13,7 @@ FORMATS = (
             rb"|\A\s{0,200}\{(?=[^\n]{0,60000}\"_step\" ?: ?\d)(?=[^\n]{0,60000}\"_(?:runtime|timestamp)\" ?: ?[\d.])"
             rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"data_time\" ?: ?\d)(?=[^\n{}]{0,9000}\"(?:step|iter|iteration)\" ?: ?\d)"
             rb"(?=[^\n{}]{0,9000}\"time\" ?: ?\d)"
+            rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"perf/step_time_seconds\" ?: ?\d)(?=[^\n{}]{0,9000}\"step\" ?: ?\d)"
             rb"|\ADLLL \{\""
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),

@@ -14,16 +14,23 @@ _OTHER = compiled(r"(?i)eval|val[./_]|valid|test|infer|predict|_std|peak|flop")
 _TOKENS = r"(?:tok|tokens?|words)(?:_per_|/|_)?(?:train_)?(?:per_)?s(?:ec(?:ond)?s?)?"
 _SAMPLES = r"(?:samples?|images?|imgs?|img|examples?|seq(?:uence)?s?)(?:_per_|/|_)s(?:ec(?:ond)?s?)?"
 _RATES = (  # pattern, unit, what one number counts
-    (compiled(rf"(?i)(?:device/{_TOKENS}$|{_TOKENS}(?:_per_|/)(?:gpu|device)$|\btps_per_gpu$)"), "tokens/s", "gpu"),
-    (compiled(rf"(?i)(?:device/{_SAMPLES}$|{_SAMPLES}(?:_per_|/)(?:gpu|device)$)"), "samples/s", "gpu"),
+    (
+        compiled(
+            rf"(?i)(?:(?:device|gpu)[/_]{_TOKENS}$|{_TOKENS}(?:_per_|/)(?:gpu|device)$|\btps_per_gpu$|^throughput\(tps\)$)"
+        ),
+        "tokens/s",
+        "gpu",
+    ),
+    (compiled(rf"(?i)(?:(?:device|gpu)[/_]{_SAMPLES}$|{_SAMPLES}(?:_per_|/)(?:gpu|device)$)"), "samples/s", "gpu"),
     (compiled(rf"(?i)(?:^|[./_-]){_TOKENS}$"), "tokens/s", "job"),
     (compiled(rf"(?i)(?:^|[./_-])(?:{_SAMPLES}|total_ips|compute_ips|throughput(?:_train)?)$"), "samples/s", "job"),
 )
 _SECONDS = compiled(
-    r"(?i)(?:^|[./_ -])(?:(?:train_)?step[_ -]?tim(?:e|ing)|iter(?:ation)?[_ -]time|time[/_]step|sec(?:ond)?s?_per_step|step_seconds)"
+    r"(?i)(?:^|[./_ -])(?:(?:train_)?step[_ -]?tim(?:e|ing)|iter(?:ation)?[_ -]time|time[/_]step|sec(?:ond)?s?_per_step"
+    r"|step_seconds|time_metrics/end_to_end)"
     r"(?:[_ ]?(?:in_|in |\()?(?P<unit>s|sec|seconds|ms|msec)\)?)?$"
 )
-_DATA = compiled(r"(?i)(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?$")
+_DATA = compiled(r"(?i)(?:(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?|^time_metrics/data_loading\(s\))$")
 _GPUS = compiled(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
 _BATCH = compiled(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
 

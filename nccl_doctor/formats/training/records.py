@@ -1,5 +1,6 @@
 """Records that training libraries keep: MLPerf events and DLLogger lines in a log or file, `trainer_state.json` of the Hugging
-Face Trainer, `wandb-summary.json` and histories in JSON lines of Weights & Biases, mmengine and detectron2.
+Face Trainer, `wandb-summary.json` and histories in JSON lines of Weights & Biases, mmengine, detectron2 and
+MaxText.
 """
 
 import json
@@ -23,6 +24,7 @@ from nccl_doctor.inputs.streams import Readable
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
 _TOGETHER = 256  # lines that are decoded at once
 _BROKEN = object()
+_HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"')
 _LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
 _decode = json.JSONDecoder().raw_decode
 
@@ -31,7 +33,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the records of a file.
 
     Source: mlperf_logging, dllogger (its file and what it prints), transformers (TrainerState), wandb, mmengine
-    (`vis_data/scalars.json`), detectron2 (`metrics.json`)::
+    (`vis_data/scalars.json`), detectron2 (`metrics.json`), MaxText (`metrics_file`)::
 
         :::MLLOG {"namespace": "", "time_ms": 1721026805975, "event_type": "POINT_IN_TIME", "key": "tracked_stats", "value": …}
         DLLL {"timestamp": "1721026805.97", "elapsedtime": "3.2", "datetime": "…", "type": "LOG", "step": [0, 10], "data": {…}}
@@ -64,7 +66,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 def _step_keys(data: bytes) -> bool:
     """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
     line, _, more = data.partition(b"\n")
-    return (b'"_step"' in line or b'"data_time"' in line) and bool(more.strip())
+    return any(key in line for key in _HISTORY_KEYS) and bool(more.strip())
 
 
 def _event(literal: bytes, line: bytes) -> dict[str, Any] | None:
@@ -242,12 +244,16 @@ class _Reader:
         self.series.record("wandb", None if step is None else int(step), when, record, (line, place))
 
     def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
-        """Take a record of mmengine or detectron2: means since the one before, in training or after a validation."""
+        """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of MaxText."""
         step = next((number(record[key]) for key in ("step", "iteration", "iter") if key in record), None)
         numbers = {key: value for key, value in record.items() if key not in ("step", "iteration", "iter", "epoch")}
         self.understood += 1
         self.series.note_scalars(numbers, step, (line, place))
-        if step is not None and ("lr" in record or any("loss" in key for key in record)):
+        if step is None or not ("lr" in record or any("loss" in key for key in record)):
+            return
+        if "data_time" not in record:
+            self.series.record("maxtext", int(step), None, numbers, (line, place))
+        else:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
             self.series.record("detection", int(step), None, times, (line, place))
 

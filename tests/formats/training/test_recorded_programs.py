@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import statistics
+import struct
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Input, Measure, Scalar, Step
+from nccl_doctor.facts.tables import Input, Measure, Scalar, Step, ThroughputRun
 
 RECORDED = FIXTURES / "records" / "recorded"
 
@@ -121,3 +122,61 @@ def test_tables_with_a_row_an_epoch_count_epochs(name: str, loss: str) -> None:
 def test_packages_that_do_not_match() -> None:
     report, _, _ = analyze.analyze([str(RECORDED / "torchvision_mismatch.log")])
     assert "extension-built-for-other-version" == report.findings[0].name
+
+
+def test_log_and_events_of_torchtitan() -> None:
+    data = (RECORDED / "torchtitan.tfevents").read_bytes()
+    events: dict[str, list[float]] = {}
+    for match in re.finditer(rb"\x0a([\x01-\x40])([\w/()%]+)\x15(.{4})", data, re.DOTALL):
+        if len(match[2]) == match[1][0]:
+            events.setdefault(match[2].decode(), []).append(struct.unpack("<f", match[3])[0])
+    facts = facts_of("torchtitan.tfevents")
+    assert events["throughput(tps)"] == [row.rate for row in facts.rows(Step)]
+    assert events["time_metrics/end_to_end(s)"] == [row.seconds for row in facts.rows(Step)]
+    assert events["time_metrics/data_loading(s)"] == [row.data for row in facts.rows(Step)]
+    assert events["loss_metrics/global_avg_loss"][-1] == scalars(facts)["loss_metrics/global_avg_loss"].last
+    shown = re.findall(r"step: +(\d+) .*?tps: ([\d,]+)", (RECORDED / "torchtitan.log").read_text())
+    report, log, _ = analyze.analyze([str(RECORDED / "torchtitan.log")])
+    assert [] == report.findings
+    assert [(int(step), float(rate.replace(",", ""))) for step, rate in shown] == [
+        (row.step, row.rate) for row in log.rows(Step)
+    ]
+    assert [round(rate) for rate in events["throughput(tps)"]] == [row.rate for row in log.rows(Step)]
+    for found in (facts, log):
+        assert 30 == measured(found)["steps"]  # the first and every second are printed
+        assert ["gpu"] == [run.scope for run in found.rows(ThroughputRun)]
+
+
+def test_log_and_metrics_of_maxtext() -> None:
+    records = [json.loads(line) for line in (RECORDED / "maxtext_metrics.txt").read_text().splitlines()]
+    facts = facts_of("maxtext_metrics.txt")
+    seconds = [record["perf/step_time_seconds"] for record in records]
+    assert (seconds, [record["perf/per_device_tokens_per_sec"] for record in records]) == (
+        [row.seconds for row in facts.rows(Step)], [row.rate for row in facts.rows(Step)]
+    )  # fmt: skip
+    _, log, _ = analyze.analyze([str(RECORDED / "maxtext.log")])
+    assert [round(value, 3) for value in seconds] == [row.seconds for row in log.rows(Step)]
+    for found in (facts, log):
+        assert 30 == measured(found)["steps"]
+        assert measured(found)["step_time"] == pytest.approx(statistics.median(seconds), rel=0.05)
+        assert ["gpu"] == [run.scope for run in found.rows(ThroughputRun)]
+    assert records[-1]["learning/loss"] == scalars(facts)["learning/loss"].last
+
+
+def test_metrics_of_maxtext_that_are_cut(tmp_path: Path) -> None:
+    data = (RECORDED / "maxtext_metrics.txt").read_bytes()
+    (tmp_path / "metrics.txt").write_bytes(data[: len(data) // 2])
+    facts, problems = analyze.read_facts([str(tmp_path)])
+    assert 14 <= len(facts.rows(Step)) <= 15
+    assert "1 records are cut or damaged" in problems[0]
+
+
+@pytest.mark.parametrize("name", ["timm.log", "torchtune.log", "mmengine.log", "torchtitan.log", "maxtext.log"])
+def test_logs_that_are_cut_or_mixed_stay_without_a_fault(tmp_path: Path, name: str) -> None:
+    data = (RECORDED / name).read_bytes()
+    (tmp_path / "cut.log").write_bytes(data[:-300])
+    (tmp_path / "mixed.log").write_bytes(b"\xff \n" + data.replace(b"\n", b"\r\n") + data)
+    for path in (tmp_path / "cut.log", tmp_path / "mixed.log"):
+        report, facts, _ = analyze.analyze([str(path)])
+        assert [] == [finding for finding in report.findings if finding.severity == "error"]
+        assert len(facts.rows(Step)) >= 5
