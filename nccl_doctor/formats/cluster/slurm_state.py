@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import QueuedJob, SchedulerNode
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
@@ -15,15 +17,18 @@ _STATE_HEADS = re.compile(
     rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
     rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)"
 )
-_NODE_FIELD = re.compile(r"(?:^|(?<= ))([A-Z][A-Za-z]{1,30})=(\S{0,400})")
+_NODE_ROWS = re.compile(rb"(?:(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|\n(?!\n)){1,1000}")
+_NODE_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z]{1,30}=")
+_READ_FIELD = re.compile(
+    r"(?<!\S)(NodeName|State|CPUTot|CPUAlloc|CPULoad|RealMemory|FreeMem|Gres|CfgTRES|AllocTRES|Reason)=(\S{0,400})"
+)
 _NODE_REASON = re.compile(r"(?:^|(?<= ))Reason=(.{1,300}?)(?: \[[^\[\]]{1,80}\])?$")
 _WHY_ROW = re.compile(r"(\S.{0,80}?) +(\S{1,40}) +(\d{4}-\d\d-\d\dT[\d:]{8}|Unknown) +(\S{1,400})\s*$")
 _QUEUE_ROW = re.compile(
     r"\s*(\d[\w\[\],%+.-]{0,80})\s+\S{1,40}\s+(\S.{0,60}?)\s+\S{1,40}\s+([A-Z]{1,2}|[A-Z_]{6,16})\s+(?:[\d:-]{4,16}|INVALID)\s+"
     r"(?:(?:[\d:-]{4,16}|UNLIMITED|INVALID|NOT_SET)\s+)?(\d{1,6})\s+(\S.{0,400}?)\s*$"
 )
-_GPUS = re.compile(r"gres/gpu=(\d{1,4})")
-_GRES = re.compile(r"gpu:(?:[\w.-]{1,40}:)?(\d{1,4})")
+_GPUS = re.compile(r"gres/gpu=(\d{1,4})|gpu:(?:[\w.-]{1,40}:)?(\d{1,4})")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -38,10 +43,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     reader = _Reader(name, facts)
     sections = Sections(stream, _STATE_HEADS)
     used = 0
-    for number, _, text in sections:
-        if reader.take(text, number):
-            sections.used()
+    for first, label, texts in sections.batches():
+        for number, text in enumerate(texts, first):
+            if not reader.take(text, number):
+                continue
             used += 1
+            sections.used(number)
+            run = sections.run(_NODE_ROWS, number) if label is NOTHING and text.startswith("NodeName=") else None
+            if run is not None:
+                used += reader.take_rows(*run)
+                break
     facts.add(reader.rows())
     facts.mark_covered("scheduler_node", "queued_job")
     return Reading(sections.lines, used)
@@ -72,7 +83,7 @@ class _Reader:
             self._close()
             self._table = self._node
             self._place = (number, text)
-        return self._table is not None and bool(text.strip()) and self._table(text, number)
+        return self._table is not None and self._table(text, number)
 
     def _of_head(self, text: str) -> Callable[[str, int], bool] | None:
         titles = text.split()
@@ -98,30 +109,37 @@ class _Reader:
             self._nodes[key] = row
 
     def _node(self, text: str, number: int) -> bool:
-        fields = dict(_NODE_FIELD.findall(text))
-        if not fields:
+        fields = _node_fields(text)
+        if fields is None:
             return False
         self._fields |= fields
-        if "State" in fields:
-            self._place = (number, text)
-        if (reason := _NODE_REASON.search(text.rstrip())) is not None:
-            self._fields["Reason"] = reason[1]
+        if "State" in fields or "Reason" in fields:
             self._place = (number, text)
         return True
+
+    def take_rows(self, first: int, rows: bytes) -> int:
+        """Takes the lines behind the first one of a node, and those of the next nodes; returns how many are part of them."""
+        taken = 0
+        for number, text in enumerate(rows.decode("utf-8", "replace").split("\n"), first):
+            taken += self._node(text, number) if text[:1] == " " else self.take(text, number)
+        return taken
 
     def _close(self) -> None:
         """Add the node that `scontrol` printed last."""
         fields, self._fields = self._fields, {}
-        if "NodeName" not in fields or "State" not in fields:
-            return
         get = fields.get
-        total, taken = _GPUS.search(get("CfgTRES", "")), _GPUS.search(get("AllocTRES", ""))
-        gres = _GRES.search(get("Gres", ""))
-        gpus = int(total[1]) if total else int(gres[1]) if gres else None
+        if (
+            (get("NodeName"), get("State"), get("Reason")) in self._nodes
+            or "NodeName" not in fields
+            or "State" not in fields
+        ):
+            return
+        total, taken = _gpus(get("CfgTRES", "")), _gpus(get("AllocTRES", ""))
+        gpus = _gpus(get("Gres", "")) if total is None else total
         self._add(
             fields["NodeName"], fields["State"], get("Reason"), self._place, cpus=_whole(get("CPUTot")), cpus_used=_whole(get("CPUAlloc")),
             memory=_number(get("RealMemory")), memory_free=_number(get("FreeMem")), load=_number(get("CPULoad")), gpus=gpus,
-            gpus_used=int(taken[1]) if taken else 0 if gpus is not None and "AllocTRES" in fields else None,
+            gpus_used=0 if taken is None and gpus is not None and "AllocTRES" in fields else taken,
         )  # fmt: skip
 
     def _why(self, text: str, number: int) -> bool:
@@ -161,6 +179,22 @@ class _Reader:
             ref = self._facts.evidence(self._name, number, text.strip())
             self._jobs[row[1]] = QueuedJob(row[1], self._name, row[2], row[3], reason, int(row[4]), ref)
         return True
+
+
+@lru_cache(1 << 12)  # many nodes of a cluster say the same
+def _node_fields(text: str) -> dict[str, str] | None:
+    """The fields of a line of `scontrol show node` that are read; None for another line."""
+    if _NODE_FIELD.search(text) is None:
+        return None
+    fields = dict(_READ_FIELD.findall(text))
+    reason = _NODE_REASON.search(text.rstrip()) if "Reason" in fields else None
+    return fields if reason is None else {**fields, "Reason": reason[1]}
+
+
+def _gpus(text: str) -> int | None:
+    """The GPUs in `cpu=64,gres/gpu=8` or in `gpu:h100:8(S:0-1)`."""
+    found = _GPUS.search(text) if "gpu" in text else None
+    return int(found[1] or found[2]) if found is not None else None
 
 
 def _whole(text: str | None) -> int | None:
