@@ -1,6 +1,7 @@
 """Jobs as `scontrol show job` prints them, in a file or inside a log (many batch scripts print it at their start and end)."""
 
 import re
+from functools import lru_cache
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
@@ -9,7 +10,8 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
 
-_FIELD = re.compile(r"(?:^|(?<= ))([A-Z][A-Za-z/:]{1,40})=(\S{0,400})")
+_JOB_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z/:]{1,40}=")
+_END_FIELD = re.compile(r"(?<!\S)(JobId|JobName|JobState|Reason|ExitCode|NodeList|BatchHost|EndTime)=(\S{0,400})")
 _MAX_JOBS = 10_000  # of one file; `scontrol show job` lists those of some minutes
 
 
@@ -38,19 +40,30 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     jobs: list[_Job] = []
     number = understood = 0
+    note = None
     is_open = False
     for number, _, line in plain_lines(stream):
-        fields = dict(_FIELD.findall(line))
-        if "JobId" in fields and "JobName" in fields and len(jobs) < _MAX_JOBS:
-            jobs.append(_Job())
-            is_open = True
-        is_open = is_open and bool(fields)
-        if is_open:
+        fields = _parse_line(line)
+        if fields is None:
+            is_open = False
+        elif "JobId" in fields and "JobName" in fields:
+            is_open = len(jobs) < _MAX_JOBS
+            if is_open:
+                jobs.append(_Job())
+            else:
+                note = f"holds more than {_MAX_JOBS:,} jobs; the others were left out"
+        if is_open and fields is not None:
             jobs[-1].add(number, line, fields)
             understood += 1
     facts.add(row for job in jobs for row in end_rows(facts, name, _end(job)))
     facts.mark_covered("message", "process_end")
-    return Reading(number, understood)
+    return Reading(number, understood, note)
+
+
+@lru_cache(1 << 12)  # most jobs of a cluster say the same
+def _parse_line(line: str) -> dict[str, str] | None:
+    """The fields of a line that say how a job ended; None for a line without any field."""
+    return None if _JOB_FIELD.search(line) is None else dict(_END_FIELD.findall(line))
 
 
 def _end(job: _Job) -> End:
