@@ -97,12 +97,18 @@ def read_head(stream: Readable, size: int) -> bytes:
 
 def plain_lines(stream: Readable) -> Iterator[tuple[int, Label, str]]:
     """(number, fields of the launcher's prefixes, text without them) of every line."""
+    for first, label, texts in plain_batches(stream):
+        for number, text in enumerate(texts, first):
+            yield number, label, text
+
+
+def plain_batches(stream: Readable) -> Iterator[tuple[int, Label, list[str]]]:
+    """The same lines, many at once: number of the first, the fields of the prefix of all, their texts."""
     splitter = PrefixSplitter()
     first = 1
     for whole in _whole_lines(stream):
         for label, texts in splitter.split(whole):
-            for number, text in enumerate(texts, first):
-                yield number, label, text
+            yield first, label, texts
             first += len(texts)
 
 

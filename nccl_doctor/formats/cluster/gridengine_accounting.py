@@ -10,10 +10,13 @@ from nccl_doctor.facts.tables import AccountedJob, ProcessEnd
 from nccl_doctor.formats.cluster.slurm_ends import signal_name
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_lines
+from nccl_doctor.inputs.text_lines import plain_batches
 
+_Job = dict[str, tuple[str, int, str]]  # title -> value, number of the line, its text
 _MOST_JOBS = 50_000
-_PAIR = re.compile(r"([a-z][a-z_]{1,30}) {1,40}(\S.{0,300}?)\s*$")
+_READ_FIELDS = {
+    "jobnumber", "jobname", "taskid", "exit_status", "failed", "slots", "ru_wallclock", "maxvmem", "hostname", "end_time",
+}  # fmt: skip
 _SIZE_GE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)B?$")
 _MIB_OF = {"": 2.0**-20, "K": 2.0**-10, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
@@ -28,24 +31,35 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         failed       0
         exit_status  3
     """
-    jobs: list[dict[str, tuple[str, int, str]]] = []
-    number = used = 0
-    for number, _, line in plain_lines(stream):
-        if line.startswith("====="):
-            if len(jobs) >= _MOST_JOBS:
-                break
-            jobs.append({})
-        elif jobs and (pair := _PAIR.match(line)) is not None:
-            jobs[-1].setdefault(pair[1], (pair[2], number, line.strip()))
-        else:
-            continue
-        used += 1
-    facts.add(row for job in jobs if "jobnumber" in job for row in _rows(facts, name, job))
+    rows: list[Any] = []
+    job: _Job = {}
+    jobs = lines = used = 0
+    for first, _, texts in plain_batches(stream):
+        lines += len(texts)
+        for number, line in enumerate(texts, first):
+            title, _, value = line.partition(" ")
+            if title in _READ_FIELDS:
+                if jobs and title not in job and (value := value.strip()):
+                    job[title] = value[:300], number, line.strip()
+            elif title.startswith("====="):
+                rows += _rows(facts, name, job)
+                jobs, job = jobs + 1, {}
+            elif not title.islower():
+                continue
+            used += jobs > 0
+        if jobs > _MOST_JOBS:
+            break
+    rows += _rows(facts, name, job)
+    facts.add(rows)
     facts.mark_covered("accounted_job", "process_end")
-    return Reading(number, used)
+    note = f"holds more than {_MOST_JOBS:,} jobs; the others were left out" if jobs > _MOST_JOBS else None
+    return Reading(lines, used, note)
 
 
-def _rows(facts: Facts, file: str, job: dict[str, tuple[str, int, str]]) -> Iterator[Any]:
+def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:
+    if "jobnumber" not in job:
+        return
+
     def get(key: str) -> str:
         return job[key][0] if key in job else ""
 

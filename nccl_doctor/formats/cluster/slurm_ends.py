@@ -24,6 +24,9 @@ ANNOUNCED = {
 }
 
 
+_SIGNALS = {one.value: one.name for one in signal.Signals}
+
+
 class End(NamedTuple):
     """What a command says of the end of one job."""
 
@@ -59,4 +62,4 @@ def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd
 
 def signal_name(number: int) -> str | None:
     """`SIGKILL` for 9; None for 0 and for numbers without a name."""
-    return signal.Signals(number).name if number in set(signal.Signals) else None
+    return _SIGNALS.get(number)
