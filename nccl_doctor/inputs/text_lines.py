@@ -292,11 +292,11 @@ class Sections:
 
     def __iter__(self) -> Iterator[tuple[int, Label, str]]:
         for first, label, texts in self.batches():
-            last = self.lines
+            batch = self._batch
             for number, text in enumerate(texts, first):
                 self._number = number
                 yield number, label, text
-                if self.lines != last:  # a run took what follows
+                if self._batch is not batch:  # a run took what follows
                     break
 
     def batches(self) -> Iterator[tuple[int, Label, list[str]]]:

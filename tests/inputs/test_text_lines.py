@@ -120,6 +120,15 @@ def test_a_section_ends_after_lines_that_are_not_used() -> None:
     assert ([*range(1, 38), 82, 83, 84], 84) == (given, sections.lines)
 
 
+def test_a_run_to_the_end_is_not_given_again() -> None:
+    sections = text_lines.Sections(io.BytesIO(b"head\nrow 1\nrow 2\n"), re.compile(rb"head"))
+    given = []
+    for number, _, text in sections:
+        given.append((number, text))
+        assert (2, b"row 1\nrow 2\n") == sections.run(re.compile(rb"(?:row \d\n)+"))
+    assert ([(1, "head")], 3) == (given, sections.lines)
+
+
 def test_a_run_takes_the_lines_behind_the_one_that_was_given_last() -> None:
     rows = re.compile(rb"(?:row \d{1,9}\n)+")
     data = b"".join(b"head %d\nrow 1\nrow 2\nend\n" % number for number in range(1_000))
