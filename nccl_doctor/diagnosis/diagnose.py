@@ -45,16 +45,16 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     ]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs, frozenset[int]().union(*(one.refs for one in found)))
-    measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, _places(facts, m.ref)) for m in facts.rows(Measure)]
+    measured, aspects = facts.rows(Measure), facts.rows(Coverage)
+    places = _places(facts, [*(one.ref for one in measured), *(one.ref for one in aspects)])
+    measures = [MeasureRow(m.name, m.value, m.unit, m.scope, m.of, places.get(m.ref, [])) for m in measured]
     about = job(facts, fold_hosts)
     return Report(
         verdict=verdict.word,
         basis=verdict.basis,
         unread=verdict.unread,
         unread_count=verdict.unread_count,
-        coverage=[
-            CoverageRow(c.aspect, c.seen, c.shows or "", c.capture, _places(facts, c.ref)) for c in facts.rows(Coverage)
-        ],
+        coverage=[CoverageRow(c.aspect, c.seen, c.shows or "", c.capture, places.get(c.ref, [])) for c in aspects],
         measures=measures,
         job_lines=lines(about, measures),
         inputs=[
@@ -283,10 +283,10 @@ def _is_worst(one: Found, found: Sequence[Found]) -> bool:
     )
 
 
-def _places(facts: Facts, ref: int | None) -> list[Place]:
-    return (
-        [Place(place.file, place.line, place.text) for place in facts.evidence_rows([ref])] if ref is not None else []
-    )
+def _places(facts: Facts, refs: Iterable[int | None]) -> dict[int | None, list[Place]]:
+    """Number of evidence -> the place that it names."""
+    rows = facts.evidence_rows(ref for ref in refs if ref is not None)
+    return {row.id: [Place(row.file, row.line, row.text)] for row in rows}
 
 
 def _capture(answer: Answer) -> str:
