@@ -17,7 +17,7 @@ _STATE_HEADS = re.compile(
     rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
     rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)"
 )
-_NODE_ROWS = re.compile(rb"(?:(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|\n(?!\n)){1,1000}")
+_NODE_ROWS = re.compile(rb"(?m:^(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|^\n(?!\n)){1,1000}")
 _NODE_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z]{1,30}=")
 _READ_FIELD = re.compile(
     r"(?<!\S)(NodeName|State|CPUTot|CPUAlloc|CPULoad|RealMemory|FreeMem|Gres|CfgTRES|AllocTRES|Reason)=(\S{0,400})"
