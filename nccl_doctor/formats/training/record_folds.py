@@ -1,7 +1,7 @@
 """Folds neighbouring records of a long series into one row: the value of each is found by its key, only five are decoded."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from nccl_doctor.formats.training.step_series import Line, Series
@@ -41,11 +41,25 @@ def fold(
     values = [float(value) for value in _value_of(key, quoted).findall(block, start, stop)]
     if len(values) != count or not same(start, stop):
         return False
-    order = sorted(range(count), key=values.__getitem__, reverse=less_is_slower)
     look = cursor.copy()
+    if not fold_values(series, values, less_is_slower, lambda index: read(*look.line(places[index][0]))):
+        return False
+    cursor.move_to(look)
+    return True
+
+
+def fold_values(
+    series: Series, values: Sequence[float], less_is_slower: bool, read: Callable[[int], Line | None]
+) -> bool:
+    """Add a row of the records with these values, by which their steps are compared; False where they have to be read one by one.
+
+    `read` gives a record by its place; it is asked in ascending order.
+    """
+    count = len(values)
+    order = sorted(range(count), key=values.__getitem__, reverse=less_is_slower)
     by_index: dict[int, Line] = {}
     for index in sorted({0, 1, order[count // 2], order[-1], count - 1}):
-        line = read(*look.line(places[index][0]))
+        line = read(index)
         if line is None:
             return False
         by_index[index] = line
@@ -56,5 +70,4 @@ def fold(
         if second <= first or last - first != (second - first) * (count - 1):
             return False
     series.add_many(by_index[0], by_index[order[count // 2]], by_index[order[-1]], by_index[count - 1], count)
-    cursor.move_to(look)
     return True

@@ -3,13 +3,13 @@
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar
-from nccl_doctor.formats.training.metrics import Speed, speed_of
+from nccl_doctor.formats.training.metrics import Speed, number, speed_of
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.step_formats import Tool
 from nccl_doctor.formats.training.step_rows import run_rows, text_of
@@ -21,6 +21,7 @@ _NAMES = 100  # of numbers in such lines; each is looked for in them
 _SCALARS = 1_000  # names of one file
 _UNITS = 10_000
 _LARGEST = sys.float_info.max
+_NUMBERS = frozenset((int, float))
 _VALUE = compiled(rb"'([\w/ .-]{1,80})': '?(-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|-?inf|nan)'?[,}]")
 Place = tuple[bytes, int]  # the text that evidence shows, and its line or record
 
@@ -86,20 +87,40 @@ class RecordSeries:
                 else:
                     scalar.add(raw, step, place)
 
+    def note_all(self, records: Sequence[Mapping[str, Any]], step: str, place: Callable[[int], Place]) -> None:
+        """Take all numbers of records, whose steps have the name `step`; `place` gives the place of one of them."""
+        steps = [number(record.get(step)) for record in records]
+        if len(set(map(tuple, records))) > 1:
+            for at, record in enumerate(records):
+                self.note_scalars(record, steps[at], place(at))
+            return
+        last = place(len(records) - 1)
+        for name, values in zip(records[0], zip(*(record.values() for record in records), strict=True), strict=True):
+            kinds = set(map(type, values))
+            if name[:1] == "_" or kinds.isdisjoint(_NUMBERS):
+                continue
+            if kinds <= _NUMBERS and _are_finite(values):
+                self.note_many(name, values, last, (steps[0], steps[-1]))
+            else:
+                for at, value in enumerate(values):
+                    self.note_scalars({name: value}, steps[at], place(at))
+
     def note_scalar(self, name: str, value: float, step: float | None, place: Place) -> None:
         """Take one number."""
+        self.note_many(name, (value,), place, (step, step))
+
+    def note_many(
+        self, name: str, values: Sequence[float], place: Place, steps: tuple[float | None, float | None] = (None, None)
+    ) -> None:
+        """Take numbers of one name, several only where all are finite; the place is that of the last, the steps of both ends."""
         scalar = self._scalars.get(name)
         if scalar is None:
             if len(self._scalars) >= _SCALARS:
                 return
             scalar = self._scalars[name] = _Scalar()
-        scalar.add(value, step, place)
-
-    def note_many(self, name: str, values: Sequence[float], place: Place) -> None:
-        """Take numbers of one name, all of them finite, in their order; the place is that of the last."""
-        self.note_scalar(name, values[0], None, place)
-        if name in self._scalars and len(values) > 1:
-            self._scalars[name].add_many(values[1:], place)
+        scalar.add(values[0], steps[0], place)
+        if len(values) > 1:
+            scalar.add_many(values[1:], steps[1], place)
 
     def _of(self, tool: str, speed: Speed) -> Series:
         found = self._series.get(tool)
@@ -154,12 +175,11 @@ class _Scalar:
         if not self.not_finite:
             self.place = place
 
-    def add_many(self, values: Sequence[float], place: Place) -> None:
-        """Add finite numbers behind a first one."""
-        lowest, highest = min(values), max(values)
-        extremes = (values[0], lowest, highest, values[-1])
+    def add_many(self, values: Sequence[float], step: float | None, place: Place) -> None:
+        """Add finite numbers behind a first one; step and place are those of the last."""
+        extremes = (values[0], min(values), max(values), values[-1])
         for value in extremes:
-            self.add(value, None, place)
+            self.add(value, step, place)
         self.n += len(values) - len(extremes)
 
     def row(self, facts: Facts, file: str, name: str) -> Scalar:
@@ -215,6 +235,13 @@ class LossValues:
     def rows(self, facts: Facts, file: str, run: int) -> Iterator[Any]:
         """One scalar for each name."""
         yield from self._series.rows(facts, file, run, Settings())
+
+
+def _are_finite(values: Sequence[float]) -> bool:
+    try:
+        return all(map(math.isfinite, values))
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def _whole(step: float | None) -> int | None:

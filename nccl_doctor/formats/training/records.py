@@ -12,17 +12,22 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_key, speed_of
-from nccl_doctor.formats.training.record_folds import Places, fold
+from nccl_doctor.formats.training.record_folds import Places, fold, fold_values
 from nccl_doctor.formats.training.record_series import MOST, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.step_rows import run_rows
 from nccl_doctor.formats.training.step_series import BULK, Line, Series
 from nccl_doctor.inputs.blocks import Cursor, blocks
+from nccl_doctor.inputs.json_items import ArrayBatches
 from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, read_head
 
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
-_TOGETHER = 256  # lines that are decoded at once
+_HEAD = 1 << 16  # bytes that tell what a file is
+_BLOCK = 1 << 21
+_TRAINER_STATE = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}\{[^\[\]]{0,4000}\"log_history\" ?: ?\[")
+_TOGETHER = 1024  # lines that are decoded at once
 _BROKEN = object()
 _HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"')
 _LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
@@ -41,9 +46,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     facts.mark_covered("throughput_run", "step", "mlperf_run", "scalar")
     reader = _Reader(name)
+    head = read_head(stream, _HEAD)
+    stream = Joined(head, stream)
+    if _TRAINER_STATE.match(head):
+        return reader.end(facts, *reader.trainer_state(stream))
     lines = 0
     kept: list[bytes] | None = None  # of a file that is one JSON object
-    for block in blocks(stream):
+    for block in blocks(stream, _BLOCK):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
         if block.first == 1 and block.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and _step_keys(block.data):
             reader.history(block.data, block.first)
@@ -57,10 +66,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             reader.history(block.data, block.first)
         if kept is None:
             reader.block(block.data, block.first)
-    note = reader.whole(b"".join(kept)) if kept else reader.note
-    first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
-    facts.add(reader.rows(facts, first))
-    return Reading(lines, reader.understood, note)
+    return reader.end(facts, lines, reader.whole(b"".join(kept)) if kept else reader.note)
 
 
 def _step_keys(data: bytes) -> bool:
@@ -93,10 +99,6 @@ def _record(text: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return _BROKEN
-
-
-_HISTORY = re.compile(r"\"log_history\"\s{0,20}:\s{0,20}\[")
-_NEXT_RECORD = re.compile(r"[\s,]{0,400}(?=\{)")
 
 
 class _Reader:
@@ -226,22 +228,16 @@ class _Reader:
         rows = [(place, line) for place, line in enumerate(data.split(b"\n"), first) if line and not line.isspace()]
         for at in range(0, len(rows), _TOGETHER):
             some = rows[at : at + _TOGETHER]
-            for (place, line), record in zip(some, _records([line for _, line in some]), strict=True):
-                if record is _BROKEN:
-                    self._broken += 1
-                    self.note = f"{self._broken} records are cut or damaged, the last in line {place}"
-                elif isinstance(record, dict) and "_step" in record:
-                    self.series.note_scalars(record, number(record["_step"]), (line, place))
-                    self._wandb(record, line, place)
-                elif isinstance(record, dict):
+            found = _records([line for _, line in some])
+            broken = [place for (place, _), record in zip(some, found, strict=True) if record is _BROKEN]
+            if broken:
+                self._broken += len(broken)
+                self.note = f"{self._broken} records are cut or damaged, the last in line {broken[-1]}"
+            steps = [(record, row) for row, record in zip(some, found, strict=True) if isinstance(record, dict)]
+            self._history([(record, row) for record, row in steps if "_step" in record])
+            for record, (place, line) in steps:
+                if "_step" not in record:
                     self._averages(record, line, place)
-
-    def _wandb(self, record: dict[str, Any], line: bytes, place: int) -> None:
-        step = number(record.get("_step"))
-        when = number(record.get("_timestamp"))
-        when = when if when is not None else number(record.get("_runtime"))
-        self.understood += 1
-        self.series.record("wandb", None if step is None else int(step), when, record, (line, place))
 
     def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
         """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of MaxText."""
@@ -257,42 +253,73 @@ class _Reader:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
             self.series.record("detection", int(step), None, times, (line, place))
 
+    def _history(self, steps: list[tuple[dict[str, Any], tuple[int, bytes]]]) -> None:
+        """Take records of Weights & Biases with their line numbers and lines. Neighbours in a long history become one row."""
+        self.understood += len(steps)
+        if steps:
+            self.series.note_all([record for record, _ in steps], "_step", lambda at: steps[at][1][::-1])
+        at = 0
+        while at < len(steps):
+            series = self.series.of("wandb")
+            some = steps[at : at + (series.chunk if series is not None and series.chunk >= BULK else 1)]
+            if series is None or len(some) == 1 or not self._fold_history(series, some):
+                for record, (place, line) in some:
+                    self.series.record("wandb", *_step_and_time(record), record, (line, place))
+            at += len(some)
+
+    def _fold_history(self, series: Series, steps: list[tuple[dict[str, Any], tuple[int, bytes]]]) -> bool:
+        key, rate = speed_key(steps[0][0]) or ("", False)
+        values: list[Any] = [record.get(key) for record, _ in steps]
+        if set(map(type, values)) != {float} or not min(values) > 0:
+            return False
+
+        def read(index: int) -> Line | None:
+            record, (place, line) = steps[index]
+            step, when = _step_and_time(record)
+            speed = self.series.speed_of(record)
+            return (0, step, speed.seconds, speed.rate, speed.data), place, line[:600], when
+
+        return fold_values(series, values, rate, read)
+
     def whole(self, data: bytes) -> str | None:
         """Take a file that is one JSON object; returns where it is broken."""
         text = data.decode("utf-8-sig", "replace")
         try:
             top = json.loads(text)
         except (ValueError, RecursionError) as error:
-            history = _begun_history(text)
-            self._trainer_state({"log_history": history}, text)
-            read = f"; {len(history):,} records before that were read" if history else ""
-            return f"is no complete JSON: {str(error)[:100]}{read}"
+            return f"is no complete JSON: {str(error)[:100]}"
         if not isinstance(top, dict):
             return "is JSON, but no object"
-        line = text.encode()[:300]
-        if isinstance(top.get("log_history"), list):
-            self._trainer_state(top, text)
-        elif "_step" in top:
+        if "_step" in top:
             self.understood += 1
             steps, seconds = number(top["_step"]), number(top.get("_runtime"))
             if steps is not None and seconds:
-                self.series.summary("wandb", int(steps) + 1, seconds, speed_of(top), (line, 1))
+                self.series.summary("wandb", int(steps) + 1, seconds, speed_of(top), (text.encode()[:300], 1))
         return None
 
-    def _trainer_state(self, top: dict[str, Any], text: str) -> None:
-        """`trainer_state.json`: the losses have no time, the last record has that of the whole run."""
-        history = [one for one in top["log_history"] if isinstance(one, dict)]
-        self.understood += len(history)
-        for one in history:
-            self.series.note_scalars(one, number(one.get("step")), (json.dumps(one)[:600].encode(), 1))
-            steps, seconds = number(one.get("step")), number(one.get("train_runtime"))
-            if steps and seconds:
-                rate = number(one.get("train_samples_per_second"))
-                place = text.count("\n", 0, max(text.find('"train_runtime"'), 0)) + 1
-                line = json.dumps({key: value for key, value in one.items() if key.startswith("train_")})[:600].encode()
-                self.series.summary(
-                    "hf-trainer", int(steps), seconds, Speed(rate, None, None, None, None), (line, place)
-                )
+    def trainer_state(self, stream: Readable) -> tuple[int, str | None]:
+        """Take `trainer_state.json`: the losses have no time, the last record has that of the whole run. Returns lines and a note."""
+        batches = ArrayBatches(stream, "log_history")
+        for values, text, first in batches:
+            records = [one for one in values if isinstance(one, dict)]
+            self.understood += len(records)
+            if records:
+                self.series.note_all(records, "step", lambda at, of=records: (json.dumps(of[at])[:600].encode(), 1))  # type: ignore[misc]
+            for one in records if '"train_runtime"' in text else ():
+                steps, seconds = number(one.get("step")), number(one.get("train_runtime"))
+                if steps and seconds:
+                    speed = Speed(number(one.get("train_samples_per_second")), None, None, None, None)
+                    own = {key: value for key, value in one.items() if key.startswith("train_")}
+                    place = json.dumps(own)[:600].encode(), first + text.count("\n", 0, text.find('"train_runtime"'))
+                    self.series.summary("hf-trainer", int(steps), seconds, speed, place)
+        read = f"; {self.understood:,} records before that were read" if self.understood else ""
+        return batches.lines, f"is no complete JSON: {batches.problem}{read}" if batches.problem else None
+
+    def end(self, facts: Facts, lines: int, note: str | None) -> Reading:
+        """Add all rows, once the file has been read."""
+        first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
+        facts.add(self.rows(facts, first))
+        return Reading(lines, self.understood, note)
 
     def rows(self, facts: Facts, run: int) -> Iterator[Any]:
         """All rows, once the file has been read."""
@@ -304,16 +331,7 @@ class _Reader:
         yield from self.mlperf.rows(facts, self.name)
 
 
-def _begun_history(text: str) -> list[Any]:
-    """The records of a `trainer_state.json` that ends within them."""
-    found = _HISTORY.search(text)
-    records: list[Any] = []
-    decoder = json.JSONDecoder()
-    at = found.end() if found is not None else len(text)
-    while (start := _NEXT_RECORD.match(text, at)) is not None:
-        try:
-            record, at = decoder.raw_decode(text, start.end())
-        except (ValueError, RecursionError):
-            break
-        records.append(record)
-    return records
+def _step_and_time(record: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """Of a record of Weights & Biases."""
+    step, when = number(record.get("_step")), number(record.get("_timestamp"))
+    return None if step is None else int(step), when if when is not None else number(record.get("_runtime"))
