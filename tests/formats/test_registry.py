@@ -48,6 +48,7 @@ SAMPLES = {
     "fabric-checks": ["network/ibdiagnet.log"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
     "slurm-accounting": ["captures/sacct.txt"],
+    "deepspeed-comms": ["records/recorded/deepspeed_times.log"],
     "slurm-json": ["slurm/recorded/sacct.json.gz"],
     "slurm-state": ["slurm/scontrol_node.txt", "slurm/squeue.txt", "slurm/sinfo_R.txt"],
     "gridengine-accounting": ["gridengine/qacct.txt"],

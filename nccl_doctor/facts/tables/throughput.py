@@ -107,8 +107,8 @@ class CommOp(NamedTuple):
     op: str
     size: int  # bytes, as exact as the printed size
     n: int
-    milliseconds: float  # median
-    slowest: float
+    milliseconds: float  # median, mean in a table of DeepSpeed
+    slowest: float | None  # unknown in such a table
     busbw: float | None  # Gbit/s, median
     ref: int
 

@@ -21,6 +21,12 @@ FORMATS = (
         after=("gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
     ),
     Format(
+        "deepspeed-comms",
+        "deepspeed_comms",
+        tables=("comm_op",),
+        inside=(b"] comm op: ", b"Comm. Op            Message Size "),
+    ),
+    Format(
         "training-steps",
         "step_lines",
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
@@ -40,6 +46,9 @@ FORMATS = (
             b"time per step", b" time: ", b" time=", b" took ", b"s/step", b"s/iter", b"s/batch", b" it/s", b" s/it", b" ms",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
-        after=("profile-summary", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records"),
+        after=(
+            "profile-summary", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records",
+            "deepspeed-comms",
+        ),
     ),
 )  # fmt: skip
