@@ -6,6 +6,8 @@ carry the prefix of pdsh, clush or srun; then each host is kept apart. Counters 
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
@@ -39,9 +41,9 @@ _ERRORS_CELL = re.compile(r"\[(\w{3,40}) == (\d{1,20})")
 _INTERFACE_HEAD = re.compile(r"\d{1,5}: ([\w.-]{1,40})(?:@[\w.-]{1,40})?: <[A-Z_,-]{0,200}> mtu \d")
 _INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]\w*){3,8})\s*$")
 _RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
-_RDMA_CELL = re.compile(r"([A-Za-z]\w{3,60}) (\d{1,20})(?=\s|$)")
 _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
 _NVLINK_ROW = re.compile(r"\s+Link (\d{1,3}): ([A-Z][\w ]{3,40}?): (\d{1,20})\s*$")
+_HEAD = re.compile(r"NIC statistics:|# Port |Errors for |\d|link |\s*GPU \d|\|")  # with which tables begin
 _DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
 _DCGM_ROW = re.compile(r"\|\s*-> ([A-Z][\w ]{3,40}?)\s*\| (\d{1,20})\s*\|")
 
@@ -61,10 +63,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     reader = _Reader(name, facts)
     sections = Sections(stream, _COUNTER_HEADS)
     used = 0
-    for number, label, text in sections:
-        if reader.take(label, text, number):
-            sections.used()
-            used += 1 + (reader.take_run(sections, label) if label is NOTHING else 0)
+    for first, label, texts in sections.batches():
+        state = reader.state(label)
+        if state is None:
+            continue
+        for number, text in enumerate(texts, first):
+            if reader.take(state, label, text, number):
+                sections.used(number)
+                used += 1
+                if label is NOTHING and (taken := reader.take_run(sections, state, label, number)):
+                    used += taken
+                    break
     facts.add(reader.rows)
     facts.mark_covered("link_counter")
     return Reading(sections.lines, used, reader.note)
@@ -77,7 +86,7 @@ class _Open:
         self.take: Callable[[_Open, Label, str, int], bool] | None = None
         self.link = ""
         self.gpu = ""
-        self.columns: list[str] = []
+        self.columns: tuple[str, ...] = ()  # names of the counters in the next line, empty for those that are left out
         self.title = ""  # a line that may name the interface of the table after it
         self.tables = 0  # of `ethtool` that nothing names
         self.head = (0, "")
@@ -92,24 +101,26 @@ class _Reader:
         self.rows: list[LinkCounter] = []
         self.note: str | None = None
 
-    def take(self, label: Label, text: str, number: int) -> bool:
+    def state(self, label: Label) -> "_Open | None":
+        """What is open for the writer of a line; None for those of too many hosts."""
+        key = label.host, label.rank
+        state = self._hosts.get(key)
+        if state is None and len(self._hosts) < _MOST_HOSTS:
+            state = self._hosts[key] = _Open()
+        return state
+
+    def take(self, state: _Open, label: Label, text: str, number: int) -> bool:
         """Whether a line is part of a table."""
         if not text:
             return False
-        key = label.host, label.rank
-        state = self._hosts.get(key)
-        if state is None:
-            if len(self._hosts) >= _MOST_HOSTS:
-                return False
-            state = self._hosts[key] = _Open()
         if state.take is not None and state.take(state, label, text, number):
             return True
-        if self._begins(state, text, number):
+        if _HEAD.match(text) is not None and self._begins(state, label, text, number):
             return True
         state.title = text
         return False
 
-    def _begins(self, state: _Open, text: str, number: int) -> bool:
+    def _begins(self, state: _Open, label: Label, text: str, number: int) -> bool:
         """Whether a line opens a table."""
         if text.startswith("NIC statistics:"):
             found = _ETHTOOL_CALL.match(state.title) or _INTERFACE_TITLE.match(state.title)
@@ -122,10 +133,11 @@ class _Reader:
         elif (switch := _ERRORS_HEAD.match(text)) is not None:
             state.gpu, state.take = switch[1], self._query_errors
         elif (device := _INTERFACE_HEAD.match(text)) is not None:
-            state.link, state.columns, state.take = device[1], [], self._interface
+            state.link, state.columns, state.take = device[1], (), self._interface
         elif (rdma := _RDMA_LINK.match(text)) is not None:
             state.link, state.take = rdma[1], self._rdma
-            self._rdma(state, Label(), text[rdma.end() :], number)
+            state.head, state.head_ref = (number, text), None
+            self._rdma(state, label, text[rdma.end() :], number)
         elif (owner := _NVLINK_OWNER.match(text)) is not None:
             state.gpu, state.take = owner[1], self._nvlink
         elif text.startswith("|") and (title := _DCGM_TITLE.match(text)) is not None and title[1]:
@@ -135,15 +147,14 @@ class _Reader:
         state.head, state.head_ref = (number, text), None
         return True
 
-    def take_run(self, sections: Sections, label: Label) -> int:
+    def take_run(self, sections: Sections, state: _Open, label: Label, number: int) -> int:
         """Takes the rest of a table of `ethtool`, or of several of `perfquery`, at once: how many lines it has."""
-        state = self._hosts[label.host, label.rank]
         rows, read = _ETHTOOL_RUN, self._ethtool_run
         if state.take == self._perfquery:
             rows, read = _PERFQUERY_RUN, self._perfquery_run
         elif state.take != self._ethtool:
             return 0
-        taken = sections.run(rows)
+        taken = sections.run(rows, number)
         if taken is None:
             return 0
         return taken[1].count(b"\n") if self._is_full() else read(state, label, *taken)
@@ -163,7 +174,7 @@ class _Reader:
         cells = _PERFQUERY_ROWS.findall(table)
         for number, (title, value, head) in enumerate(cells, first):
             if head:
-                self._begins(state, head.decode("utf-8", "replace").rstrip("\r"), number)
+                self._begins(state, label, head.decode("utf-8", "replace").rstrip("\r"), number)
             elif title in _PERFQUERY_NAMES and value.isdigit():
                 text = ""
                 if value != b"0":
@@ -218,6 +229,8 @@ class _Reader:
         found = _ERRORS_ROW.match(text)
         if found is None:
             return False
+        if self._is_full():
+            return True
         state.link = f"{state.gpu or found[1]} port {found[2]}"
         for title, value in _ERRORS_CELL.findall(found[3][:4000]):
             name = PERFQUERY.get(title)
@@ -226,30 +239,28 @@ class _Reader:
         return True
 
     def _interface(self, state: _Open, label: Label, text: str, number: int) -> bool:
-        titles = _INTERFACE_COLUMNS.match(text)
-        if titles is not None:
-            direction = titles[1].lower()
-            state.columns = [f"{direction} {title}" for title in titles[2].split()]
+        titles = _interface_columns(text)
+        if titles:
+            state.columns = titles
             return True
-        cells = text.split()
-        if (
-            state.columns
-            and len(cells) == len(state.columns)
-            and all(cell.isdecimal() and len(cell) <= 20 for cell in cells)
-        ):
-            for title, value in zip(state.columns, cells, strict=True):
-                if title in INTERFACE and state.link != "lo":
-                    self._add(state, label, "ip", "ethernet", INTERFACE[title], value, (number, text))
-            state.columns = []
+        cells = text.split() if state.columns else ()
+        if cells and len(cells) == len(state.columns) and "".join(cells).isdecimal() and max(map(len, cells)) <= 20:
+            for name, value in zip(state.columns, cells, strict=True):
+                if name and state.link != "lo":
+                    self._add(state, label, "ip", "ethernet", name, value, (number, text))
+            state.columns = ()
             return True
         return text.lstrip().startswith(("link/", "alias ", "inet", "valid_lft", "altname "))
 
     def _rdma(self, state: _Open, label: Label, text: str, number: int) -> bool:
-        cells = _RDMA_CELL.findall(text[:20_000])
+        if text[:1] not in (" ", "\t", ""):
+            return False
+        words = text[:20_000].split()
+        cells = [(title, value) for title, value in pairwise(words) if value.isdecimal()]
         for title, value in cells:
-            if title in RDMA:
+            if title in RDMA and len(value) <= 20:
                 self._add(state, label, "rdma", "ib", RDMA[title], value, (number, text))
-        return bool(cells) and text[:1] in (" ", "\t", "")
+        return bool(cells)
 
     def _nvlink(self, state: _Open, label: Label, text: str, number: int) -> bool:
         found = _NVLINK_ROW.match(text)
@@ -274,3 +285,12 @@ class _Reader:
         state.gpu = title[2] or state.gpu
         state.link = f"GPU {state.gpu} link {title[3]}" if title[3] else ""
         return not title[1]
+
+
+@lru_cache(1 << 10)
+def _interface_columns(text: str) -> tuple[str, ...]:
+    """Our names of the columns that a line of `ip -s link` lists, empty for those that are left out; none for another line."""
+    titles = _INTERFACE_COLUMNS.match(text)
+    if titles is None:
+        return ()
+    return tuple(INTERFACE.get(f"{titles[1].lower()} {title}", "") for title in titles[2].split())
