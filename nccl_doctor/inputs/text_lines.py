@@ -139,6 +139,9 @@ class PrefixSplitter:
         self._behind: dict[
             object, dict[bytes, bool]
         ] = {}  # kind of prefix -> text without digits -> has no further prefix
+        self._alike: dict[
+            bytes, tuple[str, bool]
+        ] = {}  # prefixes that are one word: its field, and whether its digits matter
         self._known = self._behind.setdefault(b"", {})  # those behind the prefix
 
     def split(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
@@ -152,8 +155,10 @@ class PrefixSplitter:
             if len(texts) == self._most:
                 self._most = min(2 * self._most, _MANY)
             elif at < len(lines):
-                yield self._single(lines[at].rstrip(b"\r"))
-                at, self._most = at + 1, _FEW
+                self._most = _FEW
+                if not self._switch(lines[at]):
+                    yield self._single(lines[at].rstrip(b"\r"))
+                    at += 1
 
     def _same(self, lines: Sequence[bytes]) -> list[str]:
         """The texts of the first lines, as far as they have the prefix and no other."""
@@ -187,6 +192,19 @@ class PrefixSplitter:
             )
         return known
 
+    def _switch(self, raw: bytes) -> bool:
+        """Whether a line has the prefix of another writer of a known kind, which `_same` then looks for."""
+        prefix = raw[: raw.find(b": ") + 2]
+        shape = prefix.translate(prefixes.ZEROS)
+        field, asked = self._alike.get(shape, ("", False))
+        word = prefix[:-2].decode("ascii", "replace")
+        known = self._behind.get((shape, (kind_of(word),) if asked else ())) if field else None
+        if known is None or prefix == self._prefix:
+            return False
+        self._prefix, self._known = prefix, known
+        self._label = Label(host=word) if field == "host" else Label(rank=int(word))
+        return True
+
     def _single(self, raw: bytes) -> tuple[Label, list[str]]:
         line = self._opened(raw.decode("utf-8", "replace").removeprefix("\ufeff"))
         label, text = prefixes.split(prefixes.clean(line))
@@ -197,7 +215,12 @@ class PrefixSplitter:
             self._prefix, self._label = prefix, label
             if len(self._behind) >= _KINDS:
                 self._behind.clear()
-            self._known = self._behind.setdefault((prefix.translate(prefixes.ZEROS), kinds), {})
+                self._alike.clear()
+            shape = prefix.translate(prefixes.ZEROS)
+            self._known = self._behind.setdefault((shape, kinds), {})
+            fields = [name for name, *span in found.fields if prefix.isascii() and span == [0, len(prefix) - 2]]
+            if prefix.endswith(b": ") and fields in (["host"], ["weak"]):
+                self._alike[shape] = fields[0], bool(kinds)
         return label, [text]
 
 
