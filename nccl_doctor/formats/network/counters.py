@@ -43,7 +43,7 @@ _INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]
 _RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
 _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
 _NVLINK_ROW = re.compile(r"\s+Link (\d{1,3}): ([A-Z][\w ]{3,40}?): (\d{1,20})\s*$")
-_HEAD = re.compile(r"NIC statistics:|# Port |Errors for |\d|link |\s*GPU \d|\|")  # with which tables begin
+_HEAD = re.compile(r"NIC statistics:|# Port |Errors for |\d|link |\s{0,20}GPU \d|\|")  # with which tables begin
 _DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
 _DCGM_ROW = re.compile(r"\|\s*-> ([A-Z][\w ]{3,40}?)\s*\| (\d{1,20})\s*\|")
 
