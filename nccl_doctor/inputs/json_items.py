@@ -21,6 +21,7 @@ _SHOWN = 500  # characters of one over several lines
 _OBJECT = re.compile(r"^\ufeff?[ \t]{0,80}\{", re.MULTILINE)
 _IN_FIRST_COLUMN = re.compile(r"^\{", re.MULTILINE)
 _BEHIND = re.compile(r"[ \t\r]{0,80},?[ \t\r]{0,80}(?:\n|\Z)")
+_BEHIND_ELEMENT = frozenset(", ]\t\r\n")
 _GAP = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 
 
@@ -149,6 +150,8 @@ class ArrayBatches:
         text, last = self._text, ""
         while True:
             last = (last + text.buffer[text.at :])[-1000:]
+            if self._opening.search(text.buffer, text.at) is not None:
+                self.problem = self.problem or "another one follows"
             self._move(len(text.buffer))
             if not text.fill():
                 break
@@ -174,7 +177,7 @@ def _element(text: str, start: int) -> tuple[list[Any], int, str | None]:
         return [], start, None if _is_cut(text, error) else error.msg
     except (ValueError, RecursionError) as error:
         return [], start, str(error)[:100]
-    return ([value], end, None) if end < len(text) else ([], start, None)
+    return ([value], end, None) if text[end : end + 1] in _BEHIND_ELEMENT else ([], start, None)
 
 
 def _is_cut(text: str, error: json.JSONDecodeError) -> bool:

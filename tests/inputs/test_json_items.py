@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor.inputs.json_items import BrokenJson, LineObjects, array_items
+from nccl_doctor.inputs.json_items import ArrayBatches, BrokenJson, LineObjects, array_items
 
 VALUES = st.recursive(
     st.none()
@@ -85,3 +85,32 @@ def test_objects_have_the_lines_in_which_they_start(
     objects = LineObjects(Pieces(text.encode(), block))
     found = [(number, record["a"]) for number, _, record in objects]
     assert (expected, torn, lines) == (found, objects.torn, objects.lines)
+
+
+@given(
+    st.lists(VALUES | st.dictionaries(st.text(max_size=4), VALUES, max_size=3), max_size=40),
+    st.integers(1, 400),
+    st.booleans(),
+)
+def test_batches_hold_all_elements_with_their_lines(values: list[Any], size: int, indented: bool) -> None:
+    text = json.dumps({"first": 1, "list": values, "last": 2}, indent=2 if indented else None) + "\n"
+    batches = ArrayBatches(Pieces(text.encode(), size), "list")
+    found = [(value, first) for some, _, first in batches for value in some]
+    assert (values, None, text.count("\n")) == ([value for value, _ in found], batches.problem, batches.lines)
+    assert all(3 <= first <= batches.lines for _, first in found) or not indented
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "problem"),
+    [
+        ('{"list": [{"a": 1},\n{"a": 2},\n{"a"', 2, "in line 3"),
+        ('{"list": [{"a": 1}, {"a": oops}, {"a": 2}]}', 1, "in line 1"),
+        ('{"list": [{"a": 1}], "more": 1', 1, "ends behind the array"),
+        ('{"list": [{"a": 1}]}\n{"list": [{"a": 2}]}\n', 1, "another one follows"),
+        ('{"list": ', 0, "ends behind the array"),
+    ],
+)
+def test_a_cut_array_gives_what_is_whole(text: str, expected: int, problem: str) -> None:
+    batches = ArrayBatches(io.BytesIO(text.encode()), "list")
+    assert expected == sum(len(some) for some, _, _ in batches)
+    assert problem in (batches.problem or "")
