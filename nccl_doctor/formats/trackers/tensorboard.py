@@ -6,12 +6,13 @@ a message `Event`, its CRC (4 bytes). The messages are decoded by tensorboardX, 
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training.metrics import is_speed
-from nccl_doctor.formats.training.record_series import RecordSeries
+from nccl_doctor.formats.training.record_series import At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.inputs.streams import Readable
 
@@ -21,21 +22,13 @@ if TYPE_CHECKING:
 MISSING = "needs tensorboardX: pip install 'nccl-doctor[tensorboard]'"
 _LARGEST = 1 << 20  # bytes of a record that is decoded; larger ones are pictures, graphs and embeddings
 _TIMED = 32  # names of which the time between two values is kept, for files without a time or rate
+_TOGETHER = 1024  # values of a name, or steps, that are added at once
+_TAGS = 1000  # names whose values wait
 _FLOATS = {1: ("<f", 4), 2: ("<d", 8)}  # DT_FLOAT, DT_DOUBLE of a tensor
 
 
 class _Broken(Exception):
     """The file is cut or damaged; says where."""
-
-
-class _Value(NamedTuple):
-    """One scalar."""
-
-    name: str
-    step: int
-    when: float  # seconds since the epoch
-    value: float
-    record: int
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -55,7 +48,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     run = _Run()
     records, note = 0, None
     try:
-        for data in _records(stream, masked_crc32c):
+        for data in _records(stream, lru_cache(256)(masked_crc32c)):  # records have few different lengths
             records += 1
             if data is not None:
                 run.event(_parsed(Event, data, records), records)
@@ -128,16 +121,31 @@ def _scalar(value: Any) -> float | None:
     return float(values[0]) if len(values) == 1 else None
 
 
+class _Tag:
+    """The values of one name that wait."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_speed = is_speed(name)
+        self.values: list[float] = []
+        self.steps: list[int] = []
+        self.records: list[int] = []
+
+    def place(self, at: int) -> tuple[bytes, int]:
+        return f"step {self.steps[at]}: {self.name} {self.values[at]:.6g}".encode(), self.records[at]
+
+
 class _Run:
     """The scalars of one file: those of a step that tell its speed belong together, although each is a record of its own."""
 
     def __init__(self) -> None:
         self.scalars = 0
         self.best = RecordSeries()  # with all scalars, and the steps by time or rate where the file has such names
+        self._tags: dict[str, _Tag] = {}
         self._timed: dict[
             str, tuple[RecordSeries, list[int]]
         ] = {}  # name -> the steps by the time between its values, their number
-        self._open: list[_Value] = []  # of one step
+        self._steps: list[tuple[int, float, int, dict[str, float]]] = []  # step, when, first record, values
         self._has_speed = False
 
     def event(self, event: Any, record: int) -> None:
@@ -145,39 +153,55 @@ class _Run:
         for value in event.summary.value:
             number = _scalar(value)
             if number is not None:
-                self.scalars += 1
-                self._take(_Value(value.tag[:200], event.step, event.wall_time, number, record))
+                self._take(value.tag[:200], event.step, event.wall_time, number, record)
 
-    def _take(self, value: _Value) -> None:
-        place = f"step {value.step}: {value.name} {value.value:.6g}".encode(), value.record
-        self.best.note_scalar(value.name, value.value, value.step, place)
-        if is_speed(value.name):
+    def _take(self, name: str, step: int, when: float, value: float, record: int) -> None:
+        self.scalars += 1
+        tag = self._tags.get(name)
+        if tag is None:
+            tag = _Tag(name)
+            if len(self._tags) < _TAGS:
+                self._tags[name] = tag
+        tag.values.append(value)
+        tag.steps.append(step)
+        tag.records.append(record)
+        if tag.is_speed:
             self._has_speed = True
-            if self._open and self._open[0].step != value.step:
-                self._close()
-            self._open.append(value)
+            if not self._steps or self._steps[-1][0] != step:
+                if len(self._steps) >= _TOGETHER:
+                    self._flush_steps()
+                self._steps.append((step, when, record, {}))
+            self._steps[-1][3][name] = value
         elif not self._has_speed:
-            known = self._timed.get(value.name)
+            known = self._timed.get(name)
             if known is None and len(self._timed) < _TIMED:
-                known = self._timed[value.name] = RecordSeries(), [0]
+                known = self._timed[name] = RecordSeries(), [0]
             if known is not None:
                 known[1][0] += 1
-                known[0].record("tensorboard", value.step, value.when, {}, place)
+                known[0].record("tensorboard", step, when, {}, tag.place(-1))
+        if len(tag.values) >= _TOGETHER or len(self._tags) >= _TAGS:
+            self._flush(tag)
 
-    def _close(self) -> None:
-        """Add the step whose values are open."""
-        first = self._open[0]
-        data = {value.name: value.value for value in self._open}
-        shown = ", ".join(f"{name} {value:.6g}" for name, value in data.items())
-        self.best.record(
-            "tensorboard", first.step, first.when, data, (f"step {first.step}: {shown}".encode(), first.record)
-        )
-        self._open = []
+    def _flush(self, tag: _Tag) -> None:
+        """Add the values of a name."""
+        self.best.note_values(tag.name, tag.values, tag.steps, tag.place)
+        tag.values, tag.steps, tag.records = [], [], []
+
+    def _flush_steps(self) -> None:
+        def at(index: int) -> At:
+            step, when, record, data = self._steps[index]
+            shown = ", ".join(f"{name} {value:.6g}" for name, value in data.items())
+            return At(step, when, (f"step {step}: {shown}".encode(), record))
+
+        self.best.record_all("tensorboard", [data for _, _, _, data in self._steps], at)
+        self._steps = []
 
     def end(self) -> None:
-        """Close the last step; without a time or rate, take the steps of the name with the most values."""
-        if self._open:
-            self._close()
+        """Add what waits; without a time or rate, take the steps of the name with the most values."""
+        for tag in self._tags.values():
+            if tag.values:
+                self._flush(tag)
+        self._flush_steps()
         if not self._has_speed and self._timed:
             steps, _ = max(self._timed.values(), key=lambda timed: timed[1])
             self.best.take_steps(steps)

@@ -4,16 +4,17 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar
-from nccl_doctor.formats.training.metrics import Speed, number, speed_of
+from nccl_doctor.formats.training.metrics import Speed, number, speed_key, speed_of
+from nccl_doctor.formats.training.record_folds import fold_values
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.step_formats import Tool
 from nccl_doctor.formats.training.step_rows import run_rows, text_of
-from nccl_doctor.formats.training.step_series import Series
+from nccl_doctor.formats.training.step_series import BULK, Line, Series
 
 MOST = 1024  # rows of a run
 _MANY = 32  # lines of a block from which on they are read together
@@ -24,6 +25,14 @@ _LARGEST = sys.float_info.max
 _NUMBERS = frozenset((int, float))
 _VALUE = compiled(rb"'([\w/ .-]{1,80})': '?(-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|-?inf|nan)'?[,}]")
 Place = tuple[bytes, int]  # the text that evidence shows, and its line or record
+
+
+class At(NamedTuple):
+    """Where and when a step was recorded."""
+
+    step: int | None
+    when: float | None  # seconds of any clock
+    place: Place
 
 
 class RecordSeries:
@@ -65,6 +74,29 @@ class RecordSeries:
         series = self._of(tool, speed)
         series.add((0, step, seconds, speed.rate, speed.data), line[:600], number_, when)
 
+    def record_all(self, tool: str, records: Sequence[Mapping[str, Any]], at: Callable[[int], At]) -> None:
+        """Take the numbers of many steps in their order. Neighbours in a long run become one row."""
+        first = 0
+        while first < len(records):
+            series = self._series.get(tool)
+            some = records[first : first + (series.chunk if series is not None and series.chunk >= BULK else 1)]
+            if series is None or len(some) == 1 or not self._fold(series, some, at, first):
+                for index, record in enumerate(some, first):
+                    self.record(tool, *at(index)[:2], record, at(index).place)
+            first += len(some)
+
+    def _fold(self, series: Series, records: Sequence[Mapping[str, Any]], at: Callable[[int], At], first: int) -> bool:
+        key, rate = speed_key(records[0]) or ("", False)
+        values: list[Any] = [record.get(key) for record in records]
+        if set(map(type, values)) != {float} or not min(values) > 0:
+            return False
+
+        def read(index: int) -> Line | None:
+            speed, (step, when, (line, place)) = self.speed_of(records[index]), at(first + index)
+            return (0, step, speed.seconds, speed.rate, speed.data), place, line[:600], when
+
+        return fold_values(series, values, rate, read)
+
     def summary(self, tool: str, steps: int, seconds: float, speed: Speed, place: Place) -> None:
         """Take a run of which only the whole is known."""
         series = self._of(tool, speed)
@@ -94,16 +126,19 @@ class RecordSeries:
             for at, record in enumerate(records):
                 self.note_scalars(record, steps[at], place(at))
             return
-        last = place(len(records) - 1)
         for name, values in zip(records[0], zip(*(record.values() for record in records), strict=True), strict=True):
-            kinds = set(map(type, values))
-            if name[:1] == "_" or kinds.isdisjoint(_NUMBERS):
-                continue
-            if kinds <= _NUMBERS and _are_finite(values):
-                self.note_many(name, values, last, (steps[0], steps[-1]))
-            else:
-                for at, value in enumerate(values):
-                    self.note_scalars({name: value}, steps[at], place(at))
+            if name[:1] != "_":
+                self.note_values(name, values, steps, place)
+
+    def note_values(
+        self, name: str, values: Sequence[Any], steps: Sequence[float | None], place: Callable[[int], Place]
+    ) -> None:
+        """Take the values of one name that are numbers, with their steps; `place` gives the place of one of them."""
+        if set(map(type, values)) <= _NUMBERS and _are_finite(values):
+            self.note_many(name, values, place(len(values) - 1), (steps[0], steps[-1]))
+            return
+        for at, value in enumerate(values):
+            self.note_scalars({name: value}, steps[at], place(at))
 
     def note_scalar(self, name: str, value: float, step: float | None, place: Place) -> None:
         """Take one number."""

@@ -12,8 +12,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_key, speed_of
-from nccl_doctor.formats.training.record_folds import Places, fold, fold_values
-from nccl_doctor.formats.training.record_series import MOST, RecordSeries
+from nccl_doctor.formats.training.record_folds import Places, fold
+from nccl_doctor.formats.training.record_series import MOST, At, Place, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.step_rows import run_rows
 from nccl_doctor.formats.training.step_series import BULK, Line, Series
@@ -233,9 +233,12 @@ class _Reader:
             if broken:
                 self._broken += len(broken)
                 self.note = f"{self._broken} records are cut or damaged, the last in line {broken[-1]}"
-            steps = [(record, row) for row, record in zip(some, found, strict=True) if isinstance(record, dict)]
-            self._history([(record, row) for record, row in steps if "_step" in record])
-            for record, (place, line) in steps:
+            read = [(record, row) for row, record in zip(some, found, strict=True) if isinstance(record, dict)]
+            self._history(
+                [record for record, _ in read if "_step" in record],
+                [row[::-1] for record, row in read if "_step" in record],
+            )
+            for record, (place, line) in read:
                 if "_step" not in record:
                     self._averages(record, line, place)
 
@@ -253,33 +256,12 @@ class _Reader:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
             self.series.record("detection", int(step), None, times, (line, place))
 
-    def _history(self, steps: list[tuple[dict[str, Any], tuple[int, bytes]]]) -> None:
-        """Take records of Weights & Biases with their line numbers and lines. Neighbours in a long history become one row."""
-        self.understood += len(steps)
-        if steps:
-            self.series.note_all([record for record, _ in steps], "_step", lambda at: steps[at][1][::-1])
-        at = 0
-        while at < len(steps):
-            series = self.series.of("wandb")
-            some = steps[at : at + (series.chunk if series is not None and series.chunk >= BULK else 1)]
-            if series is None or len(some) == 1 or not self._fold_history(series, some):
-                for record, (place, line) in some:
-                    self.series.record("wandb", *_step_and_time(record), record, (line, place))
-            at += len(some)
-
-    def _fold_history(self, series: Series, steps: list[tuple[dict[str, Any], tuple[int, bytes]]]) -> bool:
-        key, rate = speed_key(steps[0][0]) or ("", False)
-        values: list[Any] = [record.get(key) for record, _ in steps]
-        if set(map(type, values)) != {float} or not min(values) > 0:
-            return False
-
-        def read(index: int) -> Line | None:
-            record, (place, line) = steps[index]
-            step, when = _step_and_time(record)
-            speed = self.series.speed_of(record)
-            return (0, step, speed.seconds, speed.rate, speed.data), place, line[:600], when
-
-        return fold_values(series, values, rate, read)
+    def _history(self, records: list[dict[str, Any]], places: list[Place]) -> None:
+        """Take records of Weights & Biases with their places."""
+        self.understood += len(records)
+        if records:
+            self.series.note_all(records, "_step", places.__getitem__)
+            self.series.record_all("wandb", records, lambda at: At(*_step_and_time(records[at]), places[at]))
 
     def whole(self, data: bytes) -> str | None:
         """Take a file that is one JSON object; returns where it is broken."""
