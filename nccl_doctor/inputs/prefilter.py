@@ -7,9 +7,14 @@ slower, with the same result. Its automaton takes 70 ms to compile and 0.1 ms to
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.common.parse_cache import remembered_bytes
+
+if TYPE_CHECKING:
+    from nccl_doctor.common.text_keys import Numbers
+
+_INDEX = 20  # bits for the index of a literal
 
 
 @cache
@@ -71,6 +76,21 @@ class Prefilter:
         count = len(self.literals)
         marks = {self.marks[which - count] for _, which in found if which >= count}
         return sorted(place for place in found if place[1] < count), marks
+
+    def places(self, block: bytes) -> tuple["Numbers", "Numbers"]:
+        """Ascending places of literals in columns: offsets of their last bytes, and the indexes of the literals."""
+        import numpy as np  # not for a prologue, which has no use for it
+
+        found: list[int] = []
+        if self._db is None:
+            found = [at << _INDEX | which for at, which in self._search(block)[0]]
+        else:
+            self._db.scan(
+                block,
+                match_event_handler=lambda which, _from, to, _flags, _ctx: found.append((to - 1) << _INDEX | which),
+            )
+        columns = np.sort(np.array(found, np.int64))
+        return columns >> _INDEX, columns & ((1 << _INDEX) - 1)
 
     def _search(self, block: bytes) -> tuple[list[tuple[int, int]], set[bytes]]:
         found: list[tuple[int, int]] = []

@@ -9,7 +9,7 @@ import pandas
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scaling
-from nccl_doctor.formats.training import step_lines
+from nccl_doctor.formats.training.steps import step_lines
 
 
 def raw(path: Path, pattern: str) -> pandas.DataFrame:

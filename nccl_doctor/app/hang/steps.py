@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_doctor.formats.training.step_formats import TOOLS
+from nccl_doctor.formats.training.steps.step_columns import read_step
+from nccl_doctor.formats.training.steps.step_formats import TOOLS
 from nccl_doctor.node.host.job_processes import RankProcess
 
 WINDOW = 30.0  # seconds over which lines without a time are measured
@@ -81,8 +82,8 @@ def newest_step(text: bytes) -> tuple[int, float | None] | None:
     """Returns number and seconds of the last step line of a text: `iter 120: loss 2.1, time 412.0ms, mfu 31.2%` is (120, 0.412)."""
     for line in reversed(re.split(rb"[\r\n]+", text)[-LINES:]):
         for tool in TOOLS:
-            if tool.literal in line and (point := tool.read(line)) is not None and point[1] is not None:
-                return point[1], point[2]
+            if tool.literal in line and (point := read_step(tool, line)) is not None and point[0] is not None:
+                return point[0], point[1]
         if (found := _LIVE_STEP.search(line[:1000])) is not None:
             return int(found[1]), None
     return None

@@ -42,7 +42,7 @@ _TRACED = (
 # Each query yields the columns of `measure` in their order. Numbers that the inputs do not hold yield no row.
 QUERIES = (
     "SELECT 'scaling_efficiency', 100 * efficiency, '%', 'run', gpus || ' GPUs', ref FROM scaling",
-    # steps that did not count (formats/training/loss_scale.py)
+    # steps that did not count (formats/training/steps/loss_scale.py)
     "SELECT 'skipped_steps', l.skipped, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run)",
     "SELECT 'nan_steps', l.nan, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run) WHERE l.nan > 0",
     # the losses that TensorBoard, Weights & Biases and the Hugging Face Trainer keep

@@ -45,6 +45,8 @@ class Step(NamedTuple):
     slowest: float  # how many times longer than the others the slowest line folded here took; `ref` shows it
     slowest_step: int | None
     data: float | None  # seconds of a step that waited for input, the largest folded here
+    spent: float | None  # seconds of all lines folded here that tell both, and those of them that waited for input
+    waited: float | None
     line: int
     stamp: float | None
     ref: int

@@ -84,7 +84,7 @@ class _Table:
             if value is not None and at not in (self._step, self._when)
         }
         place = line[:600].encode(), number
-        self.series.note_scalars(data, step, place)
+        self.series.scalars.note_scalars(data, step, place)
         if step is not None and abs(step) < 1 << 62:
             when = values[self._when] if self._when is not None else None
             self.series.record("metrics-table", int(step), when, data, place)

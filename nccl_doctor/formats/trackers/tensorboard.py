@@ -184,7 +184,7 @@ class _Run:
 
     def _flush(self, tag: _Tag) -> None:
         """Add the values of a name."""
-        self.best.note_values(tag.name, tag.values, tag.steps, tag.place)
+        self.best.scalars.note_values(tag.name, tag.values, tag.steps, tag.place)
         tag.values, tag.steps, tag.records = [], [], []
 
     def _flush_steps(self) -> None:

@@ -180,11 +180,13 @@ class _Run:
     def _numbers(self, field: int, data: dict[str, Any], place: int) -> None:
         text = json.dumps(data)[:600].encode()
         if field == _STATS:
-            self.series.note_scalars({f"system/{name}": value for name, value in data.items()}, None, (text, place))
+            self.series.scalars.note_scalars(
+                {f"system/{name}": value for name, value in data.items()}, None, (text, place)
+            )
             return
         step, when = number(data.get("_step")), number(data.get("_timestamp"))
         when = when if when is not None else number(data.get("_runtime"))
-        self.series.note_scalars(data, step, (text, place))
+        self.series.scalars.note_scalars(data, step, (text, place))
         self.series.record("wandb", None if step is None else int(step), when, data, (text, place))
 
     def _settings(self, run: bytes) -> None:

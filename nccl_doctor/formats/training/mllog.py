@@ -7,12 +7,12 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import MlperfRun
 from nccl_doctor.formats.training.metrics import number, speed_of
 from nccl_doctor.formats.training.run_settings import Settings
-from nccl_doctor.formats.training.step_formats import Tool
-from nccl_doctor.formats.training.step_rows import text_of
-from nccl_doctor.formats.training.step_series import Series
+from nccl_doctor.formats.training.steps.step_formats import Tool
+from nccl_doctor.formats.training.steps.step_rows import text_of
+from nccl_doctor.formats.training.steps.step_series import Series
 
 LITERAL = b":::MLLOG {"
-_STEPS = Tool(LITERAL, "mlperf", "samples/s", "job", lambda _: None)
+_STEPS = Tool(LITERAL, "mlperf", "samples/s", "job")
 _GPUS_OF_A_NODE = 8  # of a DGX or HGX system since the A100; `submission_platform` is `4xDGXH100`
 
 
@@ -103,7 +103,7 @@ class MlperfLog:
     def _point(self, which: int, seconds: float | None, rate: float | None, place: tuple[bytes, int, float]) -> None:
         line, number_, when = place
         # `step` of these events counts samples in most programs and epochs in others
-        self.series[which].add((0, None, seconds, rate, None), line, number_, when)
+        self.series[which].add((None, seconds, rate, None), line, number_, when)
 
     def rows(self, facts: Facts, file: str) -> Iterator[MlperfRun]:
         """One row a run."""

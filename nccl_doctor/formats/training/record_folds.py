@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from nccl_doctor.formats.training.step_series import Line, Series
+from nccl_doctor.formats.training.steps.step_series import Line, Series
 from nccl_doctor.inputs.blocks import Cursor
 
 Places = list[tuple[int, int]]  # offset of the last byte of a literal, and which one it is
@@ -63,7 +63,7 @@ def fold_values(
         if line is None:
             return False
         by_index[index] = line
-    first, second, last = (by_index[index][0][1] for index in (0, 1, count - 1))
+    first, second, last = (by_index[index][0][0] for index in (0, 1, count - 1))
     if first is not None or last is not None:
         if first is None or second is None or last is None or not series.follows(first):
             return False

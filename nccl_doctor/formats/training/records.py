@@ -6,6 +6,7 @@ MaxText.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -13,10 +14,11 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.record_folds import Places, fold
-from nccl_doctor.formats.training.record_series import MOST, At, Place, RecordSeries
+from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
-from nccl_doctor.formats.training.step_rows import run_rows
-from nccl_doctor.formats.training.step_series import BULK, Line, Series
+from nccl_doctor.formats.training.steps.scalars import Place
+from nccl_doctor.formats.training.steps.step_rows import run_rows
+from nccl_doctor.formats.training.steps.step_series import BULK, Line, Series
 from nccl_doctor.inputs.blocks import Cursor, blocks
 from nccl_doctor.inputs.json_items import ArrayBatches
 from nccl_doctor.inputs.prefilter import prefilter
@@ -73,6 +75,11 @@ def _step_keys(data: bytes) -> bool:
     """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
     line, _, more = data.partition(b"\n")
     return any(key in line for key in _HISTORY_KEYS) and bool(more.strip())
+
+
+def _shown(records: list[dict[str, Any]], at: int) -> tuple[bytes, int]:
+    """The text of a record in a file that is one object, as evidence shows it, and its line."""
+    return json.dumps(records[at])[:600].encode(), 1
 
 
 def _event(literal: bytes, line: bytes) -> dict[str, Any] | None:
@@ -167,7 +174,7 @@ class _Reader:
                 self.mlperf.note_samples(event)
             step, when, data = found
             speed = self.series.speed_of(data)
-            return (0, step, speed.seconds, speed.rate, speed.data), place, line[:600], when
+            return (step, speed.seconds, speed.rate, speed.data), place, line[:600], when
 
         return fold(series, key, rate, places, cursor, read, same, quoted=literal != dllogger.SHOWN)
 
@@ -247,7 +254,7 @@ class _Reader:
         step = next((number(record[key]) for key in ("step", "iteration", "iter") if key in record), None)
         numbers = {key: value for key, value in record.items() if key not in ("step", "iteration", "iter", "epoch")}
         self.understood += 1
-        self.series.note_scalars(numbers, step, (line, place))
+        self.series.scalars.note_scalars(numbers, step, (line, place))
         if step is None or not ("lr" in record or any("loss" in key for key in record)):
             return
         if "data_time" not in record:
@@ -260,7 +267,7 @@ class _Reader:
         """Take records of Weights & Biases with their places."""
         self.understood += len(records)
         if records:
-            self.series.note_all(records, "_step", places.__getitem__)
+            self.series.scalars.note_all(records, "_step", places.__getitem__)
             self.series.record_all("wandb", records, lambda at: At(*_step_and_time(records[at]), places[at]))
 
     def whole(self, data: bytes) -> str | None:
@@ -286,7 +293,7 @@ class _Reader:
             records = [one for one in values if isinstance(one, dict)]
             self.understood += len(records)
             if records:
-                self.series.note_all(records, "step", lambda at, of=records: (json.dumps(of[at])[:600].encode(), 1))  # type: ignore[misc]
+                self.series.scalars.note_all(records, "step", partial(_shown, records))
             for one in records if '"train_runtime"' in text else ():
                 steps, seconds = number(one.get("step")), number(one.get("train_runtime"))
                 if steps and seconds:

@@ -7,7 +7,7 @@ import pytest
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LossScale, Measure, RunSetting
-from nccl_doctor.formats.training import step_lines
+from nccl_doctor.formats.training.steps import step_lines
 
 MEGATRON = """\
 using world size: 64, data-parallel size: 4, context-parallel size: 2, hierarchical context-parallel sizes: None, \

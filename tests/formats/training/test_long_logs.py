@@ -6,7 +6,7 @@ import pytest
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
-from nccl_doctor.formats.training import step_lines
+from nccl_doctor.formats.training.steps import step_lines
 
 LINES = 20_000
 SLOW = 15_003  # ten times slower than the others

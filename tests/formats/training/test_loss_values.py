@@ -1,37 +1,43 @@
-"""The numbers of a block that are read together are those that are read line by line."""
+"""The numbers of the Hugging Face Trainer's lines, read together, are those that Python reads in each."""
 
+import math
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.training.record_series import LossValues
+from nccl_doctor.formats.training.steps.loss_values import LITERAL, LossValues
 
-NUMBER = st.floats(0, 9)
-RECORD = st.tuples(NUMBER, NUMBER, st.none() | NUMBER).map(
-    lambda values: {
-        name: value for name, value in zip(("loss", "grad_norm", "lr"), values, strict=True) if value is not None
-    }
+NUMBER = st.floats(-9, 9) | st.integers(0, 10**17) | st.floats(allow_infinity=True, allow_nan=True)
+RECORD = st.fixed_dictionaries({"loss": NUMBER}, optional={"grad_norm": NUMBER, "lr": NUMBER}).map(
+    lambda record: {"loss": record["loss"], **record}
 )
 
 
-@given(st.lists(RECORD, min_size=40, max_size=60), st.booleans())
-def test_many_lines_give_what_each_of_them_gives(records: list[dict[str, float]], ends: bool) -> None:
-    lines = [f"[rank0] {record}".encode() for record in records]
+@given(st.lists(RECORD, min_size=1, max_size=60), st.booleans(), st.booleans())
+def test_lines_give_the_numbers_of_their_dictionaries(
+    records: list[dict[str, float]], ends: bool, quoted: bool
+) -> None:
+    shown = [{name: str(value) for name, value in record.items()} for record in records] if quoted else records
+    lines = [f"[rank0] {record}".encode() for record in shown]
     block = b"\n".join([b"no numbers", *lines]) + (b"\n" if ends else b"")
-    offsets = [at for at in range(len(block)) if block.startswith(LossValues.LITERAL, at)]
-    one, all_ = LossValues(), LossValues()
-    for number, line in enumerate(lines, 11):
-        one.line(line, number)
-    assert all_.many(block, [at + len(LossValues.LITERAL) - 1 for at in offsets], 10)
-    expected, got = Facts(), Facts()
-    expected.add(one.rows(expected, "log", 1))
-    got.add(all_.rows(got, "log", 1))
-    query = "SELECT s.name, n, first, last, lowest, highest, not_finite, e.line, e.text FROM scalar s JOIN evidence e ON e.id = s.ref"
-    assert sorted(expected.query(query)) == sorted(got.query(query))
+    places = [at + len(LITERAL) - 1 for at in range(len(block)) if block.startswith(LITERAL, at)]
+    values, facts = LossValues(), Facts()
 
+    assert len(records) == values.block(block, np.array(places), 10)
 
-def test_what_is_no_number_is_read_line_by_line() -> None:
-    block = b"{'loss': nan, 'grad_norm': 1.0}\n" * 40
-    offsets = [at + len(LossValues.LITERAL) - 1 for at in range(len(block)) if block.startswith(LossValues.LITERAL, at)]
-    assert not LossValues().many(block, offsets, 1)
-    assert not LossValues().many(block.replace(b"nan", b"1.0"), offsets[:3], 1)
+    facts.add(values.rows(facts, "log"))
+    query = "SELECT s.name, n, first, last, lowest, highest, not_finite, e.line FROM scalar s JOIN evidence e ON e.id = s.ref"
+    found = {name: rest for name, *rest in facts.query(query)}
+    assert {name for record in records for name in record} == found.keys()
+    for name, (n, first, last, lowest, highest, not_finite, line) in found.items():
+        written = [(float(record[name]), at) for at, record in enumerate(records, 11) if name in record]
+        finite = [value for value, _ in written if math.isfinite(value)]
+        odd = [at for value, at in written if not math.isfinite(value)]
+        assert (len(written), len(odd)) == (n, not_finite)
+        assert (odd[0] if odd else written[-1][1]) == line
+        if finite:
+            assert [finite[0], finite[-1], min(finite), max(finite)] == [first, last, lowest, highest]
+        else:
+            assert [None] * 4 == [first, last, lowest, highest]

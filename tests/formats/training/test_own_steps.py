@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
-from nccl_doctor.formats.training import own_steps, step_lines
+from nccl_doctor.formats.training.steps import own_steps, step_lines
+from nccl_doctor.formats.training.steps.step_columns import read_step
 
 RATES = {
     "step {s} loss {l:.2f} tokens/s {r:.0f}": "tokens/s",
@@ -127,8 +128,8 @@ def test_a_known_program_counts_alone() -> None:
 def test_any_line_gives_a_point_or_nothing(word: str, before: str, after: str) -> None:
     line = f"step 12 {before}{word}{after}".encode()
     for tool in own_steps.TOOLS:
-        point = tool.read(line) if tool.literal in line else None
-        assert point is None or 0 < (point[2] or point[3] or 0) < float("inf")
+        point = read_step(tool, line) if tool.literal in line else None
+        assert point is None or 0 < (point[1] or point[2] or 0) < float("inf")
 
 
 @pytest.mark.parametrize("form", [*list(RATES)[:9:4], TIMES[2]])

@@ -32,7 +32,7 @@ from nccl_doctor.facts.tables import (
 )
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.training import step_lines
+from nccl_doctor.formats.training.steps import step_lines
 
 FIXTURES = FIXTURES / "throughput"
 

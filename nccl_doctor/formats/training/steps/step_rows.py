@@ -6,7 +6,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
 from nccl_doctor.formats.training.run_settings import Settings
-from nccl_doctor.formats.training.step_series import Series, stamp_of
+from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 from nccl_doctor.inputs import prefixes
 
 
@@ -41,7 +41,7 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
 def _steps(facts: Facts, file: str, run: int, series: Series, batch: int | None) -> Iterator[Step]:
     """Rows of the series; seconds and rate complete each other where the batch is known."""
     job = series.tool.scope == "job"
-    for one in series.rows:
+    for one in series.rows():
         seconds, rate = one.seconds, one.rate
         if batch and job and series.tool.unit == "samples/s":
             if rate is None and seconds:
@@ -53,6 +53,6 @@ def _steps(facts: Facts, file: str, run: int, series: Series, batch: int | None)
         stamp = one.when if one.when is not None else stamp_of(text)
         yield Step(
             run=run, step=one.step, last_step=one.last_step, n=one.n, seconds=seconds, rate=rate,
-            slowest=one.slowest, slowest_step=one.slowest_step, data=one.data, line=one.number, stamp=stamp,
-            ref=ref,
+            slowest=one.slowest, slowest_step=one.slowest_step, data=one.data, spent=one.spent, waited=one.waited,
+            line=one.number, stamp=stamp, ref=ref,
         )  # fmt: skip

@@ -18,11 +18,6 @@ _NAN = compiled(rb"nan iterations: +(\d+)")
 _NOTHING_LOST = b"skipped iterations:   0 | number of nan iterations:   0"
 
 
-def _counts_losses(block: bytes, start: int, stop: int) -> bool:
-    """Whether lines of Megatron count what was lost, as all but old versions do, or show a loss that is not a number."""
-    return any(block.find(word, start, stop) >= 0 for word in (b" iterations: ", b"loss: NAN", b"loss: nan"))
-
-
 class Losses:
     """The loss scale and the losses of one series."""
 
@@ -69,15 +64,6 @@ class Losses:
             self._not_a_number(match[1] != b"0", int(match[1]), number, line)
         if b"loss: NAN" in line or b"loss: nan" in line:
             self._not_a_number(True, 1, number, line)
-
-    def same(self, tool: str, block: bytes, start: int, stop: int, count: int) -> bool:
-        """True where all `count` lines of `block[start:stop]` have the scale of the last one and lost nothing."""
-        if tool == "megatron":
-            scale = b"loss scale: " + self._text
-            fine = block.count(_NOTHING_LOST, start, stop) == count or not _counts_losses(block, start, stop)
-        else:
-            scale, fine = b'"loss_scale": "' + self._text, block.find(b'"loss": "nan"', start, stop) < 0
-        return fine and (not self._text or block.count(scale, start, stop) == count)
 
     def _not_a_number(self, seen: bool, times: int, number: int, line: bytes) -> None:
         if seen:

@@ -1,0 +1,156 @@
+"""Step lines of a training loop that somebody wrote himself: a number of a step, and a rate or a time with a name that says so.
+
+No program stands behind them, so a line counts only if it names a step (`step 120`, `iter: 7/900`, `[120]` in front, a batch of an
+epoch) or is a dictionary, and a rate (`1820.4 tokens/s`, `images/sec: 812`, `tokens_per_second=9e4`) or the time of a step
+(`0.51 s/it`, `step_time: 0.5`, `time: 512ms`). What was printed by a validation loop is left out.
+"""
+
+from itertools import pairwise
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.training.steps.step_formats import Fields, Find, Place, Tool
+from nccl_doctor.formats.training.steps.step_series import Series
+
+NAME = "own-loop"
+LEAST = 8  # lines from which on such a series is taken for a training loop
+_VALUE = rb"[\"']?[ \t]{0,3}[:=]?[ \t]{0,3}[\"']?(\d[\d,]{0,18}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)[ \t]?([kKM](?![A-Za-z])|ms\b)?"
+_OWN_STEP = compiled(
+    rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
+    rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
+)
+_OWN_FRONT = compiled(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
+_KERAS_BAR = compiled(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
+_OWN_EPOCH = compiled(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
+_OTHER_LOOP = compiled(rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z])")
+
+
+def _step(line: bytes) -> Fields | None:
+    """Where the number of the step is; batches of an epoch that tells their number go on counting."""
+    if _OTHER_LOOP.search(line):
+        return None
+    found = _OWN_STEP.search(line) or _OWN_FRONT.search(line) or _KERAS_BAR.search(line)
+    epoch = _OWN_EPOCH.search(line)
+    if found is None:
+        return Fields(line.find(b"{"), ()) if b"{" in line and (b"'epoch'" in line or b'"epoch"' in line) else None
+    start = min(found.start(), epoch.start()) if epoch is not None else found.start()
+    brace = line.find(b"{", 0, start)
+    step = ("step", *found.span(1), 1.0)
+    if epoch is None:
+        places: tuple[Place, ...] = (step,)
+    elif found[2]:
+        places = step, ("epoch", *epoch.span(1), 1.0), ("total", *found.span(2), 1.0)
+    else:
+        places = ()
+    return Fields(brace if brace >= 0 else start, places)
+
+
+_SCALES = {None: 1.0, b"ms": 1e-3, b"M": 1e6, b"k": 1e3, b"K": 1e3}
+_NUMBER_BEFORE = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?)([kKM])?\Z")
+_NUMBER_AFTER = compiled(_VALUE)
+_UNIT_BEHIND = compiled(rb"[ \t]?(?:m?s|secs?|seconds|%|[GMK]i?B|it|steps?|tokens?|tok|samples?)(?![A-Za-z])")
+
+
+def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> tuple[int, int, float] | None:
+    """Where the number is that belongs to the unit at a place (`tokens/s: 1820`, `1820 tokens/s`), and its factor.
+
+    Of two numbers it is that which no other unit follows.
+    """
+    end = at + size
+    while line[end : end + 1].isalpha():  # `tokens/s` is also in `tokens/sec`
+        end += 1
+    found, offset = _NUMBER_AFTER.match(line, end), 0
+    if not only_after and (found is None or line[end : end + 1] not in b":=\"'"):
+        from_ = max(at - 24, 0)
+        words = line[from_:at].rstrip()
+        before = _NUMBER_BEFORE.search(words)
+        if before is not None and (found is None or _UNIT_BEHIND.match(line, found.end())):
+            found, offset = before, from_
+    if found is None:
+        return None
+    return found.start(1) + offset, found.end(1) + offset, _SCALES[found[2]]
+
+
+_WAITED = compiled(
+    rb"(?i)(?<![a-z_])data(?:[_ ]?(?:time|wait|load(?:ing)?))?[\"']?\s?[:=]?\s?(\d{1,9}(?:\.\d{1,20})?)\s?(ms\b)?(?![\w.%/])"
+)
+
+
+def _with_wait(line: bytes, places: tuple[Place, ...]) -> tuple[Place, ...]:
+    """The part of the step that waited for data (`data 0.31 s`, `data_time: 310ms`) beside what is known of it."""
+    found = _WAITED.search(line)
+    return (*places, ("data", *found.span(1), _SCALES[found[2]])) if found is not None else places
+
+
+def _rate(literal: bytes, name: str = "rate") -> Find:
+    def find(line: bytes) -> Fields | None:
+        fields = Fields(line.find(literal), ()) if literal == _ESTIMATOR else _step(line)
+        number = _beside(line, line.find(literal), len(literal)) if fields is not None else None
+        if fields is None or number is None:
+            return None
+        return fields._replace(places=_with_wait(line, (*fields.places, (name, *number))))
+
+    return find
+
+
+def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) -> Find:
+    def find(line: bytes) -> Fields | None:
+        fields = _step(line)
+        number = _beside(line, line.find(literal), len(literal), only_after=only_after) if fields is not None else None
+        if fields is None or number is None:
+            return None
+        start, end, factor = number
+        return fields._replace(places=_with_wait(line, (*fields.places, ("seconds", start, end, factor * scale))))
+
+    return find
+
+
+def _milliseconds(line: bytes) -> Fields | None:
+    """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name."""
+    return _LONE_TIME(line) if line.count(_LONE) == 1 else None
+
+
+_RATES = {
+    "tokens/s": (b"tokens/s", b"tok/s", b"tokens_per_s", b"toks/s", b" tps ", b"tps="),
+    "samples/s": (
+        b"samples/s", b"sample/s", b"images/s", b"imgs/s", b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s",
+        b"sequences/s", b"samples_per_s", b"images_per_s", b"examples_per_s",
+    ),
+}  # fmt: skip
+_ESTIMATOR = b"global_step/sec"  # of TensorFlow, alone on its line
+_SPEEDS = (b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b" it/s", _ESTIMATOR)
+_TIMES = (
+    b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
+    b" time: ", b" time=", b" took ", b"time per step",
+)  # fmt: skip
+_LONE = b" ms"
+_PER_STEP = (
+    (b"s/step", 1.0),
+    (b" s/it", 1.0),
+    (b"s/iter", 1.0),
+    (b"s/batch", 1.0),
+    (b"sec/step", 1.0),
+    (b"ms/step", 1e-3),
+    (b"ms/iter", 1e-3),
+)
+
+
+_LONE_TIME = _seconds(_LONE, 1e-3)
+TOOLS = tuple(
+    Tool(word, NAME, unit, "job", find, is_guess=True)
+    for word, unit, find in (
+        *((word, unit, _rate(word)) for unit, words in _RATES.items() for word in words),
+        *((word, "samples/s", _rate(word, "speed")) for word in _SPEEDS),
+        *((word, "samples/s", _seconds(word, only_after=True)) for word in _TIMES),
+        *((word, "samples/s", _seconds(word, scale)) for word, scale in _PER_STEP),
+        (_LONE, "samples/s", _milliseconds),
+    )
+)
+
+
+def is_loop(series: Series) -> bool:
+    """Whether a series is that of a training loop: long enough, and no clock that counts up to the end or down to it."""
+    seconds = series.seconds()
+    clock = len(seconds) >= LEAST and (
+        all(a < b for a, b in pairwise(seconds)) or all(a > b for a, b in pairwise(seconds))
+    )
+    return series.points >= LEAST and not clock

@@ -1,0 +1,349 @@
+"""The step lines of training programs: for each a literal to find the line, and where the line has its numbers.
+
+Nothing is computed here. `step_columns` reads the numbers of all lines of one form at once and makes steps of them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccl_doctor.common.expressions import compiled
+
+# Where a number begins and ends in its line, and by what it is multiplied; its name is one of
+#   step, epoch and total (of the steps of an epoch), first (the step before the first of several),
+#   seconds (of a step), speed (steps a second), rounded_speed (so with three decimals), rate, data (seconds that waited for data),
+#   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
+Place = tuple[str, int, int, float]
+
+
+class Fields(NamedTuple):
+    """Where a step line has its numbers."""
+
+    start: int  # of the program's own text, behind prefixes of launchers
+    places: tuple[Place, ...]
+    label: bytes = b""  # in front of a progress bar
+    lost: bool = False  # a word says that the loss is no number
+
+
+Find = Callable[[bytes], Fields | None]
+
+
+class Tool(NamedTuple):
+    """A program or library that prints step lines."""
+
+    literal: bytes
+    name: str
+    unit: str  # of the rate that the line shows; of lines with seconds only: computed with the batch
+    scope: str  # job, gpu or process
+    find: Find = lambda _: None  # None where the literal occurs in another kind of line
+    is_guess: bool = False  # of a loop that nobody knows: a number that cannot be a rate or a time makes a line none
+
+
+_NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_RATE = rb"(?P<rate>" + _NUMBER + rb")"
+_SECONDS = rb"(?P<seconds>" + _NUMBER + rb")"
+_SPEED = rb"(?P<speed>" + _NUMBER + rb")"
+_DATA = rb"(?P<data>" + _NUMBER + rb")"
+_EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
+_FACTORS = {"milliseconds": ("seconds", 1e-3)}  # names of groups that are no names of numbers
+
+_ANSI = compiled(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
+_DESCRIPTION = compiled(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
+
+
+def _by(expression: bytes) -> Find:
+    """Finds numbers by the groups of an expression."""
+    search = compiled(expression).search
+
+    def find(line: bytes) -> Fields | None:
+        match = search(line)
+        if match is None:
+            return None
+        places = []
+        for group in match.re.groupindex:
+            if match[group] is not None:
+                name, factor = _FACTORS.get(group, (group, 1.0))
+                places.append((name, *match.span(group), factor))
+        return Fields(match.start(), tuple(places))
+
+    return find
+
+
+def _without(word: bytes, find: Find) -> Find:
+    return lambda line: find(line) if word not in line else None
+
+
+def _from(words: tuple[bytes, ...], find: Find) -> Find:
+    """The program's own text begins with one of these words."""
+
+    def found(line: bytes) -> Fields | None:
+        fields = find(line)
+        return fields._replace(start=max(*(line.find(word) for word in words), 0)) if fields is not None else None
+
+    return found
+
+
+_BAR = compiled(
+    rb"(?:(?P<label>[A-Za-z][^|:\]]{0,40}): *)?\d{1,3}%\|[^|]{0,200}\| *(?P<step>\d+)/(?P<total>\d+)"
+    rb" \[(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<rest>\d+)<[\d:?]+, +(?P<seconds>\d+(?:\.\d+)?)(?P<unit>it/s|s/it)"
+)
+
+
+def _find_bar(line: bytes) -> Fields | None:
+    """A tqdm bar without description, or with one that speaks of epochs, steps or training."""
+    match = _BAR.search(line)
+    if match is None or (match["label"] is not None and not _DESCRIPTION.search(match["label"])):
+        return None
+    names = {"step": "step", "total": "total", "hours": "hours", "minutes": "minutes", "rest": "rest"}
+    names["seconds"] = "seconds" if match["unit"] == b"s/it" else "speed"
+    places = tuple((names[group], *match.span(group), 1.0) for group in names if match[group] is not None)
+    return Fields(match.start(), places, match["label"] or b"")
+
+
+_COUNTS = (
+    ("batch", compiled(rb"global batch size: +(\d+)")),
+    ("scale", compiled(rb"loss scale: +(" + _NUMBER + rb")")),
+    ("skipped", compiled(rb"skipped iterations: +(\d+)")),
+    ("nan", compiled(rb"nan iterations: +(\d+)")),
+)
+_find_iteration = _by(
+    rb"iteration +(?P<step>\d+)/ *\d+ \|.{0,300}?elapsed time per iteration \((?:s\): +"
+    + _SECONDS
+    + rb"|ms\): +(?P<milliseconds>"
+    + _NUMBER
+    + rb")) \|"
+)
+
+
+def _find_megatron(line: bytes) -> Fields | None:
+    fields = _find_iteration(line)
+    if fields is None:
+        return None
+    counts = tuple((name, *match.span(1), 1.0) for name, regex in _COUNTS if (match := regex.search(line)))
+    return fields._replace(places=fields.places + counts, lost=b"loss: NAN" in line or b"loss: nan" in line)
+
+
+_SCALE = compiled(rb'"loss_scale": "(' + _NUMBER + rb')"')
+_find_fairseq_json = _by(
+    rb'"wps": "?' + _RATE + rb'"?, "ups": "?' + _SPEED + rb'"?,.{0,400}?"num_updates": "?(?P<step>\d+)'
+)
+
+
+def _find_fairseq(line: bytes) -> Fields | None:
+    fields = _find_fairseq_json(line)
+    if fields is None:
+        return None
+    match = _SCALE.search(line)
+    scale = (("scale", *match.span(1), 1.0),) if match is not None else ()
+    return fields._replace(places=fields.places + scale, lost=b'"loss": "nan"' in line)
+
+
+_TIME = rb"(?<!\w)(?:batch_|iter_|step_)?[Tt]ime:? ?=? {0,4}" + _SECONDS
+_DATA_TIME = rb"data_time:? ?=? {0,4}" + _DATA
+_MMDET = _by(
+    rb"Epoch {0,9}(?:\(train\))? {0,9}\[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/(?P<total>\d+)\].{0,300}?"
+    + _TIME
+    + rb".{0,60}?"
+    + _DATA_TIME
+)
+_STEP = rb"(?:iter: (?P<step>\d+) .{0,300}?|batch: \d+/\d+ .{0,300}?)?"
+_DETECTRON = _by(_STEP + _TIME + rb"(?: +last_time: [\d.]+)?.{0,60}?" + _DATA_TIME)
+_DATA_FIRST = _by(_STEP + _DATA_TIME + rb"s?(?: \([^)]{0,200}\))?[,; |\-]{1,9}" + _TIME)
+_BRACE = (b"{",)
+
+TOOLS = (
+    Tool(
+        b"images/sec: ",
+        "tf-cnn-benchmarks",
+        "samples/s",
+        "job",
+        _without(b"total ", _by(rb"(?P<step>\d{1,20})\s{1,40}images/sec: " + _RATE)),
+    ),
+    Tool(
+        b"/sec per ",
+        "horovod-synthetic",
+        "samples/s",
+        "gpu",
+        _by(rb"Iter #(?P<step>\d+): " + _RATE + rb" \w+/sec per"),
+    ),
+    Tool(b'"ups": ', "fairseq", "tokens/s", "job", _find_fairseq),
+    Tool(
+        b", ups=",
+        "fairseq",
+        "tokens/s",
+        "job",
+        _by(rb"\bwps=" + _RATE + rb", ups=" + _SPEED + rb",.{0,400}?\bnum_updates=(?P<step>\d+)"),
+    ),
+    Tool(b"elapsed time per iteration (", "megatron", "samples/s", "job", _find_megatron),
+    *(
+        Tool(
+            literal,
+            "deepspeed",
+            "samples/s",
+            "job",
+            _by(
+                rb"(?:epoch=\d+/)?(?:micro_step=\d+/)?(?:global_step=|/)(?P<step>\d+), "
+                rb"(?:RunningAvgSamplesPerSec=[\d.naif]+, Curr)?SamplesPerSec=" + _RATE
+            ),
+        )
+        for literal in (b"CurrSamplesPerSec=", b", SamplesPerSec=")
+    ),
+    Tool(
+        b"'train_samples_per_second'",
+        "hf-trainer",
+        "samples/s",
+        "job",
+        _from(
+            _BRACE,
+            _by(
+                rb"'train_samples_per_second': '?"
+                + _RATE
+                + rb"'?, 'train_steps_per_second': '?(?P<rounded_speed>"
+                + _NUMBER
+                + rb")"
+            ),
+        ),
+    ),
+    *(Tool(literal, "tqdm", "samples/s", "job", _find_bar) for literal in (b"it/s]", b"it/s, ", b"s/it]", b"s/it, ")),
+    Tool(
+        b" \xe2\x80\xa2 0:",
+        "lightning",  # where rich draws the bar; into a file only the last of each fit is written, epochs counted from 0
+        "samples/s",
+        "job",
+        _by(
+            rb"Epoch (?P<epoch>\d{1,9})/\d{1,9} {1,200}(?:\xe2[\x80-\xbf]{2}| ){1,400}(?P<step>\d{1,15})/(?P<total>\d{1,15})"
+            rb" (?:\d{1,4}:){1,2}\d\d \xe2\x80\xa2 [-\d:]{4,12} +(?P<speed>\d{1,9}(?:\.\d{1,9})?)it/s"
+        ),
+    ),
+    Tool(
+        b"tps: ",
+        "torchtitan",
+        "tokens/s",
+        "gpu",
+        _without(b"validate step:", _by(rb"\bstep: +(?P<step>\d+) .{0,300}?\btps: +(?P<rate>\d[\d,]*)")),
+    ),
+    Tool(
+        b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _by(rb"throughput/samples_per_sec: " + _RATE)
+    ),
+    Tool(
+        b" examples/second between steps ",
+        "tf-official",
+        "samples/s",
+        "job",
+        _by(
+            rb"TimeHistory: "
+            + _SECONDS
+            + rb" seconds, "
+            + _RATE
+            + rb" examples/second between steps (?P<first>\d+) and (?P<step>\d+)"
+        ),
+    ),
+    Tool(
+        b" examples/sec; ",
+        "tf-tutorial",
+        "samples/s",
+        "job",
+        _by(rb"\bstep (?P<step>\d+), .{0,80}?\(" + _RATE + rb" examples/sec; " + _SECONDS + rb" sec/batch\)"),
+    ),
+    Tool(
+        b"Epoch: [",
+        "pytorch-example",
+        "samples/s",
+        "process",
+        _by(
+            rb"Epoch: "
+            + _EPOCH
+            + rb"\].{0,300}?\b[Tt]ime:? +"
+            + _SECONDS
+            + rb"(?:.{0,60}?\b[Dd]ata:? +"
+            + _DATA
+            + rb")?"
+        ),
+    ),
+    Tool(
+        b"ms, mfu ",
+        "nanogpt",
+        "samples/s",
+        "job",
+        _by(rb"\biter (?P<step>\d+): loss [\d.naif]+, time (?P<milliseconds>" + _NUMBER + rb")ms, mfu "),
+    ),
+    Tool(
+        b" tokens_per_second_per_gpu:",
+        "torchtune",
+        "tokens/s",
+        "gpu",
+        _by(rb"\bStep (?P<step>\d+) \| .{0,300}?\btokens_per_second_per_gpu:" + _RATE),
+    ),
+    Tool(
+        b", Tokens/s/device: ",
+        "maxtext",
+        "tokens/s",
+        "gpu",
+        _by(
+            rb"completed step: (?P<step>\d+), seconds: "
+            + _SECONDS
+            + rb", TFLOP/s/device: [\d.]{1,20}, Tokens/s/device: "
+            + _RATE
+        ),
+    ),
+    Tool(
+        b"train_step_timing in s",
+        "nemo",
+        "samples/s",
+        "job",
+        _from(
+            (b"Training epoch", b"Epoch "),
+            _by(rb"global_step[=:] ?(?P<step>\d+)(?:\.0+)?\b.{0,300}?train_step_timing in s[=:] ?" + _SECONDS),
+        ),
+    ),
+    *(
+        Tool(
+            literal,
+            "axolotl",
+            "tokens/s",
+            "gpu",
+            _from(
+                _BRACE,
+                _by(rb"'loss': .{0,400}?'(?:tokens_per_second_per_gpu|tokens/train_per_sec_per_gpu)': '?" + _RATE),
+            ),
+        )
+        for literal in (b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ")
+    ),
+    Tool(
+        b"\tTok/s ",
+        "gnmt",
+        "tokens/s",
+        "job",
+        _by(rb"TRAIN " + _EPOCH + rb"\]\s+Time " + _SECONDS + rb" .{0,40}?Data " + _DATA + rb" .{0,40}?Tok/s " + _RATE),
+    ),
+    Tool(
+        b"Train: ",
+        "timm",
+        "samples/s",
+        "job",
+        _by(
+            rb"Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/(?P<total>\d+) .{0,200}?Time: "
+            + _SECONDS
+            + rb"s, +"
+            + _RATE
+            + rb"/s.{0,120}?Data: "
+            + _DATA
+        ),
+    ),
+    Tool(
+        b"data_time",
+        "detection",
+        "samples/s",
+        "job",
+        lambda line: _MMDET(line) or _DETECTRON(line) or _DATA_FIRST(line),
+    ),
+)
+
+
+def uncoloured(line: bytes) -> bytes:
+    """A line without colours, also those whose escape character was lost."""
+    return _ANSI.sub(b"", line) if b"m" in line and b"[" in line else line
+
+
+def colour_spans(line: bytes) -> list[tuple[int, int]]:
+    """Where a line has colours."""
+    return [match.span() for match in _ANSI.finditer(line)]
