@@ -193,3 +193,21 @@ def test_tables_that_are_cut_or_mixed(tmp_path: Path, change) -> None:  # type: 
     facts, _ = analyze.read_facts([str(tmp_path / "sacct.txt")])
     assert {"12.2", "13.0", "15"} <= {row.job for row in facts.rows(AccountedJob)}
     assert "SIGABRT" in ends_of(facts).values()
+
+
+@pytest.mark.parametrize(
+    ("job", "name", "hosts"),
+    [
+        ("12", "rank-exited", "node02"),
+        ("13", "rank-crash", "node02"),
+        ("14", "host-memory-oom", "node01"),
+        ("15", "scheduler-time-limit", "node01"),
+        ("16", "process-killed-by-launcher", ""),
+        ("21", "node-failed", "node02"),  # node01 prints that the job was cancelled for it
+    ],
+)
+def test_output_of_the_jobs(job: str, name: str, hosts: str) -> None:
+    report, _, _ = analyze.analyze([str(RECORDED / f"job_{job}.log")])
+    assert {hosts} == {finding.hosts for finding in report.findings if finding.name == name}
+    assert name == report.findings[0].name
+    assert ("note" if name in ("scheduler-time-limit", "process-killed-by-launcher") else "error") == report.verdict
