@@ -6,6 +6,7 @@ in the log of the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or 
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -21,7 +22,7 @@ from nccl_doctor.facts.tables.captures import (
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_lines
+from nccl_doctor.inputs.text_lines import plain_batches
 
 _DEVICE = r"(?:GPU\d{1,3}|NIC\d{1,3}|mlx\d_\w{1,20}|bnxt_re\w{0,16}|rdmap\w{1,16})"
 _TOPO_HEAD = re.compile(rf"\s+({_DEVICE}(?:\s+{_DEVICE})*)\s*(?:CPU Affinity.*)?$")
@@ -49,8 +50,13 @@ _MODULES = {
 _PROVIDER = re.compile(r"provider:\s*([\w;-]{1,40})\s*$")
 _FIELD = re.compile(r"\s{1,40}(domain|protocol):\s{0,40}(\S{1,60})")
 _FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,300})")
+_WORDS = re.compile(
+    r"GPU|Link \d|CA '|Infiniband device|hca_id|[Pp]ort:? {0,40}\d|port:|[Ss]tate:|[Rr]ate:|active_mtu|[Ll]ink[_ ]layer"
+    r"|Module|provider:|domain:|protocol:|\[tid "
+)  # of which every line has one that says something by itself
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
+_WRITERS = 20_000
 _UNKNOWN = (
     None,
     None,
@@ -73,11 +79,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         CA 'mlx5_0'
     """
     reader = _Reader(name, facts)
-    number = used = 0
-    for number, label, text in plain_lines(stream):
-        used += reader.take(label, text, number)
+    lines = used = 0
+    for first, label, texts in plain_batches(stream):
+        lines += len(texts)
+        used += reader.take(label, texts, first)
     reader.finish()
-    return Reading(number, used)
+    return Reading(lines, used, reader.note)
 
 
 class _State:
@@ -101,15 +108,28 @@ class _Reader:
         self._states: dict[tuple[str | None, int | None], _State] = {}
         self._rows: list[Any] = []
         self._fabric: dict[tuple[str | None, str, str], FabricEvent] = {}
+        self.note: str | None = None
         self._takers: tuple[Callable[[_State, Label, str, int], bool], ...] = (
             self._matrix, self._nvlink, self._port, self._module, self._ofi, self._manager,
         )  # fmt: skip
 
-    def take(self, label: Label, text: str, number: int) -> bool:
-        state = self._states.setdefault((label.host, label.rank), _State())
-        if len(self._states) > 20_000 or len(self._rows) > _ROWS:
-            return False
-        return any(taker(state, label, text, number) for taker in self._takers)
+    def take(self, label: Label, texts: list[str], first: int) -> int:
+        """Takes lines that one writer wrote one after the other; returns how many say something."""
+        key = label.host, label.rank
+        state = self._states.get(key)
+        if state is None:
+            if len(self._states) >= _WRITERS:
+                self.note = f"holds captures of more than {_WRITERS:,} writers; the others were left out"
+                return 0
+            state = self._states[key] = _State()
+        if len(self._rows) > _ROWS:
+            self.note = f"holds more than {_ROWS:,} facts; the others were left out"
+            return 0
+        used = 0
+        for number, text in enumerate(texts, first):
+            if state.columns or state.modules or _may_say(text):
+                used += any(taker(state, label, text, number) for taker in self._takers)
+        return used
 
     def finish(self) -> None:
         for state in self._states.values():
@@ -136,7 +156,9 @@ class _Reader:
             state.columns = head[1].split()
             state.devices = set()
             return True
-        row = _TOPO_ROW.match(text) if state.columns else None
+        if not state.columns:
+            return False
+        row = _TOPO_ROW.match(text)
         if row is None:
             if text.strip() and not text.lstrip().startswith("Legend"):
                 state.columns = []
@@ -154,12 +176,14 @@ class _Reader:
         return True
 
     def _nvlink(self, state: _State, label: Label, text: str, number: int) -> bool:
-        if (gpu := _NVLINK_GPU.match(text)) is not None:
+        if "GPU " in text and (gpu := _NVLINK_GPU.match(text)) is not None:
             self._close(state)
             ref = self._ref(number, text)
             state.nvlink = NvlinkState(label.host, self._name, int(gpu[1]), gpu[2], 0, 0, None, ref)
             state.use = NvlinkUse(label.host, self._name, int(gpu[1]), gpu[2], 0, None, None, None, ref)
             return True
+        if "Link " not in text:
+            return False
         if state.use is not None and (found := _NVLINK_TRAFFIC.match(text) or _NVLINK_CAPABLE.match(text)) is not None:
             state.use = _used(state.use, found.groupdict())
             return True
@@ -176,39 +200,32 @@ class _Reader:
         return True
 
     def _port(self, state: _State, label: Label, text: str, number: int) -> bool:
-        if (device := _CA.match(text) or _HCA.match(text)) is not None:
-            self._close(state)
-            state.hca = device[1]
-            return True
-        if (status := _STATUS.match(text)) is not None:
-            self._close(state)
-            state.hca = status[1]
-            state.port = IbPort(label.host, self._name, status[1], int(status[2]), "", *_UNKNOWN, 0)
-            return True
-        if state.hca is None:
+        said = _parse_port_line(text)
+        if said is None:
             return False
-        if (port := _PORT.match(text)) is not None:
+        field, value = said
+        if field == "hca":
             self._close(state)
-            state.port = IbPort(label.host, self._name, state.hca, int(port[1] or port[2]), "", *_UNKNOWN, 0)
-            return True
-        if state.port is None:
+            state.hca = value
+        elif field == "status":
+            self._close(state)
+            state.hca = value[0]
+            state.port = IbPort(label.host, self._name, value[0], value[1], "", *_UNKNOWN, 0)
+        elif state.hca is None:
             return False
-        if (physical := _PHYSICAL.match(text)) is not None:
-            state.port = state.port._replace(physical=physical[1] or physical[2])
-        elif (match := _STATE.match(text)) is not None:
-            state.port = state.port._replace(state=match[1].capitalize(), ref=self._ref(number, text))
-        elif (rate := _RATE.match(text)) is not None:
-            state.port = state.port._replace(rate=float(rate[1]))
-        elif (layer := _LAYER.match(text)) is not None:
-            state.port = state.port._replace(link_layer=layer[1])
-        elif (mtu := _MTU.match(text)) is not None:
-            state.port = state.port._replace(mtu=int(mtu[1]))
+        elif field == "port":
+            self._close(state)
+            state.port = IbPort(label.host, self._name, state.hca, value, "", *_UNKNOWN, 0)
+        elif state.port is None:
+            return False
+        elif field == "state":
+            state.port = state.port._replace(state=value, ref=self._ref(number, text))
         else:
-            return False
+            state.port = state.port._replace(**{field: value})
         return True
 
     def _module(self, state: _State, label: Label, text: str, number: int) -> bool:
-        if _LSMOD.match(text):
+        if text.startswith("Module") and _LSMOD.match(text):
             state.modules = True
             self._rows.append(KernelModule(label.host, self._name, "(list)", self._ref(number, text)))
             return True
@@ -221,7 +238,7 @@ class _Reader:
         return True
 
     def _ofi(self, state: _State, label: Label, text: str, number: int) -> bool:
-        if (provider := _PROVIDER.match(text)) is not None:
+        if text.startswith("provider:") and (provider := _PROVIDER.match(text)) is not None:
             self._close(state)
             state.domain = OfiDomain(label.host, label.rank, self._name, provider[1], "", None, self._ref(number, text))
             return True
@@ -259,3 +276,29 @@ def _used(use: NvlinkUse, line: dict[str, str | None]) -> NvlinkUse:
     if line["way"] == "Tx":
         return use._replace(links=links, sent=(use.sent or 0) + kib)
     return use._replace(links=links, received=(use.received or 0) + kib)
+
+
+@lru_cache(1 << 12)
+def _may_say(text: str) -> bool:
+    return _WORDS.search(text) is not None
+
+
+@lru_cache(1 << 12)  # most ports of a cluster say the same
+def _parse_port_line(text: str) -> tuple[str, Any] | None:
+    """What a line of `ibstat`, `ibstatus` or `ibv_devinfo` says: the card, its port, or a column of `ib_port` and its value."""
+    if (device := _CA.match(text) or _HCA.match(text)) is not None:
+        return "hca", device[1]
+    if (status := _STATUS.match(text)) is not None:
+        return "status", (status[1], int(status[2]))
+    if (port := _PORT.match(text)) is not None:
+        return "port", int(port[1] or port[2])
+    if (physical := _PHYSICAL.match(text)) is not None:
+        return "physical", physical[1] or physical[2]
+    if (state := _STATE.match(text)) is not None:
+        return "state", state[1].capitalize()
+    if (rate := _RATE.match(text)) is not None:
+        return "rate", float(rate[1])
+    if (layer := _LAYER.match(text)) is not None:
+        return "link_layer", layer[1]
+    mtu = _MTU.match(text)
+    return ("mtu", int(mtu[1])) if mtu is not None else None

@@ -28,21 +28,22 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     said: tuple[str, int] | None = None
     errors_first = in_summary = False
     used = 0
-    for number, label, text in sections:
-        if "-I- Stage " in text or "STAGE" in text:
-            errors_first, in_summary = "STAGE" in text, True
-        elif (problem := _PROBLEM.match(text)) is not None:
-            said = said or (problem[2].strip(), number)
-        elif in_summary and (stage := (_STAGE_1 if errors_first else _STAGE_2).match(text)) is not None:
-            first, second = int(stage[2]), int(stage[3])
-            warnings, errors = (second, first) if errors_first else (first, second)
-            if len(rows) < _MOST_STAGES:
-                ref = facts.evidence(name, number, text.strip())
-                rows.append(FabricCheck(label.host, name, stage[1], warnings, errors, None, ref))
-        else:
-            continue
-        sections.used()
-        used += 1
+    for first, label, texts in sections.batches():
+        for number, text in enumerate(texts, first):
+            if "-I- Stage " in text or "STAGE" in text:
+                errors_first, in_summary = "STAGE" in text, True
+            elif (problem := _PROBLEM.match(text)) is not None:
+                said = said or (problem[2].strip(), number)
+            elif in_summary and (stage := (_STAGE_1 if errors_first else _STAGE_2).match(text)) is not None:
+                left, right = int(stage[2]), int(stage[3])
+                warnings, errors = (right, left) if errors_first else (left, right)
+                if len(rows) < _MOST_STAGES:
+                    ref = facts.evidence(name, number, text.strip())
+                    rows.append(FabricCheck(label.host, name, stage[1], warnings, errors, None, ref))
+            else:
+                continue
+            sections.used(number)
+            used += 1
     first_said = said[0] if said else None
     facts.add(row._replace(text=first_said) if row.warnings or row.errors else row for row in rows)
     facts.mark_covered("fabric_check")
