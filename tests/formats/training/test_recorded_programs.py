@@ -171,7 +171,23 @@ def test_metrics_of_maxtext_that_are_cut(tmp_path: Path) -> None:
     assert "1 records are cut or damaged" in problems[0]
 
 
-@pytest.mark.parametrize("name", ["timm.log", "torchtune.log", "mmengine.log", "torchtitan.log", "maxtext.log"])
+def test_lines_of_nemo() -> None:
+    text = (RECORDED / "nemo.log").read_text()
+    lines = re.findall(r"iteration (\d+)/29 .*reduced_train_loss: ([\d.]+) \| train_step_timing in s: ([\d.e-]+)", text)
+    report, facts, _ = analyze.analyze([str(RECORDED / "nemo.log")])
+    assert ("healthy", []) == (report.verdict, report.findings)
+    assert [(int(step), float(seconds)) for step, _, seconds in lines] == [
+        (row.step, row.seconds) for row in facts.rows(Step)
+    ]
+    assert (30, 30) == (len(lines), measured(facts)["steps"])
+    assert measured(facts)["step_time"] == pytest.approx(
+        statistics.median(float(line[2]) for line in lines[2:]), rel=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["timm.log", "torchtune.log", "mmengine.log", "torchtitan.log", "maxtext.log", "nemo.log"]
+)
 def test_logs_that_are_cut_or_mixed_stay_without_a_fault(tmp_path: Path, name: str) -> None:
     data = (RECORDED / name).read_bytes()
     (tmp_path / "cut.log").write_bytes(data[:-300])
