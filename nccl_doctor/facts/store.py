@@ -44,6 +44,7 @@ class Facts:
         self._inserted = 0  # rows of all tables
         self._filled: dict[type, int] = {}  # table -> rows that were added
         self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
+        self._covered: set[str] = set()  # tables that were marked as covered since this was opened
         self.cut: dict[str, int] = {}  # table -> rows that were left out because the budget was used up
         if path is not None:
             self._load(path)
@@ -247,8 +248,11 @@ class Facts:
 
     def mark_covered(self, *names: str) -> None:
         """Record that a source was read that fills these tables, so that an empty table means that there was nothing to find."""
-        with self._writing():
-            self._db.executemany("INSERT OR IGNORE INTO covered VALUES (?)", [(name,) for name in names])
+        new = set(names) - self._covered
+        if new:
+            self._covered |= new
+            with self._writing():
+                self._db.executemany("INSERT OR IGNORE INTO covered VALUES (?)", [(name,) for name in sorted(new)])
 
     def covered(self) -> set[str]:
         """Names of the tables that a source or a derivation filled or would have filled."""

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.part import PartFacts
@@ -173,13 +173,17 @@ def _read_parts(reader: Reader, stream: Readable, behind: labelled.Behind, name:
     parts = labelled.Parts(stream, behind.peels)
     lines = used = 0
     note = None
-    for part in parts:
-        host = part.label.host
-        if host is None and part.label.rank is not None and behind.several:
-            host = f"task {part.label.rank}"
-        rows = cast(Facts, PartFacts(facts, name, host, part.source_line))
-        reading = reader.read_format(part.stream, name, rows)
-        lines, used, note = lines + reading.lines, used + reading.understood, note or reading.note
+    waiting: list[Any] = []
+    try:
+        for part in parts:
+            host = part.label.host
+            if host is None and part.label.rank is not None and behind.several:
+                host = f"task {part.label.rank}"
+            rows = cast(Facts, PartFacts(facts, name, host, part.source_line, waiting))
+            reading = reader.read_format(part.stream, name, rows)
+            lines, used, note = lines + reading.lines, used + reading.understood, note or reading.note
+    finally:
+        facts.add(waiting)
     if parts.problem is not None:
         note = note or f"read only in part: {parts.problem}"
     return Reading(lines, used, note)
