@@ -311,7 +311,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "fairseq JSON": steps(_FAIRSEQ + '"wpb": "65000", "bsz": "512", "num_updates": "<N>", "loss_scale": "128", "wall": "40"}'),
     "fairseq text": steps("epoch 001: <N> / 90000 loss=8.9, wps=160<T>.8, ups=2.47, wpb=65000, num_updates=<N>, lr=0.0005, wall=40"),
     "tqdm": steps("Epoch 1:   4%|###       | <N>/900000 [03:20<01:37, 10.<T>it/s, v_num=10]"),
-    "HF Trainer": steps("{'train_runtime': 120.5, 'train_samples_per_second': 6<T>.3, 'train_steps_per_second': 2.07, 'epoch': 3.0}"),
+    "HF Trainer": steps("{'loss': 1.<T>, 'grad_norm': 0.9<T>, 'learning_rate': 2e-05, 'epoch': 0.<N>}"),
     "Composer": steps("[batch=<N>/900000]: throughput/batches_per_sec: 2.<T>\n throughput/samples_per_sec: <T>.5\n loss/train/total: 2.1"),
     "PyTorch examples": steps("Epoch: [0][<N>/900000]\tTime  0.<T> ( 0.400)\tData  0.004 ( 0.100)\tLoss 6.9012e+00 (6.9100e+00)"),
     "timm": steps("Train: 0 [ <N>/900000 (  4%)]  Time: 0.<T>s,  4<T>.55/s  (0.4s,  457.55/s)  LR: 1.0e-05  Data: 0.004 (0.1)"),

@@ -1,13 +1,13 @@
 """The numbers of the Hugging Face Trainer's lines, read together, are those that Python reads in each."""
 
+import io
 import math
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.training.steps.loss_values import LITERAL, LossValues
+from nccl_doctor.formats.training.steps import step_lines
 
 NUMBER = st.floats(-9, 9) | st.integers(0, 10**17) | st.floats(allow_infinity=True, allow_nan=True)
 RECORD = st.fixed_dictionaries({"loss": NUMBER}, optional={"grad_norm": NUMBER, "lr": NUMBER}).map(
@@ -22,17 +22,16 @@ def test_lines_give_the_numbers_of_their_dictionaries(
     shown = [{name: str(value) for name, value in record.items()} for record in records] if quoted else records
     lines = [f"[rank0] {record}".encode() for record in shown]
     block = b"\n".join([b"no numbers", *lines]) + (b"\n" if ends else b"")
-    places = [at + len(LITERAL) - 1 for at in range(len(block)) if block.startswith(LITERAL, at)]
-    values, facts = LossValues(), Facts()
+    facts = Facts()
 
-    assert len(records) == values.block(block, np.array(places), 10)
+    reading = step_lines.read_format(io.BytesIO(block), "log", facts)
 
-    facts.add(values.rows(facts, "log"))
+    assert len(records) == reading.understood
     query = "SELECT s.name, n, first, last, lowest, highest, not_finite, e.line FROM scalar s JOIN evidence e ON e.id = s.ref"
     found = {name: rest for name, *rest in facts.query(query)}
     assert {name for record in records for name in record} == found.keys()
     for name, (n, first, last, lowest, highest, not_finite, line) in found.items():
-        written = [(float(record[name]), at) for at, record in enumerate(records, 11) if name in record]
+        written = [(float(record[name]), at) for at, record in enumerate(records, 2) if name in record]
         finite = [value for value, _ in written if math.isfinite(value)]
         odd = [at for value, at in written if not math.isfinite(value)]
         assert (len(written), len(odd)) == (n, not_finite)

@@ -4,7 +4,7 @@ They tell no step. Their source: `src/transformers/trainer_callback.py`. Lines t
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +14,9 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars
-from nccl_doctor.formats.training.steps.step_columns import Column, Floats, Texts, pieces, runs_of
+from nccl_doctor.formats.training.steps.step_columns import Column, Floats, Texts, runs_of
 
 LITERAL = b"{'loss': "
-_TOGETHER = 1 << 14  # lines
 _MEMO = 10_000  # forms
 _VALUE = compiled(rb"'([\w/ .-]{1,80})': '?(-?)(?:(\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?)|inf|(nan))'?[,}]")
 
@@ -43,23 +42,12 @@ class LossValues:
         self._scalars = Scalars()
         self._forms: dict[int, tuple[_Number, ...]] = {}  # by the key of the lines
 
-    def block(self, block: bytes, at: Numbers, number: int) -> int:
-        """Take all lines of a block that hold the literal at these places. Returns how many lines."""
-        if not len(at):
-            return 0
-        found = pieces(block, at)
-        lines = found.texts(block)
-        for start in range(0, len(lines), _TOGETHER):
-            end = start + _TOGETHER
-            self._lines(lines[start:end], (found.number[start:end] + number).tolist())
-        return len(lines)
-
-    def _lines(self, lines: list[bytes], numbers: list[int]) -> None:
-        texts = Texts(lines)
+    def take(self, texts: Texts, groups: Sequence[tuple[int, Numbers]], lines: list[bytes], numbers: Numbers) -> None:
+        """Take lines that hold the literal: groups of those of one form, by their keys; and the number of each line."""
         parts = defaultdict[str, list[tuple[Numbers, Floats]]](list)
         if len(self._forms) > _MEMO:
             self._forms.clear()
-        for key, rows in texts.groups():
+        for key, rows in groups:
             form = self._forms.get(key)
             if form is None:
                 form = self._forms[key] = _form(lines[int(rows[0])])
@@ -68,16 +56,15 @@ class LossValues:
         for name, of_name in parts.items():
             rows, values = (np.concatenate(column) for column in zip(*of_name, strict=True))
             order = np.argsort(rows)
-            rows = rows[order]
-            self._scalars.note_many(name, values[order], partial(_place, lines, numbers, rows))
+            self._scalars.note_many(name, values[order], partial(_place, lines, numbers, rows[order]))
 
     def rows(self, facts: Facts, file: str) -> Iterator[Any]:
         """One scalar for each name."""
         yield from self._scalars.rows(facts, file)
 
 
-def _place(lines: list[bytes], numbers: list[int], rows: Numbers, index: int) -> Place:
-    return lines[rows[index]], numbers[rows[index]]
+def _place(lines: list[bytes], numbers: Numbers, rows: Numbers, index: int) -> Place:
+    return lines[rows[index]], int(numbers[rows[index]])
 
 
 def _form(line: bytes) -> tuple[_Number, ...]:

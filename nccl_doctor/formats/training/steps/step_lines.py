@@ -87,9 +87,9 @@ _LITERALS = sorted(
     }
 )
 _OF_LITERAL = [_TOOLS.get(literal) for literal in _LITERALS]
-_IS_TOOL = np.array([tool is not None for tool in _OF_LITERAL])
-_IS_GUESS = np.array([tool is not None and tool.is_guess for tool in _OF_LITERAL])
 _LOSSES = _LITERALS.index(loss_values.LITERAL)
+_IS_TOOL = np.array([tool is not None or which == _LOSSES for which, tool in enumerate(_OF_LITERAL)])
+_IS_GUESS = np.array([tool is not None and tool.is_guess for tool in _OF_LITERAL])
 
 
 @cache
@@ -155,9 +155,6 @@ class _Reader:
         at, which = _places(block, with_guesses=not self._is_known())
         if not len(at):
             return
-        is_loss = which == _LOSSES
-        self.understood += self.values.block(block, at[is_loss], number)
-        at, which = at[~is_loss], which[~is_loss]
         is_tool = _IS_TOOL[which]
         others = list(zip(at[~is_tool].tolist(), which[~is_tool].tolist(), strict=True))
         steps = _Places(block, number, at[is_tool], which[is_tool])
@@ -238,10 +235,15 @@ class _Reader:
         of = np.full(len(lines), -1)
         if len(self._forms) > _MEMO:
             self._forms.clear()
+        numbers = found.number + places.number
+        losses = []
         for key, rows in texts.groups():
+            row = int(rows[0])
+            of_line = places.which[found.first[row] : last[row]].tolist()
+            if _LOSSES in of_line:
+                losses.append((key, rows))
+                self.understood += len(rows)
             if key not in self._forms:
-                row = int(rows[0])
-                of_line = places.which[found.first[row] : last[row]].tolist()
                 tools = [tool for which in dict.fromkeys(of_line) if (tool := _OF_LITERAL[which]) is not None]
                 tools.sort(key=lambda tool: tool.is_guess)
                 self._forms[key] = form_of(lines[row], tools)
@@ -259,7 +261,8 @@ class _Reader:
             for column, values in zip(steps, read, strict=True):
                 column[rows] = values
             steps.label[rows] = self._labels.setdefault(form.fields.label, len(self._labels))
-        self._put(steps, of, lines, found.number + places.number)
+        self.values.take(texts, losses, lines, numbers)
+        self._put(steps, of, lines, numbers)
 
     def _writers(self, key: int, form: Form, texts: Texts, rows: Numbers, lines: list[bytes]) -> Numbers:
         """The series of lines of one form, by who wrote them."""
