@@ -72,9 +72,10 @@ def _end(job: _Job) -> End:
     nodes, host = get("NodeList", ""), get("BatchHost")
     if get("JobState") == "NODE_FAIL" and nodes != host:
         host = None
-    named = f"JobId={get('JobId')} JobName={get('JobName')}"
+    # `-o` prints all of a job in one line; evidence is what the other form has in the line of the state.
+    state = job.line[max(job.line.find("JobState="), 0) :].partition(" Requeue=")[0]
     return End(
         job=get("JobId"), state=get("JobState", ""), exit_code=get("ExitCode", ""), host=host, reason=get("Reason"),
         stamp=iso_seconds(get("EndTime", "")), line=job.number, reporter="scontrol",
-        text=job.line if job.line.startswith("JobId=") else f"{named} {job.line}",
+        text=f"JobId={get('JobId')} JobName={get('JobName')} {state}",
     )  # fmt: skip

@@ -140,11 +140,15 @@ def test_one_line_a_job_says_what_many_lines_say(tmp_path: Path) -> None:
     text = (RECORDED / "scontrol_jobs.txt").read_text()
     (tmp_path / "jobs.txt").write_text(re.sub(r"\n   (?=\S)", " ", text))
     many, one = facts_of("scontrol_jobs.txt"), facts_of(tmp_path / "jobs.txt")
-    assert [row._replace(ref=0, text="", last_line=0) for row in many.rows(Message)] == [
-        row._replace(ref=0, text="", last_line=0) for row in one.rows(Message)
+    assert [row._replace(ref=0, last_line=0) for row in many.rows(Message)] == [
+        row._replace(ref=0, last_line=0) for row in one.rows(Message)
     ]
     assert [row._replace(ref=0) for row in many.rows(ProcessEnd)] == [
         row._replace(ref=0) for row in one.rows(ProcessEnd)
+    ]
+    reports = [analyze.analyze([str(path)])[0] for path in (RECORDED / "scontrol_jobs.txt", tmp_path / "jobs.txt")]
+    assert [(one.name, one.message) for one in reports[0].findings] == [
+        (one.name, one.message) for one in reports[1].findings
     ]
 
 
