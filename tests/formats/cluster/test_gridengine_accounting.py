@@ -34,6 +34,14 @@ def test_jobs_and_their_ends_agree_with_the_text() -> None:
     assert {"gridengine"} == {row.scheduler for row in facts.rows(AccountedJob)}
 
 
+def test_jobs_beyond_the_most_are_counted_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gridengine_accounting, "_MOST_JOBS", 2)
+    facts = Facts()
+    reading = gridengine_accounting.read_format(io.BytesIO(QACCT.read_bytes() * 2), "qacct.txt", facts)
+    assert "holds more than 2 jobs; the others were left out" == reading.note
+    assert "1" == facts.rows(AccountedJob)[0].job
+
+
 def test_a_job_that_was_killed() -> None:
     killed = (
         QACCT.read_text()

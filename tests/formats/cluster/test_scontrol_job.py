@@ -75,6 +75,16 @@ def test_one_line_a_job_is_read_too() -> None:
     assert ["SIGTERM"] == [row.signal for row in facts.rows(ProcessEnd)]
 
 
+def test_jobs_beyond_the_most_are_counted_out_and_change_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scontrol_job, "_MAX_JOBS", 1)
+    lines = [" ".join(job("FAILED", code).split()) for code in ("3:0", "4:0")]
+    facts, reading = read("\n".join(lines).encode())
+    assert ([3], "holds more than 1 jobs; the others were left out") == (
+        [row.exitcode for row in facts.rows(ProcessEnd)],
+        reading.note,
+    )
+
+
 def test_a_job_is_recognised_by_its_first_line() -> None:
     known = registry.recognise(job("RUNNING").encode())
     assert known is not None

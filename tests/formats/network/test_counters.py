@@ -144,6 +144,14 @@ def test_rdma_statistics_on_one_line_or_many() -> None:
     } == values(facts)  # fmt: skip
 
 
+def test_rdma_statistics_of_several_cards_behind_the_prefix_of_a_host() -> None:
+    card = "node0{host}: link mlx5_{card}/1 rx_write_requests 7 out_of_sequence {count}\n"
+    facts, _ = read("".join(card.format(host=1 + at // 2, card=at % 2, count=at) for at in range(4)))
+    assert [
+        ("node01", "mlx5_0/1", 0), ("node01", "mlx5_1/1", 1), ("node02", "mlx5_0/1", 2), ("node02", "mlx5_1/1", 3),
+    ] == [(row.host, row.link, row.value) for row in facts.rows(LinkCounter)]  # fmt: skip
+
+
 ICE = """# ethtool -S ens1f0
 NIC statistics:
      rx_bytes: 881
