@@ -51,8 +51,8 @@ _PROVIDER = re.compile(r"provider:\s*([\w;-]{1,40})\s*$")
 _FIELD = re.compile(r"\s{1,40}(domain|protocol):\s{0,40}(\S{1,60})")
 _FABRIC = re.compile(r".{0,80}\[(?:ERROR|FATAL|CRITICAL)\] \[tid \d{1,8}\] (.{1,300})")
 _WORDS = re.compile(
-    r"GPU|Link \d|CA '|Infiniband device|hca_id|[Pp]ort:? {0,40}\d|port:|[Ss]tate:|[Rr]ate:|active_mtu|[Ll]ink[_ ]layer"
-    r"|Module|provider:|domain:|protocol:|\[tid "
+    r"GPU|Link \d{1,2}(?:: (?:Data |<inactive>|[\d.]{1,8} GB/s)|, P2P )|CA '|Infiniband device|hca_id|[Pp]ort:? {0,40}\d|port:"
+    r"|[Ss]tate:|[Rr]ate:|active_mtu|[Ll]ink[_ ]layer|Module|provider:|domain:|protocol:|\[tid "
 )  # of which every line has one that says something by itself
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000

@@ -79,6 +79,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(sections.lines, used, reader.note)
 
 
+@lru_cache(4096)  # most links count nothing
+def _parse_nvlink(text: str) -> tuple[str, str | None, str] | None:
+    """The link, the name of its counter, None for one that is not read, and the value."""
+    found = _NVLINK_ROW.match(text)
+    return None if found is None else (f"link {found[1]}", NVLINK.get(found[2].lower()), found[3])
+
+
 class _Open:
     """What is open for one host: which command, and whose counters its next lines are."""
 
@@ -263,13 +270,13 @@ class _Reader:
         return bool(cells)
 
     def _nvlink(self, state: _Open, label: Label, text: str, number: int) -> bool:
-        found = _NVLINK_ROW.match(text)
+        found = _parse_nvlink(text)
         if found is None:
             return text.lstrip().startswith("Link ")
-        name = NVLINK.get(found[2].lower())
+        link, name, value = found
         if name is not None:
-            state.link = f"GPU {state.gpu} link {found[1]}"
-            self._add(state, label, "nvidia-smi", "nvlink", name, found[3], (number, text))
+            state.link = f"GPU {state.gpu} {link}"
+            self._add(state, label, "nvidia-smi", "nvlink", name, value, (number, text))
         return True
 
     def _dcgm(self, state: _Open, label: Label, text: str, number: int) -> bool:
