@@ -236,7 +236,7 @@ class _Reader:
         if len(self._forms) > _MEMO:
             self._forms.clear()
         numbers = found.number + places.number
-        losses = []
+        losses, written = [], []
         for key, rows in texts.groups():
             row = int(rows[0])
             of_line = places.which[found.first[row] : last[row]].tolist()
@@ -257,34 +257,34 @@ class _Reader:
                     continue
                 read = Steps(*(column[~none] for column in read))
             self.understood += len(rows)
-            of[rows] = self._writers(key, form, texts, rows, lines)
+            written.append((key, form, rows))
             for column, values in zip(steps, read, strict=True):
                 column[rows] = values
             steps.label[rows] = self._labels.setdefault(form.fields.label, len(self._labels))
         self.values.take(texts, losses, lines, numbers)
+        self._name(written, texts, lines, of)
         self._put(steps, of, lines, numbers)
 
-    def _writers(self, key: int, form: Form, texts: Texts, rows: Numbers, lines: list[bytes]) -> Numbers:
-        """The series of lines of one form, by who wrote them."""
+    def _name(self, written: list[tuple[int, Form, Numbers]], texts: Texts, lines: list[bytes], of: Numbers) -> None:
+        """Find the series of lines by who wrote them. Series are numbered as they come in the log."""
         if len(self._of_writer) > _MEMO:
             self._of_writer.clear()
-        runs = [texts.first[rows] + run for run in form.who]
-        if not runs:
-            return np.full(len(rows), self._of_line(key, 0, form, lines[int(rows[0])]))
-        writers, first, which = np.unique(texts.writers(runs), return_index=True, return_inverse=True)
-        found = np.empty(len(writers), np.int64)
-        for one in np.argsort(first).tolist():  # series are numbered as they come
-            found[one] = self._of_line(key, int(writers[one]), form, lines[int(rows[first[one]])])
-        return found[which]
+        firsts, parts = [], []
+        for key, form, rows in written:
+            runs = [texts.first[rows] + run for run in form.who]
+            keys = texts.writers(runs) if runs else np.zeros(len(rows), np.uint64)
+            writers, first, which = np.unique(keys, return_index=True, return_inverse=True)
+            firsts += [(int(row), key, int(writer), form) for writer, row in zip(writers, rows[first], strict=True)]
+            parts.append((key, writers.tolist(), rows, which))
+        for row, key, writer, form in sorted(firsts, key=lambda first: first[0]):
+            if (key, writer) not in self._of_writer:
+                self._of_writer[key, writer] = self._of_line(form, lines[row])
+        for key, known, rows, which in parts:
+            of[rows] = np.array([self._of_writer[key, writer] for writer in known])[which]
 
-    def _of_line(self, key: int, writer: int, form: Form, line: bytes) -> int:
-        known = self._of_writer.get((key, writer))
-        if known is None:
-            fields = form.tool.find(plain := uncoloured(line))
-            known = self._of_writer[key, writer] = self._of(
-                form.tool, plain[: fields.start] if fields is not None else b""
-            )
-        return known
+    def _of_line(self, form: Form, line: bytes) -> int:
+        fields = form.tool.find(plain := uncoloured(line))
+        return self._of(form.tool, plain[: fields.start] if fields is not None else b"")
 
     def _put(self, steps: Steps, of: Numbers, lines: list[bytes], numbers: Numbers) -> None:
         """Give each series its lines."""
