@@ -41,11 +41,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             if title in _READ_FIELDS:
                 if jobs and title not in job and (value := value.strip()):
                     job[title] = value[:300], number, line.strip()
-            elif title.startswith("====="):
+            elif not title.islower():
+                if not title.startswith("====="):
+                    continue
                 rows += _rows(facts, name, job)
                 jobs, job = jobs + 1, {}
-            elif not title.islower():
-                continue
             used += jobs > 0
         if jobs > _MOST_JOBS:
             break
