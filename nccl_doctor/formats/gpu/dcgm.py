@@ -82,11 +82,12 @@ def _lines_of(text: str) -> Iterator[tuple[str, int]]:
 def _add(facts: Facts, file: str, host: str | None, found: list[Result], lines: dict[str, int]) -> None:
     """Add the results; evidence is the first line that names the test."""
     at: dict[str, tuple[int, str]] = {}
-    for line, number in lines.items():
-        for result in found if len(found) < 400 else ():
-            name = result.test.removeprefix("health of ")
-            if result.test not in at and (f'"{name}"' in line or f"{name} " in line):
-                at[result.test] = number, line
+    for test in dict.fromkeys(result.test for result in found) if len(found) < 400 else ():
+        name = test.removeprefix("health of ")
+        quoted, plain = f'"{name}"', f"{name} "
+        line = next((line for line in lines if plain in line or quoted in line), None)
+        if line is not None:
+            at[test] = lines[line], line
     facts.add(
         ActiveTest(
             host=host, tool="dcgm", test=result.test, device=result.device, outcome=result.outcome, value=None, unit=None,
