@@ -119,6 +119,25 @@ def test_tables_with_a_row_an_epoch_count_epochs(name: str, loss: str) -> None:
     assert [] == report.findings
 
 
+@pytest.mark.parametrize("name", ["keras.log", "keras_verbose2.log"])
+def test_the_time_of_a_step_of_keras_is_that_of_each_epoch(name: str) -> None:
+    text = re.sub(r"\x1b\[\d*m", "", (RECORDED / name).read_text())
+    shown = [float(found) / 1000 for found in re.findall(r"\b57/57 .*?(\d+)ms/step", text)]
+    facts = facts_of(name)
+    assert [(57 * epoch, seconds) for epoch, seconds in enumerate(shown, 1)] == [
+        (row.step, row.seconds) for row in facts.rows(Step)
+    ]
+    assert 57 * len(shown) == measured(facts)["steps"]
+
+
+def test_batches_of_open_clip() -> None:
+    shown = re.findall(
+        r"Data \(t\): ([\d.]+) Batch \(t\): ([\d.]+), ([\d.]+)/s,", (RECORDED / "openclip.log").read_text()
+    )
+    rows = [(row.data, row.seconds, row.rate) for row in facts_of("openclip.log").rows(Step)]
+    assert [tuple(map(float, line)) for line in shown] == rows
+
+
 def test_packages_that_do_not_match() -> None:
     report, _, _ = analyze.analyze([str(RECORDED / "torchvision_mismatch.log")])
     assert "extension-built-for-other-version" == report.findings[0].name

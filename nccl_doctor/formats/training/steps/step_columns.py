@@ -309,10 +309,14 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
             data = np.where((data > 0) & (data <= seconds), data, np.nan)
         if "minutes" in found:
             known &= step > 0
+        if "done" in found:
+            known &= found["done"] == found["of"]
         none = ~known | (step >= _LARGEST) | np.isinf(seconds) | np.isinf(rate)
         elapsed = found.get("hours", 0.0) * 3600 + get("minutes") * 60 + get("rest")
         counts = found.get("skipped", np.zeros(size)) + found.get("nan", 0.0) + lost
-    return Steps(step, seconds, rate, data, get("batch"), get("scale"), counts, elapsed, get("total"), unknown), none
+    return Steps(
+        step, seconds, rate, data, get("batch"), get("scale"), counts, elapsed, found.get("of", get("total")), unknown
+    ), none
 
 
 def read_step(tool: Tool, line: bytes) -> tuple[int | None, float | None, float | None] | None:

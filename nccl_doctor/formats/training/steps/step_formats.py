@@ -11,6 +11,7 @@ from nccl_doctor.common.expressions import compiled
 # Where a number begins and ends in its line, and by what it is multiplied; its name is one of
 #   step, epoch and total (of the steps of an epoch), first (the step before the first of several),
 #   seconds (of a step), speed (steps a second), rounded_speed (so with three decimals), rate, data (seconds that waited for data),
+#   done and of (steps of an epoch: the line counts where both are equal and it is over),
 #   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
 Place = tuple[str, int, int, float]
 
@@ -44,7 +45,10 @@ _SECONDS = rb"(?P<seconds>" + _NUMBER + rb")"
 _SPEED = rb"(?P<speed>" + _NUMBER + rb")"
 _DATA = rb"(?P<data>" + _NUMBER + rb")"
 _EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
-_FACTORS = {"milliseconds": ("seconds", 1e-3)}  # names of groups that are no names of numbers
+_FACTORS = {
+    "milliseconds": ("seconds", 1e-3),
+    "microseconds": ("seconds", 1e-6),
+}  # names of groups that are no names of numbers
 
 _ANSI = compiled(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
 _DESCRIPTION = compiled(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
@@ -327,6 +331,31 @@ TOOLS = (
             + _RATE
             + rb"/s.{0,120}?Data: "
             + _DATA
+        ),
+    ),
+    Tool(
+        b"s/step - ",
+        "keras",  # of an epoch, whose bar and line end with the mean time of its steps
+        "samples/s",
+        "job",
+        _by(
+            rb"(?<![\d/])(?P<done>\d{1,15})/(?P<of>\d{1,15}) (?:\[=|\xe2\x94\x81|- ).{0,400}? "
+            rb"(?:(?P<milliseconds>\d{1,9})ms|(?P<seconds>\d{1,9})s|(?P<microseconds>\d{1,9})us)/step - "
+        ),
+    ),
+    Tool(
+        b" Batch (t): ",
+        "open-clip",  # which counts samples and no steps
+        "samples/s",
+        "job",
+        _by(
+            rb"Train Epoch: \d{1,9} \[ *\d{1,15}/\d{1,15} .{0,40}?Data \(t\): "
+            + _DATA
+            + rb" Batch \(t\): "
+            + _SECONDS
+            + rb", "
+            + _RATE
+            + rb"/s, "
         ),
     ),
     Tool(

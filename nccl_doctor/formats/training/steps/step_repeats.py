@@ -24,7 +24,10 @@ class StepRepeats:
         self._count = 0
 
     def new(self, steps: Steps) -> Flags | None:
-        """Which lines say something new; None for all of them."""
+        """Which lines say something new; None for all of them. Numbers the steps of lines that end an epoch and tell how many it had."""
+        ends = np.isnan(steps.step) & np.isnan(steps.elapsed) & ~np.isnan(steps.total)
+        if ends.any():
+            steps.step[ends] = (self.last or 0) + np.cumsum(steps.total[ends])
         kept = self._new_bars(steps) if self._is_bar else None
         step = steps.step if kept is None else steps.step[kept]
         known = step[~np.isnan(step)]
