@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.common import digit_shapes
 from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefix_checks import kind_of
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.counts import EventKey
@@ -76,7 +77,9 @@ class TextTemplates:
         self._lines = lines
         self._counts = counts
         self._literals = literals
-        self._templates: dict[tuple[Any, ...], _Template] = {}  # by shape, literals, and the words that decided
+        self._templates: dict[
+            tuple[Any, ...], _Template
+        ] = {}  # by shape, literals, and the kinds of the words that decided
         self._seen: set[tuple[Any, ...]] = set()  # the same of lines that came once
         self._words: dict[bytes, tuple[tuple[int, int], ...]] = {}  # shape -> where words are whose own digits decided
 
@@ -99,7 +102,11 @@ class TextTemplates:
             return
         line = raw.decode("ascii")
         words = self._words.get(shape)
-        key = (shape, literals) if words is None else (shape, literals, *[line[begin:end] for begin, end in words])
+        key = (
+            (shape, literals)
+            if words is None
+            else (shape, literals, *[kind_of(line[begin:end]) for begin, end in words])
+        )
         template = self._templates.get(key)
         if template is None:
             template = self._new(line, shape, literals) if key in self._seen else self._first(key)
@@ -188,7 +195,7 @@ class TextTemplates:
         if found is not None and found.words:
             words = self._words[shape] = tuple(dict.fromkeys((*words, *found.words)))
         template = self._made(line, shape, found, asked)
-        key = (shape, literals, *[line[begin:end] for begin, end in words])
+        key = (shape, literals, *[kind_of(line[begin:end]) for begin, end in words])
         self._templates[key] = template
         return template
 
