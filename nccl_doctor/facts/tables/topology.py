@@ -30,8 +30,8 @@ class TopoGpu(NamedTuple):
     cpu: int | None  # NUMA node
     speed: float | None  # GT/s a lane, the most that slot and card can do
     width: int | None  # lanes
-    nvlinks: int  # sum over all targets
-    xgmi: int | None  # links between AMD GPUs, sum over all targets
+    nvlinks: int | None  # sum over all targets; None where the file is cut inside the GPU
+    xgmi: int | None  # other AMD GPUs that xGMI links it to; None where the file is cut inside the GPU
     c2c: int | None  # MB/s of the link to the CPU on Grace superchips
     nearest: str | None  # path to the nearest network device: PIX, PXB, PHB, SYS; None without one
     ref: int

@@ -54,13 +54,14 @@ FORMATS = (
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "amd_gpu", "link_counter"),
         begins=compiled(
             _START + rb"(?:GPU: \d{1,4}\r?\n {4}[A-Z_]{3,30}:"  # amd-smi metric, static
-            rb"|(?:timestamp,)?gpu,(?:gfx_activity|[a-z_0-9,]{0,2000}(?:socket_power|gfx_activity|market_name|total_vram)\b)"
+            rb"|(?:timestamp,)?gpu,(?:gfx_activity|[a-z_0-9,]{0,2000}(?:socket_power|gfx_activity|market_name|total_vram|power_usage|gfx_clk|hotspot_temperature)\b)"
             rb"|device,[^\n]{0,4000}(?:GPU use \(%\)|Graphics Package Power|VRAM Total|Temperature \(Sensor)"  # rocm-smi --csv
             rb"|(?:TIMESTAMP +)?GPU +(?:XCP +)?POWER +[A-Z_ %0-9]{3,400}\n"  # amd-smi monitor
             rb"|[^{\[\n]{0,200}\n?\s{0,20}\[?\s{0,20}\{\s{0,40}\"(?:gpu_data|gpu|timestamp)\"\s{0,4}:(?=[\s\S]{0,8000}?\"(?:gfx_activity|socket_power|"
             rb"market_name|used_vram)\")"
             rb"|\s{0,20}\{\s{0,40}\"card\d{1,4}\"\s{0,4}:\s{0,4}\{"  # rocm-smi --json
-            rb"|\s{0,200}={2,40} ROCm System Management Interface ={2,40}|GPU\[\d{1,4}\]\s{1,20}: )"
+            rb"|(?:\s{0,20}WARNING: AMD GPU[^\n]{0,200}\n)?\s{0,200}={2,80} ROCm System Management Interface ={2,80}"
+            rb"|GPU\[\d{1,4}\]\s{1,20}: )"
         ),
     ),
     Format(

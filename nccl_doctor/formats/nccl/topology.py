@@ -137,14 +137,15 @@ class _Reader:
         pci = self._pci(node) or node
         links = self._children(node, "nvlink")
         c2c = self._children(node, "c2c")
+        cut = node.path[-1] in self._open  # the file ends inside this GPU: it may have more links
         return TopoGpu(
             file=self._name, gpu=_whole(node.attributes.get("dev")), rank=_whole(node.attributes.get("rank")),
             bus=pci.attributes.get("busid"),
             sm=None if "gcn" in node.attributes else _whole(node.attributes.get("sm")),
             gdr=_whole(node.attributes.get("gdr")), cpu=self._cpu(node),
             speed=_speed(pci.attributes.get("link_speed")), width=_whole(pci.attributes.get("link_width")),
-            nvlinks=sum(_whole(link.attributes.get("count")) or 0 for link in links),
-            xgmi=sum(_whole(link.attributes.get("count")) or 0 for link in self._children(node, "xgmi")),
+            nvlinks=None if cut else sum(_whole(link.attributes.get("count")) or 0 for link in links),
+            xgmi=None if cut else sum(link.attributes.get("count") != "0" for link in self._children(node, "xgmi")),
             c2c=sum((_whole(link.attributes.get("bw")) or 0) * (_whole(link.attributes.get("count")) or 1) for link in c2c) or None,
             nearest=self._nearest(node, nets), ref=self._ref(pci),
         )  # fmt: skip

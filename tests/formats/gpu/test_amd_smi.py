@@ -211,3 +211,45 @@ def test_one_reading_shows_a_slow_gpu_among_busy_ones(readings: int, tmp_path: P
     assert finding.message.startswith(
         "GPU 4 stands out among its 7 peers: power 210 W against 480 W, clock 700 MHz against 1700 MHz"
     )
+
+
+NEWEST = (
+    "Device  Node  IDs              Temp        Power     Partitions          SCLK     MCLK     Fan  Perf  PwrCap  VRAM%  GPU%  ",
+    "              (DID,     GUID)  (Junction)  (Socket)  (Mem, Compute, ID)",
+    "{gpu}       {node}     0x74a1,   2885{gpu}  52.0°C      {power}W    NPS1, SPX, 0  {clock}Mhz  900Mhz  0%   auto  750.0W  71%    99%",
+)
+ROCM_6_0 = (
+    "Device  [Model : Revision]    Temp        Power     Partitions      SCLK     MCLK     Fan  Perf  PwrCap  VRAM%  GPU%  ",
+    "        Name (20 chars)       (Junction)  (Socket)  (Mem, Compute)                                                 ",
+    "{gpu}       [0x74a1 : 0x00]       52.0°C      {power}W    NPS1, SPX       {clock}Mhz  900Mhz  0%   auto  750.0W   71%   99%   \n"
+    "        AMD Instinct MI300X                                              ",
+)
+ROCM_5 = (
+    "GPU  Temp (DieEdge)  AvgPwr  SCLK     MCLK     Fan   Perf  PwrCap  VRAM%  GPU%  ",
+    "{gpu}    52.0c           {power}W  {clock}Mhz  900Mhz   0%    auto  750.0W   71%   99%   ",
+)
+
+
+@pytest.mark.parametrize("table", [NEWEST, ROCM_6_0, ROCM_5])
+def test_the_table_of_rocm_smi(table: tuple[str, ...]) -> None:
+    rule = "=" * 46
+    rows = [
+        table[-1].format(gpu=gpu, node=gpu + 2, power=690.0 - 100 * gpu, clock=2100 - 300 * gpu) for gpu in range(3)
+    ]
+    lines = ["", "", f"{rule} ROCm System Management Interface {rule}", *table[:-1], "=" * 90, *rows, "=" * 90, ""]
+
+    facts, _ = read("\n".join(lines))
+
+    assert [(0, 99.0, 690.0, 52.0, 2100.0), (1, 99.0, 590.0, 52.0, 1800.0), (2, 99.0, 490.0, 52.0, 1500.0)] == [
+        (use.gpu, use.util_mean, use.power_median, use.temperature_max, use.clock_median) for use in facts.rows(GpuUse)
+    ]
+
+
+def test_the_csv_of_monitor() -> None:
+    text = "timestamp,gpu,power_usage,max_power,hotspot_temperature,gfx_clk,gfx,single_bit_ecc,double_bit_ecc,pcie_replay\n"
+    text += "1700000000,0,700,750,70,2100,99,4,2,0\n1700000002,0,702,750,70,2100,99,4,3,0\n"
+
+    facts, _ = read(text)
+
+    assert [(701.0, 99.0)] == [(use.power_median, use.util_mean) for use in facts.rows(GpuUse)]
+    assert [(4, 3)] == [(gpu.corrected, gpu.uncorrected) for gpu in facts.rows(AmdGpu)]

@@ -165,7 +165,34 @@ def test_a_file_of_a_provider_is_not_blamed_and_amd_links_are_seen(tmp_path: Pat
     )
     path.write_text(f'<system version="2"><cpu numaid="0" arch="x86_64">{gpus}</cpu></system>')
     report, facts, _ = analyze.analyze([str(path)])
-    assert ([], [(None, 0, 1), (None, 0, 2)] * 2) == (
+    assert ([], [(None, 0, 1)] * 4) == (
         report.findings,
         facts.query("SELECT sm, nvlinks, xgmi FROM topo_gpu"),
     )
+
+
+@pytest.mark.parametrize(("lost", "findings"), [(None, set()), ((1, 3), {("topology-nvlink-uneven", "warning")})])
+def test_every_gpu_of_amd_has_a_link_to_every_other(
+    lost: tuple[int, int] | None, findings: set[tuple[str, str]], tmp_path: Path
+) -> None:
+    gpus = ""
+    for gpu in range(4):
+        links = "".join(
+            f'<xgmi target="0000:{other}5:00.0" count="1" tclass="0x038000"/>'
+            for other in range(4)
+            if other != gpu and lost not in ((gpu, other), (other, gpu))
+        )
+        gpus += f'<pci busid="0000:{gpu}5:00.0" class="0x038000" link_speed="32.0 GT/s PCIe" link_width="16">'
+        gpus += f'<gpu dev="{gpu}" sm="94" gcn="gfx942" rank="{gpu}" gdr="1">\n{links}</gpu></pci>\n'
+    (tmp_path / "xgmi.xml").write_text(f'<system version="1"><cpu numaid="0">{gpus}</cpu></system>\n')
+
+    assert findings == found(tmp_path / "xgmi.xml")
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
+def test_a_cut_file_blames_no_gpu_for_the_links_that_are_missing(share: float, tmp_path: Path) -> None:
+    text = (FIXTURES / "node01.xml").read_text()
+    for at in range(round(len(text) * share), round(len(text) * share) + 200, 20):
+        (tmp_path / "cut.xml").write_text(text[:at])
+
+        assert "topology-nvlink-uneven" not in {name for name, _ in found(tmp_path / "cut.xml")}

@@ -26,7 +26,8 @@ COLUMNS = {
     # amd-smi monitor
     "power_usage": "power", "gpu_t": "temperature", "gfx_clk": "clock", "gfx_clock": "clock", "gfx%": "util", "gfx_util": "util",
     "gfx": "util",
-    "double_ecc": "uncorrected", "single_ecc": "corrected", "pcie_replay": "replays", "vram_used": "memory", "power": "power",
+    "double_ecc": "uncorrected", "single_ecc": "corrected", "double_bit_ecc": "uncorrected", "single_bit_ecc": "corrected",
+    "pcie_replay": "replays", "vram_used": "memory", "power": "power",
     # rocm-smi
     "gpu use (%)": "util", "average graphics package power (w)": "power", "current socket graphics package power (w)": "power",
     "max graphics package power (w)": "power_limit", "vram total used memory (b)": "memory", "vram total memory (b)": "memory_total",

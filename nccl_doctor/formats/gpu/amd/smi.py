@@ -15,6 +15,7 @@ from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AmdGpu, LinkCounter
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.amd import concise
 from nccl_doctor.formats.gpu.amd.names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED
 from nccl_doctor.formats.gpu.amd.part import ACTIVE, Fields, Layout, amount, column_of, layout_of
 from nccl_doctor.formats.gpu.sample_statistics import Samples
@@ -311,6 +312,7 @@ def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
     rocm: dict[int, Fields] = {}
     head: list[str] = []
     ras: int | None = None
+    table = False  # whether the table of all GPUs has begun
     for number, line in lines(stream):
         if gpu is not None and len(part) < _LINES:
             part.append(line)
@@ -319,8 +321,8 @@ def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
         if (owner := _AMD_GPU.match(line)) is not None:
             used += reader.take_part(gpu, part, first) if gpu is not None else 0
             gpu, part, first = int(owner[1]), [], number + 1
-        elif (table := _RAS_HEAD.match(line)) is not None:
-            ras = int(table[1])
+        elif (blocks := _RAS_HEAD.match(line)) is not None:
+            ras = int(blocks[1])
         elif ras is not None and (block := _RAS_ROW.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
             _add_block(rocm.setdefault(ras, {}), block, number)
         elif (said := _ROCM_LINE.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
@@ -330,6 +332,10 @@ def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
                 used += reader.take(int(said[1]), own)
                 own = rocm[int(said[1])] = {}
             own[key] = said[3], number, line.strip()
+        elif concise.is_head(line):
+            table, head = True, []
+        elif table and (row := concise.parse_row(line, number)) is not None:
+            used += reader.take(*row)
         elif _MONITOR_HEAD.match(line):
             head = line.lower().split()
         elif head:
