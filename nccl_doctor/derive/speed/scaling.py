@@ -12,7 +12,7 @@ from nccl_doctor.facts.tables import InputShare, Scaling, Steady, ThroughputRun
 # gradient accumulation in some versions; a progress bar shows no batch.
 _TRUSTED = (
     "megatron", "torchtitan", "fairseq", "composer", "tf-cnn-benchmarks", "horovod-synthetic", "tf-official", "timm",
-    "detection", "pytorch-example", "tqdm", "hf-trainer", "deepspeed",
+    "detection", "pytorch-example", "tqdm", "hf-trainer", "deepspeed", "deepspeed-timers",
 )  # fmt: skip
 
 

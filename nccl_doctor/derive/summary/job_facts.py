@@ -51,7 +51,7 @@ _FRAMEWORKS = (
 )
 # Programs by whose step lines a framework is known.
 _PROGRAMS = {
-    "PyTorch": ("megatron", "deepspeed", "hf-trainer", "fairseq", "torchtitan", "composer", "timm", "pytorch-example"),
+    "PyTorch": ("megatron", "deepspeed", "deepspeed-timers", "hf-trainer", "fairseq", "torchtitan", "composer", "timm", "pytorch-example"),
     "TensorFlow": ("tf-official", "tf-cnn-benchmarks"),
     "Horovod": ("horovod-synthetic",),
 }  # fmt: skip

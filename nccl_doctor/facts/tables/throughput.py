@@ -107,7 +107,7 @@ class CommOp(NamedTuple):
     host: str | None
     rank: int | None
     op: str
-    size: int  # bytes, as exact as the printed size
+    size: int | None  # bytes, as exact as the printed size; None of all gradients of a step (`backward_allreduce`)
     n: int
     milliseconds: float  # median, mean in a table of DeepSpeed
     slowest: float | None  # unknown in such a table

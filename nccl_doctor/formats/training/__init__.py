@@ -32,7 +32,7 @@ FORMATS = (
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
         # Literals of step lines that ordinary output does not have; see `steps.step_formats`.
         inside=(
-            b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=",
+            b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=", b" | step: ",
             b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ",
             b"throughput/samples_per_sec: ", b" examples/second between steps ", b" examples/sec; ", b"Epoch: [", b"data_time",
             b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",

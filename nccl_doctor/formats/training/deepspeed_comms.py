@@ -16,6 +16,10 @@ _LINE = compiled(
     rb"(?:rank[:=] ?(\d{1,9}) \|)? ?comm op: (\w+)[^|]{0,200}\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"
     rb"(?: \| algbw \(Gbps\): [\d.]+ \| busbw \(Gbps\): ([\d.]+))?"
 )
+_GRADIENTS = compiled(
+    rb"(?:\[Rank (\d{1,9})\] )?(?:rank=\d{1,9} )?time \(ms\) \| .{0,200}?(?:bwd|backward)_allreduce: (\d{1,15}(?:\.\d{1,9})?)"
+)
+GRADIENTS = "backward_allreduce"
 _UNITS = {b"B": 1, b"KB": 1 << 10, b"MB": 1 << 20, b"GB": 1 << 30, b"TB": 1 << 40}
 _COMM_HEADS = re.compile(rb"\] comm op: \w|Comm\. Op {6,20}Message Size {4,20}Count ")
 _RANK = re.compile(r"\[Rank (\d{1,9})\] (?=comm op: )")
@@ -86,7 +90,7 @@ class CommOps:
     """Folds the lines of a log."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int | None, str, int], _Times] = {}
+        self._found: dict[tuple[int | None, str, int | None], _Times] = {}
 
     def note(self, line: bytes, number: int) -> int:
         """Take a line; 1 where it was one of these."""
@@ -95,20 +99,30 @@ class CommOps:
             return 0
         size = round(float(match[4]) * _UNITS[match[5]])
         key = int(match[1]) if match[1] else None, match[2].decode(), size
-        times = self._found.get(key)
-        if times is None:
-            times = self._found[key] = _Times(number, line)
-        times.n += 1
-        value = float(match[3])
-        if len(times.times) < _KEEP:
-            times.times.append(value)
-            if match[6]:
-                times.busbw.append(float(match[6]))
-        if value > times.slowest:
-            times.slowest, times.place = value, (number, line)
+        self._add(key, float(match[3]), float(match[6]) if match[6] else None, (number, line))
         return 1
 
-    def sizes(self) -> set[tuple[str, int]]:
+    def note_gradients(self, line: bytes, number: int) -> None:
+        """Take a line of the engine's timers: how long the gradients of one step were reduced."""
+        match = _GRADIENTS.search(line)
+        if match is not None:
+            self._add((int(match[1]) if match[1] else None, GRADIENTS, None), float(match[2]), None, (number, line))
+
+    def _add(
+        self, key: tuple[int | None, str, int | None], value: float, busbw: float | None, place: tuple[int, bytes]
+    ) -> None:
+        times = self._found.get(key)
+        if times is None:
+            times = self._found[key] = _Times(*place)
+        times.n += 1
+        if len(times.times) < _KEEP:
+            times.times.append(value)
+            if busbw is not None:
+                times.busbw.append(busbw)
+        if value > times.slowest:
+            times.slowest, times.place = value, place
+
+    def sizes(self) -> set[tuple[str, int | None]]:
         """Operations and sizes of the lines so far; a table prints sizes with one decimal, as the lines do."""
         return {(op, size) for _, op, size in self._found}
 

@@ -17,7 +17,7 @@ UNITS = {"B": 1, "KB": 1024}
 
 def ops_of(path: Path) -> dict[tuple[str, int], CommOp]:
     facts, _ = analyze.read_facts([str(path)])
-    return {(row.op, row.size): row for row in facts.rows(CommOp)}
+    return {(row.op, row.size): row for row in facts.rows(CommOp) if row.size is not None}
 
 
 def test_line_of_each_collective() -> None:
@@ -63,3 +63,36 @@ def test_table_that_is_cut_or_has_a_line_between(tmp_path: Path) -> None:
     assert {"broadcast", "all_reduce"} == {op for op, _ in ops_of(tmp_path / "cut.log")}
     (tmp_path / "twice.log").write_text(text + "[Rank 0] comm op: all_reduce | time (ms): x | msg size: 4.0 B\n" + text)
     assert 30 > ops_of(tmp_path / "twice.log")["all_reduce", 4].n
+
+
+@pytest.mark.parametrize("names", [("fwd", "bwd"), ("forward", "backward")])
+def test_timers_of_the_engine_give_steps_and_the_share_of_the_all_reduce(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    """The backward pass has its all-reduce in it (engine.py); lines of micro steps are no steps."""
+    forward, backward = names
+    micro = f"{forward}_microstep: 200.00 | {backward}_microstep: 300.00 | {backward}_allreduce_microstep: 10.00"
+    whole = f"{forward}: 600.00 | {backward}: 1100.00 | {backward}_inner: 1000.00 | {backward}_allreduce: 90.00"
+    log = "".join(
+        f"[2026-05-07 12:00:{n:02d},0] [INFO] [logging.py:96:log_dist] [Rank 0] {rank}time (ms) | {line}\n"
+        for n, rank in enumerate(["", "rank=0 "] * 6)
+        for line in (f"{micro} | step_microstep: 100.00", f"{whole} | step: 100.00")
+    )
+    (tmp_path / "timers.log").write_text(log)
+
+    facts, _ = analyze.read_facts([str(tmp_path / "timers.log")])
+
+    assert [(12, 1.8)] * 12 == [(12, pytest.approx(step.seconds)) for step in facts.rows(Step)]
+    shown = {row.name: row.value for row in facts.rows(Measure)}
+    assert (pytest.approx(1.8), pytest.approx(5.0), 12) == (
+        shown["step_time"],
+        shown["allreduce_share"],
+        shown["steps"],
+    )
+
+
+def test_recorded_timers() -> None:
+    """Forward, backward and step of each line, added up by hand for the first."""
+    facts, _ = analyze.read_facts([str(RECORDED / "deepspeed_times.log")])
+    seconds = [step.seconds for step in facts.rows(Step)]
+    assert (12, pytest.approx((1.80 + 9.90 + 16.90) / 1000)) == (len(seconds), seconds[0])

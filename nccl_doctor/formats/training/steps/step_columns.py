@@ -297,6 +297,8 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
         if "first" in found:
             count = step - found["first"]
             seconds = np.where(count > 0, seconds / count, np.nan)
+        if "backward" in found:
+            seconds = found["forward"] + found["backward"] + found["update"]
         for name, least in (("speed", 0.0), ("rounded_speed", _SLOWEST_ROUNDED)):
             if name in found:
                 seconds = np.where((found[name] > 0) & (found[name] >= least), 1 / found[name], np.nan)

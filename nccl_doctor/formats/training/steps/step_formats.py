@@ -10,7 +10,8 @@ from nccl_doctor.common.expressions import compiled
 
 # Where a number begins and ends in its line, and by what it is multiplied; its name is one of
 #   step, epoch and total (of the steps of an epoch), first (the step before the first of several),
-#   seconds (of a step), speed (steps a second), rounded_speed (so with three decimals), rate, data (seconds that waited for data),
+#   seconds (of a step), forward, backward, update (seconds of its parts), speed (steps a second), rounded_speed (so with three
+#   decimals), rate, data (seconds that waited for data),
 #   done and of (steps of an epoch: the line counts where both are equal and it is over),
 #   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
 Place = tuple[str, int, int, float]
@@ -48,6 +49,7 @@ _EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
 _FACTORS = {
     "milliseconds": ("seconds", 1e-3),
     "microseconds": ("seconds", 1e-6),
+    **{f"{part}_milliseconds": (part, 1e-3) for part in ("forward", "backward", "update")},
 }  # names of groups that are no names of numbers
 
 _ANSI = compiled(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
@@ -190,6 +192,21 @@ TOOLS = (
             ),
         )
         for literal in (b"CurrSamplesPerSec=", b", SamplesPerSec=")
+    ),
+    Tool(
+        b" | step: ",
+        "deepspeed-timers",  # of all micro steps since the step before; the gradients' all-reduce is part of the backward pass
+        "samples/s",
+        "job",
+        _by(
+            rb"time \(ms\) \| (?:fwd|forward): (?P<forward_milliseconds>"
+            + _NUMBER
+            + rb") \| (?:bwd|backward): (?P<backward_milliseconds>"
+            + _NUMBER
+            + rb") .{0,200}?\| step: (?P<update_milliseconds>"
+            + _NUMBER
+            + rb")"
+        ),
     ),
     Tool(
         b"'train_samples_per_second'",

@@ -42,6 +42,7 @@ _EVENTS = (
 )
 _STAMPS = b"BatchTimestamp<batch_index: "
 _COMM = b"| comm op: "
+_REDUCED = b"ward_allreduce: ", b" bwd_allreduce: "
 _TOTAL = b"total images/sec: "
 _TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
 _KINDS = dict(_EVENTS)
@@ -80,6 +81,7 @@ _LITERALS = sorted(
         *_SETTINGS,
         _STAMPS,
         _COMM,
+        *_REDUCED,
         _TOTAL,
         loss_values.LITERAL,
         *all_reduce_bench.LITERALS,
@@ -173,6 +175,8 @@ class _Reader:
                 steps = self._take(steps, place)
                 self._stamps(line, line_number)
                 cursor.done()
+            elif word in _REDUCED:
+                self.comm.note_gradients(line, line_number)
             else:
                 self._other(word, line, line_number)
                 self._taken.append((cursor.piece, cursor.end))
@@ -353,6 +357,8 @@ class _Reader:
                 own += [one] if own_steps.is_loop(one) else []
             elif _is_loop(one):
                 named.append(one)
+        if any(one.tool.name == "deepspeed" for one in named):  # whose lines tell the number of the step as well
+            named = [one for one in named if one.tool.name != "deepspeed-timers"]
         kept = named or own  # lines of a known tool are also of a loop that nobody knows
         kept.sort(key=lambda one: (one.tool.name, one.rank if one.rank is not None else -1))
         for series in kept:
