@@ -41,6 +41,7 @@ ROOT = Path(__file__).parent.parent.parent
 FIXTURES = ROOT / "fixtures"
 FORMATS = ("terminal", "json", "sarif", "markdown", "html", "junit", "slurm", "prometheus", "short")
 LARGEST = 300_000  # bytes of a fixture that is changed
+MOST = 16 << 20  # bytes of a file of a case: more would measure the machine
 
 
 @dataclass
@@ -335,10 +336,12 @@ TARGETS: dict[str, tuple[Callable[[Random], Case], int]] = {  # and how often, i
 def make(rng: Random, only: str = "", kept: list[Case] | None = None) -> Case:
     """A case: a new one, or a change of one that was kept because it did something new."""
     if kept and not only and rng.random() < 0.4:
-        return changed(rng.choice(kept), rng)
-    names = [only] if only else list(TARGETS)
-    name = rng.choices(names, [TARGETS[one][1] for one in names])[0]
-    return TARGETS[name][0](rng)
+        case = changed(rng.choice(kept), rng)
+    else:
+        names = [only] if only else list(TARGETS)
+        name = rng.choices(names, [TARGETS[one][1] for one in names])[0]
+        case = TARGETS[name][0](rng)
+    return replace(case, files={name: data[:MOST] for name, data in case.files.items()})
 
 
 def changed(case: Case, rng: Random) -> Case:
