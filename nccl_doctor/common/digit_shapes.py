@@ -6,7 +6,7 @@ same places, or none of them, so that one of them is matched for all. The shape 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as op  # type: ignore[attr-defined]
@@ -15,6 +15,7 @@ from typing import Any
 from nccl_doctor.common.expressions import compiled
 
 LONGEST = 1_000  # bytes; longer texts do not come twice
+_MEMO = 10_000  # shapes remembered
 _ONES = bytes.maketrans(b"23456789", b"1" * 8)
 _ZEROS = str.maketrans("123456789", "0" * 9)
 _NAME, _UNNAMED = "mlx5", "mlx\x05"  # a name whose digit is no number
@@ -23,6 +24,7 @@ _HEX = compiled(
     rb"0x[0-9a-f]{1,1000}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{5,1000}"
 )  # an address or code, a UUID, or another number
 _MIXED = compiled(rb"[0-9]-?[a-f]|[a-f]-?[0-9]")  # a number of decimal digits has another shape
+_ZERO_CODE = b"0x0"
 _MASK = b"\xfe"
 _BETWEEN = bytes(code for code in range(128) if not (chr(code).isalnum() or chr(code) == "_"))
 _MASKED = bytes.maketrans(b"0123456789abcdef", _MASK * 16)
@@ -48,12 +50,27 @@ def shape_of(text: bytes) -> bytes:
     return text.replace(b"00", b"01").replace(b"10", b"11")
 
 
-def shapes_of(lines: Sequence[bytes]) -> Iterable[bytes]:
+_masked_shapes: dict[bytes, bytes] = {}  # shape of a text -> the same with its hexadecimal numbers masked
+
+
+def shapes_of(lines: Sequence[bytes]) -> list[bytes]:
     """The shapes of lines, in which hexadecimal numbers count as equal too; empty for one that is too long or not ASCII."""
     if not lines:
         return []
     short = [line if len(line) <= LONGEST and line.isascii() else b"" for line in lines]
-    return shape_of(_HEX.sub(_masked, b"\n".join(short))).split(b"\n")
+    shapes = shape_of(b"\n".join(short)).split(b"\n")
+    if len(_masked_shapes) > _MEMO:
+        _masked_shapes.clear()
+    # Which parts are numbers depends on the shape alone; but 0x00 is no code, and 0x01 of the same shape is one.
+    new = [at for at, shape in enumerate(shapes) if shape not in _masked_shapes]
+    if new:
+        masked = _HEX.sub(_masked, b"\n".join([short[at] for at in new]))
+        for at, shape in zip(new, shape_of(masked).split(b"\n"), strict=True):
+            if _ZERO_CODE in shapes[at]:
+                shapes[at] = shape
+            else:
+                _masked_shapes[shapes[at]] = shape
+    return [_masked_shapes.get(shape, shape) for shape in shapes]
 
 
 def variants(line: str, shape: bytes) -> list[str]:

@@ -100,6 +100,12 @@ def moment(text: str, year: int | None = None) -> Moment | None:
     return Moment(seconds, "utc" if zone == 0 else "local", zone)
 
 
+def whole_seconds_end(text: str) -> int:
+    """Where the seconds of the first time stamp with a date end, without their fraction; 0 where there is none."""
+    found = [match for match in (_ISO.search(text), _ASCTIME.search(text), _GLOG.search(text)) if match is not None]
+    return min(found, key=lambda match: match.start()).end("second") if found else 0
+
+
 def _zone(text: str | None) -> int | None:
     """Seconds ahead of UTC of `Z`, ` UTC`, `+02:00` or `-0700`; None where there is no zone."""
     if text is None or text[0] not in "+-":

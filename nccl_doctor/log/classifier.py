@@ -1,7 +1,7 @@
 """Decides what a record of NCCL says: a channel line, a known message, or an unknown text; and counts it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
@@ -258,12 +258,13 @@ class Classifier:
     ) -> tuple[Pattern | None, str]:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
-            rows = multiline.following_lines(after, pattern.lines, label)
+            rows = multiline.following_lines(_behind(after, pattern.lines), pattern.lines, multiline.writer_of(label))
             whole = bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
-        if multiline.writer_of(label) is None and self._are_records(after(1)):
+        writer = multiline.writer_of(label)
+        if writer is None and self._are_records(after(1)):
             return None, body
-        for row in multiline.following_lines(after, 1, label):
+        for row in multiline.following_lines(_behind(after, 1), 1, writer):
             text = bounded(row.text)
             for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
                 pattern = self.grammar.nccl(whole, level, self.present)
@@ -277,6 +278,11 @@ class Classifier:
             token and left in self.writers and rest.startswith(_LEVELS) and "\r" not in line
             for line, (left, token, rest) in ((line, line.partition(nccl_header.TOKEN)) for line in lines)
         )
+
+
+def _behind(after: NextLines, count: int) -> Iterable[multiline.LineBehind]:
+    """What the lines say among which the next `count` of a writer are."""
+    return map(multiline.line_behind, after(4 * count + 4))
 
 
 def _is_skipped(pattern: Pattern | None, level: str) -> bool:

@@ -143,11 +143,15 @@ class LogCounts:
         """Count an event that occurred `n` times on a line."""
         self.event(key, line, stamp, left).more(n, line)
 
-    def repeat(self, key: EventKey, line: int) -> bool:
-        """Count an event once more that occurred on an earlier line, or that is one of a flood; False where it is new."""
-        event = self.events.get(key)
-        if event is None and key.pattern in self._floods:
-            event = self._floods[key.pattern].get((key.header, key.hour))
+    def repeat(self, key: tuple[int, int, str, str, int | None], line: int) -> bool:
+        """Count an event once more that occurred on an earlier line, or that is one of a flood; False where it is new.
+
+        `key` has the fields of an EventKey.
+        """
+        event = self.events.get(key)  # type: ignore[call-overload]  # equal tuples are equal keys
+        header, pattern, _, _, hour = key
+        if event is None and pattern in self._floods:
+            event = self._floods[pattern].get((header, hour))
         if event is None or line < event.first:
             return False
         event.more(1, line)

@@ -1,8 +1,9 @@
 """Records of several lines: tracebacks and tables, and lines that two writers tore."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from nccl_doctor.common import digit_shapes
@@ -17,6 +18,15 @@ Writer = tuple[int | None, int | None, str | None, int | None]  # rank, local ra
 _NOBODY = NOTHING[:4]
 _MISSES = 10_000  # remembered
 _PASSED = 1_000  # characters of other writers between the lines of one
+
+
+class LineBehind(NamedTuple):
+    """What the lines before need of a line."""
+
+    size: int
+    text: str  # without its prefix
+    writer: Writer | None
+    is_record: bool  # of NCCL
 
 
 class FollowingLine(NamedTuple):
@@ -39,18 +49,14 @@ def writer_of(label: Label) -> Writer | None:
     return None if writer == _NOBODY else writer
 
 
-def following_lines(after: NextLines, count: int, label: Label) -> list[FollowingLine]:
+def following_lines(behind: Iterable[LineBehind], count: int, writer: Writer | None) -> list[FollowingLine]:
     """Up to `count` of the next lines of a writer, ending before its next NCCL record.
 
     Lines of other writers in between are passed over. A line without prefix belongs to the line above it.
     """
-    writer = writer_of(label)
     rows: list[FollowingLine] = []
     above, passed = True, 0
-    for distance, raw in enumerate(after(4 * count + 4 if writer else count), 1):
-        if writer is None and is_record(raw):
-            break
-        line = _part(raw)
+    for distance, line in enumerate(islice(behind, 4 * count + 4 if writer else count), 1):
         if writer is not None:
             above = line.writer == writer or (above and line.writer is None)
             if not above:
@@ -58,7 +64,7 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
                 if passed > _PASSED:
                     break
                 continue
-        if writer is not None and is_record(raw):
+        if line.is_record:
             break
         rows.append(FollowingLine(line.text, distance))
         if len(rows) == count:
@@ -69,18 +75,18 @@ def following_lines(after: NextLines, count: int, label: Label) -> list[Followin
 class LinesBehind:
     """The lines behind one that belong to its writer, each found once."""
 
-    __slots__ = ("_after", "_label", "_rows")
+    __slots__ = ("_behind", "_rows", "_writer")
 
-    def __init__(self, after: NextLines, label: Label) -> None:
-        self._after = after
-        self._label = label
+    def __init__(self, behind: Callable[[], Iterable[LineBehind]], writer: Writer | None) -> None:
+        self._behind = behind
+        self._writer = writer
         self._rows: dict[int, list[FollowingLine]] = {}
 
     def rows(self, count: int) -> list[FollowingLine]:
         """Up to `count` of them."""
         rows = self._rows.get(count)
         if rows is None:
-            rows = self._rows[count] = following_lines(self._after, count, self._label)
+            rows = self._rows[count] = following_lines(self._behind(), count, self._writer)
         return rows
 
 
@@ -101,19 +107,12 @@ def parts(raw: str) -> Parts:
     return Parts(line, label, text, writer_of(label))
 
 
-class _Part(NamedTuple):
-    """What the lines before need of a line."""
-
-    size: int
-    text: str
-    writer: Writer | None
-
-
 @lru_cache(512)
-def _part(raw: str) -> _Part:
+def line_behind(raw: str) -> LineBehind:
+    """What the lines before need of a line."""
     line = _cleaned(raw)
     label, text = prefixes.split(line, timeless=True)
-    return _Part(len(line), text, writer_of(label))
+    return LineBehind(len(line), text, writer_of(label), is_record(raw))
 
 
 @lru_cache(512)
@@ -178,6 +177,20 @@ def joined(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -
     return (_rows if pattern.lines else _torn)(pattern, text, behind, misses)
 
 
+def may_join(pattern: Pattern, text: str, behind: "LinesBehind") -> bool:
+    """Whether a pattern that did not match a line with those behind it may match others of the same shapes."""
+    if pattern.lines:
+        wholes = ["\n".join([text, *(row.text for row in behind.rows(pattern.lines))])]
+    else:
+        wholes = [whole for row in behind.rows(1) for whole in _torn_over(text, row.text)]
+    return any(map(pattern.may_match_shape, wholes))
+
+
+def _torn_over(text: str, more: str) -> tuple[str, ...]:
+    """What a line was that was torn over two."""
+    return text + more, f"{text} {more.strip()}"
+
+
 def _rows(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -> Joined | None:
     """A record of several lines."""
     rows = [FollowingLine(text, 0), *behind.rows(pattern.lines)]
@@ -193,7 +206,7 @@ def _rows(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) ->
 def _torn(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -> Joined | None:
     """A record of one line that was torn over two."""
     for row in behind.rows(1):
-        for whole in (text + row.text, f"{text} {row.text.strip()}"):
+        for whole in _torn_over(text, row.text):
             match = _search(pattern, whole, misses)
             if match is not None and match.start() < len(text):
                 return Joined(whole, row.distance)

@@ -10,18 +10,17 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import nccl_header
+from nccl_doctor.log.block_lines import BlockLines, around
 from nccl_doctor.log.classifier import LONG, Classifier
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.line_patterns import Grammar, grammar
-from nccl_doctor.log.multiline import NextLines
 from nccl_doctor.log.texts.text_lines import TextLines, literal_patterns
-from nccl_doctor.log.texts.text_templates import TextTemplates
+from nccl_doctor.log.texts.text_templates import Hit, TextTemplates
 
 if TYPE_CHECKING:
     from nccl_doctor.log.groups.grouped_counts import GroupedCounts
@@ -182,7 +181,7 @@ class Scanner:
         places, _ = self._scan(near)
         lines = apart.decode("utf-8", "replace").split("\n")
         whole = b"\r" not in apart
-        classifier, spans, understood, after = self._classifier, self.counts.spans, 0, _Behind(block).after
+        classifier, spans, understood, after = self._classifier, self.counts.spans, 0, BlockLines(block, AHEAD).after
         skipped, writers, add_record = classifier.skipped, classifier.writers, classifier.add_record
         for number, line, stop in zip(numbers, lines, stops, strict=False):
             left, token, rest = line.partition(nccl_header.TOKEN)
@@ -215,9 +214,9 @@ class Scanner:
     def _sparse(self, block: bytes, end: int, number: int) -> int:
         """Read the NCCL lines of a block. Returns how many lines it has."""
         first, counted, at = number, 0, block.find(TOKEN, 0, end)
-        after = _Behind(block).after
+        after = BlockLines(block, AHEAD).after
         while at >= 0:
-            start, begin, done, stop = _around(block, at)
+            start, begin, done, stop = around(block, at)
             number += block.count(b"\n", counted, start)
             counted = start
             line = block[begin:done].decode("utf-8", "replace")
@@ -227,11 +226,17 @@ class Scanner:
 
     def _texts(self, block: bytes, end: int, numbers: Sequence[int], places: list[tuple[int, int]]) -> None:
         """Read the lines that hold literals of text patterns. `numbers` are those of the lines of `block[:end]`."""
-        after = _Behind(block).after
-        found, at, literals = [], [place for place, _ in places], [literal for _, literal in places]
+        at, literals = [place for place, _ in places], [literal for _, literal in places]
+        hits = []
+        wiped = b"\r" in block
         counted = line_at = index = 0
         while index < len(at) and at[index] < end:
-            start, begin, done, stop = _around(block, at[index])
+            if wiped:
+                start, begin, done, stop = around(block, at[index])
+            else:
+                start = begin = block.rfind(b"\n", 0, at[index]) + 1
+                stop = block.find(b"\n", at[index])
+                done = stop = len(block) if stop < 0 else stop
             first = index
             while index < len(at) and at[index] < done:
                 index += 1
@@ -239,10 +244,8 @@ class Scanner:
             counted = start
             line, of_line = block[begin:done], tuple(literals[first:index])
             if TOKEN not in line or self._literals.asked(of_line).of_records or not self._is_known_record(line):
-                found.append((line, of_line, line_at, stop))
-        shapes = digit_shapes.shapes_of([line for line, *_ in found])
-        for shape, (line, of_line, number, stop) in zip(shapes, found, strict=True):
-            self._templates.add(line, shape, of_line, numbers, number, after, stop)
+                hits.append(Hit(line, of_line, line_at, start, stop))
+        self._templates.add(hits, numbers, BlockLines(block, AHEAD))
 
     def _is_known_record(self, line: bytes) -> bool:
         """Whether a line is a record of NCCL for certain: one of a writer whose records were read."""
@@ -266,41 +269,3 @@ def _opened_line(found: re.Match[bytes]) -> bytes:
 def _is_dense(block: bytes, end: int) -> bool:
     sample = min(end, _SAMPLE)
     return block.count(TOKEN, 0, sample) * DENSE > sample
-
-
-def _around(block: bytes, at: int) -> tuple[int, int, int, int]:
-    """The line that holds an offset: its start, where its text begins and ends that no carriage return wiped, its end."""
-    start = block.rfind(b"\n", 0, at) + 1
-    stop = block.find(b"\n", at)
-    stop = len(block) if stop < 0 else stop
-    bar = block.rfind(b"\r", start, at) + 1
-    done = block.find(b"\r", at, stop)
-    return start, max(start, bar), stop if done < 0 else done, stop
-
-
-class _Behind:
-    """The lines behind places of a block, each decoded once."""
-
-    def __init__(self, block: bytes) -> None:
-        self._block = block
-        self._lines: dict[int, tuple[str, int]] = {}  # by where they begin; and where the next one begins
-
-    def after(self, stop: int) -> NextLines:
-        """A function that gives the lines behind the one that stops there, as far as `AHEAD` bytes go."""
-        begin = min(stop + 1, len(self._block))
-
-        def following(count: int) -> list[str]:
-            lines, at = list[str](), begin
-            while len(lines) < count:
-                known = self._lines.get(at)
-                if known is None or known[1] > begin + AHEAD:
-                    end = self._block.find(b"\n", at, begin + AHEAD)
-                    if end < 0:
-                        lines.append(self._block[at : begin + AHEAD].decode("utf-8", "replace"))
-                        break
-                    known = self._lines[at] = self._block[at:end].decode("utf-8", "replace"), end + 1
-                line, at = known
-                lines.append(line)
-            return lines
-
-        return following

@@ -4,6 +4,8 @@ import io
 import random
 import re
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -14,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.log import counts
+from nccl_doctor.log.block_lines import BlockLines
 from nccl_doctor.log.line_patterns import grammar
 from nccl_doctor.log.scanner import Scanner
 from nccl_doctor.log.texts.text_lines import TextLines
-from nccl_doctor.log.texts.text_templates import TextTemplates
+from nccl_doctor.log.texts.text_templates import Hit, TextTemplates
 
 PREFIXES = (
     "", "", "[rank{n}]: ", "{n}: ", "node{n:02d}: ", "2026-05-07T12:00:0{n}.5Z ", "May  7 12:0{n}:00 node0{n} kernel: [ 1{n}.5] ",
@@ -33,10 +36,10 @@ MORE = (
 )
 
 
-def _alone(
-    self: TextTemplates, raw: bytes, _: bytes, literals: tuple[int, ...], numbers: Any, at: int, after: Any, stop: int
-) -> None:
-    self._lines.add(raw.decode("utf-8", "replace"), numbers, at, after(stop), self._literals.asked(literals))
+def _alone(self: TextTemplates, hits: Sequence[Hit], numbers: Any, lines: BlockLines) -> None:
+    for hit in hits:
+        behind, asked = partial(lines.behind, hit.stop), self._literals.asked(hit.literals)
+        self._lines.add(hit.raw.decode("utf-8", "replace"), numbers, hit.at, behind, asked)
 
 
 def both(text: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Decides what a line of another program than NCCL says, and counts it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from re import Match
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.classifier import LONG, SKIP, Classifier, bounded
 from nccl_doctor.log.counts import EventKey
 from nccl_doctor.log.line_patterns import Grammar, Pattern
-from nccl_doctor.log.multiline import NextLines
+from nccl_doctor.log.multiline import LineBehind
 from nccl_doctor.log.nccl_header import NcclHeader
 
 LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
@@ -76,8 +76,13 @@ class TextLines:
         self._covered: dict[multiline.Writer | None, int] = {}  # writer -> end of its last record of several lines
         self._whole: dict[multiline.Writer | None, int] = {}  # the same of a record that no other pattern reads
 
-    def add(self, raw: str, numbers: Sequence[int], at: int, after: NextLines, asked: Asked) -> None:
-        """Count the patterns that match the line with number `numbers[at]`, which holds a literal of each."""
+    def add(
+        self, raw: str, numbers: Sequence[int], at: int, behind_it: Callable[[], Iterable[LineBehind]], asked: Asked
+    ) -> None:
+        """Count the patterns that match the line with number `numbers[at]`, which holds a literal of each.
+
+        `behind_it` gives the lines behind it.
+        """
         opened = bounded(prefixes.opened(raw))
         short = len(opened) < LONG
         if (multiline.is_record if short else multiline.is_record.__wrapped__)(opened):
@@ -92,11 +97,11 @@ class TextLines:
             line, label, text, _ = (multiline.parts if short else multiline.parts.__wrapped__)(opened)
             known = self._alone(asked, text)
         left = line[: len(line) - len(text)] if line.endswith(text) else ""
-        behind = multiline.LinesBehind(after, label)
+        writer = multiline.writer_of(label)
+        behind = multiline.LinesBehind(behind_it, writer)
         for pattern, joined in multiline.matches(known, text, behind, self.misses):
             end = at + joined.distance
             last = numbers[end] if end < len(numbers) else numbers[-1] + end - len(numbers) + 1
-            writer = multiline.writer_of(label)
             if self.is_covered(pattern, writer, last):
                 continue
             if joined.distance:
@@ -108,6 +113,8 @@ class TextLines:
 
     def is_covered(self, pattern: Pattern, writer: multiline.Writer | None, last: int) -> bool:
         """Whether what a pattern found, up to line `last`, is part of a record of the same writer that was counted before."""
+        if not self._last_lines:
+            return False
         if last <= self._last_lines.get((pattern.order, writer), 0):
             return True
         return last <= (self._covered if pattern.fallback else self._whole).get(writer, 0)

@@ -5,18 +5,22 @@ them, where their text begins, and which patterns match it. Patterns that ask wh
 what depends on the lines behind is known by their shapes. A line that no template covers goes through `TextLines`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache, partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nccl_doctor.common import digit_shapes
+from nccl_doctor.common.timestamps import whole_seconds_end
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefix_checks import kind_of
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
+from nccl_doctor.log.block_lines import BlockLines
 from nccl_doctor.log.counts import EventKey
 from nccl_doctor.log.line_patterns import CATALOGUE, Pattern
-from nccl_doctor.log.multiline import NextLines
+from nccl_doctor.log.multiline import LineBehind
 from nccl_doctor.log.texts.text_lines import (
     HEADLESS,
     LAST_ERROR,
@@ -27,16 +31,25 @@ from nccl_doctor.log.texts.text_lines import (
     is_dated,
 )
 
-_MEMO = 10_000  # templates, writers and records of several lines remembered
+_MEMO = 10_000  # templates, writers, hours and records of several lines remembered
 
-After = Callable[[int], NextLines]
+_Who = Callable[[str], Hashable]  # the parts of a line that say who wrote it
+
+
+class Hit(NamedTuple):
+    """A line that holds literals of text patterns."""
+
+    raw: bytes  # what no carriage return wiped
+    literals: tuple[int, ...]
+    at: int  # number in the block
+    start: int  # offset in the block
+    stop: int
 
 
 class _Writer(NamedTuple):
     """Who wrote a line."""
 
     header: int
-    label: prefixes.Label
     writer: multiline.Writer | None
 
 
@@ -45,29 +58,48 @@ class _Outcome(NamedTuple):
 
     counted: tuple[Pattern, ...]  # that match
     dated: bool  # whether one of them counts apart for each hour
-    remembered: tuple[Pattern, ...]  # that may match with the lines behind, as the shapes of those say
-    asked: tuple[Pattern, ...]  # the same, but each line has to be tried
+    behind: tuple[Pattern, ...]  # that may match together with the lines behind
     lines: tuple[int, ...]  # numbers of lines behind that they look at
-    missed: set[tuple[tuple[bytes, ...], ...]]  # shapes of such lines with which none of `remembered` matches
+    has_codes: bool  # whether the text holds hexadecimal numbers
+    missed: set[
+        tuple[tuple[bytes, ...], ...]
+    ]  # shapes of such lines, and of a text with codes, with which none of `behind` matches
 
 
 class _Template(NamedTuple):
     """Lines of one shape that hold the same literals."""
 
     start: int  # where the text begins
-    names: tuple[slice, ...]  # where the prefixes say who wrote it
+    who: _Who
     exact: tuple[Pattern, ...]  # patterns that ask for digits
-    writers: dict[tuple[str, ...], _Writer]
+    names: dict[Hashable, multiline.Writer | None]
+    writers: dict[Hashable, _Writer]
     outcomes: dict[tuple[bool, ...], _Outcome | None]  # by which of `exact` match; None where each line is read alone
     stamp: tuple[str, int, int] | None = None  # where the time is that counts, and its kind
+    clock: int = 0  # where the seconds of a time end that does not
 
     def stamp_of(self, line: str) -> float | None:
         """The time stamp in the prefixes of a line."""
         return None if self.stamp is None else prefixes.seconds(self.stamp[0], line[self.stamp[1] : self.stamp[2]])
 
+    def writer(self, line: str, who: Hashable) -> multiline.Writer | None:
+        """Who wrote a line."""
+        if who in self.names:
+            return self.names[who]
+        if len(self.names) > _MEMO:
+            self.names.clear()
+        writer = self.names[who] = multiline.writer_of(multiline.parts(line).label)
+        return writer
 
-_ALONE = _Template(0, (), (), {}, {})  # stands for shapes of which each line is read alone
-_IDLE = _Template(0, (), (), {}, {})  # for those that count for nothing: records of NCCL, which a `Classifier` reads
+
+def _nobody(_line: str) -> Hashable:
+    return ()
+
+
+_ALONE = _Template(0, _nobody, (), {}, {}, {})  # stands for shapes of which each line is read alone
+_IDLE = _Template(
+    0, _nobody, (), {}, {}, {}
+)  # for those that count for nothing: records of NCCL, which a `Classifier` reads
 
 
 class TextTemplates:
@@ -82,96 +114,125 @@ class TextTemplates:
         ] = {}  # by shape, literals, and the kinds of the words that decided
         self._seen: set[tuple[Any, ...]] = set()  # the same of lines that came once
         self._words: dict[bytes, tuple[tuple[int, int], ...]] = {}  # shape -> where words are whose own digits decided
+        self._looks_behind = False  # whether some lines are read together with those behind them
+        self._hours: dict[str, int | None] = {}  # what is in front of a line, up to the seconds -> its hour
 
-    def add(
-        self,
-        raw: bytes,
-        shape: bytes,
-        literals: tuple[int, ...],
-        numbers: Sequence[int],
-        at: int,
-        after: After,
-        stop: int,
-    ) -> None:
-        """Count a line, the one with number `numbers[at]`; `shape` is empty where it is too long or not ASCII.
+    def add(self, hits: Sequence[Hit], numbers: Sequence[int], lines: BlockLines) -> None:
+        """Count lines of a block, given in their order; `numbers[hit.at]` is the number of one, and `lines` gives those behind it."""
+        shapes = digit_shapes.shapes_of([hit.raw for hit in hits])
+        found = [self._template(hit, shape) for hit, shape in zip(hits, shapes, strict=True)]
+        if self._looks_behind:
+            for (raw, _, _, start, stop), template in zip(hits, found, strict=True):
+                if template.outcomes and len(raw) == stop - start:
+                    line = raw.decode("ascii")
+                    writer = template.writer(line, template.who(line))
+                    lines.note(start, stop, LineBehind(len(raw), line[template.start :], writer, False))
+        for hit, shape, template in zip(hits, shapes, found, strict=True):
+            if template is _IDLE:
+                continue
+            behind = partial(lines.behind, hit.stop)
+            if template is _ALONE or not self._add(template, hit, shape, numbers[hit.at], behind):
+                text = hit.raw.decode("utf-8", "replace")
+                self._lines.add(text, numbers, hit.at, behind, self._literals.asked(hit.literals))
 
-        `after(stop)` gives the lines behind it.
-        """
+    def _template(self, hit: Hit, shape: bytes) -> _Template:
+        """The template of a line; `shape` is empty where it is too long or not ASCII."""
         if not shape:
-            self._lines.add(raw.decode("utf-8", "replace"), numbers, at, after(stop), self._literals.asked(literals))
-            return
-        line = raw.decode("ascii")
+            return _ALONE
+        raw, literals, *_ = hit
         words = self._words.get(shape)
-        key = (
-            (shape, literals)
-            if words is None
-            else (shape, literals, *[kind_of(line[begin:end]) for begin, end in words])
-        )
+        key: tuple[Any, ...] = (shape, literals)
+        if words is not None:
+            line = raw.decode("ascii")
+            key = (*key, *[kind_of(line[begin:end]) for begin, end in words])
         template = self._templates.get(key)
         if template is None:
-            template = self._new(line, shape, literals) if key in self._seen else self._first(key)
-        if template is _IDLE:
-            return
-        if template is _ALONE or not self._add(template, line, shape, literals, numbers[at], after, stop):
-            self._lines.add(line, numbers, at, after(stop), self._literals.asked(literals))
+            return self._new(raw.decode("ascii"), shape, literals) if key in self._seen else self._first(key)
+        return template
 
     def _add(
-        self,
-        template: _Template,
-        line: str,
-        shape: bytes,
-        literals: tuple[int, ...],
-        number: int,
-        after: After,
-        stop: int,
+        self, template: _Template, hit: Hit, shape: bytes, number: int, behind: Callable[[], Iterable[LineBehind]]
     ) -> bool:
         """Count a line of a template; False where it has to be read alone."""
+        line = hit.raw.decode("ascii")
         text = line[template.start :]
         matched = tuple([self._lines.matches(pattern, text) for pattern in template.exact]) if template.exact else ()
-        try:
-            outcome = template.outcomes[matched]
-        except KeyError:
-            outcome = template.outcomes[matched] = self._outcome(template, line, shape, self._literals.asked(literals))
+        outcome = template.outcomes.get(matched)
         if outcome is None:
-            return False
+            if matched in template.outcomes:
+                return False
+            outcome = self._outcome(template, line, shape, self._literals.asked(hit.literals))
+            template.outcomes[matched] = outcome
+            if outcome is None:
+                return False
+            self._looks_behind = self._looks_behind or bool(outcome.lines)
         if not outcome.counted and not outcome.lines:
             return True
-        who = tuple([line[name] for name in template.names])
+        who = template.who(line)
+        if outcome.lines and not self._stands_alone(outcome, text, template.writer(line, who), behind):
+            return False
+        if not outcome.counted:
+            return True
         writer = template.writers.get(who)
         if writer is None:
             writer = self._writer(template, line, who)
-        if outcome.lines and not self._stands_alone(outcome, text, writer.label, after(stop)):
-            return False
-        hour = hour_of(line[: template.start], template.stamp_of(line)) if outcome.dated else None
+        hour = self._hour(template, line) if outcome.dated else None
         for pattern in outcome.counted:
             if self._lines.is_covered(pattern, writer.writer, number):
                 continue
-            key = EventKey(writer.header, pattern.order, "", text, hour if is_dated(pattern) else None)
+            key = (writer.header, pattern.order, "", text, hour if outcome.dated and is_dated(pattern) else None)
             if not self._counts.repeat(key, number):
-                self._counts.count(key, 1, number, template.stamp_of(line), line[: template.start])
+                self._counts.count(EventKey(*key), 1, number, template.stamp_of(line), line[: template.start])
         return True
 
-    def _writer(self, template: _Template, line: str, who: tuple[str, ...]) -> _Writer:
-        label = multiline.parts(line).label
+    def _writer(self, template: _Template, line: str, who: Hashable) -> _Writer:
         if len(template.writers) > _MEMO:
             template.writers.clear()
-        writer = template.writers[who] = _Writer(self._lines.speaker(label), label, multiline.writer_of(label))
+        header = self._lines.speaker(multiline.parts(line).label)
+        writer = template.writers[who] = _Writer(header, template.writer(line, who))
         return writer
 
-    def _stands_alone(self, outcome: _Outcome, text: str, label: prefixes.Label, after: NextLines) -> bool:
+    def _hour(self, template: _Template, line: str) -> int | None:
+        """The hour in which a line was written."""
+        left = line[: template.start]
+        stamp = template.stamp_of(line)
+        if stamp is not None or not template.clock:
+            return hour_of(left, stamp)
+        clock = left[: template.clock]
+        if clock not in self._hours:
+            hour = hour_of(clock, None)
+            if hour is None:
+                return hour_of(left, None)
+            if len(self._hours) > _MEMO:
+                self._hours.clear()
+            self._hours[clock] = hour
+        return self._hours[clock]
+
+    def _stands_alone(
+        self,
+        outcome: _Outcome,
+        text: str,
+        writer: multiline.Writer | None,
+        behind_it: Callable[[], Iterable[LineBehind]],
+    ) -> bool:
         """Whether no pattern matches the text together with the lines behind it."""
-        misses, behind = self._lines.misses, multiline.LinesBehind(after, label)
-        if outcome.remembered:
-            rows = [[row.text for row in behind.rows(n)] for n in outcome.lines]
-            shapes = tuple([tuple([digit_shapes.shape_of(row.encode()) for row in of]) for of in rows])
-            if shapes not in outcome.missed:
-                if any(multiline.joined(pattern, text, behind, misses) for pattern in outcome.remembered):
-                    return False
-                if all(row.isascii() and len(row) <= digit_shapes.LONGEST for row in chain(*rows)):
-                    if len(outcome.missed) > _MEMO:
-                        outcome.missed.clear()
-                    outcome.missed.add(shapes)
-        return not any(multiline.joined(pattern, text, behind, misses) for pattern in outcome.asked)
+        behind = multiline.LinesBehind(behind_it, writer)
+        rows = [[row.text for row in behind.rows(n)] for n in outcome.lines]
+        if outcome.has_codes:
+            rows.append([text])
+        shapes = tuple([tuple([_shape_of(row) for row in of]) for of in rows])
+        if shapes in outcome.missed:
+            return True
+        misses = self._lines.misses
+        if any(multiline.joined(pattern, text, behind, misses) for pattern in outcome.behind):
+            return False
+        if all(row.isascii() and len(row) <= digit_shapes.LONGEST for row in chain(*rows)) and not any(
+            multiline.may_join(pattern, text, behind) for pattern in outcome.behind
+        ):
+            if len(outcome.missed) > _MEMO:
+                outcome.missed.clear()
+            outcome.missed.add(shapes)
+        return True
 
     def _first(self, key: tuple[Any, ...]) -> _Template:
         """The template for the first line of a kind: most of them stay the only one."""
@@ -208,7 +269,8 @@ class TextTemplates:
         if any(prefixes.layout(variant) != found for variant in variants):
             return _ALONE
         fields = found.fields if start else ()
-        names = tuple(slice(begin, end) for name, begin, end in fields if name in prefixes.NAMES)
+        names = [slice(begin, end) for name, begin, end in fields if name in prefixes.NAMES]
+        who: _Who = itemgetter(*names) if names else _nobody
         stamps = [field for field in fields if field[0] not in prefixes.NAMES]
         texts = [text, *(variant[start:] for variant in variants)]
         exact = [
@@ -220,7 +282,9 @@ class TextTemplates:
         is_known = any(is_alone and pattern not in exact for pattern, is_alone in known.steps)
         if not is_known and catalogue().tells_digits_apart(text):
             exact += [pattern for pattern in asked.patterns if pattern.reader == CATALOGUE]
-        return _Template(start, names, tuple(exact), {}, {}, stamps[-1] if stamps else None)
+        return _Template(
+            start, who, tuple(exact), {}, {}, {}, stamps[-1] if stamps else None, whole_seconds_end(line[:start])
+        )
 
     def _outcome(self, template: _Template, line: str, shape: bytes, asked: Asked) -> _Outcome | None:
         """What lines say for which the same of the exact patterns match."""
@@ -236,9 +300,11 @@ class TextTemplates:
             counted = [known.fallback]
         if any(pattern.reader in (HEADLESS, LAST_ERROR) for pattern in counted):
             return None
-        behind = [pattern for pattern, is_alone in known.steps if not is_alone]
-        is_exact = [bool(variants) or pattern.digits or pattern.reader in (HEADLESS, LAST_ERROR) for pattern in behind]
-        remembered = [pattern for pattern, exact in zip(behind, is_exact, strict=True) if not exact]
-        tried = [pattern for pattern, exact in zip(behind, is_exact, strict=True) if exact]
-        lines = tuple(sorted({pattern.lines or 1 for pattern in remembered} or {1})) if behind else ()
-        return _Outcome(tuple(counted), any(map(is_dated, counted)), tuple(remembered), tuple(tried), lines, set())
+        behind = tuple(pattern for pattern, is_alone in known.steps if not is_alone)
+        lines = tuple(sorted({pattern.lines or 1 for pattern in behind}))
+        return _Outcome(tuple(counted), any(map(is_dated, counted)), behind, lines, bool(variants), set())
+
+
+@lru_cache(512)
+def _shape_of(text: str) -> bytes:
+    return digit_shapes.shape_of(text.encode())
