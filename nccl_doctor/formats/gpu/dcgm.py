@@ -19,6 +19,7 @@ _OUTCOMES = {"pass": "pass", "passed": "pass", "fail": "fail", "failed": "fail",
 _CELLS = re.compile(r"\|([^|]*)\|([^|]*)\|\s*")
 _RESULT = re.compile(r"(Pass|Fail|Warn|Skip)\w*\b(?:\s*-\s*(?:GPUs?:?\s*)?([\d, ]+|All))?", re.IGNORECASE)
 _GPU_RESULT = re.compile(r"GPU\s?(\d{1,3}):\s*(Pass|Fail|Warn|Skip)\w*", re.IGNORECASE)
+_REMARK = re.compile(r"(?:Warning|Error|Info)(?:: .{0,40})?$|$")  # in place of the name of a test: of the test above
 _HEALTH_WORDS = ("Healthy", "Warning", "Failure", "Internal error")
 
 
@@ -156,19 +157,26 @@ def _of_table(text: str) -> Iterator[Result]:
         if cells is None:
             continue
         name, said = cells[1].strip(), cells[2].strip()
-        if current is not None and name in ("Warning", "Error", "Info", ""):
-            gpu = _GPU_RESULT.match(said)
+        if current is not None and _REMARK.match(name) is not None:
+            gpu, other = _GPU_RESULT.match(said), None if name else _RESULT.match(said)
             if gpu is not None and _outcome(gpu[2]) == current.outcome and current.outcome != "pass":
                 current = current._replace(device=",".join(filter(None, [current.device, gpu[1]])))
+            elif other is not None and other[2] is not None and _outcome(other[1]) != current.outcome:
+                yield current
+                current = _result(current.test, other)
             elif gpu is None and said:
                 current = current._replace(text=f"{current.text} {said}".strip()[:500])
         elif (match := _RESULT.match(said)) is not None and name:
             if current is not None:
                 yield current
-            device = (match[2] or "").strip(" ,")
-            current = Result(name, None if device in ("", "All") else device, _outcome(match[1]))
+            current = _result(name, match)
     if current is not None:
         yield current
+
+
+def _result(test: str, match: re.Match[str]) -> Result:
+    device = (match[2] or "").strip(" ,")
+    return Result(test, None if device in ("", "All") else device, _outcome(match[1]))
 
 
 def parse_health(text: str) -> list[Result]:

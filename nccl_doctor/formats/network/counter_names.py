@@ -37,6 +37,13 @@ _ETHTOOL = {
     "rx_pcs_symbol_err_phy": "rx_symbol_errors_uncorrected", "rx_in_range_len_errors_phy": "rx_length_errors",
     "rx_out_of_buffer": "out_of_buffer", "module_high_temp": "module_high_temperature", "module_bad_shorted": "module_shorted",
     "tx_pause_storm_error_events": "tx_pause_storm", "outbound_pci_stalled_wr": "pci_write_stalled_percent",
+    # mlx5, bnxt_en and ice: pause frames of a priority, which tell who cannot take in what others send
+    **{
+        title.format(way, number): f"{way}_prio{number}_pause"
+        for way in ("rx", "tx")
+        for number in range(8)
+        for title in ("{}_prio{}_pause", "{}_pfc_ena_frames_pri{}", "{}_priority_{}_xoff")
+    },
     # ena: what the limits of an instance of EC2 delayed or dropped
     "bw_in_allowance_exceeded": "bw_in_allowance_exceeded", "bw_out_allowance_exceeded": "bw_out_allowance_exceeded",
     "pps_allowance_exceeded": "pps_allowance_exceeded", "conntrack_allowance_exceeded": "conntrack_allowance_exceeded",

@@ -24,11 +24,23 @@ _LINK_FIELD = re.compile(r"([A-Z][\w ()\[\]/-]{2,50}?) {0,40}: (.{1,300})$")
 _KNOWN_FIELDS = {
     "State", "Physical state", "Speed", "Width", "Raw Physical BER", "Effective Physical BER", "Symbol BER", "Recommendation",
     "Effective Physical Errors", "Symbol Errors", "Link Down Counter", "Link Error Recovery Counter", "Time Since Last Clear [Min]",
+    "Temperature [C]", "Voltage [mV]", "Bias Current [mA]", "Rx Power Current [dBm]", "Tx Power Current [dBm]",
 }  # fmt: skip
 _LINK_COUNTERS = {
     "Effective Physical Errors": "effective_errors", "Symbol Errors": "symbol_error", "Link Down Counter": "link_downed",
     "Link Error Recovery Counter": "link_error_recovery",
 }  # fmt: skip
+
+
+_OF_MODULE = (
+    "Rx Power Current [dBm]",
+    "Tx Power Current [dBm]",
+    "Bias Current [mA]",
+    "Voltage [mV]",
+    "Temperature [C]",
+)
+_DECIMAL = r"-?\d{1,9}(?:\.\d{1,9})?"
+_RANGED = re.compile(rf"({_DECIMAL}(?:,{_DECIMAL}){{0,15}}) \[({_DECIMAL})\.\.({_DECIMAL})\]")
 
 
 class _Line(NamedTuple):
@@ -68,7 +80,8 @@ class _Port:
             host=self.host, file=name, link=self.link, state=self._word("State") or self._word("Physical state"),
             speed=speed or None, lanes=int(width[1]) if width else None, raw_ber=self._rate("Raw Physical BER"),
             effective_ber=self._rate("Effective Physical BER"), symbol_ber=self._rate("Symbol BER"),
-            minutes=_number(self._word("Time Since Last Clear [Min]")), advice=self._word("Recommendation"), ref=ref,
+            minutes=_number(self._word("Time Since Last Clear [Min]")), advice=self._word("Recommendation"),
+            module=next((found for title in _OF_MODULE if (found := _outside(title, self._word(title)))), None), ref=ref,
         )  # fmt: skip
         kind = "ib" if speed.startswith("IB-") else "ethernet"
         for title, counter in _LINK_COUNTERS.items():
@@ -156,6 +169,26 @@ def _json(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
     if port.fields:
         facts.add(port.rows(facts, name))
     return Reading(lines, min(lines, len(port.fields)))
+
+
+@lru_cache(1 << 12)
+def _outside(title: str, text: str | None) -> str | None:
+    """`1.2,-8.7 [-7.3..7.0]` -> what of the lanes is outside of the range that the module allows; None where nothing is."""
+    match = _RANGED.match(text or "")
+    if match is None or float(match[2]) >= float(match[3]):
+        return None
+    values = match[1].split(",")
+    wrong = [
+        f"{value} in lane {lane}"
+        for lane, value in enumerate(values, 1)
+        if not float(match[2]) <= float(value) <= float(match[3])
+    ]
+    name = title.replace(" Current [dBm]", "").replace(" [", ", ").rstrip("]")
+    return (
+        f"{name} {', '.join(wrong) if len(values) > 1 else match[1]}, allowed are {match[2]} to {match[3]}"
+        if wrong
+        else None
+    )
 
 
 @lru_cache(1 << 12)

@@ -93,3 +93,26 @@ def test_hostile_json() -> None:
     assert (
         [] == read('{"DCGM Diagnostic": {"test_categories": [{"tests": 7}, null, {"tests": [{"results": "x"}]}]}}')[0]
     )
+
+
+def test_one_test_with_two_results_and_remarks_about_one_gpu(tmp_path: Path) -> None:
+    table = """+---------------------------+------------------------------------------------+
+| Diagnostic                | Result                                         |
++===========================+================================================+
+| PCIe                      | Fail - GPU: 5                                  |
+| Warning: GPU 5            | 210 replays on the link                        |
+| Memory Bandwidth          | Pass - GPUs: 0, 1, 2, 3                        |
+|                           | Fail - GPU: 5                                  |
+| EUD Test                  | Skip - All                                     |
++---------------------------+------------------------------------------------+
+"""
+    assert [
+        ("PCIe", "5", "fail"), ("Memory Bandwidth", "0, 1, 2, 3", "pass"), ("Memory Bandwidth", "5", "fail"),
+        ("EUD Test", None, "skip"),
+    ] == outcomes(table)  # fmt: skip
+    (tmp_path / "diag.txt").write_text(table)
+    report, _, _ = analyze.analyze([str(tmp_path / "diag.txt")])
+    assert {
+        "test PCIe of DCGM failed on GPU 5: 210 replays on the link",
+        "test Memory Bandwidth of DCGM failed on GPU 5",
+    } == {finding.message.removeprefix(": ") for finding in report.findings}
