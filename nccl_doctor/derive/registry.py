@@ -39,6 +39,7 @@ def derive_all(facts: Facts) -> None:
     A derived table that is there already, as in the example of a rule, is left as it is.
     """
     given = facts.covered()
+    facts.index()
     for step in steps():
         if step.as_printed:
             _run(step, facts, given)

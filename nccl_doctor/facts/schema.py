@@ -13,7 +13,7 @@ from nccl_doctor.facts.saved import SQL_TYPES
 from nccl_doctor.facts.tables import TABLES, Evidence
 
 APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
-# Columns by which queries join tables; a class names others in `joined_by`.
+# Columns by which queries join tables; a class names others in `joined_by`, also in place of those that begin with the same one.
 JOINED = ("host", "host, pid", "file", "run")
 LAYOUT = 8  # raised when a table changes in a way that old files cannot be read
 
@@ -52,12 +52,18 @@ def joined() -> list[tuple[type, str]]:
     pairs = []
     for table in TABLES:
         if table is not Evidence:
-            known = column_types(table).keys()
+            known, own = column_types(table).keys(), getattr(table, "joined_by", ())
+            leading = {_leading(columns) for columns in own}
             wanted = [
-                columns for columns in (*JOINED, *getattr(table, "joined_by", ())) if known >= {*columns.split(", ")}
+                columns for columns in JOINED if _leading(columns) not in leading and known >= {*columns.split(", ")}
             ]
             pairs += [(table, columns) for columns in wanted if columns != "host" or "host, pid" not in wanted]
+            pairs += [(table, columns) for columns in own]
     return pairs
+
+
+def _leading(columns: str) -> str:
+    return columns.split(", ")[0]
 
 
 def columns(table: type) -> str:

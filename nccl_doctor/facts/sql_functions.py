@@ -3,10 +3,13 @@
 import json
 import re
 import sqlite3
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from nccl_doctor.common.robust import spread
+
+_REMEMBERED = 4_096  # answers of REGEXP: all ranks of a host print its names and addresses
+_SHORT = 100  # characters of texts of which they are remembered
 
 
 def version_number(text: str | None) -> int | None:
@@ -35,6 +38,18 @@ def _field(fields: str | None, name: str) -> Any:
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
+
+
+def _matches(pattern: str, text: Any) -> int:
+    """1 where a text holds a match: `text REGEXP pattern`."""
+    if not text or len(text) > _SHORT:
+        return int(_pattern(pattern).search(text or "") is not None)
+    return _matches_short(pattern, text)
+
+
+@lru_cache(_REMEMBERED)
+def _matches_short(pattern: str, text: str) -> int:
+    return int(_pattern(pattern).search(text) is not None)
 
 
 class _Percentile:
@@ -69,9 +84,7 @@ class _Mad(_Percentile):
 def register_functions(db: sqlite3.Connection) -> None:
     """Make them known to a connection."""
     db.create_function("field", 2, _field, deterministic=True)
-    db.create_function(
-        "regexp", 2, lambda pattern, text: int(bool(_pattern(pattern).search(text or ""))), deterministic=True
-    )
+    db.create_function("regexp", 2, _matches, deterministic=True)
     db.create_function("version_number", 1, version_number, deterministic=True)
     db.create_function("ip_private", 1, ip_private, deterministic=True)
     db.create_aggregate("percentile", 2, _Percentile)  # type: ignore[arg-type]

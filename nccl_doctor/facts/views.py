@@ -199,8 +199,8 @@ VIEWS = (
         SELECT host, kind, pci, code, pid, process, text, fatal, n, stamp, ref FROM xid
         UNION ALL
         SELECT x.host, x.kind, x.pci, x.previous, x.pid, x.process, x.text, x.fatal, x.n, x.stamp, x.ref FROM xid x
-        WHERE x.previous IS NOT NULL AND NOT EXISTS (
-          SELECT 1 FROM xid o WHERE o.kind = x.kind AND o.code = x.previous AND o.host IS x.host AND o.pci IS x.pci)
+        WHERE x.previous IS NOT NULL AND (x.kind, x.previous, coalesce(x.host, ''), coalesce(x.pci, '')) NOT IN (
+          SELECT kind, code, coalesce(host, ''), coalesce(pci, '') FROM xid)
         """,
     ),
     View(

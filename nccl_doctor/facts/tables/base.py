@@ -9,7 +9,10 @@ T = TypeVar("T")
 
 
 def joined_by(*columns: str) -> Callable[[type[T]], type[T]]:
-    """Columns by which queries join a table, beside those that are the same in all tables (`facts.schema.JOINED`)."""
+    """Columns by which queries join a table, beside those that are the same in all tables (`facts.schema.JOINED`).
+
+    Of the latter, those that begin with one of these columns are left out.
+    """
 
     def declare(table: type[T]) -> type[T]:
         table.joined_by = columns  # type: ignore[attr-defined]

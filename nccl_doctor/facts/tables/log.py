@@ -2,6 +2,7 @@
 
 from nccl_doctor.common.named_tuples import NamedTuple
 from nccl_doctor.facts.evidence import Ref
+from nccl_doctor.facts.tables.base import joined_by
 
 
 class Message(NamedTuple):
@@ -153,6 +154,7 @@ class Interface(NamedTuple):
     ref: int
 
 
+@joined_by("host, pid, name, port, link_layer, ref")  # counted by host and name without a look at its rows
 class NetDevice(NamedTuple):
     """A network device in the list of `NET/IB : Using`."""
 
@@ -193,6 +195,7 @@ class Plugin(NamedTuple):
     ref: int
 
 
+@joined_by("host, device")
 class Connection(NamedTuple):
     """What one rank of a communicator says of its connections with the ranks of another host over one medium.
 
