@@ -12,7 +12,7 @@ from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.exports import records
 from nccl_doctor.inputs.exports.records import MESSAGE, Record
 from nccl_doctor.inputs.exports.rows import Cut, encoded, oldest_first, raw
-from nccl_doctor.inputs.exports.split_records import SplitRecords
+from nccl_doctor.inputs.exports.split_records import SplitRecords, is_piece
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import LONGEST_PIECE, Joined, numbered, read_head
 
@@ -55,6 +55,12 @@ def _head_lines(head: bytes) -> list[bytes]:
 
 def _unpacked(line: bytes) -> tuple[str, dict[str, Any]] | None:
     """The prefixes of launchers on a line and the record behind them; None for any other line."""
+    found = _parsed(line)
+    return found if found is not None and _is_record(found[1]) else None
+
+
+def _parsed(line: bytes) -> tuple[str, dict[str, Any]] | None:
+    """The prefixes of launchers on a line and the object behind them; None for any other line."""
     at = line.find(b'{"')
     at = line.find(b"{ ") if at < 0 else at
     if not 0 <= at < _FRONT or len(line) > LONGEST_PIECE or not line.rstrip().endswith(b"}"):
@@ -63,12 +69,16 @@ def _unpacked(line: bytes) -> tuple[str, dict[str, Any]] | None:
         row = json.loads(line[at:])
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict) or not (records.is_record(row) or _is_null(row)):
+    if not isinstance(row, dict):
         return None
-    left = prefixes.clean(line[:at].decode("utf-8", "replace"))
+    left = prefixes.clean(line[:at].decode("utf-8", "replace")) if at else ""
     if left.strip() and prefixes.split(left + "x")[1] != "x":
         return None
     return left, row
+
+
+def _is_record(row: dict[str, Any]) -> bool:
+    return records.is_record(row) or _is_null(row)
 
 
 def _is_null(row: dict[str, Any]) -> bool:
@@ -86,14 +96,22 @@ def line_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     """Number and lines of every line: those of the record on it, or the line itself."""
     split, nulls = SplitRecords(), 0
     for number, line in numbered(stream):
-        unpacked = _unpacked(line) if b"{" in line else None
-        if unpacked is None:
+        parsed = _parsed(line) if b"{" in line else None
+        if parsed is None:
             yield number, [line]
             continue
-        left, row = unpacked
-        nulls += _is_null(row)
-        for first, whole in split.add(number, row):
-            yield from _written(first, whole, left)
+        left, row = parsed
+        if not is_piece(row):
+            nulls += _is_null(row)
+            lines = _lines(row, left)
+            if lines or not _is_null(row):
+                yield number, lines or [line]
+        elif not _is_record(row):
+            yield number, [line]
+        else:
+            nulls += _is_null(row)
+            for first, whole in split.add(number, row):
+                yield from _written(first, whole, left)
     for first, whole in split.rest():
         yield from _written(first, whole, "")
     if nulls:
@@ -101,9 +119,17 @@ def line_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _written(number: int, row: dict[str, Any], left: str) -> Iterator[tuple[int, list[bytes]]]:
+    lines = _lines(row, left)
+    if lines:
+        yield number, lines
+
+
+def _lines(row: dict[str, Any], left: str) -> list[bytes]:
+    """The lines of a record behind prefixes; none for an object that is no record of a log."""
     record = records.read(row)
-    if record is not None:
-        yield number, encoded(record._replace(lines=[left + text for text in record.lines]) if left else record)
+    if record is None:
+        return []
+    return encoded(record._replace(lines=[left + text for text in record.lines]) if left else record)
 
 
 def document_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:

@@ -36,6 +36,7 @@ _STACKS = (
 )  # fmt: skip
 _STACK_KEYS = frozenset(_STACKS)
 _OF_KUBERNETES = frozenset(("involvedObject", "regarding", "kind"))
+_NUMBERS = (int, float)
 _SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
 _NAME = compiled(r"[A-Za-z0-9][\w.-]{0,252}")
 _ISO = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
@@ -57,7 +58,7 @@ class _Names(NamedTuple):
     ranks: tuple[str, ...]
     of_kubernetes: bool
     has_stacks: bool  # in the record itself
-    has_series: bool
+    numbers: tuple[str, ...]  # that may be those of a training step
 
 
 @lru_cache(1_000)
@@ -74,15 +75,20 @@ def _names(keys: tuple[str, ...]) -> _Names:
         ranks=held(_RANKS),
         of_kubernetes=not _OF_KUBERNETES.isdisjoint(keys),
         has_stacks=not _STACK_KEYS.isdisjoint(keys),
-        has_series=not _SERIES.isdisjoint(keys),
+        numbers=() if _SERIES.isdisjoint(keys) else tuple(key for key in keys if key not in _TIMES),
     )
 
 
 class Record(NamedTuple):
     """What one record says."""
 
-    stamp: float | None
+    when: str | None  # its time as ISO text
     lines: list[str]
+
+    @property
+    def stamp(self) -> float | None:
+        """Its time, seconds since the epoch."""
+        return iso_seconds(self.when.replace(",", ".")) if self.when else None
 
     @property
     def size(self) -> int:
@@ -97,16 +103,18 @@ def read(row: dict[str, Any], depth: int = 0) -> Record | None:
     if message is None or not (stacks or message.strip()):
         return None
     when = _time(row, names)
-    stamp = iso_seconds(when.replace(",", ".")) if when else None
     if message.startswith("{") and depth < _DEEPEST and (inner := _object(message)) is not None:
         deeper = read({**_outer(row), **inner}, depth + 1)
         if deeper is not None:
-            return Record(stamp if deeper.stamp is None else deeper.stamp, deeper.lines)
-    lines = message.replace("\r\n", "\n").rstrip("\n").split("\n")
-    lines += [line for stack in stacks if stack.strip() not in message for line in stack.strip("\n").split("\n")]
-    lines[0] += _series(row, lines[0]) if names.has_series else ""
+            return Record(when if deeper.stamp is None else deeper.when, deeper.lines)
+    lines = message.replace("\r\n", "\n").rstrip("\n").split("\n") if "\n" in message else [message]
+    for stack in stacks:
+        if stack.strip() not in message:
+            lines += stack.strip("\n").split("\n")
+    if names.numbers and "NCCL" not in lines[0]:
+        lines[0] += "".join([f" {name}={row[name]}" for name in names.numbers if type(row[name]) in _NUMBERS])
     before = _before(row, names, when, lines[0])
-    return Record(stamp, [before + line for line in lines])
+    return Record(when, [before + line for line in lines])
 
 
 def is_record(row: object) -> bool:
@@ -231,6 +239,8 @@ def _is_text(row: dict[str, Any], key: str) -> bool:
 def _stacks(row: dict[str, Any], names: _Names) -> list[str]:
     """Tracebacks beside the message."""
     found: list[str] = []
+    if not (names.has_stacks or names.inside or isinstance(row.get("message"), dict)):
+        return []
     places = [row] if names.has_stacks else []
     places += [row[name] for name in ("message", *names.inside) if isinstance(row.get(name), dict)]
     for place in places:
@@ -259,19 +269,11 @@ def _frames(stacks: list[Any]) -> str:
     return "\n".join(lines)
 
 
-def _series(row: dict[str, Any], text: str) -> str:
-    """The numbers of a training step, which structlog keeps beside the event."""
-    if "NCCL" in text:
-        return ""
-    numbers = (item for item in row.items() if type(item[1]) in (int, float) and item[0] not in _TIMES)
-    return "".join(f" {name}={value}" for name, value in numbers)
-
-
 def _before(row: dict[str, Any], names: _Names, when: str | None, first: str) -> str:
     """The prefixes that say when, where and which rank."""
     before = f"{when} " if when and not _DATED.match(first) else ""
     pod = _first_name(row, names.pods) if names.pods else None
-    host = None if pod else _first_name(row, names.hosts)
+    host = _first_name(row, names.hosts) if names.hosts and not pod else None
     if pod:
         before += f"[pod/{pod}/log] "
     elif host and "_HOSTNAME" in row and when:
@@ -292,13 +294,20 @@ def first_pod(row: dict[str, Any]) -> str | None:
 
 
 def _first_name(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    values = (_at(row, name) for name in names)
-    return next((value for value in values if isinstance(value, str) and _NAME.fullmatch(value)), None)
+    for name in names:
+        value = _at(row, name)
+        if isinstance(value, str) and _NAME.fullmatch(value):
+            return value
+    return None
 
 
 def _time(row: dict[str, Any], names: _Names) -> str | None:
     """The time of a record as ISO text."""
-    return next((text for name in names.times if (text := _iso(row[name])) is not None), None)
+    for name in names.times:
+        text = _iso(row[name])
+        if text is not None:
+            return text
+    return None
 
 
 def _iso(value: Any) -> str | None:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from nccl_doctor.inputs.exports.records import first_pod, message_of
 from nccl_doctor.inputs.text_lines import LONGEST_PIECE
 
+_STREAMS = ("CONTAINER_PARTIAL_ID", "partial_id", "_STREAM_ID")
+_OF_PIECES = frozenset((*_STREAMS, "logtag"))
 _MOST = 10_000  # streams of which a record waits for its next piece
 
 
@@ -60,9 +62,14 @@ class SplitRecords:
         self._waiting.clear()
 
 
+def is_piece(row: dict[str, Any]) -> bool:
+    """Whether a record may be a piece of one that was split."""
+    return not _OF_PIECES.isdisjoint(row) and _stream(row) is not None
+
+
 def _stream(row: dict[str, Any]) -> tuple[str, ...] | None:
     """What the pieces of a record have in common; None for a record that is whole."""
-    for name in ("CONTAINER_PARTIAL_ID", "partial_id", "_STREAM_ID"):
+    for name in _STREAMS:
         if isinstance(of := row.get(name), str):
             return name, of
     if row.get("logtag") in ("P", "F"):
