@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
@@ -23,6 +23,7 @@ _DIGITS = compiled(r"(\d{20})\d{80,}")
 _ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that are not read alone
 _SHAPES = 10_000  # texts and shapes remembered
 _LEVELS = tuple(f"{level} " for level in nccl_header.LEVELS)
+_Time = tuple[str, int, int]  # kind of a time stamp, and where it begins and ends
 _UNKNOWN = 2_000  # different unknown texts kept
 DATE = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
@@ -57,7 +58,8 @@ class Classifier:
         self.skipped: set[str] = set()  # `LEVEL text` that is understood and holds no fact
         self.present: frozenset[str] = frozenset()  # of the grammar's rare literals near the lines that come next
         self._unread: set[tuple[str, str]] = set()  # levels and messages that `sentence` did not know
-        self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the dates -> header, which date counts
+        self._times: dict[bytes, tuple[_Time, ...]] = {}  # the text before `NCCL `, digits as 0 -> where its times are
+        self._dated: dict[tuple[str, ...], tuple[int, int]] = {}  # parts around the times -> header, which time counts
         self._masks = ChannelMasks()
 
     def writer(self, left: str) -> Writer:
@@ -65,11 +67,12 @@ class Classifier:
         known = self.writers.get(left)
         if known is not None:
             return known
-        dates = DATE.findall(left)
-        parts = tuple(DATE.split(left)) if dates else ()
-        if parts in self._dated:  # time stamps differ from line to line: the text around them is parsed once
-            number, which = self._dated[parts]
-            return Writer(number, iso_seconds(dates[which]), left)
+        shape = left.encode("utf-8", "replace").translate(prefixes.ZEROS)
+        times = self._times.get(shape)
+        dated = self._dated.get(_without(left, times)) if times else None
+        if times and dated is not None:  # time stamps differ from line to line: the text around them is parsed once
+            number, which = dated
+            return Writer(number, _seconds(left, times[which]), left)
         header = nccl_header.parse_header(prefixes.clean(left))
         stamp = header.label.stamp
         plain = header if stamp is None else header._replace(label=header.label._replace(stamp=None))
@@ -79,10 +82,12 @@ class Classifier:
             if len(self.writers) > _MEMO:
                 self.writers.clear()
             self.writers[left] = writer
-        else:
-            stamps = [iso_seconds(date) for date in dates]
-            if stamp in stamps and len(self._dated) < _MEMO:
-                self._dated[parts] = number, len(stamps) - 1 - stamps[::-1].index(stamp)
+        elif len(self._dated) < _MEMO and len(self._times) < _MEMO:
+            if times is None:
+                times = self._times[shape] = _times_in(left)
+            shown = [_seconds(left, time) for time in times]
+            if stamp in shown:
+                self._dated[_without(left, times)] = number, shown.index(stamp)
         return writer
 
     def add_nccl_line(self, line: str, number: int, after: NextLines) -> None:
@@ -278,6 +283,28 @@ class Classifier:
             token and left in self.writers and rest.startswith(_LEVELS) and "\r" not in line
             for line, (left, token, rest) in ((line, line.partition(nccl_header.TOKEN)) for line in lines)
         )
+
+
+def _times_in(left: str) -> tuple[_Time, ...]:
+    """Where the prefixes in front of a record say when it was written."""
+    found = prefixes.layout(left + nccl_header.TOKEN)
+    return tuple(field for field in found.fields if field[0] not in prefixes.NAMES) if found is not None else ()
+
+
+def _without(left: str, times: Sequence[_Time]) -> tuple[str, ...]:
+    """The parts of a text around its times."""
+    starts = (0, *(end for _, _, end in times))
+    return tuple(
+        [left[start:end] for start, end in zip(starts, (*(begin for _, begin, _ in times), None), strict=True)]
+    )
+
+
+def _seconds(left: str, time: _Time) -> float | None:
+    name, begin, end = time
+    return _seconds_of(name, left[begin:end])
+
+
+_seconds_of = lru_cache(512)(prefixes.seconds)  # many lines are of one second
 
 
 def _behind(after: NextLines, count: int) -> Iterable[multiline.LineBehind]:
