@@ -105,8 +105,8 @@ def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) ->
 
 
 def _milliseconds(line: bytes) -> Fields | None:
-    """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name."""
-    return _LONE_TIME(line) if line.count(_LONE) == 1 else None
+    """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name. ` msg=` is none."""
+    return _LONE_TIME(line) if line.count(_LONE) == 1 and _MILLISECONDS.search(line) is not None else None
 
 
 _RATES = {
@@ -123,6 +123,7 @@ _TIMES = (
     b" time: ", b" time=", b" took ", b"time per step",
 )  # fmt: skip
 _LONE = b" ms"
+_MILLISECONDS = compiled(rb"[\dkKM][ \t]{0,8} ms(?![A-Za-z])")
 _PER_STEP = (
     (b"s/step", 1.0),
     (b" s/it", 1.0),
