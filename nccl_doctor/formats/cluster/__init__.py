@@ -27,7 +27,7 @@ FORMATS = (
     Format(
         "gridengine-accounting",
         "gridengine_accounting",
-        tables=("accounted_job", "process_end"),
+        tables=("accounted_job", "message", "process_end"),
         begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
     ),
     Format(

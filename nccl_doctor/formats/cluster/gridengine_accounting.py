@@ -1,12 +1,13 @@
 """Jobs in the accounting of Grid Engine (SGE, Son of Grid Engine, Univa, Open Cluster Scheduler), as `qacct -j` prints them."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor.common.timestamps import asctime_seconds, iso_seconds
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import AccountedJob, ProcessEnd
+from nccl_doctor.facts.tables import AccountedJob, Message, ProcessEnd
 from nccl_doctor.formats.cluster.slurm_ends import signal_name
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -16,8 +17,11 @@ _Job = dict[str, tuple[str, int, str]]  # title -> value, number of the line, it
 _MOST_JOBS = 50_000
 _READ_FIELDS = {
     "jobnumber", "jobname", "taskid", "exit_status", "failed", "slots", "ru_wallclock", "maxvmem", "hostname", "end_time",
+    "category",
 }  # fmt: skip
 _SIZE_GE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)B?$")
+_REQUEST = re.compile(r"(?<![\w.])(h_rt|h_vmem)=([\w.:]{1,20})")
+_AT_LIMIT = 0.97  # of the time: the accounting begins before the limit counts
 _MIB_OF = {"": 2.0**-20, "K": 2.0**-10, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
 
 
@@ -51,7 +55,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             break
     rows += _rows(facts, name, job)
     facts.add(rows)
-    facts.mark_covered("accounted_job", "process_end")
+    facts.mark_covered("accounted_job", "message", "process_end")
     note = f"holds more than {_MOST_JOBS:,} jobs; the others were left out" if jobs > _MOST_JOBS else None
     return Reading(lines, used, note)
 
@@ -78,10 +82,44 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:
         max_rss=None if memory is None else float(memory[1]) * _MIB_OF[memory[2]], cpu_efficiency=None, memory_efficiency=None,
         tasks=None, mean_cpu_s=None, least_cpu_s=None, least_task=None, least_host=None, ref=ref,
     )  # fmt: skip
-    if status:
-        host = get("hostname") if re.fullmatch(r"[\w.-]{1,200}", get("hostname")) else None
+    stamp, host = asctime_seconds(get("end_time")) or iso_seconds(get("end_time")), _host(get("hostname"))
+    limit = _limit(get("category"), get("ru_wallclock"), get("maxvmem"), slots) if status and failed else None
+    if limit is not None:
+        text = f"{text} failed {failed}; {limit[1]}"
+        yield Message(
+            kind="sge-limit", level=None, host=host, rank=None, pid=None, source=None, text=text,
+            fields=json.dumps({"job": identity, "resource": limit[0]}), n=1, last_line=number, stamp=stamp,
+            ref=facts.evidence(file, number, f"jobnumber {identity}: {text}"),
+        )  # fmt: skip
+    elif status:
         killed = status - 128 if status > 128 else 0
         yield ProcessEnd(
-            host=host, rank=None, local_rank=None, pid=None, exitcode=-killed if killed else status, signal=signal_name(killed),
-            reporter="qacct", first=None, n=1, stamp=asctime_seconds(get("end_time")) or iso_seconds(get("end_time")), ref=ref,
+            host=host, rank=None, local_rank=None, pid=None, exitcode=-killed if killed else status,
+            signal=signal_name(killed), reporter="qacct", first=None, n=1, stamp=stamp, ref=ref,
         )  # fmt: skip
+
+
+def _host(text: str) -> str | None:
+    return text if re.fullmatch(r"[\w.-]{1,200}", text) else None
+
+
+def _limit(category: str, wall: str, memory: str, slots: str) -> tuple[str, str] | None:
+    """The limit that a killed job reached, of those it asked for: `h_rt` of the wall clock, `h_vmem` of each slot; and the numbers."""
+    asked = dict(_REQUEST.findall(category))
+    seconds, used = _seconds(asked.get("h_rt", "")), re.match(r"\d{1,9}(?:\.\d{1,6})?(?=s?$)", wall)
+    if seconds and used and float(used[0]) >= _AT_LIMIT * seconds:
+        return "h_rt", f"{wall} of h_rt={asked['h_rt']}"
+    most, size = _SIZE_GE.match(memory), _SIZE_GE.match(asked.get("h_vmem", ""))
+    if most and size:
+        allowed = float(size[1]) * _MIB_OF[size[2]] * (int(slots) if re.fullmatch(r"\d{1,6}", slots) else 1)
+        if float(most[1]) * _MIB_OF[most[2]] >= _AT_LIMIT * allowed > 0:
+            return "h_vmem", f"{memory} of h_vmem={asked['h_vmem']} for {slots} slots"
+    return None
+
+
+def _seconds(text: str) -> float | None:
+    """`3600` or `1:30:00` -> seconds."""
+    parts = text.split(":")
+    if len(parts) > 3 or not all(re.fullmatch(r"\d{1,8}", part) for part in parts):
+        return None
+    return float(sum(int(part) * 60**place for place, part in enumerate(reversed(parts))))

@@ -2,6 +2,7 @@
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from helpers.places import FIXTURES
@@ -77,3 +78,33 @@ def test_numbers_with_units_and_an_array_task() -> None:
     assert "gridengine-accounting" == getattr(recognise(text.encode()), "kind", None)
     (row,) = read(text).rows(AccountedJob)
     assert ("7.3", 12.5, 1536.0, 8) == (row.job, row.elapsed_s, row.max_rss, row.cpus)
+
+
+@pytest.mark.parametrize(
+    ("wall", "memory", "finding"),
+    [
+        ("3601s", "9.000G", "scheduler-time-limit"),
+        ("120s", "255.900G", "host-memory-oom"),
+        ("120s", "9.000G", "rank-sigkill"),
+    ],
+)
+def test_the_limit_that_a_killed_job_reached(wall: str, memory: str, finding: str, tmp_path: Path) -> None:
+    (tmp_path / "qacct.txt").write_text(
+        f"""{"=" * 62}
+qname        gpu.q
+hostname     gn21.cluster
+jobnumber    77123
+taskid       undefined
+category     -l h_rt=1:0:0,h_vmem=16G -pe mpi 16
+end_time     Sat Mar  1 13:01:00 2025
+slots        16
+failed       37  : qmaster enforced h_rt, h_cpu, or h_vmem limit
+exit_status  137
+ru_wallclock {wall}
+maxvmem      {memory}
+"""
+    )
+    report, _, _ = analyze.analyze([str(tmp_path / "qacct.txt")])
+    assert [finding] == [one.name for one in report.findings]
+    assert "gn21.cluster" in str(report.findings[0].hosts)
+    assert "jobnumber 77123" in report.findings[0].evidence[0].text
