@@ -132,12 +132,12 @@ def test_pods_are_read_as_get_and_describe_print_them() -> None:
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=4)
     assert [
-        "worker-0   1/1   Running   2",
-        "worker-1   0/1   OOMKilled   2",
-        "      Reason:       OOMKilled",
-        "      Exit Code:    137",
-        "2026-05-07T12:00:00Z worker-2   0/1   Evicted   2",
-        "2026-05-07T12:00:00Z Message:      The node was low on resource: memory.",
+        "[pod/worker-0/log] worker-0   1/1   Running   2",
+        "[pod/worker-1/log] worker-1   0/1   OOMKilled   2",
+        "[pod/worker-1/log]       Reason:       OOMKilled",
+        "[pod/worker-1/log]       Exit Code:    137",
+        "2026-05-07T12:00:00Z [pod/worker-2/log] worker-2   0/1   Evicted   2",
+        "2026-05-07T12:00:00Z [pod/worker-2/log] Message:      The node was low on resource: memory.",
     ] == texts(text)
 
 

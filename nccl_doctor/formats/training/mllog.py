@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import MlperfRun
 from nccl_doctor.formats.training.metrics import number, speed_of
@@ -14,6 +15,18 @@ from nccl_doctor.formats.training.steps.step_series import Series
 LITERAL = b":::MLLOG {"
 _STEPS = Tool(LITERAL, "mlperf", "samples/s", "job")
 _GPUS_OF_A_NODE = 8  # of a DGX or HGX system since the A100; `submission_platform` is `4xDGXH100`
+_ACCELERATORS = compiled(
+    r"(\d{1,5}) ?x.{1,60}?[x_](\d{1,3}) ?x? ?(?:NVIDIA[ _-]?|AMD[ _-]?)?(?:[AHBLV]\d{2,3}|GB\d{3}|GH\d{3}|MI\d{3})"
+)
+_GIVEN = rb"['\"]?\s{0,3}[:=]\s{0,3}['\"]?(\d{1,6})(?![\d.:])"
+# What the scripts of submitters print of the launch: results hide the name of their platform.
+_WORLD = compiled(rb"(?<![\w.-])(?:WORLD_SIZE|SLURM_NTASKS|world_size)" + _GIVEN)
+_PROCESSES = compiled(rb"Starting with (\d{1,6}) processes")
+_NODES = compiled(rb"(?<![\w-])(?:DGXNNODES|SLURM_NNODES|SLURM_JOB_NUM_NODES|(?:trainer\.)?num_nodes|nnodes)" + _GIVEN)
+_PER_NODE = compiled(
+    rb"(?<![\w-])(?:DGXNGPU|(?:num_)?gpus_per_node|nproc_per_node|SLURM_GPUS_ON_NODE|SLURM_GPUS_PER_NODE|(?:trainer\.)?devices)"
+    + _GIVEN
+)
 
 
 class MlperfLog:
@@ -72,7 +85,19 @@ class MlperfLog:
             self.runs.append({**kept, "line": line, "number": number_})
         return self.runs[-1]
 
+    def note_launch(self, text: bytes) -> None:
+        """Take the number of GPUs from what was printed beside the events, where these do not tell it."""
+        if self.settings.num_gpus or self.settings.world:
+            return
+        worlds = [*_WORLD.findall(text), *_PROCESSES.findall(text)]
+        self.settings.world = max(map(int, worlds), default=0) or None
+        nodes, per_node = (max(map(int, found.findall(text)), default=0) for found in (_NODES, _PER_NODE))
+        self.settings.nodes, self.settings.per_node = nodes or None, per_node or None
+
     def _platform(self, text: str) -> None:
+        if (found := _ACCELERATORS.match(text)) is not None:
+            self.settings.num_gpus = int(found[1]) * int(found[2])
+            return
         count, _, system = text.strip().partition("x")
         if (
             count.strip().isdecimal()

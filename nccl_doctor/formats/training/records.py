@@ -29,6 +29,7 @@ LARGEST = 64 << 20  # bytes of a file that is one JSON object
 _HEAD = 1 << 16  # bytes that tell what a file is
 _BLOCK = 1 << 21
 _TRAINER_STATE = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}\{[^\[\]]{0,4000}\"log_history\" ?: ?\[")
+_LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
 _BROKEN = object()
 _HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"')
@@ -123,6 +124,7 @@ class _Reader:
             bytes, tuple[str, bool]
         ] = {}  # literal -> the key by which its steps are compared; is it a rate
         self._broken = 0
+        self._launches = 0  # runs of MLPerf so far
 
     def block(self, block: bytes, first: int) -> None:
         """Take the lines of MLPerf and DLLogger in a block."""
@@ -146,6 +148,9 @@ class _Reader:
             self.line(literal, *cursor.line(at))
             cursor.done()
             index += 1
+        if len(self.mlperf.runs) > self._launches:  # a run began: what was printed before it
+            self._launches = len(self.mlperf.runs)
+            self.mlperf.note_launch(block[:_LAUNCH])
 
     def _long(self, literal: bytes) -> tuple[Series, str, bool] | None:
         """The series to which lines belong most likely, where it is so long that they are folded, and its key."""

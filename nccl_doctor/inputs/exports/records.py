@@ -186,6 +186,7 @@ def _of_pod(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "message": "\n".join([head, *_lines_of(status.get("message"), "Message:      "), *lines]),
         "time": status.get("startTime"),
+        "pod": metadata.get("name"),
     }
 
 

@@ -227,3 +227,35 @@ def test_a_cut_trainer_state_keeps_the_records_before_the_cut() -> None:
     assert reading.note is not None
     assert f"{before:,} records before that were read" in reading.note
     assert {"loss", "learning_rate"} <= {row.name.rpartition("/")[2] for row in facts.rows(Scalar)}
+
+
+@pytest.mark.parametrize(
+    ("platform", "before", "gpus"),
+    [
+        ("2xSUBMISSION_PLATFORM_PLACEHOLDER", "+ srun --ntasks=16\nWORLD_SIZE=16\n", 16),
+        ("PLACEHOLDER", "trainer:\n  devices: 8\n  num_nodes: 4\n", 32),
+        ("PLACEHOLDER", "0: All distributed processes registered. Starting with 24 processes\n", 24),
+        ("4xXE9680x8H100-SXM-80GB", "", 32),
+        ("8xDGXH100", "", 64),
+        ("PLACEHOLDER", "data_parallel_world_size: 4\n", None),
+    ],
+)
+def test_gpus_of_mlperf_from_platform_or_launch(platform: str, before: str, gpus: int | None, tmp_path: Path) -> None:
+    def line(key: str, value: object, at: int) -> str:
+        event = {
+            "namespace": "",
+            "time_ms": 1716000000000 + at,
+            "event_type": "POINT_IN_TIME",
+            "key": key,
+            "value": value,
+        }
+        return f"0: :::MLLOG {json.dumps({**event, 'metadata': {'file': 'train.py', 'lineno': 1}})}\n"
+
+    steps = "".join(line("tracked_stats", {"throughput": 15.5}, 1000 * n) for n in range(1, 9))
+    (tmp_path / "run.log").write_text(
+        before + line("submission_platform", platform, 0) + line("run_start", None, 1) + steps
+    )
+
+    facts, _ = analyze.read_facts([str(tmp_path / "run.log")])
+
+    assert [(gpus, 8)] == facts.query("SELECT gpus, points FROM throughput_run")
