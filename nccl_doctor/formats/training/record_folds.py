@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from nccl_doctor.formats.training.steps.step_series import Line, Series
+from nccl_doctor.formats.training.steps.step_folds import Line
+from nccl_doctor.formats.training.steps.step_series import Series
 from nccl_doctor.inputs.blocks import Cursor
 
 Places = list[tuple[int, int]]  # offset of the last byte of a literal, and which one it is

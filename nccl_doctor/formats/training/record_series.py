@@ -8,9 +8,10 @@ from nccl_doctor.formats.training.metrics import Speed, speed_key, speed_of
 from nccl_doctor.formats.training.record_folds import fold_values
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars
+from nccl_doctor.formats.training.steps.step_folds import Line
 from nccl_doctor.formats.training.steps.step_formats import Tool
 from nccl_doctor.formats.training.steps.step_rows import run_rows
-from nccl_doctor.formats.training.steps.step_series import BULK, Line, Series
+from nccl_doctor.formats.training.steps.step_series import BULK, Series
 
 MOST = 1024  # rows of a run
 _UNITS = 10_000

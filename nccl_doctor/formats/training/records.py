@@ -17,8 +17,9 @@ from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place
+from nccl_doctor.formats.training.steps.step_folds import Line
 from nccl_doctor.formats.training.steps.step_rows import run_rows
-from nccl_doctor.formats.training.steps.step_series import BULK, Line, Series
+from nccl_doctor.formats.training.steps.step_series import BULK, Series
 from nccl_doctor.inputs.blocks import Cursor, blocks
 from nccl_doctor.inputs.json_items import ArrayBatches
 from nccl_doctor.inputs.prefilter import prefilter

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
 from nccl_doctor.formats.training.steps import step_lines
-from nccl_doctor.formats.training.steps.step_columns import Texts, pieces
+from nccl_doctor.formats.training.steps.block_lines import BlockLines
+from nccl_doctor.formats.training.steps.line_numbers import Texts
 
 
 def read(text: str) -> tuple[list[ThroughputRun], list[Step]]:
@@ -96,6 +97,7 @@ def test_a_piece_ends_at_a_line_end_or_a_carriage_return(parts: list[bytes]) -> 
     at = np.array([place for place, character in enumerate(block) if character not in b"\r\n"], np.int64)
     if not len(at):
         return
-    found = pieces(block, at)
+    lines = BlockLines(block)
+    found = np.unique(np.searchsorted(lines.stop, at))
     expected = [(text, number) for number, line in enumerate(block.split(b"\n")) for text in line.split(b"\r") if text]
-    assert expected == list(zip(found.texts(block), found.number.tolist(), strict=True))
+    assert expected == list(zip(lines.texts(found), lines.numbers(found).tolist(), strict=True))

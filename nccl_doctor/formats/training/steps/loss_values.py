@@ -4,7 +4,7 @@ They tell no step. Their source: `src/transformers/trainer_callback.py`. Lines t
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,8 +13,9 @@ import numpy as np
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.training.steps.line_numbers import Floats, Group, LineNumbers
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars
-from nccl_doctor.formats.training.steps.step_columns import Column, Floats, Texts, runs_of
+from nccl_doctor.formats.training.steps.step_columns import Column, runs_of
 
 LITERAL = b"{'loss': "
 _MEMO = 10_000  # forms
@@ -29,10 +30,10 @@ class _Number(NamedTuple):
     sign: float
     word: float  # its value there
 
-    def read(self, texts: Texts, base: Numbers) -> Floats:
+    def read(self, numbers: LineNumbers) -> Floats:
         if self.column is None:
-            return np.full(len(base), self.sign * self.word)
-        return self.sign * self.column.read(texts, base)
+            return np.full(numbers.count, self.sign * self.word)
+        return self.sign * self.column.read(numbers)
 
 
 class LossValues:
@@ -42,29 +43,30 @@ class LossValues:
         self._scalars = Scalars()
         self._forms: dict[int, tuple[_Number, ...]] = {}  # by the key of the lines
 
-    def take(self, texts: Texts, groups: Sequence[tuple[int, Numbers]], lines: list[bytes], numbers: Numbers) -> None:
-        """Take lines that hold the literal: groups of those of one form, by their keys; and the number of each line."""
+    def take(self, groups: Sequence[Group], text: Callable[[int], bytes], numbers: Numbers) -> None:
+        """Take groups of lines that hold the literal; `text` gives a line of the batch, `numbers` are those of all of its lines."""
         parts = defaultdict[str, list[tuple[Numbers, Floats]]](list)
         if len(self._forms) > _MEMO:
             self._forms.clear()
-        for key, rows in groups:
+        for key, rows, runs in groups:
             form = self._forms.get(key)
             if form is None:
-                form = self._forms[key] = _form(lines[int(rows[0])])
+                form = self._forms[key] = _form(text(int(rows[0])))
             for one in form:
-                parts[one.name].append((rows, one.read(texts, texts.first[rows])))
+                parts[one.name].append((rows, one.read(runs)))
         for name, of_name in parts.items():
             rows, values = (np.concatenate(column) for column in zip(*of_name, strict=True))
             order = np.argsort(rows)
-            self._scalars.note_many(name, values[order], partial(_place, lines, numbers, rows[order]))
+            self._scalars.note_many(name, values[order], partial(_place, text, numbers, rows[order]))
 
     def rows(self, facts: Facts, file: str) -> Iterator[Any]:
         """One scalar for each name."""
         yield from self._scalars.rows(facts, file)
 
 
-def _place(lines: list[bytes], numbers: Numbers, rows: Numbers, index: int) -> Place:
-    return lines[rows[index]], int(numbers[rows[index]])
+def _place(text: Callable[[int], bytes], numbers: Numbers, rows: Numbers, index: int) -> Place:
+    row = int(rows[index])
+    return text(row), int(numbers[row])
 
 
 def _form(line: bytes) -> tuple[_Number, ...]:

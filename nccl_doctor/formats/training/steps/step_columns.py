@@ -5,35 +5,26 @@ are tried with one line of each form; where that line has its numbers, all lines
 """
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.common.text_keys import MIX, ROW, Flags, Keys, Numbers, mix, rows_of
+from nccl_doctor.common.text_keys import Flags
+from nccl_doctor.formats.training.steps.block_lines import LONGEST
+from nccl_doctor.formats.training.steps.line_numbers import Floats, LineNumbers, Texts
 from nccl_doctor.formats.training.steps.step_formats import Fields, Tool, colour_spans, uncoloured
 from nccl_doctor.inputs import prefixes
 
-Floats = npt.NDArray[np.float64]
-
-LONGEST = 4_000  # bytes of a line that are looked at
-_DIGITS = 15  # of a number that is exact as a float
-_MOST_DIGITS = 18
-_LARGEST = 10.0**_DIGITS  # a step beyond is none
-_TENS_EXACT = 22  # the largest power of ten that is exact as a float
-_TENS = np.array([float(10**power) for power in range(_TENS_EXACT + 1)])
+_LARGEST = 1e15  # a step beyond is none
 _DECIMALS = frozenset(
     (b"0.0", *(number + b"e" + sign + b"0" for number in (b"0", b"0.0") for sign in (b"", b"+", b"-")))
 )
 _LEAST, _MOST = 1e-6, 1e12  # of a rate or a time in a loop that nobody knows; 1e999 is no number
 _SLOWEST_ROUNDED = 0.05  # steps a second: printed with three decimals, 0.005 stands for 180 to 220 s
-_ZERO, _NINE, _RETURN, _NEWLINE = b"09\r\n"
 _STAMP = compiled(rb"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?")
 _DEVICE = compiled(r"(?i)gpu\d{1,2}: ")  # a node or a device: either way lines of one writer
 _RUN = compiled(rb"\d+")
-_THOUSANDS = compiled(rb"[1-9]\d{0,2}(?:,\d{3}){1,6}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?")
 
 
 class Steps(NamedTuple):
@@ -53,127 +44,6 @@ class Steps(NamedTuple):
     @classmethod
     def empty(cls, size: int) -> "Steps":
         return cls(*(np.full(size, np.nan) for _ in cls._fields))
-
-
-class Pieces(NamedTuple):
-    """The parts of lines that hold places of a block; a carriage return ends a part too."""
-
-    start: Numbers
-    end: Numbers
-    number: Numbers  # of the line, counted from 0 in the block
-    first: Numbers  # of its places
-
-    def texts(self, block: bytes) -> list[bytes]:
-        ends = np.minimum(self.end, self.start + LONGEST)
-        return [block[start:end] for start, end in zip(self.start.tolist(), ends.tolist(), strict=True)]
-
-
-def pieces(block: bytes, at: Numbers) -> Pieces:
-    """The parts of lines that hold these ascending places."""
-    data = np.frombuffer(block, np.uint8)
-    is_stop = data == _NEWLINE
-    newlines = np.flatnonzero(is_stop)
-    stops = np.flatnonzero(is_stop | (data == _RETURN)) if b"\r" in block else newlines
-    piece, first = np.unique(np.searchsorted(stops, at), return_index=True)
-    start = np.where(piece > 0, stops[piece - 1] + 1 if len(stops) else 0, 0)
-    end = np.append(stops, len(block))[piece]
-    return Pieces(start, end, np.searchsorted(newlines, start), first)
-
-
-class Texts:
-    """Lines, and the numbers in them: runs of digits."""
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self.text = b"\n".join(lines) + b"\n"
-        data = np.frombuffer(self.text + bytes(ROW), np.uint8)[: len(self.text)]
-        sizes = np.fromiter(map(len, lines), np.int64, len(lines))
-        starts = np.cumsum(sizes + 1) - sizes - 1
-        is_digit = (data - np.uint8(_ZERO)) < 10
-        edges = np.flatnonzero(is_digit[1:] != is_digit[:-1]) + 1
-        if is_digit[0]:
-            edges = np.append(0, edges)
-        self.begin, self.end = edges[::2], edges[1::2]  # each line ends with a line end, so each run ends
-        self.first = np.searchsorted(self.begin, starts)  # runs of digits before each line
-        self._data = data
-        self.keys = self._keys(is_digit, starts, sizes)
-
-    def _keys(self, is_digit: Flags, starts: Numbers, sizes: Numbers) -> Keys:
-        """Keys of the lines with each run of digits as one 0."""
-        kept = ~is_digit
-        kept[self.begin] = True
-        short = np.append(self._data[kept], np.zeros(ROW, np.uint8))
-        short[(short - np.uint8(_ZERO)) < 10] = _ZERO
-        dropped = np.append(0, np.cumsum(self.end - self.begin - 1))
-        begin = starts - dropped[self.first]
-        end = starts + sizes - dropped[np.append(self.first[1:], len(self.begin))]
-        return mix((end - begin + 1).view(np.uint64) * MIX, rows_of(short.tobytes()), begin, end)
-
-    def groups(self) -> list[tuple[int, Numbers]]:
-        """Each key, and the lines that have it; in the order of their first lines."""
-        order = np.argsort(self.keys, kind="stable")
-        keys = self.keys[order]
-        edges = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
-        found = [(int(keys[start]), order[start:end]) for start, end in pairwise(edges)]
-        return sorted(found, key=lambda group: int(group[1][0]))
-
-    def whole(self, run: Numbers) -> Floats:
-        """The values of runs of digits; infinite where one is too long."""
-        begin, size = self.begin[run], self.end[run] - self.begin[run]
-        value = np.zeros(len(run), np.int64)
-        longest = int(size.max(initial=0))
-        shortest = int(size.min(initial=0))
-        for place in range(min(longest, _MOST_DIGITS)):
-            digit = self._data.take(begin + place, mode="clip") - np.uint8(_ZERO)
-            more = value * 10 + digit
-            value = more if place < shortest else np.where(place < size, more, value)
-        return value.astype(float) if longest <= _MOST_DIGITS else np.where(size > _MOST_DIGITS, np.inf, value)
-
-    def decimal(self, first: Numbers, form: bytes) -> Floats:
-        """The values of numbers of a form as `float` would read them: `0.0`, `0e-0`, `0.0e+0`."""
-        begin, end, exponent = self.begin, self.end, b"e" in form
-        last = first + form.count(b"0") - 1
-        point = first + 1
-        places = (end[point] - begin[point]) if b"." in form else np.zeros(len(first), np.int64)
-        digits = places + (end[first] - begin[first])
-        shift = np.minimum(self.whole(last), 1000.0) if exponent else np.zeros(len(first))
-        shift = places + shift if b"-" in form else places - shift
-        exact = (digits <= _DIGITS) & (abs(shift) <= _TENS_EXACT)
-        if not exact.all():
-            values = np.empty(len(first))
-            values[exact] = self.decimal(first[exact], form)
-            values[~exact] = self.parsed(first[~exact], last[~exact])
-            return values
-        value = self.whole(first)
-        if b"." in form:
-            value = value * _TENS[places] + self.whole(point)
-        tens = _TENS[abs(shift).astype(np.int64)]
-        found: Floats = np.where(shift > 0, value / tens, value * tens)
-        return found
-
-    def parsed(self, first: Numbers, last: Numbers) -> Floats:
-        """The values of numbers of any form from one run of digits to another."""
-        places = zip(self.begin[first].tolist(), self.end[last].tolist(), strict=True)
-        return np.array([_value(self.text[begin:end]) for begin, end in places], float)
-
-    def writers(self, runs: list[Numbers]) -> Keys:
-        """One key for equal numbers, and none for others, `01` and `1` being others."""
-        key = np.zeros(len(runs[0]), np.uint64)
-        for run in runs:
-            size = (self.end[run] - self.begin[run]).view(np.uint64)
-            value = self.whole(run).view(np.uint64)
-            key = (key ^ (value + size)) * MIX
-            key ^= key >> np.uint64(29)
-        return key
-
-
-def _value(text: bytes) -> float:
-    """A number: `1,820` has its thousands apart; `0,51` and `12,5` have a comma as decimal sign."""
-    if b"," in text:
-        text = text.replace(b",", b"" if _THOUSANDS.fullmatch(text) else b".")
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 class Column(NamedTuple):
@@ -197,15 +67,14 @@ class Column(NamedTuple):
         last = next(at for at in range(first, len(runs)) if runs[at][1] >= end)
         return cls(name, first, last, _RUN.sub(b"0", line[begin : runs[last][1]]))
 
-    def read(self, texts: Texts, base: Numbers) -> Floats:
-        """Its values in lines whose runs of digits begin at `base`."""
-        run = base + self.first
+    def read(self, numbers: LineNumbers) -> Floats:
+        """Its values in lines of the form."""
         if self.form == b"0":
-            value = texts.whole(run)
+            value = numbers.whole(self.first)
         elif self.form in _DECIMALS:
-            value = texts.decimal(run, self.form)
+            value = numbers.decimal(self.first, self.form)
         else:
-            value = texts.parsed(run, base + self.last)
+            value = numbers.parsed(self.first, self.last)
         return value if self.factor == 1 else value * self.factor if self.factor > 1 else value / (1 / self.factor)
 
 
@@ -217,11 +86,10 @@ class Form(NamedTuple):
     columns: tuple[Column, ...]
     who: tuple[int, ...]  # runs of digits that say who wrote a line
 
-    def read(self, texts: Texts, rows: Numbers) -> tuple[Steps, Flags]:
+    def read(self, numbers: LineNumbers) -> tuple[Steps, Flags]:
         """The steps of lines, and which of the lines are none."""
-        base = texts.first[rows]
-        found = {column.name: column.read(texts, base) for column in self.columns}
-        return _steps(found, len(rows), self.tool.is_guess, self.fields.lost)
+        found = {column.name: column.read(numbers) for column in self.columns}
+        return _steps(found, numbers.count, self.tool.is_guess, self.fields.lost)
 
 
 def form_of(line: bytes, tools: list[Tool]) -> Form | None:
@@ -326,7 +194,8 @@ def read_step(tool: Tool, line: bytes) -> tuple[int | None, float | None, float 
     form = form_of(line[:LONGEST], [tool])
     if form is None:
         return None
-    steps, none = form.read(Texts([line[:LONGEST]]), np.zeros(1, np.int64))
+    (group,) = Texts([line[:LONGEST]]).groups()
+    steps, none = form.read(group.numbers)
     if none[0]:
         return None
     step, seconds, rate = (None if np.isnan(column[0]) else float(column[0]) for column in steps[:3])

@@ -1,0 +1,58 @@
+"""The last blocks of a log, so that of the lines of steps only those are copied that evidence shows."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from nccl_doctor.common.text_keys import Numbers
+from nccl_doctor.formats.training.steps.block_lines import LONGEST, BlockLines
+
+_KEPT = 12 << 20  # bytes
+_SIZE = 12  # bits for the size of a line
+
+
+class RecentLines:
+    """The last blocks, and where they begin in the log. A place of a line is its offset in the log and its size in one number."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._begins: list[int] = []
+        self.end = 0  # of the last block
+
+    def add(self, block: bytes) -> None:
+        self._blocks.append(block)
+        self._begins.append(self.end)
+        self.end += len(block)
+
+    def places(self, lines: BlockLines, parts: Numbers) -> Numbers:
+        """The places of parts of the last block."""
+        start = lines.start[parts]
+        places: Numbers = (start + self._begins[-1]) << _SIZE | np.minimum(lines.stop[parts] - start, LONGEST)
+        return places
+
+    def copies(self, places: npt.NDArray[np.object_] | Numbers) -> npt.NDArray[np.object_]:
+        """The lines at places; what is a copy already stays it."""
+        copied = np.empty(len(places), object)
+        which = np.arange(len(places))
+        if places.dtype == object:
+            copied[:] = places
+            which = np.array([at for at, place in enumerate(places) if type(place) is not bytes], np.int64)
+            places = places[which].astype(np.int64)
+        if len(which):
+            start = places >> _SIZE
+            of = np.searchsorted(self._begins, start, side="right") - 1
+            start -= np.array(self._begins)[of]
+            stop = start + (places & ((1 << _SIZE) - 1))
+            blocks = self._blocks
+            spans = zip(of.tolist(), start.tolist(), stop.tolist(), strict=True)
+            texts = np.empty(len(which), object)
+            texts[:] = [blocks[block][begin:end] for block, begin, end in spans]
+            copied[which] = texts
+        return copied
+
+    def leaving(self) -> Iterator[int]:
+        """For each block that is too old where it ends, as a place; its lines that are needed must be copied before the next one."""
+        while self._blocks and self.end - self._begins[0] > _KEPT:
+            yield (self._begins[0] + len(self._blocks[0])) << _SIZE
+            del self._blocks[0], self._begins[0]

@@ -1,0 +1,132 @@
+"""The series of steps of one launch, and who wrote which of them."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from nccl_doctor.common.text_keys import Keys, Numbers
+from nccl_doctor.formats.training.steps import own_steps
+from nccl_doctor.formats.training.steps.recent_lines import RecentLines
+from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
+from nccl_doctor.formats.training.steps.step_formats import Tool, uncoloured
+from nccl_doctor.formats.training.steps.step_places import Batch
+from nccl_doctor.formats.training.steps.step_series import Series
+
+_MEMO = 50_000  # writers remembered
+_BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
+
+
+class _Writers(NamedTuple):
+    """Who wrote lines of one form, in ascending keys, and the index of the series of each."""
+
+    keys: Keys
+    series: Numbers
+
+    def series_of(self, writers: Keys) -> Numbers:
+        """-1 where nobody is known."""
+        at = np.searchsorted(self.keys[:-1], writers)
+        return np.where(self.keys[at] == writers, self.series[at], -1)
+
+    def more(self, writer: Keys, series: int) -> "_Writers":
+        at = np.searchsorted(self.keys[:-1], writer)
+        return _Writers(np.insert(self.keys, at, writer), np.insert(self.series, at, series))
+
+
+_NOBODY = _Writers(np.zeros(1, np.uint64), np.full(1, -1))
+
+
+class Written(NamedTuple):
+    """Lines of one form, and a key for who wrote each."""
+
+    key: int  # of the form
+    form: Form
+    rows: Numbers  # of the batch
+    writers: Keys
+
+
+class Launch:
+    """The series of a job from one start to the next, in the order in which they come in the log."""
+
+    def __init__(self, recent: RecentLines) -> None:
+        self.series: list[Series] = []
+        self._recent = recent
+        self._of_writer: dict[int, _Writers] = {}  # by the key of the lines
+        self._named: dict[tuple[str, str], int] = {}  # tool and writer -> index of the series
+        self._is_known = False
+
+    def is_known(self) -> bool:
+        """Whether a program was recognised: then its lines are those of the loop, and no others."""
+        self._is_known = self._is_known or any(_is_loop(one) for one in self.series if not one.tool.is_guess)
+        return self._is_known
+
+    def loops(self) -> list[Series]:
+        """The series that are training loops, by tool and rank."""
+        named, own = [], []
+        for one in self.series:
+            if one.tool.is_guess:
+                own += [one] if own_steps.is_loop(one) else []
+            elif _is_loop(one):
+                named.append(one)
+        if any(one.tool.name == "deepspeed" for one in named):  # whose lines tell the number of the step as well
+            named = [one for one in named if one.tool.name != "deepspeed-timers"]
+        found = named or own  # lines of a known tool are also of a loop that nobody knows
+        return sorted(found, key=lambda one: (one.tool.name, one.rank if one.rank is not None else -1))
+
+    def keep(self, end: int) -> None:
+        """Copy the lines that are still needed of those in front of a place."""
+        for series in self.series:
+            series.keep(end)
+
+    def of(self, tool: Tool, prefix: bytes) -> int:
+        """The index of the series of a tool and a launcher prefix."""
+        host, rank, device = writer_of(prefix)
+        found = self._named.setdefault((tool.name, f"{rank} {host} {device}"), len(self.series))
+        if found == len(self.series):
+            self.series.append(Series(tool, host, rank, self._recent))
+        return found
+
+    def put(self, batch: Batch, steps: Steps, written: list[Written]) -> None:
+        """Give each series its lines of a batch."""
+        of = self._name(batch, written)
+        order = np.argsort(of.astype(np.int16) if len(self.series) < 1 << 15 else of, kind="stable")
+        order = order[np.searchsorted(of[order], 0) :]
+        if not len(order):
+            return
+        series = of[order]
+        edges = [0, *(np.flatnonzero(series[1:] != series[:-1]) + 1).tolist(), len(order)]
+        steps = Steps(*(column[order] for column in steps))
+        numbers = batch.numbers[order].astype(float)
+        places = self._recent.places(batch.lines, batch.parts[order])
+        for start, end in pairwise(edges):
+            part = Steps(*(column[start:end] for column in steps))
+            self.series[int(series[start])].put(part, numbers[start:end], places[start:end])
+
+    def _name(self, batch: Batch, written: list[Written]) -> Numbers:
+        """The index of the series of each line by who wrote it, -1 for none."""
+        of = np.full(len(batch.parts), -1)
+        if sum(len(known.keys) for known in self._of_writer.values()) > _MEMO:
+            self._of_writer.clear()
+        firsts = []
+        for key, form, rows, writers in written:
+            is_new = self._of_writer.get(key, _NOBODY).series_of(writers) < 0
+            if is_new.any():
+                new, first = np.unique(writers[is_new], return_index=True)
+                first_rows = rows[is_new][first].tolist()
+                firsts += [(row, key, writer, form) for row, writer in zip(first_rows, new, strict=True)]
+        for row, key, writer, form in sorted(firsts, key=lambda first: first[0]):
+            known = self._of_writer.get(key, _NOBODY)
+            if known.series_of(writer) < 0:
+                self._of_writer[key] = known.more(writer, self._of_line(form, batch.text(row)))
+        for key, _, rows, writers in written:
+            of[rows] = self._of_writer[key].series_of(writers)
+        return of
+
+    def _of_line(self, form: Form, line: bytes) -> int:
+        fields = form.tool.find(plain := uncoloured(line))
+        return self.of(form.tool, plain[: fields.start] if fields is not None else b"")
+
+
+def _is_loop(series: Series) -> bool:
+    """Whether the series of a known tool is a training loop."""
+    return series.points >= (_BAR_LEAST if series.tool.name == "tqdm" else 1)

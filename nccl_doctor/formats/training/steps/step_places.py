@@ -1,0 +1,180 @@
+"""Where a log has step lines: the literals that find them, and which lines of a block are of one form."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from nccl_doctor.common.text_keys import Numbers
+from nccl_doctor.formats.training import all_reduce_bench, layout, run_settings
+from nccl_doctor.formats.training.steps import loss_values, own_steps
+from nccl_doctor.formats.training.steps.block_lines import BlockLines
+from nccl_doctor.formats.training.steps.line_layouts import Alike, Layouts, without
+from nccl_doctor.formats.training.steps.line_numbers import Group, Texts
+from nccl_doctor.formats.training.steps.loss_scale import Losses
+from nccl_doctor.formats.training.steps.step_formats import TOOLS
+from nccl_doctor.inputs.prefilter import Prefilter, prefilter
+
+_EVENTS = (
+    (b"aving checkpoint", "checkpoint"),
+    (b"aved checkpoint", "checkpoint"),
+    (b"aving model checkpoint", "checkpoint"),
+    (b"alidation loss at iteration", "evaluation"),
+    (b"Running Evaluation", "evaluation"),
+    (b" | valid | ", "evaluation"),
+)
+STAMPS = b"BatchTimestamp<batch_index: "
+COMM = b"| comm op: "
+REDUCED = b"ward_allreduce: ", b" bwd_allreduce: "
+TOTAL = b"total images/sec: "
+_TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
+KINDS = dict(_EVENTS)
+SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))
+_TOGETHER = 1 << 14  # lines whose forms are looked for together
+LITERALS = sorted(
+    {
+        *_TOOLS,
+        *KINDS,
+        *SETTINGS,
+        STAMPS,
+        COMM,
+        *REDUCED,
+        TOTAL,
+        loss_values.LITERAL,
+        *all_reduce_bench.LITERALS,
+        *Losses.LITERALS,
+    }
+)
+TOOL_OF = [_TOOLS.get(literal) for literal in LITERALS]
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_NUMBERED = [zeros for literal in LITERALS if b"0" in (zeros := literal.translate(_AS_ZEROS))]
+LOSSES = LITERALS.index(loss_values.LITERAL)
+_IS_TOOL = np.array([tool is not None or which == LOSSES for which, tool in enumerate(TOOL_OF)])
+_IS_GUESS = np.array([tool is not None and tool.is_guess for tool in TOOL_OF])
+
+
+@cache
+def _gate(with_guesses: bool) -> tuple[Prefilter, Numbers]:
+    """Finds literals; and what the index of each is among all."""
+    wanted = [index for index, is_guess in enumerate(_IS_GUESS) if with_guesses or not is_guess]
+    found = prefilter(frozenset(LITERALS[index] for index in wanted), name="steps" if with_guesses else "known-steps")
+    return found, np.array(wanted)  # both in the order of their literals
+
+
+def _places(block: bytes, with_guesses: bool) -> tuple[Numbers, Numbers]:
+    """Where a block has literals, and which."""
+    gate, indexes = _gate(with_guesses)
+    at, which = gate.places(block)
+    return at, indexes[which]
+
+
+class Batch:
+    """Lines of steps that are taken together."""
+
+    def __init__(self, lines: BlockLines, parts: Numbers, number: int) -> None:
+        """`number` is that of the first line of the block."""
+        self.lines = lines
+        self.parts = parts
+        self.numbers = lines.numbers(parts) + number
+
+    def text(self, row: int) -> bytes:
+        return self.lines.text(int(self.parts[row]))
+
+
+class StepGroup(NamedTuple):
+    """Lines that differ in their numbers only, and which literals they hold."""
+
+    group: Group
+    literals: tuple[int, ...]
+
+
+class Places(NamedTuple):
+    """Lines of a block that hold a literal of a step line: by their layout, and others by the places of literals."""
+
+    lines: BlockLines
+    number: int  # of the first line
+    found: list[Alike]
+    at: Numbers
+    which: Numbers  # literal
+    others: Numbers  # places of literals of other lines
+    of_others: Numbers  # literal
+
+    def before(self, end: int) -> "tuple[Places, Places]":
+        """Those before a place, and the others."""
+        cut = int(np.searchsorted(self.at, end))
+        part = int(np.searchsorted(self.lines.start, end))
+        found = [alike.split(part) for alike in self.found]
+        return (
+            self._replace(found=[first for first, _ in found], at=self.at[:cut], which=self.which[:cut]),
+            self._replace(found=[rest for _, rest in found], at=self.at[cut:], which=self.which[cut:]),
+        )
+
+    def with_guesses(self, start: int) -> "Places":
+        """All places behind a start, and those of loops that nobody knows."""
+        at, which = _places(self.lines.block, with_guesses=True)
+        more = (at >= start) & _IS_TOOL[which]
+        return self._replace(found=[], at=at[more], which=which[more])
+
+    def known(self) -> "Places":
+        """Without those of loops that nobody knows."""
+        found = [alike for alike in self.found if not _IS_GUESS[list(alike.layout.literals)].all()]
+        known = ~_IS_GUESS[self.which]
+        return self._replace(found=found, at=self.at[known], which=self.which[known])
+
+    def without(self, taken: list[tuple[int, int]]) -> "Places":
+        """Without the places in parts of the block that begin and end there."""
+        if not taken:
+            return self
+        start, stop = (np.array(column) for column in zip(*taken, strict=True))
+        of = np.searchsorted(start, self.at, side="right") - 1
+        free = (of < 0) | (self.at >= stop[of])
+        return self._replace(at=self.at[free], which=self.which[free])
+
+    def groups(self, layouts: Layouts) -> tuple[Batch, list[StepGroup]]:
+        """All these lines, and what they are; `layouts` takes those that many have."""
+        parts, first = np.unique(np.searchsorted(self.lines.stop, self.at), return_index=True)
+        every = np.concatenate([parts, *(alike.parts for alike in self.found)])
+        order = np.argsort(every)
+        rows = np.empty(len(every), np.int64)
+        rows[order] = np.arange(len(every))
+        groups = list[StepGroup]()
+        start = len(parts)
+        for known, of_layout, numbers in self.found:
+            some = slice(start, start + len(of_layout))
+            groups.append(StepGroup(Group(known.key, rows[some], numbers), known.literals))
+            start += len(of_layout)
+        last = np.append(first[1:], len(self.at))
+        for start in range(0, len(parts), _TOGETHER):
+            some = slice(start, start + _TOGETHER)
+            for group in Texts(self.lines.texts(parts[some])).groups():
+                row = start + int(group.rows[0])
+                literals = tuple(self.which[first[row] : last[row]].tolist())
+                self._learn(layouts, parts[some][group.rows], group.key, literals)
+                groups.append(StepGroup(group._replace(rows=rows[some][group.rows]), literals))
+        return Batch(self.lines, every[order], self.number), groups
+
+    def _learn(self, layouts: Layouts, parts: Numbers, key: int, literals: tuple[int, ...]) -> None:
+        """Take the layouts of lines that hold these literals and no others, whatever their numbers are."""
+        start, stop = (np.searchsorted(self.others, at[parts]) for at in (self.lines.start, self.lines.stop))
+        line = self.lines.text(int(parts[0])).translate(_AS_ZEROS)
+        if (start == stop).all() and not any(literal in line for literal in _NUMBERED):
+            layouts.learn(self.lines, parts, key, literals)
+
+
+def places_of(block: bytes, number: int, layouts: Layouts, *, with_guesses: bool) -> Places | None:
+    """Where a block, whose first line has a number, holds step lines; None where it has no literal."""
+    lines, rest = None, block
+    found = list[Alike]()
+    if layouts:
+        lines = BlockLines(block)
+        found = layouts.find(lines)
+    if lines is None or not found:
+        at, which = _places(block, with_guesses)
+    else:
+        rest, begin, moved = without(lines, found)
+        at, which = _places(rest, with_guesses)
+        at += moved[np.searchsorted(begin, at, side="right") - 1] if len(at) else 0
+    if not len(at) and not found:
+        return None
+    is_tool = _IS_TOOL[which]
+    return Places(lines or BlockLines(block), number, found, at[is_tool], which[is_tool], at[~is_tool], which[~is_tool])
