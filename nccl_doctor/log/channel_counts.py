@@ -233,38 +233,30 @@ class ChannelColumns:
         self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
-        cleaned: dict[str, str] = {}
-        channels, channels_of, lines_of = list(self.channels), self._channels(), self.n
-        groups = self._groups(who, headers, hosts_for)
-        while some := list(islice(groups, BATCH)):
-            first = [edges[0] for _, edges in some]
-            lines = []
-            for at, text in zip(first, self.texts(first), strict=True):
-                left = cleaned.get(self.left[at])
-                if left is None:
-                    left = cleaned[self.left[at]] = f"{prefixes.clean(self.left[at])}{nccl_header.TOKEN}INFO Channel "
-                lines.append(f"{left}{channels[self.channel[at]]} : {text}")
+        fronts = {left: f"{prefixes.clean(left)}{nccl_header.TOKEN}INFO Channel " for left in dict.fromkeys(self.left)}
+        channels = [f"{channel} : " for channel in self.channels]
+        rows = self._rows(who, headers, hosts_for)
+        while some := list(islice(rows, BATCH)):
+            first = [at for at, _ in some]
+            lines = [
+                f"{fronts[self.left[at]]}{channels[self.channel[at]]}{text}"
+                for at, text in zip(first, self.texts(first), strict=True)
+            ]
             refs = facts.evidence_of(file, [self.first[at] for at in first], lines)
-            for (row, edges), ref in zip(some, refs, strict=True):
-                yield (
-                    *row,
-                    len(edges),
-                    sum([channels_of[at] for at in edges]),
-                    sum([lines_of[at] for at in edges]),
-                    ref,
-                )
+            yield from [(*row, ref) for (_, row), ref in zip(some, refs, strict=True)]
 
-    def _groups(
+    def _rows(
         self, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
-    ) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
-        """The edges of one header that one row shows, by their first lines, and the columns of the row that do not count."""
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Rows without evidence, by their first lines, each behind the first of the edges of one header that it shows."""
         media = Numbered()
         carried = [_carried(carrier, media) for carrier in self.carriers]
         medium_of = list(media)
-        src, dst, carrier = self.src, self.dst, self.carrier
+        src, dst, carrier, channels_of, lines_of = self.src, self.dst, self.carrier, self._channels(), self.n
         for header, edges in groupby(self._order(headers), self.header.__getitem__):
-            host_of = hosts_for(who[header])
-            groups: dict[tuple[int, int, int | str | None], tuple[list[int], list[str]]] = {}
+            writer = who[header]
+            host_of, of_writer = hosts_for(writer), writer[:4]
+            groups: dict[tuple[int, int, int | str | None], list[Any]] = {}  # first edge, peers, channels, lines
             for at in edges:
                 one = carried[carrier[at]]
                 if one is None:
@@ -274,13 +266,16 @@ class ChannelColumns:
                 key = own, medium, peer if inside else host_of(peer)
                 group = groups.get(key)
                 if group is None:
-                    group = groups[key] = [], []
-                group[0].append(at)
+                    groups[key] = [at, [f"{peer}{gpu}"], channels_of[at], lines_of[at]]
+                    continue
                 group[1].append(f"{peer}{gpu}")
-            for (own, medium, place), (edges_of_row, peers) in groups.items():
+                group[2] += channels_of[at]
+                group[3] += lines_of[at]
+            for (own, medium, place), (at, peers, channels, lines) in groups.items():
                 own_gpu, *columns = medium_of[medium]
-                host = place if not isinstance(place, int) else host_of(place) or who[header].host
-                yield (*who[header][:4], own, own_gpu, host, ",".join(peers), *columns), edges_of_row
+                host = place if not isinstance(place, int) else host_of(place) or writer.host
+                shown = own, own_gpu, host, ",".join(peers), *columns, len(peers), channels, lines
+                yield at, of_writer + shown
 
 
 def _carried(carrier: Carrier, media: dict[tuple[Any, ...], int]) -> tuple[int, bool, bool, str] | None:

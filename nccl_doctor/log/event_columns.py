@@ -132,14 +132,17 @@ class EventColumns:
         self._replace(folded)
 
     def drop_superseded(self, before: str, behind: str) -> None:
-        """Drop events that end with one word where the event of the same header that ends with the other came last."""
+        """Drop events that end with one word where the event of the same header that ends with the other came last.
+
+        Call when there is one event of each message and header.
+        """
         import numpy as np
 
         pairs = [
             (self.ids[early], number)
             for message, number in self.ids.items()
             if message.body.endswith(behind)
-            and (early := message._replace(body=message.body.removesuffix(behind) + before)) in self.ids
+            and (early := Message(*message[:2], message.body.removesuffix(behind) + before, message.hour)) in self.ids
         ]
         if not pairs:
             return
@@ -148,13 +151,15 @@ class EventColumns:
         early, late = np.array(pairs).T
         successor[early] = late
         size = int(header.max()) + 1
-        place = {pair: at for at, pair in enumerate((message * size + header).tolist())}
-        drop = np.zeros(len(self), bool)
-        for at in np.flatnonzero(successor[message] >= 0).tolist():
-            other = place.get(int(successor[message[at]]) * size + int(header[at]))
-            drop[at] = other is not None and last[other] > last[at]
-        if drop.any():
-            self.keep(~drop)
+        pair = message * size + header
+        order = np.argsort(pair)
+        starts = np.flatnonzero(successor[message] >= 0)
+        wanted = successor[message[starts]] * size + header[starts]
+        other = order[np.minimum(np.searchsorted(pair, wanted, sorter=order), len(order) - 1)]
+        kept = np.ones(len(self), bool)
+        kept[starts[(pair[other] == wanted) & (last[other] > last[starts])]] = False
+        if not kept.all():
+            self.keep(kept)
 
     def cut(self, limit: int) -> None:
         """Keep the first `limit` events of each pattern, INFO lines apart, and the first of each writer and hour, which count the rest.
@@ -162,7 +167,9 @@ class EventColumns:
         Which parts a log was read in makes no difference: an event is first by its line.
         """
         pattern_of = [message.pattern if message.level != "INFO" else None for message in self.messages]
-        events = Counter(pattern_of[message] for message in self.message)
+        events: Counter[int | None] = Counter()
+        for number, n in Counter(self.message).items():
+            events[pattern_of[number]] += n
         for pattern in [pattern for pattern, n in events.items() if n > limit and pattern is not None]:
             self._cut(pattern, limit)
 

@@ -1,6 +1,5 @@
 """From the events and processes of one log to rows of facts: who wrote the lines of each header, and where they are."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from nccl_doctor.log.ranks.rank_map import RankMap
 from nccl_doctor.log.row_templates import RowTemplate, row_templates
 from nccl_doctor.log.rows import COMMUNICATOR, Context, communicator, rows
 
-Lives = list[re.Match[str] | None]  # of each message: what it says where it names a rank of a communicator
+Lives = list[dict[str, Any] | None]  # of each message: what it says where it names a rank of a communicator
 _TOGETHER = 1 << 13  # events whose rows are made at once
 _SHARED = 3  # events of a message from which its rows are worth a template
 _Placed = dict[type, list[tuple[int, tuple[Any, ...]]]]  # table -> rows, each with the place of its event
@@ -66,8 +65,8 @@ class EventRows:
         for at in columns.order():
             life = lives[columns.message[at]]
             if life is not None:
-                who, of = self.who[columns.header[at]], life.groupdict()
-                yield Member(who.host, who.pid, of.get("comm_id"), int(of["comm_rank"]), int(of["nranks"]))
+                who = self.who[columns.header[at]]
+                yield Member(who.host, who.pid, life.get("comm_id"), int(life["comm_rank"]), int(life["nranks"]))
 
     def add_events(self) -> None:
         """Add the rows of all events other than channel lines, in the order of their lines. Consumes the counters."""
@@ -87,18 +86,16 @@ class EventRows:
         which = [columns.message[at] for at in order]
         texts = [self._text(columns.left[at], messages[one]) for at, one in zip(order, which, strict=True)]
         refs = self._facts.evidence_of(self._file, [columns.first[at] for at in order], texts)
-        by_message: dict[int, list[int]] = defaultdict(list)
-        for place, one in enumerate(which):
-            by_message[one].append(place)
+        shared: dict[int, list[int]] = defaultdict(list)  # message with templates -> the places of its events
         found: _Placed = defaultdict(list)
-        for number, places in by_message.items():
-            templates = self._templates_of(number) if self._events_of[number] >= _SHARED else None
-            if templates is not None:
-                self._fill(templates, columns, [order[place] for place in places], places, refs, found)
+        for place, (at, one, ref) in enumerate(zip(order, which, refs, strict=True)):
+            if self._events_of[one] >= _SHARED and self._templates_of(one) is not None:
+                shared[one].append(place)
                 continue
-            for place in places:
-                for row in self._event_rows(columns, order[place], refs[place]):
-                    found[type(row)].append((place, row))
+            for row in self._event_rows(columns, at, ref):
+                found[type(row)].append((place, row))
+        for number, places in shared.items():
+            self._fill(self._templates[number] or (), columns, [order[place] for place in places], places, refs, found)
         return found
 
     def _templates_of(self, number: int) -> list[RowTemplate] | None:
@@ -127,6 +124,8 @@ class EventRows:
 
     def _fields(self, number: int) -> dict[str, Any]:
         pattern, level, body, _ = self._counts.columns.messages[number]
+        if (life := self._lives[number]) is not None:
+            return {**life, **self._patterns[pattern].set}
         return {"text": body} if pattern < 0 else self._patterns[pattern].match(body, level) or {}
 
     def _event_rows(self, columns: EventColumns, at: int, ref: int) -> Iterator[Any]:
@@ -136,8 +135,7 @@ class EventRows:
         pattern = self._patterns[message.pattern] if message.pattern >= 0 else None
         who = self.who[columns.header[at]]
         if life is not None and pattern is not None and pattern.reader == COMMUNICATOR:
-            members = {**life.groupdict(), **pattern.set} if pattern.set else life.groupdict()
-            yield communicator(*who[:4], members, columns.n[at], columns.stamp[at], ref)
+            yield communicator(*who[:4], self._fields(number), columns.n[at], columns.stamp[at], ref)
             if message.level not in nccl_header.SHOWN:
                 return
         counted = (columns.n[at], columns.last[at], columns.stamp[at])

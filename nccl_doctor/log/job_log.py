@@ -101,23 +101,18 @@ def _of_cards(pattern: Pattern) -> bool:
 
 def _lives(counts: LogCounts) -> Lives:
     telling = {pattern.order: pattern.compiled.match for pattern in load() if pattern.rank_groups}
-    return [telling[one.pattern](one.body) if one.pattern in telling else None for one in counts.columns.messages]
+    found = [telling[one.pattern](one.body) if one.pattern in telling else None for one in counts.columns.messages]
+    return [None if match is None else match.groupdict() for match in found]
 
 
 def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
     """Which process took which rank, each pair once."""
-    groups = {pattern.order: pattern.rank_groups for pattern in load()}
-    named = [
-        match.group(*groups[message.pattern]) if match is not None else None
-        for message, match in zip(counts.columns.messages, lives, strict=True)
-    ]
-    events = zip(counts.columns.header, counts.columns.message, strict=True)
-    for number, (comm_rank, nranks, *dev) in dict.fromkeys(
-        (number, taken) for number, message in events if (taken := named[message]) is not None
-    ):
-        head = counts.headers[number]
-        cuda_dev = int(dev[0]) if dev and dev[0] else None
-        yield Membership(head.host, head.pid, head.tid, cuda_dev, int(comm_rank), int(nranks))
+    named = [life and (life["comm_rank"], life["nranks"], life.get("cuda_dev")) for life in lives]
+    events = zip(counts.columns.header, map(named.__getitem__, counts.columns.message), strict=True)
+    for number, taken in dict.fromkeys(events):
+        if taken is not None:
+            head, (comm_rank, nranks, dev) = counts.headers[number], taken
+            yield Membership(head.host, head.pid, head.tid, int(dev) if dev else None, int(comm_rank), int(nranks))
 
 
 def unknown(counts: LogCounts) -> list[tuple[str, int]]:

@@ -248,6 +248,14 @@ def _whole(text: str) -> int | None:
     return None
 
 
+@cache
+def _filling(name: str) -> tuple[Any, list[tuple[str, type, int | None]]]:
+    """A table; and its columns, their types, and where a context has the value of those that an event shares."""
+    places = {field: place for place, field in enumerate(Context._fields)}
+    table = by_name()[name]
+    return table, [(column, type_, places.get(column)) for column, type_ in column_types(table).items()]
+
+
 def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     """The rows of one event: of its pattern's table, and of `message` where it has none or is a WARN."""
     if pattern is not None and pattern.file == "pytorch" and "rank" in fields:
@@ -258,13 +266,12 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
         if reader is not None:
             yield from reader(context, fields)
     elif pattern is not None and pattern.table != "message":
-        table = by_name()[pattern.table]
-        shared = context._asdict()
+        table, columns = _filling(pattern.table)
         values = []
-        for name, type_ in column_types(table).items():
+        for name, type_, place in columns:
             given = _convert(fields.get(name), type_)
-            values.append(given if given is not None else shared.get(name))
-        yield table(*values)
+            values.append(given if given is not None or place is None else context[place])
+        yield table._make(values)
     yield from _known_message(context, pattern)
     if pattern is None or context.level in nccl_header.SHOWN or (pattern.table == "message" and not pattern.reader):
         given_rank = _convert(fields.get("rank"), int)
