@@ -25,6 +25,9 @@ from nccl_doctor.rules.templates import fill_template
 EVIDENCE = 12  # places kept per finding
 # Groups whose findings hold for a stretch of time: the moment of a sample or step that shows one is not when it began.
 _LASTING = ("performance", "input", "context")
+_LAST_NUMBER = compiled(r"(.*?)([0-9]{1,9})([^0-9]*)")
+_SPECIAL = frozenset("[]@,&!^*?% ")  # of ClusterShell
+_SERIES = 256  # series of names that ClusterShell folds further; it compares each with each
 _NUMBERED = compiled(r"(?P<before>[A-Za-z][A-Za-z_.-]{0,60})(?P<number>[0-9]{1,9})(?P<behind>[A-Za-z_.-]{0,120})")
 _ELSEWHERE = "SELECT ref FROM known_message WHERE kind IN ('peer', 'timeout')"  # evidence that something else failed
 _NO_PEERS = ("resource",)  # what a node lacks, a file server too, is why its ranks are late
@@ -129,12 +132,14 @@ def fold_hosts(names: Iterable[str | None]) -> str:
         return "".join(plain)
     if (folded := _of_one_series(plain)) is not None:
         return folded
+    if len(plain) > _SERIES and len(series := _by_last_number(plain)) > _SERIES:
+        return ",".join(series)
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
         nodes = NodeSet(resolver=RESOLVER_NOGROUP)  # a name in a log asks nothing of the site's groups
         for name in plain:
-            if not set(name) & set("[]@,&!^*?% "):
+            if not _SPECIAL & set(name):
                 nodes.update(NodeSet(name, resolver=RESOLVER_NOGROUP))
         if len(nodes) == len(plain):
             return str(nodes)
@@ -155,6 +160,21 @@ def _of_one_series(names: Sequence[str]) -> str | None:
 
     ((before, behind),) = around
     return f"{before}[{RangeSet.fromlist(numbers)}]{behind}"
+
+
+def _by_last_number(names: Sequence[str]) -> list[str]:
+    """Hosts that differ in their last number alone folded together, as `10.1.7.[12-19]`."""
+    from ClusterShell.RangeSet import RangeSet
+
+    series: dict[tuple[str, str, int], list[str]] = {}
+    for name in names:
+        found = None if _SPECIAL & set(name) else _LAST_NUMBER.fullmatch(name)
+        before, number, behind = found.groups() if found is not None else (name, "", "")
+        series.setdefault((before, behind, len(number)), []).append(number)
+    return [
+        before + (f"[{RangeSet.fromlist(numbers)}]" if len(numbers) > 1 else numbers[0]) + behind
+        for (before, behind, _), numbers in series.items()
+    ]
 
 
 def fold_ranks(numbers: Iterable[int | None]) -> str:

@@ -1,10 +1,13 @@
 """Names of hosts that a log gives are folded, and never looked up in the groups of the site's ClusterShell."""
 
+from unittest import mock
+
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.diagnose import fold_hosts
 from nccl_doctor.watch.view.findings import expand
 
@@ -50,6 +53,19 @@ def test_one_series_folds_as_clustershell_folds_it(
     names = [*(f"{before}{number:0{width}d}{behind}" for number in numbers), *other]
     nodes = NodeSet(",".join(names), resolver=RESOLVER_NOGROUP)
     assert str(nodes) == fold_hosts(names)
+
+
+def test_addresses_without_order_are_folded_by_their_last_number() -> None:
+    names = [f"{at % 90 + 10}.{at % 7}.{at * 31 % 100}.{last}" for at in range(700) for last in (1, 2, 19)]
+    folded = fold_hosts(names)
+    assert {f"{name.rpartition('.')[0]}.[1-2]" for name in names} < set(folded.split(","))
+    assert set(names) == set(expand(folded))
+
+
+@given(st.sets(st.from_regex(r"[a-c]?[0-9]{1,3}[x.]?[0-9]{0,3}[z]?", fullmatch=True), min_size=2, max_size=40))
+def test_any_names_keep_their_digits_without_clustershell(names: set[str]) -> None:
+    with mock.patch.object(diagnose, "_SERIES", 1):
+        assert names == set(expand(fold_hosts(names)))
 
 
 @given(st.sets(NAMES, min_size=1, max_size=5))
