@@ -8,7 +8,7 @@ import numpy.typing as npt
 from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.formats.training.steps.block_lines import LONGEST, BlockLines
 
-_KEPT = 12 << 20  # bytes
+_KEPT = 32 << 20  # bytes
 _SIZE = 12  # bits for the size of a line
 
 

@@ -1,6 +1,5 @@
 """Step lines in columns, and rows of neighbours that were folded into one."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,26 +13,8 @@ Line = tuple[Point, int, bytes, float | None]  # point, line number, text, when
 Texts = npt.NDArray[Any]  # lines, or their places (see `RecentLines`)
 
 
-class Row(NamedTuple):
-    """One line, or neighbours folded; None for what no line says."""
-
-    step: int | None
-    last_step: int | None
-    n: int
-    seconds: float | None
-    rate: float | None
-    data: float | None
-    spent: float | None  # seconds of all lines that tell what waited for data, and what of them did
-    waited: float | None
-    slowest: float  # times the others
-    slowest_step: int | None
-    number: int  # and text and time of the slowest line
-    line: bytes
-    when: float | None
-
-
 class Rows(NamedTuple):
-    """Rows in columns, NaN for what no line says."""
+    """Lines, or neighbours folded, in columns; NaN for what no line says."""
 
     step: Floats
     last_step: Floats
@@ -41,11 +22,11 @@ class Rows(NamedTuple):
     seconds: Floats
     rate: Floats
     data: Floats
-    spent: Floats
+    spent: Floats  # seconds of all lines that tell what waited for data, and what of them did
     waited: Floats
-    slowest: Floats
+    slowest: Floats  # times the others
     slowest_step: Floats
-    number: Floats
+    number: Floats  # and text and time of the slowest line
     line: Texts
     when: Floats
 
@@ -91,15 +72,6 @@ class Rows(NamedTuple):
             when,
         )
         return pairs.joined(self.cut(size)) if size < len(self.n) else pairs
-
-    def each(self) -> Iterator[Row]:
-        for step, last, n, seconds, rate, data, spent, waited, slowest, worst, number, line, when in zip(
-            *(column.tolist() for column in self), strict=True
-        ):
-            yield Row(
-                whole(step), whole(last), int(n), _known(seconds), _known(rate), _known(data), spent or None,
-                waited if spent else None, slowest, whole(worst), int(number), line, _known(when),
-            )  # fmt: skip
 
 
 class Lines(NamedTuple):
@@ -216,9 +188,17 @@ class RowParts:
         self.count = len(self._parts[0].n)
 
 
-def _known(value: float) -> float | None:
-    return None if value != value else value
+def known(column: Floats) -> list[float | None]:
+    """The numbers of a column, None where nothing is known."""
+    unknown = np.isnan(column)
+    if unknown.all():
+        return [None] * len(column)
+    numbers: list[float | None] = column.tolist()
+    for row in np.flatnonzero(unknown).tolist():
+        numbers[row] = None
+    return numbers
 
 
-def whole(value: float) -> int | None:
-    return None if value != value else int(value)
+def whole(column: Floats) -> list[int | None]:
+    """The same of whole numbers."""
+    return [None if number is None else int(number) for number in known(column)]

@@ -1,5 +1,6 @@
 """The series of steps of one launch, and who wrote which of them."""
 
+from collections import defaultdict
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,8 +12,10 @@ from nccl_doctor.formats.training.steps.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
 from nccl_doctor.formats.training.steps.step_formats import Tool, uncoloured
 from nccl_doctor.formats.training.steps.step_places import Batch
-from nccl_doctor.formats.training.steps.step_series import Series
+from nccl_doctor.formats.training.steps.step_series import SETTLE, Series
 
+_WAITING = 1 << 18  # lines of all series that wait until they are folded together
+_MOST_WAITING = 1 << 12  # of one series
 _MEMO = 50_000  # writers remembered
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
 
@@ -28,9 +31,14 @@ class _Writers(NamedTuple):
         at = np.searchsorted(self.keys[:-1], writers)
         return np.where(self.keys[at] == writers, self.series[at], -1)
 
-    def more(self, writer: Keys, series: int) -> "_Writers":
-        at = np.searchsorted(self.keys[:-1], writer)
-        return _Writers(np.insert(self.keys, at, writer), np.insert(self.series, at, series))
+    def more(self, series: dict[int, int]) -> "_Writers":
+        """These, and the series of others by their keys."""
+        keys = np.append(np.array(list(series), np.uint64), self.keys[:-1])
+        order = np.append(np.argsort(keys), len(keys))
+        return _Writers(
+            np.append(keys, self.keys[-1])[order],
+            np.concatenate([np.array(list(series.values()), np.int64), self.series])[order],
+        )
 
 
 _NOBODY = _Writers(np.zeros(1, np.uint64), np.full(1, -1))
@@ -98,9 +106,10 @@ class Launch:
         steps = Steps(*(column[order] for column in steps))
         numbers = batch.numbers[order].astype(float)
         places = self._recent.places(batch.lines, batch.parts[order])
+        limit = min(max(_WAITING // len(self.series), SETTLE), _MOST_WAITING)
         for start, end in pairwise(edges):
             part = Steps(*(column[start:end] for column in steps))
-            self.series[int(series[start])].put(part, numbers[start:end], places[start:end])
+            self.series[int(series[start])].put(part, numbers[start:end], places[start:end], limit)
 
     def _name(self, batch: Batch, written: list[Written]) -> Numbers:
         """The index of the series of each line by who wrote it, -1 for none."""
@@ -113,11 +122,13 @@ class Launch:
             if is_new.any():
                 new, first = np.unique(writers[is_new], return_index=True)
                 first_rows = rows[is_new][first].tolist()
-                firsts += [(row, key, writer, form) for row, writer in zip(first_rows, new, strict=True)]
+                firsts += [(row, key, writer, form) for row, writer in zip(first_rows, new.tolist(), strict=True)]
+        found = defaultdict[int, dict[int, int]](dict)
         for row, key, writer, form in sorted(firsts, key=lambda first: first[0]):
-            known = self._of_writer.get(key, _NOBODY)
-            if known.series_of(writer) < 0:
-                self._of_writer[key] = known.more(writer, self._of_line(form, batch.text(row)))
+            if writer not in found[key]:
+                found[key][writer] = self._of_line(form, batch.text(row))
+        for key, series in found.items():
+            self._of_writer[key] = self._of_writer.get(key, _NOBODY).more(series)
         for key, _, rows, writers in written:
             of[rows] = self._of_writer[key].series_of(writers)
         return of

@@ -1,11 +1,16 @@
 """The rows of a series of steps, once its log or file has been read."""
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
+
+import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps.line_numbers import Floats
+from nccl_doctor.formats.training.steps.step_folds import Rows, known, whole
 from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 from nccl_doctor.inputs import prefixes
 
@@ -19,11 +24,13 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
     """The run of a series, its steps, and what became of its loss scale."""
     gpus, source = settings.gpus(file)
     batch = series.batch or settings.batch
-    steps = list(_steps(facts, file, run, series, batch))
-    shown = series.tool.unit
-    unit = shown if any(step.rate is not None for step in steps) else "steps/s"
-    if unit == "steps/s":
-        steps = [s._replace(rate=1 / s.seconds) if s.seconds else s for s in steps]
+    seconds, rate = _speeds(series, batch)
+    unit = series.tool.unit
+    if np.isnan(rate).all():
+        unit = "steps/s"
+        with np.errstate(divide="ignore"):
+            rate = np.where(seconds != 0, 1 / seconds, np.nan)
+    steps = list(_steps(facts, file, run, series.rows(), seconds, rate))
     yield ThroughputRun(
         run=run, file=file, host=series.host, rank=series.rank, tool=series.tool.name, unit=unit,
         scope="job" if unit == "steps/s" else series.scope(gpus), points=series.points,
@@ -38,21 +45,26 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
         yield row
 
 
-def _steps(facts: Facts, file: str, run: int, series: Series, batch: int | None) -> Iterator[Step]:
-    """Rows of the series; seconds and rate complete each other where the batch is known."""
-    job = series.tool.scope == "job"
-    for one in series.rows():
-        seconds, rate = one.seconds, one.rate
-        if batch and job and series.tool.unit == "samples/s":
-            if rate is None and seconds:
-                rate = batch / seconds
-            elif seconds is None and rate and series.tool.name not in ("deepspeed", "tf-cnn-benchmarks"):
-                seconds = batch / rate
-        text = text_of(one.line)
-        ref = facts.evidence(file, one.number, text)
-        stamp = one.when if one.when is not None else stamp_of(text)
-        yield Step(
-            run=run, step=one.step, last_step=one.last_step, n=one.n, seconds=seconds, rate=rate,
-            slowest=one.slowest, slowest_step=one.slowest_step, data=one.data, spent=one.spent, waited=one.waited,
-            line=one.number, stamp=stamp, ref=ref,
-        )  # fmt: skip
+def _speeds(series: Series, batch: int | None) -> tuple[Floats, Floats]:
+    """Seconds and rate of the rows; they complete each other where the batch is known."""
+    rows = series.rows()
+    seconds, rate = rows.seconds, rows.rate
+    if batch and series.tool.scope == "job" and series.tool.unit == "samples/s":
+        with np.errstate(divide="ignore"):
+            if series.tool.name not in ("deepspeed", "tf-cnn-benchmarks"):
+                seconds = np.where(np.isnan(seconds) & (rate != 0), batch / rate, seconds)
+            rate = np.where(np.isnan(rate) & (rows.seconds != 0), batch / rows.seconds, rate)
+    return seconds, rate
+
+
+def _steps(facts: Facts, file: str, run: int, rows: Rows, seconds: Floats, rate: Floats) -> Iterator[Step]:
+    texts = [text_of(line) for line in rows.line.tolist()]
+    lines = rows.number.astype(np.int64).tolist()
+    stamps = (stamp_of(text) if when is None else when for when, text in zip(known(rows.when), texts, strict=True))
+    tells = rows.spent != 0  # what waited for data
+    spent, waited = (known(np.where(tells, column, np.nan)) for column in (rows.spent, rows.waited))
+    yield from map(
+        Step, repeat(run), whole(rows.step), whole(rows.last_step), rows.n.astype(np.int64).tolist(), known(seconds),
+        known(rate), rows.slowest.tolist(), whole(rows.slowest_step), known(rows.data), spent, waited, lines, stamps,
+        facts.evidence_of(file, lines, texts),
+    )  # fmt: skip

@@ -1,8 +1,7 @@
 """One series of step lines while it grows: repeated lines left out, neighbours folded when it gets long."""
 
 import re
-from collections.abc import Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from nccl_doctor.formats.training.steps.step_folds import (
     Line,
     Lines,
     Point,
-    Row,
     RowParts,
     Rows,
     Texts,
@@ -30,7 +28,7 @@ from nccl_doctor.formats.training.steps.step_repeats import StepRepeats
 
 KEEP = 1_024  # rows that a long series keeps at least
 BULK = 8  # lines that become one row from which on records need not be read each
-_SETTLE = 1_024  # lines that wait until they are folded together
+SETTLE = 1_024  # lines that wait until they are folded together, at least
 _MEDIAN = 256  # lines of which a median is taken; rows of more lines are folded from such rows
 _STAMP_TEXT = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
 
@@ -38,7 +36,12 @@ _STAMP_TEXT = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6}
 def stamp_of(text: str) -> float | None:
     """Seconds since the epoch of the first date in a line, read as UTC."""
     match = _STAMP_TEXT.search(text[:200])
-    return iso_seconds(match[0]) if match is not None else None
+    return _seconds(match[0]) if match is not None else None
+
+
+@lru_cache(1 << 15)  # ranks print the same times
+def _seconds(stamp: str) -> float | None:
+    return iso_seconds(stamp)
 
 
 class Series:
@@ -85,24 +88,24 @@ class Series:
         self._settle()
         return self._points
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Rows:
         """The rows of a series that was ended."""
-        return self._rows.whole().each()
+        return self._rows.whole()
 
     def add(self, point: Point, line: bytes, number: int, when: float | None = None) -> None:
         """Append a step."""
         self._single.append((point, number, line, when))
         self._count += 1
-        if self._count >= _SETTLE:
+        if self._count >= SETTLE:
             self._settle()
 
-    def put(self, steps: Steps, number: Floats, places: Texts) -> None:
-        """Append the steps of lines."""
+    def put(self, steps: Steps, number: Floats, places: Texts, limit: int) -> None:
+        """Append the steps of lines; fold them where so many of the series wait."""
         if self._single:
             self._settle()
         self._waiting.append(Lines(steps, number, places, np.full(len(number), np.nan)))
         self._count += len(number)
-        if self._count >= _SETTLE:
+        if self._count >= limit:
             self._settle()
 
     def keep(self, end: int | None = None) -> None:
@@ -117,7 +120,7 @@ class Series:
     def overflow(self, line: bytes, number: int) -> None:
         """Take a lowered loss scale, which some programs print beside the step lines."""
         self._overflows.append((number, line))
-        if len(self._overflows) >= _SETTLE:
+        if len(self._overflows) >= SETTLE:
             self._settle()
 
     def follows(self, step: int | None) -> bool:
@@ -190,7 +193,7 @@ class Series:
         self._scale = scales[-1]
         which = np.flatnonzero(changed | (steps.lost > 0))
         of = lines.chosen(which)
-        steps_said = [whole(step) for step in of.steps.step.tolist()]
+        steps_said = whole(of.steps.step)
         self._note_losses(
             list(zip(of.number.tolist(), self._recent.copies(of.line).tolist(), steps_said, strict=True)), overflows
         )
