@@ -5,6 +5,7 @@ All of it works on ranks and medians, because step times have long tails: one ch
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from nccl_doctor.common.robust import median
@@ -82,15 +83,15 @@ def drift(values: Sequence[float], *, alpha: float = 0.001) -> float | None:
     count = len(chosen)
     if count < 10:
         return None
-    slopes, score = [], 0
-    for i in range(count - 1):
-        for j in range(i + 1, count):
-            difference = chosen[j] - chosen[i]
-            slopes.append(difference / (j - i))
-            score += (difference > 0) - (difference < 0)
+    score = 0  # pairs of which the later value is higher, without those of which it is lower
+    before: list[float] = []
+    for value in chosen:
+        score += bisect_left(before, value) + bisect_right(before, value) - len(before)
+        insort(before, value)
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     if math.erfc(abs(score) / deviation / math.sqrt(2)) >= alpha:
         return None
+    slopes = [(chosen[j] - chosen[i]) / (j - i) for i, j in itertools.combinations(range(count), 2)]
     middle = median(chosen)
     return median(slopes) * (count - 1) / middle if middle else None
 
