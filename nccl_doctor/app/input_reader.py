@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from nccl_doctor.app.input_streams import INTERRUPTED, ReadProgress, RejoinedStream
+from nccl_doctor.app.input_streams import INTERRUPTED, KeptStream, ReadProgress, RejoinedStream
 from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.plurals import counted
@@ -53,6 +53,7 @@ class _Log(NamedTuple):
     counts: LogCounts
     tail: RankProgress
     note: str | None  # why its stream ended early
+    text: KeptStream | None = None  # what was scanned, where it is no plain file
 
 
 class _Part(NamedTuple):
@@ -221,13 +222,14 @@ class InputReader:
             self._progress.begin(source)
         rejoined = RejoinedStream(head, stream, stoppable=source.size is not None)
         lines: Readable = rejoined if export is None else self._exported(source, rejoined, export)
-        counted = parallel.scan(lines)
+        kept = KeptStream(lines)
+        counted = parallel.scan(kept)
         note = rejoined.problem
         if isinstance(lines, exports.Exported) and lines.problem is not None:
             note = note or f"{source.name}: {lines.problem}"
         if note:
             self.problems.append(note)
-        return _Log(head, *counted, note)
+        return _Log(head, *counted, note, kept)
 
     def _scan_file(self, head: bytes, source: sources.Source, path: Path) -> _Log:
         counts, tail = self._ahead.scan_file(path, self._progress.advance)
@@ -253,8 +255,15 @@ class InputReader:
         self._exports[source.name] = kind, lines
         return lines
 
-    def _read_inside(self, format_: Format, source: sources.Source) -> tuple[Reading, str | None]:
-        """Add the facts that a format holds in a file, or inside a log, and say why the file could not be opened again."""
+    def _read_inside(
+        self, format_: Format, source: sources.Source, text: KeptStream | None = None
+    ) -> tuple[Reading, str | None]:
+        """Add the facts that a format holds in a file, or inside a log, and say why the file could not be opened again.
+
+        `text` are the lines of the log, if they were kept.
+        """
+        if text is not None and (again := text.again()) is not None:
+            return registry.read_file(format_, RejoinedStream(b"", again), source.name, self.facts), None
         try:
             with sources.open_stream(source) as stream:
                 lines: Readable = RejoinedStream(b"", stream)
@@ -278,7 +287,7 @@ class InputReader:
         inside = []
         note = log.note
         for format_ in registry.within(log.counts.marks):
-            reading, problem = self._read_inside(format_, source)
+            reading, problem = self._read_inside(format_, source, log.text)
             inside.append((format_, reading))
             note = note or problem
         row = log_input(source.name, log.counts, inside, note)

@@ -1,5 +1,6 @@
 """Streams of inputs: how much of all of them was read, and bytes that were read before."""
 
+import io
 from collections.abc import Callable
 
 from nccl_doctor.common import interruption
@@ -7,6 +8,7 @@ from nccl_doctor.inputs import sources
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import parallel
 
+KEPT = 32 << 20  # bytes of a log that are kept rather than decompressed or converted twice
 INTERRUPTED = "interrupted"  # ends the notes of inputs that were not read to their end
 
 
@@ -73,3 +75,28 @@ class RejoinedStream:
                 self.problem = f"read only in part: {INTERRUPTED}"
         self.bytes += len(data)
         return data
+
+
+class KeptStream:
+    """A stream whose bytes are kept for readers that come later, unless there are too many of them."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._is_whole = False
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; empty at the end."""
+        data = self._stream.read(size)
+        self._is_whole = not data
+        self._size += len(data)
+        if self._size <= KEPT:
+            self._parts.append(data)
+        else:
+            self._parts.clear()
+        return data
+
+    def again(self) -> Readable | None:
+        """All bytes from the first one on; None where they were not kept or not read to the end."""
+        return io.BytesIO(b"".join(self._parts)) if self._is_whole and self._size <= KEPT else None
