@@ -6,7 +6,7 @@ A failure counts only where a later line of the same file shows that the same th
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
@@ -119,16 +119,17 @@ class _Place(NamedTuple):
 )
 def recovered(facts: Facts) -> Iterator[Recovered]:
     """One row for each failure that was over before the end."""
+    retried, meetings = facts.query(_RETRIED), facts.query(_MEETINGS)
     last: dict[object, _Place] = {}  # the last communicator that came up: of a process in a file, and of the file
-    for file, host, pid, line, ref in facts.query(_CAME_UP):
+    for file, host, pid, line, ref in facts.query(_CAME_UP) if retried or meetings else ():
         last[file, host, pid] = last[file] = _Place(line, ref)
-    for host, rank, pid, peer, ref, file, line in facts.query(_RETRIED):
+    for host, rank, pid, peer, ref, file, line in retried:
         up = last.get((file, host, pid) if pid is not None else file)
         if up is not None and up.line > line:
             yield _row("connection", host, rank, peer, "its communicator came up", ref, up.ref)
     for host, rank, error, ref, done in facts.query(_HANDLED):
         yield _row("exception", host, rank, error, "the program went on until its training was done", ref, done)
-    yield from _meetings(facts, last)
+    yield from _meetings(facts, meetings, last)
     yield from _states(facts)
     yield from _pods(facts)
 
@@ -147,13 +148,13 @@ def _pods(facts: Facts) -> Iterator[Recovered]:
             failed.pop((file, None), None)
 
 
-def _meetings(facts: Facts, last: dict[object, _Place]) -> Iterator[Recovered]:
+def _meetings(facts: Facts, failed: list[tuple[Any, ...]], last: dict[object, _Place]) -> Iterator[Recovered]:
     """Meetings that failed at first, and a start of the whole job after it in the same file."""
     started = {file: (up, "the ranks came up") for file, up in last.items() if isinstance(file, str)}
     for file, line, ref, back in facts.query(_STARTED):
         if file not in started or started[file][0].line < line:
             started[file] = _Place(line, ref), back
-    for kind, host, rank, what, line, ref, file in facts.query(_MEETINGS):
+    for kind, host, rank, what, line, ref, file in failed:
         if file in started and started[file][0].line > line:
             yield _row(kind, host, rank, what, started[file][1], ref, started[file][0].ref)
 

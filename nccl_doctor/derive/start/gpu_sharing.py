@@ -19,10 +19,14 @@ _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 _HELD = re.compile(r"Process (\d{1,10}) has ([\d.]{1,12}) ([KMGT])iB memory in use")
 
 _MEMBERS = """
-SELECT c.comm_id, c.host, c.bus_id, c.rank, min(c.ref) FROM communicator c
-WHERE c.comm_id IS NOT NULL AND c.host IS NOT NULL AND c.rank IS NOT NULL AND length(c.bus_id) > 2
-  AND NOT EXISTS (SELECT 1 FROM message m WHERE m.kind = 'ranks-share-gpu-allowed')
-GROUP BY 1, 2, 3, 4
+WITH shared AS (
+  SELECT comm_id, host, bus_id FROM communicator
+  WHERE comm_id IS NOT NULL AND host IS NOT NULL AND rank IS NOT NULL AND length(bus_id) > 2
+    AND NOT EXISTS (SELECT 1 FROM message m WHERE m.kind = 'ranks-share-gpu-allowed')
+  GROUP BY 1, 2, 3 HAVING min(rank) < max(rank)
+)
+SELECT comm_id, host, bus_id, rank, min(ref) FROM communicator
+WHERE rank IS NOT NULL AND (comm_id, host, bus_id) IN shared GROUP BY 1, 2, 3, 4
 """
 _ON_NAME = """
 SELECT host, count(DISTINCT rank) FROM communicator

@@ -195,7 +195,7 @@ class Plugin(NamedTuple):
     ref: int
 
 
-@joined_by("host, device")
+@joined_by("host, device, transport")
 class Connection(NamedTuple):
     """What one rank of a communicator says of its connections with the ranks of another host over one medium.
 
