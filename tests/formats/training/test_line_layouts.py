@@ -113,3 +113,18 @@ def test_the_facts_are_the_same_with_and_without_layouts(monkeypatch: pytest.Mon
 
     whole = read(1 << 23, 1 << 30)
     assert all(whole == read(block, 8) for block in (1 << 14, 1 << 16, 1 << 18))
+
+
+def test_a_launch_begins_behind_the_last_line_of_a_layout_and_in_front_of_the_first_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step_lines, "_BLOCK", 1 << 14)
+    losses = [f"{{'loss': {1 + step % 9000 / 9001:.5f}, 'epoch': 0.5}}\n" for step in range(1, 4_000)]
+    known = [f"step {step:06d} loss 2.0 {1000 + step % 9}.5 tokens/s\n" for step in range(1, 4_000)]
+    text = "".join(["WORLD_SIZE=8\n", *known, *losses, *known, "WORLD_SIZE=16\n", *losses, "WORLD_SIZE=32\n", *known])
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO(text.encode()), "train.log", facts)
+
+    assert [2 * len(losses)] == [scalar.n for scalar in facts.rows(Scalar) if scalar.name == "loss"]
+    assert [8, 32] == [run.gpus for run in facts.rows(ThroughputRun)]

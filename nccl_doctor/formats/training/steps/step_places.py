@@ -103,10 +103,11 @@ class Places(NamedTuple):
         """Those before a place, and the others."""
         cut = int(np.searchsorted(self.at, end))
         part = int(np.searchsorted(self.lines.start, end))
-        found = [alike.split(part) for alike in self.found]
+        split = [alike.split(part) for alike in self.found]
+        first, rest = ([pair[side] for pair in split if len(pair[side].parts)] for side in (0, 1))
         return (
-            self._replace(found=[first for first, _ in found], at=self.at[:cut], which=self.which[:cut]),
-            self._replace(found=[rest for _, rest in found], at=self.at[cut:], which=self.which[cut:]),
+            self._replace(found=first, at=self.at[:cut], which=self.which[:cut]),
+            self._replace(found=rest, at=self.at[cut:], which=self.which[cut:]),
         )
 
     def with_guesses(self, start: int) -> "Places":
