@@ -199,8 +199,9 @@ VIEWS = (
         SELECT host, kind, pci, code, pid, process, text, fatal, n, stamp, ref FROM xid
         UNION ALL
         SELECT x.host, x.kind, x.pci, x.previous, x.pid, x.process, x.text, x.fatal, x.n, x.stamp, x.ref FROM xid x
-        WHERE x.previous IS NOT NULL AND (x.kind, x.previous, coalesce(x.host, ''), coalesce(x.pci, '')) NOT IN (
-          SELECT kind, code, coalesce(host, ''), coalesce(pci, '') FROM xid)
+        LEFT JOIN (SELECT DISTINCT kind, code, host, pci FROM xid) own
+          ON own.kind IS x.kind AND own.code = x.previous AND own.host IS x.host AND own.pci IS x.pci
+        WHERE x.previous IS NOT NULL AND own.code IS NULL
         """,
     ),
     View(
@@ -214,9 +215,10 @@ VIEWS = (
         """
         SELECT x.host, x.pci, x.code, x.fatal, x.text, x.n, x.stamp, x.ref, coalesce(k.now - x.stamp, 0)
         FROM xid x LEFT JOIN kernel_log k ON k.host IS x.host
-        WHERE x.kind = 'xid' AND NOT EXISTS (
-          SELECT 1 FROM xid c WHERE c.host IS x.host AND c.pci IS x.pci AND c.code = 154 AND c.text LIKE '%to 0x0 (None)%'
-            AND c.stamp > x.stamp)
+        LEFT JOIN (
+          SELECT host, pci, max(stamp) AS stamp FROM xid WHERE code = 154 AND text LIKE '%to 0x0 (None)%' GROUP BY host, pci) reset
+          ON reset.host IS x.host AND reset.pci IS x.pci
+        WHERE x.kind = 'xid' AND NOT coalesce(reset.stamp > x.stamp, 0)
         """,
     ),
 )  # fmt: skip

@@ -46,8 +46,9 @@ class BlockLines:
             yield line_found
 
     def note(self, start: int, stop: int, line: LineBehind) -> None:
-        """Remember what the line from `start` to `stop` says."""
-        self._behind[start] = line, stop + 1
+        """Remember what the line from `start` to `stop` says; the last one of a log may have no end."""
+        if stop < len(self._block):
+            self._behind[start] = line, stop + 1
 
     def _line(self, at: int, limit: int) -> tuple[str, int]:
         """The line that begins there, and where the next one begins; -1 where this one does not end before the limit."""

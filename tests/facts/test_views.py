@@ -10,7 +10,9 @@ from nccl_doctor.app import analyze
 from nccl_doctor.cli.main import main
 from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Xid
 from nccl_doctor.facts.views import VIEWS, View
+from tests.helpers.scaling import steps
 
 LOG = (
     "node01:101:101 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.4<0>\n"
@@ -66,3 +68,20 @@ def test_a_line_of_clean_up_counts_as_the_xid_that_it_names_unless_that_has_its_
     assert [(45,), (149,)] == analyze.read_text(own + cleanup).sql(seen)[1]
     other = own.replace("1a:00", "3b:00")
     assert [(45,), (149,), (149,)] == analyze.read_text(other + cleanup).sql(seen)[1]
+
+
+@pytest.mark.parametrize("view", ["xid_seen", "unreset_xid"])
+def test_a_flood_of_errors_of_one_host_takes_steps_in_proportion(view: str) -> None:
+    def errors(count: int) -> Facts:
+        facts = Facts()
+        facts.add(
+            [
+                Xid("node01", "xid", f"0000:{at % 8:02x}:00", 45, None, None, "", None, 100 + at, 1, float(at), at)
+                for at in range(count)
+            ]
+        )
+        facts.index()
+        return facts
+
+    query = f"SELECT count(*) FROM {view}"
+    assert steps(errors(1_600), query) < 5 * steps(errors(400), query)
