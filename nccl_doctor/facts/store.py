@@ -208,8 +208,8 @@ class Facts:
             self._insert(table, group)
             self.mark_covered(table_name(table))
 
-    def fill(self, table: type, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Insert rows of one table, given as plain tuples: for those of which there may be hundreds of thousands."""
+    def fill(self, table: type, rows: Iterable[Sequence[Any]]) -> None:
+        """Insert rows of one table, given as plain tuples or lists: for those of which there may be hundreds of thousands."""
         rows = iter(rows)
         while batch := list(islice(rows, BATCH)):
             self._insert(table, batch)

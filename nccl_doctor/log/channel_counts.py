@@ -231,7 +231,7 @@ class ChannelColumns:
 
     def rows(
         self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[list[Any]]:
         """Rows of `connection`, by header in this order. Their evidence goes to `facts`."""
         fronts = {left: f"{prefixes.clean(left)}{nccl_header.TOKEN}INFO Channel " for left in dict.fromkeys(self.left)}
         channels = [f"{channel} : " for channel in self.channels]
@@ -243,15 +243,17 @@ class ChannelColumns:
                 for at, text in zip(first, self.texts(first), strict=True)
             ]
             refs = facts.evidence_of(file, [self.first[at] for at in first], lines)
-            yield from [(*row, ref) for (_, row), ref in zip(some, refs, strict=True)]
+            for (_, row), ref in zip(some, refs, strict=True):
+                row.append(ref)
+                yield row
 
     def _rows(
         self, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor
-    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    ) -> Iterator[tuple[int, list[Any]]]:
         """Rows without evidence, by their first lines, each behind the first of the edges of one header that it shows."""
         media = Numbered()
         carried = [_carried(carrier, media) for carrier in self.carriers]
-        medium_of = list(media)
+        medium_of = [(own_gpu, columns) for own_gpu, *columns in media]
         src, dst, carrier, channels_of, lines_of = self.src, self.dst, self.carrier, self._channels(), self.n
         for header, edges in groupby(self._order(headers), self.header.__getitem__):
             writer = who[header]
@@ -272,10 +274,10 @@ class ChannelColumns:
                 group[2] += channels_of[at]
                 group[3] += lines_of[at]
             for (own, medium, place), (at, peers, channels, lines) in groups.items():
-                own_gpu, *columns = medium_of[medium]
+                own_gpu, columns = medium_of[medium]
                 host = place if not isinstance(place, int) else host_of(place) or writer.host
-                shown = own, own_gpu, host, ",".join(peers), *columns, len(peers), channels, lines
-                yield at, of_writer + shown
+                counted = len(peers), channels, lines
+                yield at, [*of_writer, own, own_gpu, host, ",".join(peers), *columns, *counted]
 
 
 def _carried(carrier: Carrier, media: dict[tuple[Any, ...], int]) -> tuple[int, bool, bool, str] | None:

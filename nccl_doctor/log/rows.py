@@ -224,6 +224,9 @@ READERS: dict[str, Callable[[Context, dict[str, Any]], Iterable[Any]]] = {
 }
 
 
+_SURE = 18  # digits that 64 bits hold whatever they are
+
+
 def _convert(value: Any, type_: type) -> Any:
     if value is None or value == "":
         return None
@@ -234,7 +237,10 @@ def _convert(value: Any, type_: type) -> Any:
             return float(value)
         except ValueError:
             return None
-    return _whole(str(value).replace(",", ""))
+    text = str(value)
+    if text.isdecimal() and text[0] != "0" and len(text) <= _SURE:
+        return int(text)
+    return _whole(text.replace(",", ""))
 
 
 def _whole(text: str) -> int | None:
