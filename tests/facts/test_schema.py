@@ -7,7 +7,7 @@ import pytest
 
 from nccl_doctor.common import parse_cache
 from nccl_doctor.facts import schema
-from nccl_doctor.facts.tables import TABLES
+from nccl_doctor.facts.tables import TABLES, Connection, Process
 
 
 class Plain(sqlite3.Connection):
@@ -46,6 +46,15 @@ def test_a_damaged_kept_database_is_made_anew(monkeypatch: pytest.MonkeyPatch, t
         for file in (tmp_path / "kept").iterdir():
             file.write_bytes(file.read_bytes()[:-9] + b"123456789")
     schema.empty.cache_clear()
+
+
+def test_a_table_that_is_joined_by_columns_of_its_own_has_no_second_index_that_begins_with_the_same_one() -> None:
+    of_table = {table: [columns for one, columns in schema.joined() if one is table] for table, _ in schema.joined()}
+    assert ["host, pid"] == of_table[Process]
+    assert ["host, device, transport"] == of_table[Connection]
+    for table, indexes in of_table.items():
+        leading = [columns.split(", ")[0] for columns in indexes]
+        assert len({*leading}) == len(leading), table
 
 
 def _kept_in(folder: Path):  # type: ignore[no-untyped-def]

@@ -17,6 +17,7 @@ from nccl_doctor.log.classifier import DATE, Classifier, Writer
 from nccl_doctor.log.counts import CollectiveCalls
 from nccl_doctor.log.event_columns import Message
 from nccl_doctor.log.groups.edge_lines import EdgeParts
+from nccl_doctor.log.groups.known_keys import KnownKeys
 from nccl_doctor.log.groups.line_groups import CALL, EDGE, TEXT, BlockLines, GroupCounts, PlainLines
 from nccl_doctor.log.groups.number_shapes import NumberShapes
 
@@ -68,13 +69,11 @@ class GroupedCounts:
     def _start(self) -> None:
         self._groups = GroupCounts()
         self._authors: list[Author] = []
-        self._author_of: dict[
-            int, int
-        ] = {}  # key of the text before `NCCL ` -> author; `_READ` where lines are read one by one
+        self._author_of = KnownKeys()  # of texts before `NCCL `; `_READ` where lines are read one by one
         self._latest: dict[
             int, tuple[int, str]
         ] = {}  # author -> the last line that was counted here, and what is in front of it
-        self._message_of: dict[int, int] = {}  # key of a message -> what it counts for
+        self._message_of = KnownKeys()  # of messages: what they count for
         self._entries: list[CollectiveCalls] = []
         self._carrier_of: dict[
             int, int
@@ -89,7 +88,7 @@ class GroupedCounts:
         if len(self._groups) > MAX_GROUPS or len(self._authors) > MAX_GROUPS:
             self.close()
         if len(self._message_of) > _MEMO:
-            self._message_of.clear()
+            self._message_of = KnownKeys()
         shapes, self._idle = self._shapes if self._many_numbers else None, 0
         lines = BlockLines(block, end, None if shapes is None else shapes.messages)
         known = self._groups.add(lines.groups, offset, lambda new: self._targets(lines, new, offset))
@@ -126,13 +125,13 @@ class GroupedCounts:
     def _authors_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
         """The number of the author of each line; those of lines that differ in their time are one author."""
         keys, at, of = np.unique(first.writer, return_index=True, return_inverse=True)
-        numbers = []
-        for key, place in zip(keys.tolist(), first.chosen(at).left_places(), strict=True):
-            number = self._author_of.get(key)
-            if number is None:
-                number = self._author_of[key] = self._author(lines.left(*place), dated=lines.dated)
-            numbers.append(number)
-        return np.array(numbers, np.int64)[of]
+
+        def new(places: Numbers) -> list[int]:
+            return [
+                self._author(lines.left(*place), dated=lines.dated) for place in first.chosen(at[places]).left_places()
+            ]
+
+        return self._author_of.learn(keys, new)[of]
 
     def _own_authors(self, lines: BlockLines, first: PlainLines, authors: Numbers) -> Numbers:
         """Authors of single lines, which keep the text in front of them and with it their time."""
@@ -162,16 +161,18 @@ class GroupedCounts:
     def _messages_of(self, lines: BlockLines, first: PlainLines) -> Numbers:
         """What the message of each line counts for."""
         keys, at, of = np.unique(first.message, return_index=True, return_inverse=True)
-        known = [self._message_of.get(key) for key in keys.tolist()]
-        new = np.flatnonzero([number is None for number in known])
-        if len(new):
-            new = new[np.argsort(at[new])]  # of a flood the first ones are kept
-            levels, text = lines.messages(first.chosen(at[new]))
+
+        def new(places: Numbers) -> Numbers:
+            order = np.argsort(at[places])  # of a flood the first ones are kept
+            levels, text = lines.messages(first.chosen(at[places[order]]))
             odd, present = self._classifier.odd_parts(text), self._present(text.encode())
-            places = zip(new.tolist(), keys[new].tolist(), levels, text.split("\n"), strict=True)
-            for place, key, level, body in places:
-                known[place] = self._message_of[key] = self._message(level, body, odd, present)
-        return np.array(known, np.int64)[of]
+            found = np.empty(len(places), np.int64)
+            found[order] = [
+                self._message(level, body, odd, present) for level, body in zip(levels, text.split("\n"), strict=True)
+            ]
+            return found
+
+        return self._message_of.learn(keys, new)[of]
 
     def _message(self, level: str, text: str, odd: Sequence[str] | None, present: frozenset[str]) -> int:
         sentence = self._classifier.sentence(level, text, odd, present)
@@ -243,8 +244,9 @@ class GroupedCounts:
             return
         last = block.lines.last_lines(block.known)
         numbers = (last.number + block.offset).tolist()
-        for key, number, place in zip(last.writer.tolist(), numbers, last.left_places(), strict=True):
-            self._latest[self._author_of[key]] = number, block.lines.left(*place)
+        authors = self._author_of.of(last.writer).tolist()
+        for author, number, place in zip(authors, numbers, last.left_places(), strict=True):
+            self._latest[author] = number, block.lines.left(*place)
 
     def _add_times(self) -> None:
         """Add the times of last lines to the counts."""
