@@ -316,7 +316,8 @@ class Stream(io.RawIOBase):
             except BREAKS as error:
                 self._ended = True
                 self._problem = InputProblem(self.name, self._reason(error))
-        out = bytes(self._ready[:want])
+        with memoryview(self._ready) as ready, ready[:want] as wanted:
+            out = bytes(wanted)
         del self._ready[:want]
         self._given += len(out)
         if not out and want != 0 and self._problem is not None:
