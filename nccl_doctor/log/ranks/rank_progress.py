@@ -56,7 +56,7 @@ class RankProgress(NamedTuple):
 def collect(tail: bytes) -> RankProgress:
     """Count the labelled lines of the last part of a log, of which `TAIL` bytes are looked at.
 
-    Lines that differ only in digits are one shape and have their labels in the same place: the first one of a label is parsed.
+    Lines that differ only in digits and codes are one shape and have their labels in the same place: the first one of a label is parsed.
     """
     tail = tail[-TAIL:]
     lines, raws = _Lines(), tail.split(b"\n")
@@ -64,8 +64,8 @@ def collect(tail: bytes) -> RankProgress:
     if _NCCL in tail:
         numbers = [number for number in numbers if _NCCL not in raws[number - 1]]
         raws = [raws[number - 1] for number in numbers]
-    for number, raw, shape in zip(numbers, raws, digit_shapes.shape_of(b"\n".join(raws)).split(b"\n"), strict=False):
-        lines.add(number, raw, shape)
+    for number, raw, shape in zip(numbers, raws, digit_shapes.shapes_of(raws), strict=False):
+        lines.add(number, raw, shape or digit_shapes.shape_of(raw))
     return lines.progress(tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
 
 
@@ -117,7 +117,7 @@ class _Lines:
         if shape not in self._once:
             if len(self._once) < _MEMO:
                 self._once.add(shape)
-        elif raw.isascii() and (layout := prefixes.layout(raw.decode())) is not None:
+        elif raw.isascii() and (layout := _layout(raw.decode(), shape)) is not None:
             names = {(begin, end) for name, begin, end in layout.fields if name in prefixes.NAMES}
             places = {*self._places.get(shape, ()), *names, *layout.words, *(found.number if found is not None else ())}
             self._places[shape] = tuple(sorted(places))
@@ -143,6 +143,12 @@ class _Lines:
                 found = _parse(count.line)
                 count.text = found.text if found is not None else ""
         return RankProgress(self._seen, lines)
+
+
+def _layout(line: str, shape: bytes) -> prefixes.Found | None:
+    """Where the prefixes are of all lines of a shape; None where they may differ."""
+    found = prefixes.layout(line)
+    return found if all(prefixes.layout(other) == found for other in digit_shapes.variants(line, shape)) else None
 
 
 def _text_of(raw: bytes) -> str:
