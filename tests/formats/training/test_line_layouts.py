@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar, Step, ThroughputRun
-from nccl_doctor.formats.training.steps import line_layouts, step_lines
+from nccl_doctor.formats.training.steps import line_layouts, recent_lines, step_lines
 from nccl_doctor.formats.training.steps.block_lines import BlockLines
 from nccl_doctor.formats.training.steps.line_layouts import Layouts, without
 from nccl_doctor.formats.training.steps.line_numbers import Texts
@@ -107,6 +107,8 @@ def test_the_facts_are_the_same_with_and_without_layouts(monkeypatch: pytest.Mon
     def read(block: int, least: int) -> list[object]:
         monkeypatch.setattr(step_lines, "_BLOCK", block)
         monkeypatch.setattr(line_layouts, "LEAST", least)
+        monkeypatch.setattr(recent_lines, "_KEPT", block)
+        monkeypatch.setattr(recent_lines, "_LEAVING", block)
         facts = Facts()
         step_lines.read_format(io.BytesIO(text), "train.log", facts)
         return [repr(facts.rows(table)) for table in (ThroughputRun, Step, Scalar)]

@@ -1,5 +1,6 @@
 """The last blocks of a log, so that of the lines of steps only those are copied that evidence shows."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.formats.training.steps.block_lines import LONGEST, BlockLines
 
 _KEPT = 32 << 20  # bytes
+_LEAVING = 8 << 20  # bytes of blocks that leave together
 _SIZE = 12  # bits for the size of a line
 
 
@@ -52,7 +54,8 @@ class RecentLines:
         return copied
 
     def leaving(self) -> Iterator[int]:
-        """For each block that is too old where it ends, as a place; its lines that are needed must be copied before the next one."""
-        while self._blocks and self.end - self._begins[0] > _KEPT:
-            yield (self._begins[0] + len(self._blocks[0])) << _SIZE
-            del self._blocks[0], self._begins[0]
+        """Where blocks that are too old end, as a place; lines of them that are needed must be copied before the next one."""
+        if self.end - self._begins[0] > _KEPT + _LEAVING:
+            count = bisect_left(self._begins, self.end - _KEPT)
+            yield (self._begins[count] if count < len(self._begins) else self.end) << _SIZE
+            del self._blocks[:count], self._begins[:count]

@@ -8,6 +8,7 @@ import numpy as np
 
 from nccl_doctor.common.text_keys import Keys, Numbers
 from nccl_doctor.formats.training.steps import own_steps
+from nccl_doctor.formats.training.steps.line_numbers import Floats
 from nccl_doctor.formats.training.steps.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
 from nccl_doctor.formats.training.steps.step_formats import Tool, uncoloured
@@ -15,6 +16,7 @@ from nccl_doctor.formats.training.steps.step_places import Batch
 from nccl_doctor.formats.training.steps.step_series import SETTLE, Series
 
 _WAITING = 1 << 18  # lines of all series that wait until they are folded together
+_TOGETHER = 64  # lines that a series gets at once, of the lines of all of them
 _MOST_WAITING = 1 << 12  # of one series
 _MEMO = 50_000  # writers remembered
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
@@ -53,19 +55,36 @@ class Written(NamedTuple):
     writers: Keys
 
 
+class _Lines(NamedTuple):
+    """Lines in their order, each with the index of its series."""
+
+    steps: Steps
+    of: Numbers
+    numbers: Floats
+    places: Numbers
+
+
 class Launch:
     """The series of a job from one start to the next, in the order in which they come in the log."""
 
     def __init__(self, recent: RecentLines) -> None:
-        self.series: list[Series] = []
+        self._series: list[Series] = []
+        self._waiting: list[_Lines] = []  # of all series
         self._recent = recent
         self._of_writer: dict[int, _Writers] = {}  # by the key of the lines
         self._named: dict[tuple[str, str], int] = {}  # tool and writer -> index of the series
         self._is_known = False
 
+    @property
+    def series(self) -> list[Series]:
+        """All of them, each with its lines."""
+        self._give()
+        return self._series
+
     def is_known(self) -> bool:
         """Whether a program was recognised: then its lines are those of the loop, and no others."""
-        self._is_known = self._is_known or any(_is_loop(one) for one in self.series if not one.tool.is_guess)
+        if not self._is_known and any(not one.tool.is_guess for one in self._series):
+            self._is_known = any(_is_loop(one) for one in self.series if not one.tool.is_guess)
         return self._is_known
 
     def loops(self) -> list[Series]:
@@ -89,27 +108,41 @@ class Launch:
     def of(self, tool: Tool, prefix: bytes) -> int:
         """The index of the series of a tool and a launcher prefix."""
         host, rank, device = writer_of(prefix)
-        found = self._named.setdefault((tool.name, f"{rank} {host} {device}"), len(self.series))
-        if found == len(self.series):
-            self.series.append(Series(tool, host, rank, self._recent))
+        found = self._named.setdefault((tool.name, f"{rank} {host} {device}"), len(self._series))
+        if found == len(self._series):
+            self._series.append(Series(tool, host, rank, self._recent))
         return found
 
     def put(self, batch: Batch, steps: Steps, written: list[Written]) -> None:
-        """Give each series its lines of a batch."""
+        """Take the steps of a batch, of which each series gets its own."""
         of = self._name(batch, written)
-        order = np.argsort(of.astype(np.int16) if len(self.series) < 1 << 15 else of, kind="stable")
-        order = order[np.searchsorted(of[order], 0) :]
-        if not len(order):
+        which = np.flatnonzero(of >= 0)
+        self._waiting.append(
+            _Lines(
+                Steps(*(column[which] for column in steps)), of[which], batch.numbers[which].astype(float),
+                self._recent.places(batch.lines, batch.parts[which]),
+            )
+        )  # fmt: skip
+        if sum(len(lines.of) for lines in self._waiting) >= min(_TOGETHER * len(self._series), 2 * _WAITING):
+            self._give()
+
+    def _give(self) -> None:
+        """Give each series its lines."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
             return
-        series = of[order]
+        columns, of, numbers, places = (list(column) for column in zip(*waiting, strict=True))
+        series = np.concatenate(of)
+        order = np.argsort(series.astype(np.int16) if len(self._series) < 1 << 15 else series, kind="stable")
+        series = series[order]
         edges = [0, *(np.flatnonzero(series[1:] != series[:-1]) + 1).tolist(), len(order)]
-        steps = Steps(*(column[order] for column in steps))
-        numbers = batch.numbers[order].astype(float)
-        places = self._recent.places(batch.lines, batch.parts[order])
-        limit = min(max(_WAITING // len(self.series), SETTLE), _MOST_WAITING)
+        steps = Steps(*(np.concatenate(column)[order] for column in zip(*columns, strict=True)))
+        number, place = np.concatenate(numbers)[order], np.concatenate(places)[order]
+        limit = min(max(_WAITING // max(len(self._series), 1), SETTLE), _MOST_WAITING)
         for start, end in pairwise(edges):
-            part = Steps(*(column[start:end] for column in steps))
-            self.series[int(series[start])].put(part, numbers[start:end], places[start:end], limit)
+            if start < end:
+                part = Steps(*(column[start:end] for column in steps))
+                self._series[int(series[start])].put(part, number[start:end], place[start:end], limit)
 
     def _name(self, batch: Batch, written: list[Written]) -> Numbers:
         """The index of the series of each line by who wrote it, -1 for none."""
