@@ -167,11 +167,17 @@ def _training(facts: Facts) -> Iterator[Measure]:
             if value is not None:
                 yield Measure(name, value, unit, "run", run.tool, speed.ref)
         if run.tool == "deepspeed-timers" and speed.seconds:
-            query = "SELECT max(milliseconds), ref FROM comm_op WHERE op = 'backward_allreduce' AND coalesce(rank, ?) = ? HAVING n"
-            for milliseconds, ref in facts.query(query, (run.rank or 0, run.rank or 0)):
+            for milliseconds, ref in facts.query(_LONGEST_ALL_REDUCE, (run.rank or 0, run.rank or 0)):
                 yield Measure("allreduce_share", milliseconds / speed.seconds / 10, "%", "run", run.tool, ref)
     if most := max(counts.values(), default=0):
         yield Measure("steps", most, "steps", "job", "", runs[0].ref)
+
+
+_LONGEST_ALL_REDUCE = """
+SELECT milliseconds, ref FROM comm_op
+WHERE op = 'backward_allreduce' AND coalesce(rank, ?) = ? AND n > 0 AND milliseconds IS NOT NULL
+ORDER BY milliseconds DESC LIMIT 1
+"""
 
 
 def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[ThroughputRun]:

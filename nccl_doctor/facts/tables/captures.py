@@ -102,9 +102,7 @@ class LinkQuality(NamedTuple):
     symbol_ber: float | None  # of what reaches the receiver, after retransmission on the link (InfiniBand)
     minutes: float | None  # since the counters were cleared
     advice: str | None  # Recommendation of the program
-    module: (
-        str | None
-    )  # what of the module is outside of the range that it allows: power of the light, bias current, heat
+    module: str | None  # what of the module is outside of its range: power of the light, bias current, heat
     ref: Ref
 
 
