@@ -7,6 +7,7 @@ from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.derive.summary.ends import end_of
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    BenchMember,
     BenchRun,
     Communicator,
     Connection,
@@ -61,8 +62,8 @@ _PROGRAMS = {
     fills=[JobFact],
     needs=SOURCES,
     reads=[
-        Job, Rank, Link, GpuUse, NodeGpu, NodeDriver, BenchRun, Trace, Timeline, Recorder, Message, ProcessEnd, Progress, Library,
-        ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator, Restart, MlperfRun,
+        Job, Rank, Link, GpuUse, NodeGpu, NodeDriver, BenchRun, BenchMember, Trace, Timeline, Recorder, Message, ProcessEnd, Progress,
+        Library, ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator, Restart, MlperfRun,
     ],
 )  # fmt: skip
 def job_facts(facts: Facts) -> Iterator[JobFact]:
@@ -81,9 +82,12 @@ def _size(facts: Facts) -> Iterator[JobFact]:
     """Hosts and ranks, where the log of NCCL does not count them."""
     hosts, ranks = facts.query("SELECT hosts, ranks FROM job")[0]
     if hosts is None:
-        named = facts.query("SELECT max(hosts), ref FROM bench_run GROUP BY NULL HAVING max(hosts)")
+        named = facts.query(  # each of several runs may have hosts of its own
+            "SELECT max(n), ref FROM (SELECT max(hosts) AS n, ref FROM bench_run GROUP BY NULL"
+            " UNION ALL SELECT count(DISTINCT host), min(ref) FROM bench_member) GROUP BY NULL HAVING max(n)"
+        )
         yield from (JobFact("hosts", str(count), ref) for count, ref in named)
-    if ranks is None:
+    if (ranks or 0) < 2:  # a launcher's prefix may name the one task that prints
         for query in (
             "SELECT max(ranks), ref FROM bench_run GROUP BY NULL HAVING max(ranks)",
             "SELECT max(world), ref FROM trace GROUP BY NULL HAVING max(world)",
