@@ -10,11 +10,12 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive.host_names import bus_id
 from nccl_doctor.derive.prejob_kernel_events import job_year
+from nccl_doctor.diagnosis.accounted import AccountedJobs
 from nccl_doctor.diagnosis.capture import capture_of
 from nccl_doctor.diagnosis.job_summary import job, lines
 from nccl_doctor.diagnosis.lags import Lags
 from nccl_doctor.diagnosis.ranking import Found, order, span
-from nccl_doctor.diagnosis.report import Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
+from nccl_doctor.diagnosis.report import JOBS, Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
 from nccl_doctor.diagnosis.verdict import decide
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Coverage, Input, Measure
@@ -32,19 +33,19 @@ _NUMBERED = compiled(r"(?P<before>[A-Za-z][A-Za-z_.-]{0,60})(?P<number>[0-9]{1,9
 _ELSEWHERE = "SELECT ref FROM known_message WHERE kind IN ('peer', 'timeout')"  # evidence that something else failed
 _NO_PEERS = ("resource",)  # what a node lacks, a file server too, is why its ranks are late
 # Columns that are not values of the finding.
-_OWN = ("ref", "refs", "severity", "role", "confidence", "action", "fault")
+_OWN = ("ref", "refs", JOBS, "severity", "role", "confidence", "action", "fault")
 
 
 def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = ()) -> Report:
     """The report of a fact base."""
     year = job_year(facts)
     inputs = facts.rows(Input)
-    lags, restarts = Lags(facts), _restarts(facts)
+    lags, restarts, jobs = Lags(facts), _restarts(facts), AccountedJobs(facts)
     elsewhere = {ref for (ref,) in facts.query(_ELSEWHERE)}
     found = [
         one._replace(elsewhere=bool(one.refs) and one.refs <= elsewhere and one.rule.group not in _NO_PEERS)
         for answer in _unclaimed(answers, elsewhere)
-        for one in _fold(answer, facts, year, lags, restarts)
+        for one in _fold(answer, facts, year, lags, restarts, jobs)
     ]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs, frozenset[int]().union(*(one.refs for one in found)))
@@ -190,7 +191,7 @@ def fold_ranks(numbers: Iterable[int | None]) -> str:
 
 
 def _fold(
-    answer: Answer, facts: Facts, year: int | None, lags: Lags, restarts: dict[str, list[int]]
+    answer: Answer, facts: Facts, year: int | None, lags: Lags, restarts: dict[str, list[int]], jobs: AccountedJobs
 ) -> Iterable[Found]:
     """One finding for each group of rows."""
     rule = answer.rule
@@ -204,6 +205,9 @@ def _fold(
         shown = {"host": hosts or "a host", "rank": fold_ranks(numbers) or None}
         values = {**first.values, **{k: v for k, v in shown.items() if k in first.values}}
         message = fill_template(rule.message if hosts else _without_host(rule.message), values)
+        own_jobs = jobs.known(group.jobs)
+        if called := jobs.named(own_jobs):
+            message = f"{called}: {message}"
         if not numbers and "{rank}" not in rule.message and (numbers := _ranks_of_gpus(group, facts)):
             message += f" (rank {fold_ranks(numbers)})"
         message = _with(message, _cut(group))
@@ -214,7 +218,8 @@ def _fold(
         finding = Finding(
             rule=rule.id, name=rule.name, title=rule.title, severity=first.severity, role=first.role,
             confidence=first.confidence, message=message, why=fill_template(rule.why, values), fix=fill_template(rule.fix, values),
-            hosts=hosts, ranks=fold_ranks(numbers), values={k: v for k, v in first.values.items() if k not in _OWN},
+            hosts=hosts, ranks=fold_ranks(numbers),
+            values={k: v for k, v in first.values.items() if k not in _OWN} | ({JOBS: called} if called else {}),
             references=list(rule.references), evidence=[Place(p.file, p.line, p.text) for p in _spread(places)],
             count=group.count, action=first.action,
         )  # fmt: skip
@@ -222,7 +227,8 @@ def _fold(
         lasting = rule.group in _LASTING or any(table.startswith("gpu_") for table in rule.needs)
         times = span(when.values()) if not lasting else (None, None)
         attempt = min((bisect_right(restarts.get(p.file, []), p.line) for p in places), default=0)
-        yield Found(rule, finding, line, *times, frozenset(numbers), frozenset(refs), lags.symptoms(refs), attempt)
+        found = Found(rule, finding, line, *times, frozenset(numbers), frozenset(refs), attempt=attempt)
+        yield found._replace(jobs=own_jobs, leads=lags.symptoms(refs))
 
 
 def _without_host(template: str) -> str:

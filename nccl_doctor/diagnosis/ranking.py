@@ -30,6 +30,7 @@ class Found(NamedTuple):
     last: Moment | None
     ranks: frozenset[int] = frozenset()
     refs: frozenset[int] = frozenset()  # its evidence
+    jobs: frozenset[str] = frozenset()  # where the accounting of a scheduler lists several
     leads: frozenset[int] = frozenset()  # evidence of symptoms that it came before, by the clocks of their files
     attempt: int = 0  # how often the job had begun again before its first evidence
     is_reason: bool = False  # a symptom that counts as a cause
@@ -182,12 +183,15 @@ def _accounts_for(parent: Found, child: Found) -> bool:
 
     A slow GPU makes its own rank late and no other one. What came after a restart did not cause what came before; a dead GPU
     stays dead after it, a refused connection does not. What only says that something else failed is not why something failed here.
+    One job does not explain another.
     """
     if parent.elsewhere and not child.elsewhere and (child.finding.role == "cause" or child.rule.fallback):
         return False
     if parent.attempt > child.attempt or (parent.is_reason and parent.attempt < child.attempt):
         return False
     if parent.finding.severity == "note" and child.finding.severity != "note":
+        return False
+    if parent.jobs and child.jobs and not child.jobs <= parent.jobs:
         return False
     if child.rule.name in _OF_ONE_RANK and parent.ranks and child.ranks and not parent.ranks & child.ranks:
         return False

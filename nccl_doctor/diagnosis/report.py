@@ -7,6 +7,7 @@ if TYPE_CHECKING:  # few reports have pictures
     from nccl_doctor.diagnosis.picture import Picture
 
 SCHEMA = "nccl-doctor/report/2"
+JOBS = "accounted"  # the value of a finding that names jobs of a scheduler, and the column of a rule that has their id
 VERDICTS = ("healthy", "nothing-found", "note", "warning", "error", "inconclusive")
 
 

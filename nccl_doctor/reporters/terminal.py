@@ -10,7 +10,7 @@ from rich.text import Span, Text
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.common.plurals import counted
-from nccl_doctor.diagnosis.report import Finding, Place, Report
+from nccl_doctor.diagnosis.report import JOBS, Finding, Place, Report
 from nccl_doctor.reporters import Options, short, words
 from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.measured import SHOWN, aligned, measure_tables
@@ -227,7 +227,8 @@ class _Screen:
             where = words.scopes(group, self.top)
             # Another finding of the rule of the first one: its title was said, its message not.
             said = finding.message if self.top is not None and finding.rule == self.top.rule else finding.title
-            title = f"{said} · {where}" if where else said
+            parts = (where, said) if JOBS in finding.values else (said, where)
+            title = " · ".join(filter(None, parts))
             line.append(clean(f", and {more}" if more and cap == 1 else f"  {title}"))
             lines.append(line)
         if more and cap > 1:

@@ -8,7 +8,7 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.levels import SEVERITIES
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.common.printable import is_printable
-from nccl_doctor.diagnosis.report import Finding, Report
+from nccl_doctor.diagnosis.report import JOBS, Finding, Report
 
 HEADLINES = {
     "error": "ERROR",
@@ -51,11 +51,11 @@ def _printable(character: str) -> str:
 
 
 def scope(finding: Finding) -> str:
-    """Returns hosts and ranks of a finding: `node[01-02], ranks 0-15`; empty if unknown."""
+    """Returns jobs of a scheduler, hosts and ranks of a finding: `node[01-02], ranks 0-15`; empty if unknown."""
     ranks = finding.ranks
     if ranks:
         ranks = ("rank " if ranks.isdigit() else "ranks ") + ranks
-    return clean(", ".join(filter(None, [finding.hosts, ranks])))
+    return clean(", ".join(filter(None, [str(finding.values.get(JOBS, "")), finding.hosts, ranks])))
 
 
 def nested(findings: list[Finding]) -> list[tuple[int, Finding]]:

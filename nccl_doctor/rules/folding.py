@@ -7,7 +7,7 @@ from nccl_doctor.rules.templates import placeholders
 
 KEPT = 5000  # rows of an answer that are kept whole, for evidence and words
 MOST = 8  # groups of one rule; nobody reads the ninth
-_PLACE = {"host", "rank", "ref", "refs", "stamp", "n", "line"}  # columns that say where, not what
+_PLACE = {"host", "rank", "accounted", "ref", "refs", "stamp", "n", "line"}  # columns that say where, not what
 
 
 class Row(NamedTuple):
@@ -29,6 +29,7 @@ class Group:
     count: int = 0
     hosts: set[str] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
+    jobs: set[str] = field(default_factory=set)  # ids in the accounting of a scheduler
     gpus: set[tuple[str | None, str, int | None]] = field(default_factory=set)  # host, PCI addresses, number
     mixed: bool = False  # the rows differ in what the message says as well
 
@@ -45,6 +46,8 @@ class Group:
         host, rank, gpu = (row.values.get(key) for key in ("host", "rank", "gpu"))
         if host:
             self.hosts.add(host)
+        if job := row.values.get("accounted"):
+            self.jobs.add(str(job))
         if isinstance(rank, int):
             self.ranks.add(rank)
         addresses = str(row.values.get("gpus") or row.values.get("pci") or "")
@@ -74,6 +77,7 @@ class Group:
         self.count += other.count
         self.hosts |= other.hosts
         self.ranks |= other.ranks
+        self.jobs |= other.jobs
         self.gpus |= other.gpus
         self.mixed = True
 

@@ -23,7 +23,7 @@ End = tuple[str, int | None]  # clause, evidence
 
 def end_of(facts: Facts) -> End | None:
     """How the job ended; None where nothing says it."""
-    for source in (_recorded, _reported, _benchmark, _mlperf, _said, _destroyed):
+    for source in (_recorded, _accounted, _reported, _benchmark, _mlperf, _said, _destroyed):
         if (ended := source(facts)) is not None:
             return ended
     return None
@@ -43,6 +43,18 @@ def _recorded(facts: Facts) -> End | None:
             return f"ended by {signal}, sent to the recorder", ref
         return signal or f"exit status {status}", ref
     return None
+
+
+def _accounted(facts: Facts) -> End | None:
+    """How the jobs of an accounting ended, where it lists several and nothing else shows a job: `3 jobs: 1 timeout, 2 completed`."""
+    rows = facts.query(
+        "SELECT replace(lower(coalesce(state, 'unknown')), '_', ' '), count(*), min(ref) FROM accounted_job WHERE scheduler <> 'slurm'"
+        " OR instr(job, '.') = 0 GROUP BY 1 ORDER BY 1 IN ('completed', 'running', 'pending'), 2 DESC, 1"
+    )
+    number = sum(count for _, count, _ in rows)
+    if number < 2 or facts.query("SELECT 1 FROM job WHERE has_nccl = 1 UNION ALL SELECT 1 FROM throughput_run LIMIT 1"):
+        return None
+    return f"{number:,} jobs: {', '.join(f'{count:,} {state}' for state, count, _ in rows)}", rows[0][-1]
 
 
 def _reported(facts: Facts) -> End | None:

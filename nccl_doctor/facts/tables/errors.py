@@ -153,6 +153,7 @@ class ProcessEnd(NamedTuple):
     signal: str | None  # SIGKILL, …
     reporter: str  # torchelastic, mpirun, horovodrun, srun, slurmstepd, kernel, dataloader, ray, kubernetes, scontrol, sacct, seff, wandb …
     first: int | None  # 1 where the reporter calls it the first failure
+    job: str | None  # its id in the accounting of a scheduler, which may list several
     n: int
     stamp: float | None
     ref: int

@@ -88,14 +88,15 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:
         text = f"{text} failed {failed}; {limit[1]}"
         yield Message(
             kind="sge-limit", level=None, host=host, rank=None, pid=None, source=None, text=text,
-            fields=json.dumps({"job": identity, "resource": limit[0]}), n=1, last_line=number, stamp=stamp,
+            fields=json.dumps({"job": identity, "accounted": identity, "resource": limit[0]}), n=1, last_line=number, stamp=stamp,
             ref=facts.evidence(file, number, f"jobnumber {identity}: {text}"),
         )  # fmt: skip
     elif status:
         killed = status - 128 if status > 128 else 0
         yield ProcessEnd(
             host=host, rank=None, local_rank=None, pid=None, exitcode=-killed if killed else status,
-            signal=signal_name(killed), reporter="qacct", first=None, n=1, stamp=stamp, ref=ref,
+            signal=signal_name(killed), reporter="qacct", first=None, job=identity, n=1, stamp=stamp,
+            ref=ref,
         )  # fmt: skip
 
 

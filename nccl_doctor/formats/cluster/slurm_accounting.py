@@ -6,7 +6,7 @@ from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.cluster import slurm_jobs
 from nccl_doctor.formats.cluster.slurm_ends import ANNOUNCED
-from nccl_doctor.formats.cluster.slurm_jobs import Accounted
+from nccl_doctor.formats.cluster.slurm_jobs import Accounted, parse_clock
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
@@ -23,7 +23,6 @@ _STATES = (
     *ANNOUNCED, "COMPLETED", "FAILED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
     "REVOKED", "BOOT_FAIL", "STOPPED",
 )  # fmt: skip
-_CLOCK = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{2}(?:\.\d{1,6})?)$")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s?([KMGTP]?)i?[Bnc]?$")
 _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}  # of 1024, to MiB
 _SEFF = re.compile(r"([A-Z][A-Za-z/ -]{1,40}): (.{1,200})$")
@@ -107,12 +106,12 @@ def _accounted(row: _Row) -> Accounted:
         job=row.job, line=row.number, text=row.text, reporter="sacct" if get("JobID") or get("JobIDRaw") else "seff",
         state=row.state, exit_code=get("ExitCode", ""), name=get("JobName"), node_list=get("NodeList", ""),
         reason=get("Reason"), end=iso_seconds(get("End", "")),
-        elapsed=_clock(get("Elapsed") or get("Job Wall-clock time") or ""), nodes=nodes,
+        elapsed=parse_clock(get("Elapsed") or get("Job Wall-clock time") or ""), nodes=nodes,
         cpus=nodes * each if nodes is not None and each is not None else cpus,
         max_rss=_size((get("MaxRSS") or get("Memory Utilized") or "").split(" (")[0]),
-        used_cpu=_clock(get("TotalCPU", "")), cpu_efficiency=_share(get("CPU Efficiency", "")),
+        used_cpu=parse_clock(get("TotalCPU", "")), cpu_efficiency=_share(get("CPU Efficiency", "")),
         memory_efficiency=_share(get("Memory Efficiency", "")), tasks=_whole(get("NTasks", "")),
-        mean_cpu=_clock(get("AveCPU", "")), least_cpu=_clock(get("MinCPU", "")),
+        mean_cpu=parse_clock(get("AveCPU", "")), least_cpu=parse_clock(get("MinCPU", "")),
         least_task=_whole(get("MinCPUTask", "")), least_host=get("MinCPUNode") or None,
     )  # fmt: skip
 
@@ -123,15 +122,6 @@ def parse_state(text: str) -> str:
     if word.endswith("+"):
         return next((state for state in _STATES if state.startswith(word[:-1])), word)
     return word
-
-
-def _clock(text: str) -> float | None:
-    """Seconds of `1-02:03:04`, `02:03:04` or `03:04.123`."""
-    match = _CLOCK.match(text.strip())
-    if match is None:
-        return None
-    days, hours, minutes, seconds = match.groups()
-    return 86_400 * int(days or 0) + 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
 
 
 def _size(text: str) -> float | None:

@@ -45,7 +45,14 @@ def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd
     """The rows of one end; none for a job that waits, runs or is complete."""
     # The status of a job that failed is never 0: `sacct --json` of 22.05 shows that where it has lost it.
     if end.state in ANNOUNCED:
-        words = {"what": "JOB", "job": end.job, "node": end.host, "state": end.state, "reason": end.reason}
+        words = {
+            "what": "JOB",
+            "job": end.job,
+            "accounted": end.job,
+            "node": end.host,
+            "state": end.state,
+            "reason": end.reason,
+        }
         yield Message(
             kind=ANNOUNCED[end.state], level=None, host=end.host, rank=None, pid=None, source=None, text=end.text,
             fields=json.dumps(words, ensure_ascii=False), n=1, last_line=end.line, stamp=end.stamp,
@@ -55,7 +62,7 @@ def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd
         status, number = int(match[1]), int(match[2])
         yield ProcessEnd(
             host=end.host, rank=None, local_rank=None, pid=None, exitcode=status or -number or None, signal=signal_name(number),
-            reporter=end.reporter, first=None, n=1, stamp=end.stamp,
+            reporter=end.reporter, first=None, job=end.job, n=1, stamp=end.stamp,
             ref=facts.evidence(file, end.line, f"{end.text} ExitCode={match[0]}" if match[0] not in end.text else end.text),
         )  # fmt: skip
 

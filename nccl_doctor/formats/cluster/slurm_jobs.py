@@ -8,6 +8,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AccountedJob
 from nccl_doctor.formats.cluster.slurm_ends import End, end_rows
 
+_CLOCK = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{2}(?:\.\d{1,6})?)$")
+
 
 class Accounted(NamedTuple):
     """A job, or a step of one. Times in seconds, memory in MiB."""
@@ -53,7 +55,7 @@ def rows(facts: Facts, file: str, accounted: Iterable[Accounted]) -> Iterator[An
             steps.setdefault(one.job.partition(".")[0], []).append(one)
         else:
             jobs.append(one)
-        yield _job(facts, file, one)
+        yield job_row(facts, file, one)
     for job in jobs:
         # A job that failed says with which status its script ended, and a step why.
         own = [step for step in steps.get(job.job, []) if job.state == "FAILED" and _is_reason(step)]
@@ -78,7 +80,8 @@ def _by_reason(step: Accounted) -> tuple[bool, bool, bool]:
     return step.state != "OUT_OF_MEMORY", step.job.endswith((".batch", ".extern")), step.state != "FAILED"
 
 
-def _job(facts: Facts, file: str, one: Accounted) -> AccountedJob:
+def job_row(facts: Facts, file: str, one: Accounted) -> AccountedJob:
+    """The row of a job or step."""
     efficiency = one.cpu_efficiency
     if efficiency is None and one.used_cpu is not None and one.elapsed and one.cpus:
         efficiency = one.used_cpu / (one.elapsed * one.cpus)
@@ -88,3 +91,12 @@ def _job(facts: Facts, file: str, one: Accounted) -> AccountedJob:
         mean_cpu_s=one.mean_cpu, least_cpu_s=one.least_cpu, least_task=one.least_task, least_host=one.least_host,
         ref=facts.evidence(file, one.line, one.text),
     )  # fmt: skip
+
+
+def parse_clock(text: str) -> float | None:
+    """Seconds of `1-02:03:04`, `02:03:04` or `03:04.123`."""
+    match = _CLOCK.match(text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = match.groups()
+    return 86_400 * int(days or 0) + 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)

@@ -110,7 +110,7 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
     if row.status and not (row.sent and signal and signal in row.sent):  # else the recorder passed on what ended it
         facts.add([ProcessEnd(
             host=row.host, rank=None, local_rank=None, pid=None, exitcode=row.status, signal=signal, reporter="record",
-            first=None, n=1, stamp=row.ended, ref=row.ref,
+            first=None, job=None, n=1, stamp=row.ended, ref=row.ref,
         )])  # fmt: skip
     environment = run.get("environment")
     if isinstance(environment, dict):

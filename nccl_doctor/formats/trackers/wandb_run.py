@@ -56,7 +56,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         code, text, at = run.end
         if code:
             ref = facts.evidence(name, at, text)
-            facts.add([ProcessEnd(run.host, None, None, None, code, None, "wandb", None, 1, None, ref)])
+            facts.add([ProcessEnd(run.host, None, None, None, code, None, "wandb", None, None, 1, None, ref)])
     elif note is None:
         note = "has no record of its end: the run was killed, or it still runs"
     return Reading(records, run.understood, note)

@@ -92,7 +92,7 @@ def test_ends_of_jobs(name: str) -> None:
 def test_job_that_failed_with_a_status_that_was_lost() -> None:
     report, _, _ = analyze.analyze([str(RECORDED / "sacct.json.gz")])
     (exited,) = [finding for finding in report.findings if finding.name == "rank-exited"]
-    assert "a process ended with exit code (not recorded), reported by sacct" == exited.message
+    assert "job 12 (train-steps): a process ended with exit code (not recorded), reported by sacct" == exited.message
 
 
 def test_table_with_cut_columns_says_the_same_of_states() -> None:

@@ -132,3 +132,47 @@ def test_cut_and_changed_tables(cut: int, more: str) -> None:
     reading = slurm_accounting.read_format(io.BytesIO(data), "sacct.txt", facts)
     assert reading.understood <= reading.lines
     assert len(facts.rows(AccountedJob)) <= 6
+
+
+SEVERAL = """\
+JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
+------------ ---------- ---------- ---------- ---------- ---------- --------
+810             prepare        cpu   research         16  COMPLETED      0:0
+811             train-a        gpu   research         96 OUT_OF_ME+    0:125
+811.batch         batch              research         96 OUT_OF_ME+    0:125
+812             train-b        gpu   research        192    TIMEOUT      0:0
+812.0            python              research        192     FAILED     15:0
+813            evaluate        gpu   research         48     FAILED      1:0
+814            evaluate        gpu   research         48     FAILED      1:0
+815             train-c        gpu   research        192     FAILED      0:9
+816             train-d        gpu   research        192 CANCELLED+      0:0
+817             train-e        gpu   research        192 NODE_FAIL       0:0
+"""
+
+
+def test_jobs_of_one_table_are_named_and_do_not_explain_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(SEVERAL.replace("192 NODE_FAIL ", "192  NODE_FAIL"))
+    report, _, _ = analyze.analyze([str(path)])
+    assert {
+        "host-memory-oom": "job 811 (train-a)",
+        "scheduler-time-limit": "job 812 (train-b)",
+        "rank-exited": "2 jobs, 813 (evaluate), 814 (evaluate)",
+        "rank-sigkill": "job 815 (train-c)",
+        "scheduler-cancelled": "job 816 (train-d)",
+        "node-failed": "job 817 (train-e)",
+    } == {finding.name: finding.values["accounted"] for finding in report.findings}
+    assert all(finding.message.startswith(f"{finding.values['accounted']}: ") for finding in report.findings)
+    assert [] == [one for finding in report.findings for one in (*finding.explains, *finding.explained_by)]
+    killed = next(finding for finding in report.findings if finding.name == "rank-sigkill")
+    assert ("cause", "error") == (killed.role, killed.severity)
+    assert report.job["end"].startswith("8 jobs: 3 failed, 1 cancelled, ")
+
+
+def test_a_single_job_is_not_named(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text("".join(SEVERAL.splitlines(keepends=True)[i] for i in (0, 1, 3, 4)))
+    report, _, _ = analyze.analyze([str(path)])
+    (finding,) = report.findings
+    assert finding.message.startswith("memory ran out")
+    assert "accounted" not in finding.values
