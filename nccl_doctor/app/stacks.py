@@ -69,7 +69,7 @@ def groups(facts: Facts) -> list[Group]:
             "SELECT e.id, e.text FROM evidence e WHERE e.id IN (SELECT ref FROM rank_doing)"
         )
     }
-    jobs = {stack.ref: stack.job for stack in facts.rows(Stack)}
+    jobs = dict(facts.query("SELECT ref, job FROM stack WHERE main = 1"))
     found: dict[tuple[str | None, str, str | None, str | None], Group] = {}
     for one in facts.rows(RankDoing):
         job = jobs.get(one.ref)
@@ -91,4 +91,4 @@ def _place(leaf: str | None) -> str | None:
 
 def workers(facts: Facts, pid: int) -> list[Stack]:
     """Returns the child processes of a rank, such as loader workers."""
-    return [stack for stack in facts.rows(Stack) if stack.parent == pid and stack.main]
+    return list(map(Stack._make, facts.query("SELECT * FROM stack WHERE parent = ? AND main = 1", (pid,))))

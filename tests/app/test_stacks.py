@@ -22,6 +22,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.derived.hang import RankDoing
 from nccl_doctor.facts.tables.stacks import Stack
 from nccl_doctor.formats.profiles import pyspy
+from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.node.host import job_processes
 
 FIXTURES = FIXTURES / "stacks"
@@ -40,14 +41,14 @@ load_everything() if os.environ["RANK"] == "2" else barrier()
 
 def main_of(file: str) -> pyspy.Thread:
     content = (FIXTURES / file).read_text("utf-8")
-    dumps = pyspy.parse_json(content) if file.endswith("json") else [d for d, _ in pyspy.parse_text(numbered(content))]
+    dumps = pyspy.parse_json(content) if file.endswith("json") else list(pyspy.parse_text(numbered(content)))
     thread = pyspy.main_thread(next(dump for dump in dumps if dump.parent is None))
     assert thread is not None
     return thread
 
 
-def numbered(text: str) -> Iterator[tuple[int, int | None, str]]:
-    return ((number, None, line) for number, line in enumerate(text.splitlines(), 1))
+def numbered(text: str) -> Iterator[tuple[int, Label, str]]:
+    return ((number, NOTHING, line) for number, line in enumerate(text.splitlines(), 1))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_genuine_stack_says_what_the_rank_does(file: str, doing: str, leaf: st
 
 
 def test_text_and_json_of_one_process_agree() -> None:
-    text = [d for d, _ in pyspy.parse_text(numbered((FIXTURES / "loader_w2_rank1_subprocesses.txt").read_text()))]
+    text = list(pyspy.parse_text(numbered((FIXTURES / "loader_w2_rank1_subprocesses.txt").read_text())))
     from_json = pyspy.parse_json((FIXTURES / "loader_w2_rank1_subprocesses.json").read_text())
     shape = [sorted([*map(str, t.frames)] for t in dumps[0].threads) for dumps in (text, from_json)]
     assert shape[0] == shape[1]
@@ -103,12 +104,21 @@ def test_stacks_behind_prefixes_inside_a_log(tmp_path: Path) -> None:
     assert "rank-outside-collective" == report.findings[0].name
 
 
+def test_a_process_dumped_again_has_one_evidence_and_its_number_on_another_host_another(tmp_path: Path) -> None:
+    lines = (FIXTURES / "loader_w0_rank1.txt").read_text().splitlines()
+    log = tmp_path / "stacks.txt"
+    log.write_text("".join(f"{host}: {line}\n" for host in ("node01", "node01", "node02") for line in [*lines, ""]))
+    facts = analyze.analyze([str(log)])[1]
+    mains = [stack for stack in facts.rows(Stack) if stack.main]
+    assert ["node01", "node01", "node02"] == [stack.host for stack in mains]
+    first, again, other = (stack.ref for stack in mains)
+    assert first == again != other
+
+
 @given(st.text(max_size=400))
 def test_nothing_makes_reading_fail(text: str) -> None:
     assert [] == pyspy.parse_json(text)
-    dumps = [
-        dump for dump, _ in pyspy.parse_text(numbered('Process 1: python\nThread 1 (idle): "MainThread"\n' + text))
-    ]
+    dumps = list(pyspy.parse_text(numbered('Process 1: python\nThread 1 (idle): "MainThread"\n' + text)))
     assert 1 == dumps[0].pid
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from nccl_doctor.formats.profiles import pyspy
 from nccl_doctor.formats.profiles.stack_frames import kind_of
+from nccl_doctor.inputs.prefixes import NOTHING
 
 COUNTERS = ("global_step", "step", "iteration", "iter", "it", "batch_idx", "batch_index", "i")
 _LIBRARY = re.compile(
@@ -51,7 +52,7 @@ class Reading(NamedTuple):
 def read_stack(text: str, pid: int, proc: Path = Path("/proc")) -> Reading:
     """Returns what the dump of one process shows."""
     plain, counters = _without_values(text)
-    dumps = [dump for dump, _ in pyspy.parse_text((n, None, line) for n, line in enumerate(plain, 1))]
+    dumps = list(pyspy.parse_text((n, NOTHING, line) for n, line in enumerate(plain, 1)))
     frames, doing, op, worker = [], None, None, None
     signature: list[str] = []
     for dump in dumps:

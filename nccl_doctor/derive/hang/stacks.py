@@ -16,7 +16,7 @@ WAITS = (*WAITING, "rendezvous")  # for other ranks
 def what_ranks_do(facts: Facts) -> Iterator[RankDoing]:
     """What the main thread of each dumped process was doing, beside the other ranks of its job."""
     jobs: dict[str | None, list[Stack]] = defaultdict(list)
-    for stack in facts.rows(Stack):
+    for stack in map(Stack._make, facts.query("SELECT * FROM stack WHERE main = 1")):
         jobs[stack.job].append(stack)
     looks = {(one.host, one.pid): one for one in facts.rows(RankState)}
     for stacks in jobs.values():
@@ -24,7 +24,8 @@ def what_ranks_do(facts: Facts) -> Iterator[RankDoing]:
 
 
 def _of_job(stacks: list[Stack], looks: dict[tuple[str | None, int], RankState]) -> Iterator[RankDoing]:
-    tops = [stack for stack in stacks if stack.main and stack.parent is None]
+    """Those of one job, from the main threads of its ranks and of the processes that these started."""
+    tops = [stack for stack in stacks if stack.parent is None]
     seen = {(stack.host, stack.pid): looks.get((stack.host, stack.pid)) for stack in tops}
     tops = [
         stack._replace(doing=look.doing) if (look := seen[stack.host, stack.pid]) is not None else stack
@@ -32,16 +33,16 @@ def _of_job(stacks: list[Stack], looks: dict[tuple[str | None, int], RankState])
     ]
     counts = Counter(stack.doing for stack in tops)
     waiting = sum(counts[kind] for kind in WAITS)
+    workers: dict[tuple[str | None, int | None], str | None] = {}  # of a host and a parent, the first
+    for stack in stacks:
+        if stack.doing == "loader-worker":
+            workers.setdefault((stack.host, stack.parent), stack.leaf)
     for top in tops:
-        workers = [
-            stack.leaf for stack in stacks
-            if stack.main and stack.parent == top.pid and stack.host == top.host and stack.doing == "loader-worker"
-        ]  # fmt: skip
         others = waiting - (top.doing in WAITS)
         look = seen[top.host, top.pid]
         yield RankDoing(
             host=top.host, rank=top.rank, pid=top.pid, doing=top.doing, frame=top.frame, leaf=top.leaf,
-            ranks=len(tops), same=counts[top.doing], waiting=others, worker=workers[0] if workers else None,
+            ranks=len(tops), same=counts[top.doing], waiting=others, worker=workers.get((top.host, top.pid)),
             moved=look.moved if look is not None else None,
             ref=top.ref,
         )  # fmt: skip

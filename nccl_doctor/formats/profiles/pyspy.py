@@ -7,15 +7,17 @@ stack is judged from its innermost frame on.
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.facts.tables.stacks import Stack
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.profiles.stack_frames import kind_of
-from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, plain_lines
+from nccl_doctor.inputs.text_lines import Joined, plain_batches
 
 
 class Frame(NamedTuple):
@@ -49,6 +51,7 @@ class Dump(NamedTuple):
     parent: int | None
     threads: list[Thread]
     line: int = 1
+    label: Label = NOTHING  # of the prefix of its lines
 
 
 _PROCESS = re.compile(r"Process (\d+): (.*)$")
@@ -57,6 +60,8 @@ _THREAD = re.compile(r"Thread (0x[0-9A-Fa-f]+|\d+) \((idle|active)(\+gil)?\)(?::
 _FRAME = re.compile(r"\s*(\S.*) \(([^()]*?)(?::(\d+))?\)\s*$")
 _MOST_FRAMES = 500
 _LONGEST = 64 << 20  # bytes of a dump in JSON
+_HELD = 1024  # dumps of a text that are read before the first becomes facts: whether it is of one rank is known by then
+_SHOWN = 12  # frames of a thread in its evidence
 
 
 def parse_json(text: str) -> list[Dump]:
@@ -96,35 +101,43 @@ def _int(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def parse_text(numbered: Iterable[tuple[int, int | None, str]]) -> Iterator[tuple[Dump, int | None]]:
-    """The dumps of `py-spy dump` and their ranks, from (line, rank of its prefix, text without prefix) of any lines."""
+def parse_text(numbered: Iterable[tuple[int, Label, str]]) -> Iterator[Dump]:
+    """The dumps of `py-spy dump`, from (line, fields of its prefix, text without prefix) of any lines."""
     dump: Dump | None = None
-    ranks: dict[int, int] = {}
-    for number, rank, text in numbered:
-        if match := _PROCESS.match(text):
-            if dump is not None and dump.threads:
-                yield dump, ranks.get(dump.pid)
-            dump = Dump(int(match[1]), match[2].strip(), None, [], number)
-            if rank is not None:
-                ranks[dump.pid] = rank
+    frames: list[Frame] | None = None  # of the last thread of the dump
+    for number, label, text in numbered:
+        if frames is not None and text[:1] == " " and (frame := _parse_frame(text)):
+            if len(frames) < _MOST_FRAMES:
+                frames.append(frame)
+        elif match := _PROCESS.match(text):
+            if frames is not None and dump is not None:
+                yield dump
+            dump, frames = Dump(int(match[1]), match[2].strip(), None, [], number, label), None
         elif dump is None:
             continue
         elif match := _PARENT.match(text):
             dump = dump._replace(parent=int(match[1]))
         elif match := _THREAD.match(text):
-            thread = Thread(
-                dump.pid, int(match[1], 0), match[4], match[2] == "active", match[3] is not None, [], number
+            frames = []
+            of_system = int(match[1], 0)
+            dump.threads.append(
+                Thread(dump.pid, of_system, match[4], match[2] == "active", match[3] is not None, frames, number)
             )
-            dump.threads.append(thread)
-        elif (match := _FRAME.match(text)) and dump.threads:
-            if len(dump.threads[-1].frames) < _MOST_FRAMES:
-                dump.threads[-1].frames.append(Frame(match[1], match[2], int(match[3] or 0)))
+        elif frames is not None and (frame := _parse_frame(text)):
+            if len(frames) < _MOST_FRAMES:
+                frames.append(frame)
         elif text.strip() and not text.startswith(("Python v", "---")):
-            if dump.threads:
-                yield dump, ranks.get(dump.pid)
-            dump = None
-    if dump is not None and dump.threads:
-        yield dump, ranks.get(dump.pid)
+            if frames is not None:
+                yield dump
+            dump = frames = None
+    if frames is not None and dump is not None:
+        yield dump
+
+
+@lru_cache(maxsize=4096)  # ranks of a job have the same frames
+def _parse_frame(text: str) -> Frame | None:
+    match = _FRAME.match(text)
+    return Frame(match[1], match[2], int(match[3] or 0)) if match else None
 
 
 def doing(thread: Thread) -> tuple[str, Frame | None]:
@@ -152,31 +165,61 @@ def main_thread(dump: Dump) -> Thread | None:
     return named or (dump.threads[0] if dump.threads else None)
 
 
+class _Place(NamedTuple):
+    """What the frames of a thread say: the columns of `stack`, and the words of its evidence."""
+
+    doing: str
+    frame: str | None
+    leaf: str | None
+    words: str
+
+
+def _place(thread: Thread) -> _Place:
+    kind, frame = doing(thread)
+    inner = leaf(thread)
+    words = " < ".join(map(str, thread.frames[:_SHOWN]))
+    return _Place(kind, str(frame) if frame else None, str(inner) if inner else None, words)
+
+
 def rows(
     facts: Facts, file: str, dumps: Iterable[Dump], host: str | None, ranks: dict[int, int], job: str | None = None
 ) -> int:
-    """Add the threads of these processes; `ranks` maps process ids. Returns how many there were."""
-    made = []
+    """Add the threads of these processes; `ranks` maps process ids, before what prefixes say. Returns how many there were.
+
+    A thread that is dumped again at the same place has the evidence of the first time.
+    """
+    before = 0
+    places: dict[tuple[Frame, ...], _Place] = {}
+    refs: dict[tuple[Label, int, int | None, str | None, _Place], int] = {}
+    made: list[Stack] = []
     for dump in dumps:
         main = main_thread(dump)
+        rank = ranks.get(dump.pid, ranks.get(dump.parent or -1, dump.label.rank))
         for number, thread in enumerate(dump.threads):
-            kind, frame = doing(thread)
-            inner = leaf(thread)
-            shown = [str(one) for one in thread.frames]
-            text = f"Thread {thread.number} {thread.name or ''}: {' < '.join(shown[:12])}"
-            ref = facts.evidence(file, thread.line if thread.line > 1 else dump.line + number, text)
-            rank = ranks.get(dump.pid, ranks.get(dump.parent or -1))
+            frames = tuple(thread.frames)
+            place = places.get(frames)
+            if place is None:
+                place = places[frames] = _place(thread)
+            key = dump.label, dump.pid, thread.number, thread.name, place
+            ref = refs.get(key)
+            if ref is None:
+                text = f"Thread {thread.number} {thread.name or ''}: {place.words}"
+                line = thread.line if thread.line > 1 else dump.line + number
+                ref = refs[key] = facts.evidence(file, line, text)
             made.append(
                 Stack(
-                    host=host, rank=rank, pid=dump.pid, parent=dump.parent, thread=thread.name,
-                    main=int(thread is main), active=int(thread.active), gil=int(thread.gil), doing=kind,
-                    frame=str(frame) if frame else None, leaf=str(inner) if inner else None,
-                    frames=len(thread.frames), job=job, ref=ref,
+                    host=host or dump.label.host, rank=rank, pid=dump.pid, parent=dump.parent, thread=thread.name,
+                    main=int(thread is main), active=int(thread.active), gil=int(thread.gil), doing=place.doing,
+                    frame=place.frame, leaf=place.leaf, frames=len(frames), job=job, ref=ref,
                 )
             )  # fmt: skip
+        if len(made) >= BATCH:
+            facts.add(made)
+            before += len(made)
+            made.clear()
     facts.add(made)
     facts.mark_covered("stack")
-    return len(made)
+    return before + len(made)
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -188,8 +231,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             wait (torch/distributed/distributed_c10d.py:2806)
     """
     counter = _Counter()
-    dumps: list[Dump] = []
     ranks: dict[int, int] = {}
+    dumps: Iterator[Dump]
     head = stream.read(1 << 16)
     joined = Joined(head, stream)
     if head.lstrip()[:1] == b"[":
@@ -197,17 +240,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         while len(content) < _LONGEST and (piece := joined.read(1 << 20)):
             content += piece
         counter.lines = content.count(b"\n") + 1
-        dumps = parse_json(content.decode("utf-8", "replace"))
+        dumps = iter(parse_json(content.decode("utf-8", "replace")))
     else:
-        for dump, rank in parse_text(counter.counted(plain_lines(joined))):
-            dumps.append(dump)
-            if rank is not None:
-                ranks[dump.pid] = rank
+        dumps = parse_text(counter.counted(plain_batches(joined)))
+    first = list(islice(dumps, _HELD))
     rank_in_name = re.search(r"rank[-_.]?(\d{1,6})", name.rpartition("/")[2])
-    tops = [dump for dump in dumps if dump.parent is None]
+    tops = [dump for dump in first if dump.parent is None]
     if rank_in_name and len(tops) == 1:
         ranks[tops[0].pid] = int(rank_in_name[1])
-    return Reading(counter.lines, rows(facts, name, dumps, None, ranks), None if dumps else "holds no stack of py-spy")
+    made = rows(facts, name, chain(first, dumps), None, ranks)
+    return Reading(counter.lines, made, None if first else "holds no stack of py-spy")
 
 
 class _Counter:
@@ -216,7 +258,8 @@ class _Counter:
     def __init__(self) -> None:
         self.lines = 0
 
-    def counted(self, numbered: Iterable[tuple[int, prefixes.Label, str]]) -> Iterator[tuple[int, int | None, str]]:
-        for number, label, text in numbered:
-            self.lines = number
-            yield number, label.rank, text
+    def counted(self, batches: Iterable[tuple[int, Label, list[str]]]) -> Iterator[tuple[int, Label, str]]:
+        for first, label, texts in batches:
+            self.lines = first + len(texts) - 1
+            for number, text in enumerate(texts, first):
+                yield number, label, text

@@ -17,6 +17,7 @@ from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
 from nccl_doctor.formats.profiles import pyspy
+from nccl_doctor.inputs.prefixes import NOTHING
 
 _SWITCHES = 2  # voluntary ones between two looks up to which a thread is blocked: the look itself costs some
 _BUSY = 20.0  # % of a processor from which a rank outside a collective moves
@@ -79,7 +80,7 @@ def parse_ranks(record: dict[str, Any], before: dict[str, Any] | None) -> Iterat
         if pid is None:
             continue
         text = _word(one.get("text")) or ""
-        dumps = [dump for dump, _ in pyspy.parse_text((n, None, line) for n, line in enumerate(text.splitlines(), 1))]
+        dumps = list(pyspy.parse_text((n, NOTHING, line) for n, line in enumerate(text.splitlines(), 1)))
         old = earlier.get(pid)
         busy = _busy(one, old, at, then)
         locked = _asks_for_lock(one, old, busy, (at or 0.0) - (then or 0.0))
@@ -188,7 +189,7 @@ def add_looks(facts: Facts, file: str, records: list[dict[str, Any]], numbers: l
         place = f"{file}: process {state.pid}"
         ref = facts.evidence(f"{place}, look", numbers[-1], f"{what}{f' in {state.site}' if state.site else ''}")
         facts.add([state._replace(ref=ref)])
-        dumps = [dump for dump, _ in pyspy.parse_text((n, None, line) for n, line in enumerate(text.splitlines(), 1))]
+        dumps = list(pyspy.parse_text((n, NOTHING, line) for n, line in enumerate(text.splitlines(), 1)))
         ranks = {state.pid: state.rank} if state.rank is not None else {}
         pyspy.rows(facts, place, dumps, state.host, ranks, state.job)
     for number, socket in enumerate(parse_sockets(last)):
