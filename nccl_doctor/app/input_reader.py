@@ -211,8 +211,8 @@ class InputReader:
             return None
         if kind not in READABLE:
             raise sources.ForeignInput(source.name, sources.why_foreign(kind))
-        export = exports.recognise(head)
-        if export is None and source.plain:
+        export = None if source.plain else exports.recognise(head)
+        if source.plain:
             with sources.open_stream(source) as again:
                 export = partials.recognise_later(head, again)
         if export is None and source.plain and source.path is not None:

@@ -5,6 +5,7 @@ A query of a rule or of the `sql` command runs under the guard of `facts.guard`.
 
 import os
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, islice, repeat
@@ -39,7 +40,7 @@ class Facts:
         self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own
         self._read_lines: dict[int, int] = {}  # of evidence of such files: which of the lines that were read it is
         self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
-        self._pending: list[tuple[int, str, int, str]] = []  # evidence that is still to be inserted
+        self._waiting: dict[type, list[Any]] = defaultdict(list)  # table -> rows that are still to be inserted
         self._numbers = 0
         self._inserted = 0  # rows of all tables
         self._filled: dict[type, int] = {}  # table -> rows that were added
@@ -106,9 +107,7 @@ class Facts:
             if file in self._source_lines:
                 at = self._source_lines[file](line)
                 self._read_lines[number] = line
-            self._pending.append((number, file, at, text[:2000]))
-            if len(self._pending) >= BATCH:
-                self._flush()
+            self._insert(Evidence, [(number, file, at, text[:2000])])
         return number
 
     def evidence_of(self, file: str, lines: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
@@ -118,9 +117,7 @@ class Facts:
             return [self.evidence(file, line, text) for line, text in zip(lines, texts, strict=True)]
         numbers = range(self._numbers + 1, self._numbers + 1 + len(lines))
         self._numbers += len(lines)
-        self._pending += zip(numbers, repeat(file), lines, (text[:2000] for text in texts))
-        if len(self._pending) >= BATCH:
-            self._flush()
+        self._insert(Evidence, zip(numbers, repeat(file), lines, (text[:2000] for text in texts)))
         return numbers
 
     def expect(self, file: str, lines: int, evidence: int) -> None:
@@ -149,12 +146,21 @@ class Facts:
         return number
 
     def _flush(self) -> None:
-        pending, self._pending = self._pending, []
-        self._insert(Evidence, pending)
+        """Insert what waits; every reader calls it first."""
+        for table in list(self._waiting):
+            self._insert_waiting(table)
 
-    def _insert(self, table: type, rows: Sequence[Any]) -> None:
-        if table not in (Evidence,):
-            rows = self._within_budget(table, rows)
+    def _insert(self, table: type, rows: Iterable[Any]) -> None:
+        """Insert rows of a table once there are many: those of one log may be few, and there may be 100,000 logs."""
+        if table in self.restated:
+            raise ValueError(f"rows for {table_name(table)} come after host names were settled")
+        waiting = self._waiting[table]
+        waiting += rows if table is Evidence else self._within_budget(table, list(rows))
+        if len(waiting) >= BATCH:
+            self._insert_waiting(table)
+
+    def _insert_waiting(self, table: type) -> None:
+        rows = self._waiting.pop(table)
         try:
             self._insert_all(table, rows)
         except (OverflowError, UnicodeEncodeError):
@@ -173,8 +179,6 @@ class Facts:
         return kept
 
     def _insert_all(self, table: type, rows: Sequence[Any]) -> None:
-        if table in self.restated:
-            raise ValueError(f"rows for {table_name(table)} come after host names were settled")
         if rows:
             self._inserted += len(rows)
             marks = f"({', '.join('?' * len(rows[0]))})"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # slow to import, and a small log needs no other process
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
 LARGE = 4 << 20  # bytes of all logs; from here on numpy is worth its import at the first dense block
+SMALL = 3 << 15  # bytes of a log that is read line by line in the time that numpy takes to begin
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 HEAD = 1 << 16  # bytes by which a format is recognised
 LONGER = 0.1  # share of a part that this process reads in addition, while the others pack their counts
@@ -67,7 +68,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
     count = min(size // PARALLEL, processors(), PROCESSES)
     with path.open("rb", buffering=0) as file:
         if count < 2:
-            return scan(_StoppableStream(file, on_bytes), large=large or size >= LARGE)
+            return scan(_StoppableStream(file, on_bytes), large=(large and size >= SMALL) or size >= LARGE)
         cuts = [line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
@@ -154,7 +155,7 @@ def _log(path: Path) -> bytes | None:
             if registry.recognise(file.read(HEAD)) is not None:
                 return None
             file.seek(0)
-            counts, end = scan(file, large=True)
+            counts, end = scan(file, large=path.stat().st_size >= SMALL)
     except OSError:
         return None
     return pickle.dumps((counts.packed(), end), pickle.HIGHEST_PROTOCOL)

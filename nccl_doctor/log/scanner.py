@@ -201,7 +201,6 @@ class Scanner:
                     and line[0] != "{"
                     and len(line) < LONG
                     and not rest.endswith(prefixes.CLOSING)
-                    and not body.startswith("Channel ")
                 ):
                     add_record(writer, rest, level, body, number, after(stop))
                     continue
