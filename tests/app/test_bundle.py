@@ -30,6 +30,9 @@ PLANTED = {
 }
 
 
+SECRETS = known_secrets()
+
+
 def found(path: Path) -> list[tuple[str, str, str]]:
     report = analyze([str(path)])[0]
     return [(report.verdict, one.rule, one.ranks) for one in report.findings]
@@ -123,3 +126,26 @@ def test_secrets_are_counted_and_never_shown(tmp_path: Path, capsys: pytest.Capt
     log.write_text((FIXTURES / "demo.log").read_text() + "HF_TOKEN=hf_veryverysecretvalue\n")
     assert 0 == main(["bundle", str(log), "-o", str(tmp_path / "o.tar.gz"), "--yes", "-v"])
     assert "veryverysecret" not in capsys.readouterr().out
+
+
+NUMBERED = (
+    "AKIA{}IOSFODNN7EXAM",
+    "token={}abc",
+    "10.{}.3.9",
+    "node-{}",
+    "v{} is fine",
+    "serial number A{}77",
+    "sk-{}{}",
+    "x{}@y.org",
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from([*NUMBERED, *PLANTED.values()]), st.integers(0, 99_999)), max_size=30))
+def test_what_is_remembered_of_lines_that_differ_in_digits_changes_nothing(drawn: list[tuple[str, int]]) -> None:
+    lines = [f"{text.replace('{}', str(number))} step {number}" for text, number in drawn]
+    remembering, forgetful = (Redactor(["node-12", "node-7"], ["bob1"], SECRETS) for _ in range(2))
+    for line in lines:
+        expected = forgetful(line)
+        forgetful._quiet.clear()
+        forgetful._plain.clear()
+        assert expected == remembering(line)

@@ -14,6 +14,8 @@ from functools import cached_property
 from detect_secrets import plugins
 from detect_secrets.plugins.base import RegexBasedDetector
 
+from nccl_doctor.common import digit_shapes
+
 COMMON_HOSTS = {
     "localhost", "host", "node", "master", "worker", "server", "login", "gpu", "rank", "unknown", "none", "null",
     "container", "main", "local", "job",
@@ -25,6 +27,7 @@ _KEPT_TOPS = {
     "usr", "opt", "lib", "lib64", "etc", "proc", "sys", "dev", "run", "tmp", "var", "bin", "sbin", "root", "boot", "snap", "nix",
 }  # fmt: skip
 MOST_PARTS = 12  # of a word with hyphens
+_MEMO = 100_000  # shapes of lines, and words, after which a memo is emptied
 _PACKAGE_FOLDER = re.compile(
     r"(?:lib|lib64|bin|include|site-packages|dist-packages|python\d.*|envs|(?:mini|ana)conda\d?|venv|\.venv|torch|nccl)"
 )
@@ -38,7 +41,7 @@ _USER = re.compile(
 )
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 _WORD = re.compile(r"(?P<word>[A-Za-z0-9][A-Za-z0-9-]*)(?P<rest>(?:\.[A-Za-z][\w-]*)*)")
-_LIST = re.compile(r"(?P<stem>[A-Za-z][\w-]{0,62})\[(?P<numbers>\d[\d,-]*)\]")
+_LIST = re.compile(r"(?<![A-Za-z])(?P<stem>[A-Za-z][\w-]{0,62})\[(?P<numbers>\d[\d,-]*)\]")
 _IP_NAME = re.compile(r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}")
 _IPV4 = re.compile(r"(?<![\w.-])(?P<net>\d{1,3}\.\d{1,3}\.\d{1,3})\.(?P<last>\d{1,3})(?![\w-]|\.\d)")
 _SPECIAL = re.compile(
@@ -57,6 +60,9 @@ _ASSIGNED = re.compile(
 )
 
 
+_Step = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]  # what is looked for, and what stands for it
+
+
 class Redactor:
     """Replaces text line by line; `replaced` tells by kind what became what."""
 
@@ -69,25 +75,49 @@ class Redactor:
         self._users = (
             re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(named, key=len, reverse=True))})(?!\w)") if named else None
         )
-        self._secrets = tuple(secrets)
         self._nets: dict[str, int] = {}
+        self._steps = [*((pattern, self._removed) for pattern in secrets), *self._rare()]
+        self._of_digits = [  # what may find something in one line and nothing in another one of its shape
+            step for step in self._steps if digit_shapes.tells_digits_apart(step[0].pattern)
+        ]
+        self._quiet: set[bytes] = set()  # shapes of lines in which the other steps find nothing
+        self._plain: set[str] = set()  # words that stay
+
+    def _rare(self) -> list[_Step]:
+        """What most lines hold nothing of, in the order in which it is replaced."""
+        return [
+            (_ASSIGNED, lambda found: found["name"] + self._secret(found["value"])),
+            (_MAIL, lambda found: self._numbered("mail", found[0], "mail-{}@example.org")),
+            (_UUID, self._uuid),
+            (_GUID, lambda found: found["gap"] + self._guid(found["value"])),
+            (_SERIAL, lambda found: found["gap"] + self._serial(found["value"])),
+            (_MAC, lambda found: self._replace("MAC", found[0].lower(), _mac)),
+            (_IPV6, lambda found: self._ipv6(found[0])),
+        ]
 
     def __call__(self, line: str) -> str:
-        for pattern in self._secrets:
-            line = pattern.sub(lambda found: self._numbered("secret", found[0], "removed-{}"), line)
-        line = _ASSIGNED.sub(lambda found: found["name"] + self._secret(found["value"]), line)
-        line = _MAIL.sub(lambda found: self._numbered("mail", found[0], "mail-{}@example.org"), line)
-        line = _UUID.sub(lambda found: self._uuid(found), line)
-        line = _GUID.sub(lambda found: found["gap"] + self._guid(found["value"]), line)
-        line = _SERIAL.sub(lambda found: found["gap"] + self._serial(found["value"]), line)
-        line = _MAC.sub(lambda found: self._replace("MAC", found[0].lower(), _mac), line)
-        line = _IPV6.sub(lambda found: self._ipv6(found[0]), line)
+        for pattern, replacement in self._steps_of(line):
+            line = pattern.sub(replacement, line)
         line = _IPV4.sub(self._ipv4, line)
         line = _LIST.sub(self._list, line)
         line = _PATH.sub(self._path, line)
         if self._users is not None:
             line = self._users.sub(lambda found: self._user(found[0]), line)
         return _WORD.sub(self._word, line)
+
+    def _steps_of(self, line: str) -> list[_Step]:
+        """The steps that may find something in a line. Most lines differ from others in digits only, and hold nothing rare."""
+        if len(line) > digit_shapes.LONGEST or not line.isascii():
+            return self._steps
+        shape = digit_shapes.shape_of(line.encode())
+        if shape in self._quiet:
+            return self._of_digits
+        if not any(pattern.search(line) for pattern, _ in self._steps):
+            if len(self._quiet) > _MEMO:
+                self._quiet.clear()
+            self._quiet.add(shape)
+            return self._of_digits
+        return self._steps
 
     def _replace(self, kind: str, text: str, word: Callable[[int], str]) -> str:
         """What stands for this text: what it got before, or the word of the next number of its kind."""
@@ -98,6 +128,9 @@ class Redactor:
 
     def _numbered(self, kind: str, text: str, form: str) -> str:
         return self._replace(kind, text, lambda number: form.format(f"{number:03}"))
+
+    def _removed(self, found: re.Match[str]) -> str:
+        return self._numbered("secret", found[0], "removed-{}")
 
     def _secret(self, value: str) -> str:
         return (
@@ -176,6 +209,16 @@ class Redactor:
 
     def _word(self, found: re.Match[str]) -> str:
         """A word that is a host, also before its domain or a suffix such as `-ib0`."""
+        if (whole := found[0]) in self._plain:
+            return whole
+        shown = self._word_of(found)
+        if shown == whole:
+            if len(self._plain) > _MEMO:
+                self._plain.clear()
+            self._plain.add(whole)
+        return shown
+
+    def _word_of(self, found: re.Match[str]) -> str:
         word, rest = found["word"], found["rest"]
         name = word.lower()
         if name not in self._hosts and not _IP_NAME.fullmatch(name):
