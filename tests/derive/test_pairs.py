@@ -31,7 +31,7 @@ def facts_of(runs: list[tuple[tuple[str, ...], float]], noise: float = 0.0) -> F
         facts.add(
             [
                 BenchRun(number, "bench.log", "all_reduce", 8 * len(hosts), len(hosts), None, 0, None, None, len(SIZES), busbw,
-                         0, "OK", 0, 1, 1, None, ref),
+                         0, "OK", 0, 1, 1, 1, None, ref),
                 *(BenchMember(number, host, 8, ref) for host in hosts),
                 *(BenchRow(number, size, size // 4, "float", "sum", -1, "out", 1.0, busbw, busbw * jitter, 0, None, ref)
                   for size in SIZES),

@@ -7,6 +7,7 @@ from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.derive.summary.ends import end_of
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    AccountedJob,
     BenchMember,
     BenchRun,
     Communicator,
@@ -64,6 +65,7 @@ _PROGRAMS = {
     reads=[
         Job, Rank, Link, GpuUse, NodeGpu, NodeDriver, BenchRun, BenchMember, Trace, Timeline, Recorder, Message, ProcessEnd, Progress,
         Library, ThroughputRun, Network, NetDevice, Connection, Ring, RecordedRun, Communicator, Restart, MlperfRun,
+        AccountedJob,
     ],
 )  # fmt: skip
 def job_facts(facts: Facts) -> Iterator[JobFact]:

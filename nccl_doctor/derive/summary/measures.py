@@ -49,9 +49,11 @@ QUERIES = (
     "SELECT 'loss', last, '', 'run', name, ref FROM scalar WHERE last IS NOT NULL AND name REGEXP '(?i)(^|[/_.-])loss$' LIMIT 8",
     # nccl-tests: what small messages take (derive/speed/nccl_tests.py), and the average that the program prints
     "SELECT 'latency', min(l.floor_us), 'us', 'run', coalesce(b.operation, ''), l.ref FROM bench_limit l"
-    " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL GROUP BY b.file, b.operation, b.ranks",
+    " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL AND b.ranks IS NOT 1 AND (b.ranks > 1 OR b.copies = 1)"
+    " GROUP BY b.file, b.operation, b.ranks",
     "SELECT 'busbw_average', avg_busbw, 'GB/s', 'run', coalesce(operation, ''), ref FROM bench_run"
-    " WHERE avg_busbw IS NOT NULL AND rows > 3",
+    " WHERE avg_busbw IS NOT NULL AND ranks IS NOT 1"
+    " AND (ranks > 1 OR copies = 1) AND rows > 3",
     "SELECT 'half_bandwidth_size', max(l.half_size), 'B', 'run', coalesce(b.operation, ''), l.ref FROM bench_limit l"
     " JOIN bench_run b USING (run) WHERE l.half_size IS NOT NULL GROUP BY b.file, b.operation, b.ranks",
     # runs of nccl-tests on different hosts, compared (derive/speed/pairs.py)
@@ -217,6 +219,8 @@ def _plateaus(facts: Facts) -> Iterator[Measure]:
             operations[run.file, run.ranks].add(run.operation)
     for row in facts.rows(BenchRow):
         run = runs[row.run]
+        if run.ranks == 1 or (run.ranks is None and run.copies > 1):
+            continue  # nothing moves between GPUs, and the bus bandwidth is printed as 0
         known = operations[run.file, run.ranks]
         operation = run.operation or (next(iter(known)) if len(known) == 1 else "")
         sizes[run.file, run.ranks, operation][row.size].append(row)

@@ -148,6 +148,7 @@ class BenchRun(NamedTuple):
     wrong: int | None  # wrong elements over all rows; None = not checked
     finished: int  # 1 where the summary was printed
     headings: int  # parameter lines in a row before its devices: more than one = several copies print here
+    copies: int  # processes that print into this file as if each were the only one; 1 for an ordinary run
     graph_bw: float | None  # GB/s of the ring that NCCL itself computed, from the same log
     ref: int
 

@@ -11,7 +11,7 @@ from functools import cache
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
-from nccl_doctor.formats.nccl.nccl_tests_run import Bench
+from nccl_doctor.formats.nccl.nccl_tests_run import Bench, Copies
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 from nccl_doctor.inputs.streams import Readable
@@ -72,9 +72,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         reader.block(block.data, block.first)
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
     reader.ends()
+    copies = reader.copies.count(max((len(bench.devices) for bench in reader.done), default=0))
+    for bench in reader.done:
+        bench.copies = copies
     facts.add(row for run, bench in enumerate(reader.done, first) for row in bench.facts(facts, name, run))
     note = None
-    if reader.done and not reader.done[-1].finished:
+    whole = sum(bench.finished for bench in reader.done) >= copies > 1
+    if reader.done and not reader.done[-1].finished and not whole:
         note = "the last nccl-tests run ends without its summary"
     return Reading(lines, reader.understood, note)
 
@@ -85,6 +89,7 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.done: list[Bench] = []
+        self.copies = Copies()
         self.understood = 0
         self._bench: Bench | None = None
         self._operation: str | None = None
@@ -168,10 +173,12 @@ class _Reader:
             self._run(line, number).headings = self._headings[0]
             return True
         if match := _DEVICE.search(line):
-            rank, _, host, device, bus, model = (group.decode("utf-8", "replace") for group in match.groups())
+            rank, pid, host, device, bus, model = (group.decode("utf-8", "replace") for group in match.groups())
             if self._bench is not None and (self._bench.rows or int(rank) in self._bench.devices):
                 self.ends()
             self._headings = 0, 0
+            if rank == "0":
+                self.copies.starts(host, pid)
             self._run(line, number).device(int(rank), host, int(device), bus, model.strip())
             return True
         if match := _BOUNDS.search(line):
@@ -183,6 +190,7 @@ class _Reader:
             if match[2] == b"FAILED" and bench.verdict != "FAILED":
                 bench.verdict = "SLOW"
             bench.finished = True
+            self.copies.ends()
             self.ends()
             return True
         if b"busbw" in line and b"algbw" in line:
@@ -206,6 +214,7 @@ class _Reader:
             value, rest = None, line[match.start(5) :]
         bench.head(int(size), int(count), kind.decode(), redop.decode() if redop else None, value)
         self.understood += 1
+        self.copies.row()
         bench.numbers(self._blocks(rest), number, line)
         return True
 

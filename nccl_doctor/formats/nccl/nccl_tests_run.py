@@ -37,6 +37,7 @@ class Bench:
         self.verdict: str | None = None
         self.finished = False
         self.headings = 0
+        self.copies = 1
         self.graph: float | None = None
         self.place = number, line
 
@@ -85,7 +86,7 @@ class Bench:
             shared_gpu=int(any(times > 1 for times in used.values())), version=self.version, nccl=self.nccl,
             rows=len(printed), avg_busbw=self.average, out_of_bounds=self.out_of_bounds, verdict=self.verdict,
             wrong=sum(checked) if checked else None, finished=int(self.finished), headings=self.headings,
-            graph_bw=self.graph,
+            copies=self.copies, graph_bw=self.graph,
             ref=facts.evidence(file, number, _text(line)),
         )  # fmt: skip
         ranks = Counter(host for host, *_ in self.devices.values())
@@ -124,3 +125,40 @@ def _error(text: bytes) -> float | None:
 
 def _text(line: bytes) -> str:
     return prefixes.clean(line[:600].decode("utf-8", "replace"))
+
+
+class Copies:
+    """Counts the processes that print into one file as if each were the only one: nccl-tests built without MPI."""
+
+    def __init__(self) -> None:
+        self._processes: set[tuple[str, str]] = set()
+        self._events: list[int] = []  # 1 where a process lists its first device, -1 where one prints its summary
+        self._rows = False
+        self._apart = False  # results were printed before a later process began
+
+    def starts(self, host: str, pid: str) -> None:
+        """A line of a device with rank 0, which one process of a job prints."""
+        self._processes.add((host, pid))
+        self._apart = self._apart or self._rows
+        self._events.append(1)
+
+    def row(self) -> None:
+        """A line of results."""
+        self._rows = bool(self._processes)
+
+    def ends(self) -> None:
+        """The summary of a run."""
+        self._events.append(-1)
+
+    def count(self, most_ranks: int) -> int:
+        """The number of copies; 1 where the runs may have followed each other.
+
+        Processes that all began before the first result are copies, as are runs of one rank each, and runs of which two were open
+        at the same time: behind some line are two summaries more than beginnings.
+        """
+        closed = most = 0
+        for event in reversed(self._events):
+            closed -= event
+            most = max(most, closed)
+        number = len(self._processes)
+        return number if number > 1 and (not self._apart or most_ranks == 1 or most > 1) else 1
