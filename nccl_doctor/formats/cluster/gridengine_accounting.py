@@ -35,8 +35,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         failed       0
         exit_status  3
     """
-    rows: list[Any] = []
     job: _Job = {}
+    seen: set[tuple[str, ...]] = set()  # jobs that were printed before
     jobs = lines = used = 0
     for first, _, texts in plain_batches(stream):
         lines += len(texts)
@@ -48,16 +48,23 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             elif not title.islower():
                 if not title.startswith("====="):
                     continue
-                rows += _rows(facts, name, job)
+                _add(facts, name, job, seen)
                 jobs, job = jobs + 1, {}
             used += jobs > 0
         if jobs > _MOST_JOBS:
             break
-    rows += _rows(facts, name, job)
-    facts.add(rows)
+    _add(facts, name, job, seen)
     facts.mark_covered("accounted_job", "message", "process_end")
     note = f"holds more than {_MOST_JOBS:,} jobs; the others were left out" if jobs > _MOST_JOBS else None
     return Reading(lines, used, note)
+
+
+def _add(facts: Facts, file: str, job: _Job, seen: set[tuple[str, ...]]) -> None:
+    """Add the rows of a job, unless it came with the same values before."""
+    fields = (*job, *(value for value, _, _ in job.values()))
+    if fields not in seen:
+        seen.add(fields)
+        facts.add(_rows(facts, file, job))
 
 
 def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:

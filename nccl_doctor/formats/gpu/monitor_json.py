@@ -5,7 +5,9 @@ Known shapes: keys `gpu_usage:0` (SuperBench), an object a GPU with a utilisatio
 """
 
 import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +66,7 @@ class _Indexed(NamedTuple):
 
     gpu: int
     shape: _Shape
-    keys: tuple[str, ...]  # of the object
+    values: Callable[[Mapping[str, Any]], tuple[Any, ...]]  # of an object with these keys
 
 
 @lru_cache(64)  # the objects of one monitor have the same keys
@@ -77,9 +79,13 @@ def _indexed(keys: tuple[str, ...]) -> tuple[_Indexed, ...]:
             found.setdefault(int(match[2]), {})[_SUPERBENCH[match[1]]] = key
     scales = {column: 2.0**-20 if column.startswith("memory") else 1.0 for column in _SUPERBENCH.values()}
     return tuple(
-        _Indexed(gpu, _Shape(tuple(own), tuple(map(scales.__getitem__, own))), tuple(own.values()))
+        _Indexed(gpu, _Shape(tuple(own), tuple(map(scales.__getitem__, own))), _values_of(tuple(own.values())))
         for gpu, own in found.items()
     )
+
+
+def _values_of(keys: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    return itemgetter(*keys) if len(keys) > 1 else lambda record: (record[keys[0]],)
 
 
 @lru_cache(64)
@@ -127,7 +133,7 @@ class _Reader:
             return int(any(found))
         gpus = _indexed(tuple(record))
         for gpu in gpus:
-            self._add(Gpu(host, gpu.gpu), gpu.shape, tuple([record[key] for key in gpu.keys]), time, place)
+            self._add(Gpu(host, gpu.gpu), gpu.shape, gpu.values(record), time, place)
         return int(bool(gpus)) or int(self._one(record, host, time, place))
 
     def _one(self, record: dict[str, Any], host: str | None, time: float, place: Place) -> bool:

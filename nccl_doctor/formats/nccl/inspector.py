@@ -1,13 +1,30 @@
 """JSON lines of NCCL's Inspector profiler plug-in (ext-profiler/inspector, NCCL 2.28 and newer), summed up a rank, kind and size."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl.collective_series import CollectiveSeries, Kind
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import lines
+from nccl_doctor.inputs.text_lines import line_lists
+
+_TOGETHER = 256  # lines that are decoded at once
+_NO_JSON = object()
+
+
+def _keys(word: str) -> tuple[str, ...]:
+    return (
+        f"{word}_perf", word, f"{word}_exec_time_us", f"{word}_msg_size_bytes", f"{word}_timing_source",
+        f"{word}_algobw_gbs", f"{word}_busbw_gbs",
+    )  # fmt: skip
+
+
+_COLL, _P2P = _keys("coll"), _keys("p2p")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -21,22 +38,45 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     series = CollectiveSeries(facts, name)
     number = used = 0
     note = None
-    for number, line in lines(stream):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            note = f"line {number} is not JSON"
-            continue
-        found = _measured(record)
-        if found is not None:
-            used += 1
-            series.add(*found, number, line)
+    for first, texts in line_lists(stream):
+        number = first + len(texts) - 1
+        for at, line, record in _records(first, texts):
+            if record is _NO_JSON:
+                note = f"line {at} is not JSON"
+            elif (found := _measured(record)) is not None:
+                used += 1
+                series.add(*found, at, line)
     series.write()
     if note is not None and note.startswith(f"line {number} "):
         note = f"ends in the middle of line {number}"
     return Reading(number, used, note)
+
+
+def _records(first: int, texts: list[str]) -> Iterator[tuple[int, str, Any]]:
+    """The lines that are not empty, with their numbers and what they hold."""
+    for start in range(0, len(texts), _TOGETHER):
+        part = texts[start : start + _TOGETHER]
+        records: list[Any] = []
+        if all(map(_is_object, part)):
+            with suppress(ValueError, RecursionError):
+                records = json.loads(f"[{','.join(part)}]")
+        if len(records) == len(part):
+            yield from zip(count(first + start), part, records)
+        else:
+            yield from (
+                (number, line, _loaded(line)) for number, line in enumerate(part, first + start) if line.strip()
+            )
+
+
+def _is_object(line: str) -> bool:
+    return line[:1] == "{" and line[-1:] == "}"
+
+
+def _loaded(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return _NO_JSON
 
 
 def _measured(record: Any) -> tuple[Kind, float, float | None, float | None] | None:
@@ -44,20 +84,36 @@ def _measured(record: Any) -> tuple[Kind, float, float | None, float | None] | N
     if not isinstance(record, dict):
         return None
     header, metadata = _dict(record.get("header")), _dict(record.get("metadata"))
-    word = "coll" if "coll_perf" in record else "p2p"
-    perf = _dict(record.get(f"{word}_perf"))
-    time, rank = perf.get(f"{word}_exec_time_us"), header.get("rank")
+    perf_key, op_key, time_key, size_key, timing_key, algbw_key, busbw_key = _COLL if "coll_perf" in record else _P2P
+    perf = _dict(record.get(perf_key))
+    time, rank = perf.get(time_key), header.get("rank")
     if not isinstance(time, (int, float)) or not isinstance(rank, int):
         return None
-    kind = Kind(
-        host=_text(metadata.get("hostname")), pid=_whole(metadata.get("pid")), comm=str(header.get("id"))[:60],
-        comm_name=_text(header.get("comm_name")), rank=rank, nranks=_whole(header.get("n_ranks")),
-        nodes=_whole(header.get("nnodes")), op=str(perf.get(word))[:40],
-        size=_whole(perf.get(f"{word}_msg_size_bytes")) or 0, timing=_text(perf.get(f"{word}_timing_source")),
+    values = (
+        metadata.get("hostname"), metadata.get("pid"), header.get("id"), header.get("comm_name"), rank,
+        header.get("n_ranks"), header.get("nnodes"), perf.get(op_key), perf.get(size_key), perf.get(timing_key),
     )  # fmt: skip
-    rates = (perf.get(f"{word}_{rate}_gbs") for rate in ("algobw", "busbw"))
-    algbw, busbw = (float(rate) if isinstance(rate, (int, float)) else None for rate in rates)
-    return kind, float(time), algbw, busbw
+    try:
+        kind = _kind(*values)
+    except TypeError:  # a list or an object
+        kind = _kind.__wrapped__(*values)
+    algbw, busbw = perf.get(algbw_key), perf.get(busbw_key)
+    return (
+        kind,
+        float(time),
+        float(algbw) if isinstance(algbw, (int, float)) else None,
+        float(busbw) if isinstance(busbw, (int, float)) else None,
+    )
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _kind(
+    host: Any, pid: Any, comm: Any, comm_name: Any, rank: int, nranks: Any, nodes: Any, op: Any, size: Any, timing: Any
+) -> Kind:
+    return Kind(
+        host=_text(host), pid=_whole(pid), comm=str(comm)[:60], comm_name=_text(comm_name), rank=rank, nranks=_whole(nranks),
+        nodes=_whole(nodes), op=str(op)[:40], size=_whole(size) or 0, timing=_text(timing),
+    )  # fmt: skip
 
 
 def _dict(value: Any) -> dict[str, Any]:

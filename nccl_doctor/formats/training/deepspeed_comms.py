@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.robust import median
@@ -19,6 +20,7 @@ _LINE = compiled(
 _GRADIENTS = compiled(
     rb"(?:\[Rank (\d{1,9})\] )?(?:rank=\d{1,9} )?time \(ms\) \| .{0,200}?(?:bwd|backward)_allreduce: (\d{1,15}(?:\.\d{1,9})?)"
 )
+_LONGEST_RANK = 20  # bytes of `rank=3 | `
 GRADIENTS = "backward_allreduce"
 _UNITS = {b"B": 1, b"KB": 1 << 10, b"MB": 1 << 20, b"GB": 1 << 30, b"TB": 1 << 40}
 _COMM_HEADS = re.compile(rb"\] comm op: \w|Comm\. Op {6,20}Message Size {4,20}Count ")
@@ -91,36 +93,46 @@ class CommOps:
 
     def __init__(self) -> None:
         self._found: dict[tuple[int | None, str, int | None], _Times] = {}
+        self._keys: dict[tuple[bytes | Any, ...], tuple[int | None, str, int]] = {}  # by the bytes that say them
 
     def note(self, line: bytes, number: int) -> int:
         """Take a line; 1 where it was one of these."""
-        match = _LINE.search(line)
+        at = line.find(b"comm op: ")
+        begin = line.find(b"rank", max(at - _LONGEST_RANK, 0), max(at, 0))
+        match = (
+            (_LINE.match(line, begin) if begin >= 0 else None) or _LINE.match(line, max(at, 0)) or _LINE.search(line)
+        )
         if match is None:
             return 0
-        size = round(float(match[4]) * _UNITS[match[5]])
-        key = int(match[1]) if match[1] else None, match[2].decode(), size
-        self._add(key, float(match[3]), float(match[6]) if match[6] else None, (number, line))
+        rank, op, time, size, unit, busbw = match.groups()
+        parts = rank, op, size, unit
+        key = self._keys.get(parts)
+        if key is None:
+            key = int(rank) if rank else None, op.decode(), round(float(size) * _UNITS[unit])
+            if len(self._keys) < _KEEP:
+                self._keys[parts] = key
+        self._add(key, float(time), float(busbw) if busbw else None, number, line)
         return 1
 
     def note_gradients(self, line: bytes, number: int) -> None:
         """Take a line of the engine's timers: how long the gradients of one step were reduced."""
         match = _GRADIENTS.search(line)
         if match is not None:
-            self._add((int(match[1]) if match[1] else None, GRADIENTS, None), float(match[2]), None, (number, line))
+            self._add((int(match[1]) if match[1] else None, GRADIENTS, None), float(match[2]), None, number, line)
 
     def _add(
-        self, key: tuple[int | None, str, int | None], value: float, busbw: float | None, place: tuple[int, bytes]
+        self, key: tuple[int | None, str, int | None], value: float, busbw: float | None, number: int, line: bytes
     ) -> None:
         times = self._found.get(key)
         if times is None:
-            times = self._found[key] = _Times(*place)
+            times = self._found[key] = _Times(number, line)
         times.n += 1
-        if len(times.times) < _KEEP:
+        if times.n <= _KEEP:
             times.times.append(value)
             if busbw is not None:
                 times.busbw.append(busbw)
         if value > times.slowest:
-            times.slowest, times.place = value, place
+            times.slowest, times.place = value, (number, line)
 
     def sizes(self) -> set[tuple[str, int | None]]:
         """Operations and sizes of the lines so far; a table prints sizes with one decimal, as the lines do."""

@@ -242,10 +242,13 @@ class _Reader:
         for at in range(0, len(rows), _TOGETHER):
             some = rows[at : at + _TOGETHER]
             found = _records([line for _, line in some])
-            broken = [place for (place, _), record in zip(some, found, strict=True) if record is _BROKEN]
-            if broken:
+            if _BROKEN in found:
+                broken = [place for (place, _), record in zip(some, found, strict=True) if record is _BROKEN]
                 self._broken += len(broken)
                 self.note = f"{self._broken} records are cut or damaged, the last in line {broken[-1]}"
+            if all(type(record) is dict and "_step" in record for record in found):
+                self._history(found, [row[::-1] for row in some])
+                continue
             read = [(record, row) for row, record in zip(some, found, strict=True) if isinstance(record, dict)]
             self._history(
                 [record for record, _ in read if "_step" in record],

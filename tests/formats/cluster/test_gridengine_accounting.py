@@ -35,6 +35,13 @@ def test_jobs_and_their_ends_agree_with_the_text() -> None:
     assert {"gridengine"} == {row.scheduler for row in facts.rows(AccountedJob)}
 
 
+def test_a_job_that_was_printed_twice_is_one() -> None:
+    text = QACCT.read_text()
+    assert len(read(text).rows(AccountedJob)) == len(read(text + text).rows(AccountedJob))
+    other = text.replace("hostname     ge1", "hostname     ge2")
+    assert 2 * len(read(text).rows(AccountedJob)) == len(read(text + other).rows(AccountedJob))
+
+
 def test_jobs_beyond_the_most_are_counted_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gridengine_accounting, "_MOST_JOBS", 2)
     facts = Facts()

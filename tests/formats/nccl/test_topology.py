@@ -129,6 +129,22 @@ def test_ras_names_who_is_behind() -> None:
     )
 
 
+def test_inspector_reads_beside_lines_that_are_none_of_its_records() -> None:
+    good = (FIXTURES / "inspector_late2.log").read_text().splitlines()[:4]
+    odd = [
+        "",
+        "{",
+        "7",
+        '{"header": {"rank": []}}',
+        good[0].replace('"hostname":', '"hostname": [], "was":'),
+        good[0][:-1],
+    ]
+    facts = Facts()
+    read = inspector.read_format(io.BytesIO("\n".join([*good, *odd]).encode()), "i.log", facts)
+    assert Reading(10, 5, "ends in the middle of line 10") == read
+    assert [(None, 1)] == facts.query("SELECT host, n FROM inspector_coll WHERE host IS NULL")
+
+
 def test_inspector_agrees_with_json() -> None:
     data = (FIXTURES / "inspector_late2.log").read_bytes()
     records = [json.loads(line) for line in data.splitlines()]
