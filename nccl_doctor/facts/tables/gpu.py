@@ -91,7 +91,8 @@ class GpuCounter(NamedTuple):
 
     host: str | None
     gpu: int | None
-    name: str  # ecc-corrected, ecc-uncorrected, retired-pages, retired-pending, remap-pending, remap-failed, remapped-rows, xid, unreadable
+    name: str  # ecc-corrected, ecc-uncorrected, retired-pages, retired-pending, remap-pending, remap-failed, remapped-rows, xid,
+    # unreadable; thermal-violation, power-violation: time at lower clocks, in a unit that depends on the driver
     first: float | None  # value in the first sample; yes = 1
     last: float  # highest value later
     ref: int

@@ -68,6 +68,48 @@ def test_the_number_of_an_xid_is_a_fault_of_its_gpu(code: int, severity: str | N
     assert ([(severity, 7)] if severity else []) == found
 
 
+GROWING = {  # name of a metric that grows on one GPU -> finding, and its value in each answer
+    "DCGM_FI_DEV_THERMAL_VIOLATION": ("gpu-thermal-throttle", 2_000_000_000),
+    "DCGM_FI_DEV_POWER_VIOLATION": ("gpu-power-capped-alone", 2_000_000_000),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": ("gpu-page-retirement-pending", 1),
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": ("gpu-page-retirement-pending", 1),
+}
+
+
+@pytest.mark.parametrize("metric", GROWING)
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_counter_that_grows_on_one_gpu_names_it(tmp_path: Path, metric: str, is_json: bool) -> None:
+    name, step = GROWING[metric]
+    path = tmp_path / "metrics"
+    for growth, wanted in ((step, [name]), (0, [])):
+        values = [
+            [7 * 10**9 * (step > 1) + (growth * turn if gpu == 2 else 0) for turn in range(30)] for gpu in range(4)
+        ]
+        if is_json:
+            series = [
+                {
+                    "metric": {"__name__": metric, "gpu": str(gpu), "UUID": f"GPU-{gpu}", "Hostname": "node01"},
+                    "values": [[1_770_000_000 + 15 * turn, str(value)] for turn, value in enumerate(of_gpu)],
+                }
+                for gpu, of_gpu in enumerate(values)
+            ]
+            path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}))
+        else:
+            path.write_text(
+                "".join(
+                    f"# TYPE {metric} counter\n"
+                    + "".join(
+                        f'{metric}{{gpu="{gpu}",UUID="GPU-{gpu}",Hostname="node01"}} {values[gpu][turn]}\n'
+                        for gpu in range(4)
+                    )
+                    for turn in range(30)
+                )
+            )
+        findings = analyze.analyze([str(path)])[0].findings
+        assert wanted == [finding.name for finding in findings]
+        assert all(finding.hosts == "node01" and "GPU 2" in finding.message for finding in findings)
+
+
 def uses(path: Path) -> list[tuple[object, ...]]:
     facts, _ = analyze.read_facts([str(path)])
     names = (
