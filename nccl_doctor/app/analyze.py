@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from nccl_doctor.app import expected, jobs
-from nccl_doctor.app.input_reader import BROKEN, UNREAD, InputReader, ReadAheadOf, log_input
+from nccl_doctor.app.reading.input_reader import BROKEN, UNREAD, InputReader, ReadAheadOf, log_input
 from nccl_doctor.common import budgets, interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.derive.registry import derive_all

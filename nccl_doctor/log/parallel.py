@@ -1,16 +1,14 @@
 """Reads logs; a large one in parts by several processes, many small ones ahead of time."""
 
 import gc
-import os
 import pickle
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import BinaryIO
 
 from nccl_doctor.common import interruption
 from nccl_doctor.formats import registry
@@ -19,9 +17,7 @@ from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks import rank_progress
 from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.scanner import TOKEN, Scanner
-
-if TYPE_CHECKING:  # slow to import, and a small log needs no other process
-    from concurrent.futures import Future, ProcessPoolExecutor
+from nccl_doctor.log.workers import PROCESSES, Ahead, ended_with_us, pool, processors, result_of
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
@@ -30,11 +26,9 @@ SMALL = 3 << 15  # bytes of a log that is read line by line in the time that num
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 HEAD = 1 << 16  # bytes by which a format is recognised
 LONGER = 0.1  # share of a part that this process reads in addition, while the others pack their counts
-PROCESSES = 8  # more of them would only wait for their sums to be added up
 PARTS = 4096  # reads whose bytes are kept apart
 _REUSED = (32 << 20) - (1 << 16)  # bytes; glibc learns from no larger ones
 
-Result = TypeVar("Result")
 OnBytes = Callable[[int], None]  # gets the number of bytes read since the last call
 
 
@@ -73,12 +67,12 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
         _load(path)
-        with _ended_with_us(_pool(count)) as pool:
-            end = pool.submit(read_end, path, size)
-            others = [pool.submit(_packed, path, *part) for part in parts]
+        with ended_with_us(pool(count)) as workers:
+            end = workers.submit(read_end, path, size)
+            others = [workers.submit(_packed, path, *part) for part in parts]
             counts = read_part(path, *first, on_bytes and (lambda size: on_bytes(size * count)))
-            results = [_result(other) for other in others]
-            tail = _result(end)
+            results = [result_of(other) for other in others]
+            tail = result_of(end)
         for part, packed in zip(parts, results, strict=False):  # when the memory of the others is free
             if counts.bytes < part[0]:  # the reading was stopped before
                 return counts, read_end(path, counts.bytes)
@@ -102,27 +96,13 @@ class ReadAhead:
         """`files` are plain ones and their sizes in bytes, in the order in which they will be asked for."""
         files = list(files)
         self._large = sum(size for _, size in files) >= LARGE
-        small = [(path, size) for path, size in files if size < 2 * PARALLEL]
-        self._jobs: dict[Path, tuple[Future[list[bytes | None]], int]] = {}
-        self._pool: ProcessPoolExecutor | None = None
-        if len(small) < 2 or processors() < 2 or sum(size for _, size in small) < 2 * PARALLEL:
-            return
-        self._pool = _pool(min(processors(), PROCESSES))
-        group: list[Path] = []
-        full = 0
-        for path, size in small:
-            group.append(path)
-            full += size
-            if full >= GROUP or path is small[-1][0]:
-                job = self._pool.submit(_logs, group)
-                self._jobs |= {path: (job, place) for place, path in enumerate(group)}
-                group, full = [], 0
+        small = [(path, path, size) for path, size in files if size < 2 * PARALLEL]
+        is_worth = len(small) > 1 and processors() > 1 and sum(size for *_, size in small) >= 2 * PARALLEL
+        self._ahead = Ahead(_logs, small if is_worth else (), GROUP)
 
     def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
         """The result that was read ahead, else that of the function of this name."""
-        job, place = self._jobs.pop(path, (None, 0))
-        group = _result(job) if job is not None else None
-        result = group[place] if group is not None else None
+        result = self._ahead.result(path)
         if result is None:
             return scan_file(path, on_bytes, large=self._large)
         packed, end = pickle.loads(result)
@@ -138,10 +118,7 @@ class ReadAhead:
 
     def close(self) -> None:
         """Cancel what was not asked for."""
-        if self._pool is not None:
-            if interruption.requested():
-                _end_children()
-            self._pool.shutdown(cancel_futures=True)
+        self._ahead.close()
 
 
 def _logs(paths: list[Path]) -> list[bytes | None]:
@@ -159,43 +136,6 @@ def _log(path: Path) -> bytes | None:
     except OSError:
         return None
     return pickle.dumps((counts.packed(), end), pickle.HIGHEST_PROTOCOL)
-
-
-def _pool(count: int) -> "ProcessPoolExecutor":
-    """Worker processes. They end silently on SIGINT, which a terminal sends to all of them, and on SIGTERM."""
-    from concurrent.futures import ProcessPoolExecutor
-
-    return ProcessPoolExecutor(count, initializer=_end_on_signals)
-
-
-def _end_on_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
-@contextmanager
-def _ended_with_us(pool: "ProcessPoolExecutor") -> Iterator["ProcessPoolExecutor"]:
-    """A pool that is not waited for where this process is told to end."""
-    with pool:
-        try:
-            yield pool
-        except KeyboardInterrupt:
-            _end_children()
-            raise
-        if interruption.requested():
-            _end_children()
-
-
-def _end_children() -> None:
-    from multiprocessing import active_children
-
-    for child in active_children():
-        child.terminate()
-
-
-def processors() -> int:
-    """How many processors this process may use; a batch system grants fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def line_start(file: BinaryIO, offset: int) -> int:
@@ -220,17 +160,6 @@ def read_end(path: Path, size: int) -> RankProgress:
     with path.open("rb") as file:
         file.seek(max(size - rank_progress.TAIL, 0))
         return rank_progress.collect(file.read(size - file.tell()))
-
-
-def _result(job: "Future[Result]") -> Result | None:
-    """What a process of ours read; None where it was killed or reading was stopped."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    try:
-        with interruption.wait():
-            return job.result()
-    except (BrokenProcessPool, interruption.Stopped):
-        return None
 
 
 def _packed(path: Path, start: int, length: int) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.places import FIXTURES
 
-from nccl_doctor.app.input_reader import InputReader
+from nccl_doctor.app.reading.input_reader import InputReader
 from nccl_doctor.formats import registry
 
 CAPTURES = [

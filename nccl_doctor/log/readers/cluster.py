@@ -19,6 +19,7 @@ from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.parallel import OnBytes
 from nccl_doctor.log.ranks.rank_progress import RankProgress
+from nccl_doctor.log.workers import processors
 
 JOBS = 4  # of Slurm, where the user names no number
 CONNECTED = "20s"  # to reach a scheduler
@@ -68,7 +69,7 @@ def _started(where: str) -> Any:
     if number and not number.isdecimal():
         return None
     if kind == "local":
-        return _local(int(number or parallel.processors()))
+        return _local(int(number or processors()))
     return _slurm(int(number or JOBS)) if kind == "slurm" else None
 
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from nccl_doctor.app.input_streams import INTERRUPTED, KeptStream, ReadProgress, RejoinedStream
+from nccl_doctor.app.reading.input_streams import INTERRUPTED, KeptStream, ReadProgress, RejoinedStream
+from nccl_doctor.app.reading.packed_logs import READABLE, PackedLogs
 from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.plurals import counted
@@ -22,7 +23,6 @@ from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.readers.followed import GONE, Vanished
 
-READABLE = ("nccl-log", "job-log", "text", "json")
 UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
@@ -98,6 +98,7 @@ class InputReader:
         self._ahead = read_ahead(
             (source.path, source.size or 0) for source in self._sources if source.plain and source.path
         )
+        self._packed = PackedLogs(self._sources)
 
     @property
     def others(self) -> list[str]:
@@ -137,6 +138,7 @@ class InputReader:
         for gone in self._ahead.vanished():
             self._keep_vanished(gone)
         self._ahead.close()
+        self._packed.close()
         if interruption.requested() and self._has_nothing():
             raise KeyboardInterrupt
         if any((row.note or "").endswith(INTERRUPTED) for row in self.facts.rows(Input)):
@@ -220,6 +222,10 @@ class InputReader:
             with suppress(OSError):  # removed since it was opened, or its disk fails: `stream` gives what there is
                 return self._scan_file(head, source, source.path)
             self._progress.begin(source)
+        if export is None and (packed := self._packed.log(source)) is not None:
+            if packed.problem:
+                self.problems.append(packed.problem)
+            return _Log(head, *packed)
         rejoined = RejoinedStream(head, stream, stoppable=source.size is not None)
         lines: Readable = rejoined if export is None else self._exported(source, rejoined, export)
         kept = KeptStream(lines)

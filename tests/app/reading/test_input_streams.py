@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nccl_doctor.app import input_streams
-from nccl_doctor.app.input_reader import InputReader
-from nccl_doctor.app.input_streams import KeptStream
+from nccl_doctor.app.reading import input_streams
+from nccl_doctor.app.reading.input_reader import InputReader
+from nccl_doctor.app.reading.input_streams import KeptStream
 from nccl_doctor.facts.tables import Evidence, Step, ThroughputRun
 
 LINES = [f"[rank{rank}]: step {step} loss 2.1 {1000 + rank}.5 tokens/s" for step in range(1, 40) for rank in (0, 3)]

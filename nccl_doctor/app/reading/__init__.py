@@ -1,0 +1,1 @@
+"""Reads what the user named: each input with the reader of its format, logs by several processes."""
