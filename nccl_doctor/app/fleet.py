@@ -1,5 +1,6 @@
 """Several nodes at once: the same question through ssh, srun or a command of the site, and one fact base of all answers."""
 
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ VIAS = {
     "srun": "srun --overlap --nodes=1 --ntasks=1 --nodelist=%host --",
 }
 FANOUT = 64  # nodes that are asked at the same time
+_MOST = 1_000_000  # nodes of one set
+_DIGITS = 18  # of a number in a set
+_RANGES = re.compile(r"\[([^\[\]]*)\]")
 GRACE = 10.0  # seconds for connecting and for the transfer of the answer
 
 
@@ -49,14 +53,29 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
     }
 
 
+def _count(text: str) -> int:
+    """At most how many nodes a set without groups can name; ClusterShell would hold all of them."""
+    count = 1
+    for ranges in _RANGES.findall(text):
+        spans = [part.partition("/")[0].partition("-") for part in ranges.split(",")]
+        if any(len(end) > _DIGITS for first, _, last in spans for end in (first, last)):
+            return _MOST + 1
+        count *= sum(
+            max(1, int(last) - int(first)) if first.isdecimal() and last.isdecimal() else 1 for first, _, last in spans
+        )
+    return count
+
+
 def names(text: str) -> list[str]:
     """`gpu[001-064]` as names. Raises UsageProblem where the text is not a node set."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 
+    if _count(text) > _MOST:
+        raise UsageProblem(f"{text} is more than {_MOST:,} nodes")
     try:
         found = [str(node) for node in NodeSet(text)]
-    except (NodeSetException, GroupResolverError, GroupSourceError) as error:
+    except (NodeSetException, GroupResolverError, GroupSourceError, ValueError) as error:  # a number of 5,000 digits
         raise UsageProblem(f"{text} is no set of nodes: {error}") from None
     if not found:
         raise UsageProblem("the set of nodes is empty")

@@ -13,6 +13,8 @@ from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.printable import printable
 from nccl_doctor.reporters import Options
 
+_WORD = 400  # characters; of a longer word, which no name of a file is, only the beginning is shown
+
 
 def open_standard_files() -> None:
     """Open those of the descriptors 0, 1 and 2 that the caller closed, so that no pipe or file gets their numbers."""
@@ -77,7 +79,7 @@ def _mode(path: Path) -> int:
 
 def complain(text: str) -> None:
     """Write one line to stderr; line breaks become blanks, control characters `?`."""
-    line = printable(" ".join(text.split()))
+    line = printable(" ".join(word if len(word) <= _WORD else f"{word[: _WORD // 2]}…" for word in text.split()))
     try:
         click.echo(f"nccl-doctor: {line}", err=True)
     except (OSError, ValueError):  # a stderr that is closed or full changes no exit status

@@ -88,6 +88,15 @@ def read(path: str | os.PathLike[str], most: int = 1 << 20) -> bytes:
     return data
 
 
+def read_settings(path: str | os.PathLike[str], most: int = 1 << 20) -> str:
+    """The text of a file that the user named, which may be a pipe. Raises OSError where it is larger, ValueError where it is not UTF-8."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes", os.fspath(path))
+    return data.decode("utf-8")
+
+
 def command(name: str, more: Sequence[str] = ()) -> str | None:
     """The absolute path of an external command; None where no folder that is searched has it.
 

@@ -43,7 +43,7 @@ def blocks(stream: Readable, size: int = BLOCK) -> Iterator[Block]:
 class Cursor:
     """Finds the lines of ascending places in a block. A carriage return ends a line too, but counts none."""
 
-    __slots__ = ("_counted", "_number", "_seen", "block", "end", "piece", "start", "stop", "used")
+    __slots__ = ("_counted", "_last", "_number", "_seen", "block", "end", "piece", "start", "stop", "used")
 
     def __init__(self, block: bytes, number: int) -> None:
         self.block = block
@@ -53,6 +53,7 @@ class Cursor:
         self.used = -1  # end of the last piece that is done with
         self._number = number
         self._counted = self._seen = 0
+        self._last = (0, 0, b"")  # of the line that was given: its piece, its end, its text
 
     def line(self, at: int) -> tuple[bytes, int]:
         """The line around a place, and its number."""
@@ -67,8 +68,10 @@ class Cursor:
         self._seen = at
         end = block.find(b"\r", at, self.stop)
         self.end = end if end >= 0 else self.stop
-        line = block[self.piece : self.end]
-        return _DIGITS.sub(rb"\1", line) if len(line) > _LONG else line, self._number
+        if self._last[:2] != (self.piece, self.end):
+            line = block[self.piece : self.end]
+            self._last = (self.piece, self.end, _DIGITS.sub(rb"\1", line) if len(line) > _LONG else line)
+        return self._last[2], self._number
 
     def done(self) -> None:
         """Mark the last piece as read."""

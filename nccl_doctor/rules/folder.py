@@ -1,5 +1,6 @@
 """Where rule files lie."""
 
+import os
 from pathlib import Path
 
 _SHIPPED = Path(__file__).parent / "data"
@@ -14,4 +15,10 @@ def rule_files(place: Path) -> list[Path]:
     """The rule files below a folder, or the file itself; names with a leading `_` are other data."""
     if not place.is_dir():
         return [place]
-    return sorted(path for path in place.rglob("*.toml") if path.name[0] != "_" and path.is_file())
+    found = (  # a folder that cannot be listed, as of a process that ended, holds none
+        Path(parent, name)
+        for parent, _, names in os.walk(place)
+        for name in names
+        if name.endswith(".toml") and name[0] != "_"
+    )
+    return sorted(path for path in found if path.is_file())

@@ -8,6 +8,7 @@ from typing import Any
 
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.levels import SEVERITIES
+from nccl_doctor.common.trusted import read_settings
 from nccl_doctor.rules.schema import Rule
 
 
@@ -29,7 +30,7 @@ class Config:
         import tomllib  # most sites have no such file
 
         try:
-            data = tomllib.loads(path.read_text("utf-8"))
+            data = tomllib.loads(read_settings(path))
         except OSError as error:
             raise UsageProblem(f"{path}: {(error.strerror or str(error)).lower()}") from None
         except RecursionError:

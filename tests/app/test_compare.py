@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from itertools import groupby
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -252,3 +253,12 @@ def test_another_parallel_layout_is_a_change(tmp_path: Path) -> None:
     changes = changed(comparison)
     assert (("4", "2", "other"), ("2", "4", "other")) == (changes["tensor parallel"], changes["data parallel"])
     assert "parallel layout" in {one.topic for one in comparison.changes}
+
+
+@pytest.mark.parametrize("high", [1e308, inf, nan])
+def test_bars_of_numbers_whose_sum_is_infinite(high: float) -> None:
+    points = [(at, high if at % 2 else 1.0) for at in range(100)]
+    top = high if high == high else 1.0
+
+    assert 24 == len(pair_markdown.sparkline(points, (0.0, 99.0, top)))
+    assert "" == pair_markdown.sparkline([(0.0, inf)], None)

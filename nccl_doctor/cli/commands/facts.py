@@ -1,5 +1,6 @@
 """`nccl-doctor facts`: lists tables of facts, their columns and rows."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,11 @@ def command(paths: tuple[str, ...], table: str | None, live: bool, folder: Path 
 
     tables = {name: (meaning, columns) for name, meaning, columns in describe()}
     if table is not None and table not in tables:
-        raise UsageProblem(f"no table is called {table}; the tables are {', '.join(tables)}")
+        similar = get_close_matches(table[:100], tables, 3)
+        raise UsageProblem(
+            f"no table is called {table}; "
+            + (f"similar: {', '.join(similar)}" if similar else "nccl-doctor facts lists the tables")
+        )
     if live and paths:
         raise UsageProblem("--live reads this node and takes no PATH")
     if folder is None and form == "parquet":

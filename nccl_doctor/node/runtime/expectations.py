@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.trusted import read_settings
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Expected
 from nccl_doctor.knowledge import machines
@@ -48,11 +49,13 @@ class _Wish(NamedTuple):
 def read(file: Path) -> dict[str, Any]:
     """The site's own file, subject -> name -> value. Raises UsageProblem where it cannot be used."""
     try:
-        wanted = tomllib.loads(file.read_text("utf-8"))
+        wanted = tomllib.loads(read_settings(file))
     except OSError as error:
         raise UsageProblem(f"{file}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageProblem(f"{file}: {error}") from None
+    except RecursionError:
+        raise UsageProblem(f"{file}: lists or tables are nested too deeply") from None
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
+        raise UsageProblem(f"{file}: {' '.join(str(error).split())[:200]}") from None
     for subject, values in wanted.items():
         if subject not in KNOWN:
             raise UsageProblem(f"{file}: unknown key {subject}; there are {', '.join(KNOWN)}")

@@ -99,7 +99,7 @@ def opened(path: Path) -> Iterator[Path]:
             with _tar(path) as tar:
                 _extract(tar, Path(folder))
         except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError) as error:
-            raise UsageProblem(f"{path} cannot be unpacked: {' '.join(str(error).split()) or 'damaged'}") from None
+            raise UsageProblem(f"{path} cannot be unpacked: {_reason(error)}") from None
         trees = _trees(Path(folder))
         if not trees:
             raise UsageProblem(f"{path} holds no tree of a node")
@@ -107,6 +107,13 @@ def opened(path: Path) -> Iterator[Path]:
             names = ", ".join(tree.name for tree in trees[:3])
             raise UsageProblem(f"{path} holds {len(trees)} trees ({names}): pack each into a file of its own")
         yield trees[0]
+
+
+def _reason(error: Exception) -> str:
+    """Why an archive cannot be unpacked."""
+    text = " ".join(str(error).split())
+    # tarfile lists what each of its decompressors raised
+    return "not an archive" if " - method " in text else text or "damaged"
 
 
 def _trees(folder: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """A comparison as Markdown, to paste into an issue or a ticket."""
 
 from collections.abc import Sequence
+from math import inf, isfinite
 
 from nccl_doctor.diagnosis.comparison import Comparison
 from nccl_doctor.diagnosis.picture import Chart, Grid, Shown, TimeLine
@@ -9,6 +10,7 @@ from nccl_doctor.reporters.comparison import pair_words as words
 from nccl_doctor.reporters.markdown import escaped
 
 BARS = 24  # of a chart
+_EIGHTHS = "▁▂▃▄▅▆▇█"
 
 
 def render(comparison: Comparison, options: Options) -> str:
@@ -68,8 +70,10 @@ def _told(shown: Shown) -> str:
 def sparkline(points: Sequence[tuple[float, float]], extent: tuple[float, float, float] | None) -> str:
     """The mean of each of at most `BARS` stretches of x, as a bar of one to eight eighths of the highest y."""
     top = extent[2] if extent else max(y for _, y in points)
-    ordered = [y for _, y in sorted(points)]
+    ordered = [y for _, y in sorted(points) if isfinite(y)]
+    if not (ordered and 0 < top < inf):
+        return _EIGHTHS[0] * min(BARS, len(ordered))
     count = min(BARS, len(ordered))
     stretches = [ordered[at * len(ordered) // count : (at + 1) * len(ordered) // count] for at in range(count)]
-    eighths = [min(7, max(0, round(8 * sum(part) / len(part) / top) - 1)) if top > 0 else 0 for part in stretches]
-    return "".join("▁▂▃▄▅▆▇█"[at] for at in eighths)
+    means = [sum(y / top for y in part) / len(part) for part in stretches]  # the sum of large y is infinite
+    return "".join(_EIGHTHS[max(0, round(8 * max(0.0, min(mean, 1.0))) - 1)] for mean in means)

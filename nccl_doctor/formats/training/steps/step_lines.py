@@ -103,13 +103,16 @@ class _Reader:
 
     def _read(self, steps: Places) -> None:
         cursor = Cursor(steps.lines.block, steps.number)
+        noted = -1  # piece
         for place, literal in zip(steps.others.tolist(), steps.of_others.tolist(), strict=True):
             if place <= cursor.used:
                 continue
             line, line_number = cursor.line(place)
             word = LITERALS[literal]
             if word in SETTINGS:
-                steps = self._setting(line, line_number, steps, place)
+                if cursor.piece != noted:  # all settings of a piece are taken at once
+                    steps = self._setting(line, line_number, steps, place)
+                noted = cursor.piece
             elif word in Losses.LITERALS:
                 self._overflows.append((line, line_number))
                 cursor.done()

@@ -1,0 +1,80 @@
+"""Values of options that nobody means: each is one short line and status 2."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.cli.main import main
+
+DEMO = str(FIXTURES / "demo.log")
+LONG = "a" * 5_000  # longer than any name of a file
+DIGITS = "1" * 5_000  # longer than what Python converts
+PREFLIGHT = ["preflight", "--only", "clock", "--state", "-"]
+
+ODD = {
+    "input": ["analyze", LONG],
+    "base": ["analyze", DEMO, "--save", LONG],
+    "base of --resume": ["analyze", DEMO, "--resume", LONG],
+    "folder of rules": ["analyze", DEMO, "--rules", LONG],
+    "report": ["analyze", DEMO, "-o", LONG],
+    "configuration": ["analyze", DEMO, "--config", LONG],
+    "configuration that never ends": ["analyze", DEMO, "--config", "/dev/zero"],
+    "format": ["analyze", DEMO, "--format", LONG],
+    "input of sql": ["sql", LONG, "SELECT 1"],
+    "input of rules try": ["rules", "try", DEMO, LONG],
+    "rule": ["rules", "show", LONG],
+    "table": ["facts", "--table", LONG],
+    "similar table": ["facts", "--table", "proces"],
+    "expectations": [*PREFLIGHT, "--expect", LONG],
+    "expectations that never end": [*PREFLIGHT, "--expect", "/dev/zero"],
+    "tree": ["preflight", "--root", LONG],
+    "tree that is no archive": ["preflight", "--root", DEMO],
+    "number of a node": [*PREFLIGHT, "--nodes", DIGITS],
+    "range of nodes": [*PREFLIGHT, "--nodes", f"n[1-{DIGITS}]"],
+    "more nodes than there are": [*PREFLIGHT, "--nodes", "n[1-9999999]"],
+    "many ranges of nodes": [*PREFLIGHT, "--nodes", "n[1-999]-[1-999]-[1-999]"],
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_value_is_one_short_line_and_status_2(
+    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert 2 == main(ODD[case])
+
+    said = capsys.readouterr()
+    assert ("", 1) == (said.out, said.err.count("\n"))
+    assert len(said.err) < 600
+    assert "Error" not in said.err
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_numbers_of_thousands_of_digits_and_nesting_in_expectations_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in (f"[gpu]\ncount = {DIGITS}\n", f"a = {'[' * 5_000}"):
+        file = tmp_path / "expect.toml"
+        file.write_text(text)
+        assert 2 == main([*PREFLIGHT, "--expect", str(file)])
+        assert 1 == capsys.readouterr().err.count("\n")
+
+
+def test_a_folder_of_rules_that_cannot_be_listed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`/proc` has such folders: of a process that ended."""
+    (tmp_path / "ended").mkdir()
+    listed = os.scandir
+
+    def scandir(folder: Path | str) -> "Iterator[os.DirEntry[str]]":
+        if str(folder).endswith("/ended"):
+            raise OSError(errno.EINVAL, "Invalid argument", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+    assert 1 == main(["analyze", DEMO, "--rules", str(tmp_path)])
