@@ -188,7 +188,7 @@ def _commands(facts: Facts) -> Iterator[Clause]:
 def _links(facts: Facts) -> Iterator[Clause]:
     for source, links, hosts, bad, ref in facts.query(
         "SELECT source, count(DISTINCT coalesce(host, '') || ' ' || link), count(DISTINCT host),"
-        " count(DISTINCT iif(value > 0, link, NULL)), min(ref) FROM link_counter"
+        " count(DISTINCT iif(value > 0, coalesce(host, '') || ' ' || link, NULL)), min(ref) FROM link_counter"
         " WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause' GROUP BY source"
     ):
         on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""

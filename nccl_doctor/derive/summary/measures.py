@@ -104,7 +104,8 @@ QUERIES = (
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",
     "SELECT 'link_errors', sum(value), 'errors', 'link', coalesce(host || ' ', '') || link, min(iif(value > 0, ref, NULL))"
-    " FROM link_counter WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause'"
+    " FROM (SELECT host, link, name, max(value) AS value, max(ref) AS ref FROM link_counter GROUP BY file, host, link, name)"
+    " WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause'"
     " GROUP BY host, link HAVING sum(value) > 0",
     # Slurm's accounting
     "SELECT 'elapsed', elapsed_s, 's', 'batch-job', job, ref FROM accounted_job WHERE elapsed_s IS NOT NULL",

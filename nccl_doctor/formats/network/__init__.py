@@ -34,7 +34,7 @@ FORMATS = (
     Format(
         "link-metrics",
         "node_exporter",
-        tables=("link_counter",),
+        tables=("link_counter", "ib_port"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?=# (?:HELP|TYPE) |node_)"
             rb"(?:[^\n]{0,2000}\n){0,2000}?(?:# (?:HELP|TYPE) )?node_(?:network|infiniband|cpu|uname)_\w{2,60}[ {]"

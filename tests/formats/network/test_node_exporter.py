@@ -53,10 +53,10 @@ def test_the_port_with_errors_is_named(tmp_path: Path) -> None:
     assert "mlx5_2/1: symbol_error 91000 (the others 3)" in report.findings[0].message
 
 
-def test_hosts_of_labels_and_the_last_of_several_answers() -> None:
+def test_hosts_of_labels_and_the_first_and_last_of_several_answers() -> None:
     series = 'node_network_receive_errs_total{device="eth0",instance="node01:9100"} '
-    rows, _ = read(f"{series}1\n{series}7\n{series.replace('node01', 'node02')}3\n")
-    assert {("node01", 7), ("node02", 3)} == {(row.host, row.value) for row in rows}
+    rows, _ = read(f"{series}1\n{series}4\n{series}7\n{series.replace('node01', 'node02')}3\n")
+    assert {("node01", 1), ("node01", 7), ("node02", 3)} == {(row.host, row.value) for row in rows}
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e400", "0x7"])
@@ -125,3 +125,62 @@ def test_hostile_series_are_left_out(metric: str) -> None:
     known = '{"metric":{"__name__":"node_network_receive_errs_total","device":"eth0"},"value":[1,"4"]}'
     rows, _ = read(f"{head}{series},{known}]}}}}")
     assert [4] == [row.value for row in rows]
+
+
+def scrape(rates: list[int], *, states: list[int] | None = None, symbols: list[int] | None = None) -> str:
+    """The answer of one node with a port for each rate in Gb/s."""
+    lines = ['node_uname_info{machine="x86_64",nodename="node07",sysname="Linux"} 1']
+    for port, rate in enumerate(rates):
+        labels = f'{{device="mlx5_{port}",port="1"}}'
+        lines += [f"node_infiniband_rate_bytes_per_second{labels} {rate * 125_000_000:g}"]
+        lines += [f"node_infiniband_symbol_error_total{labels} {symbols[port]}"] if symbols else []
+        lines += [f"node_infiniband_state_id{labels} {states[port]}"] if states else []
+    return "# TYPE node_infiniband_rate_bytes_per_second gauge\n" + "\n".join(lines) + "\n"
+
+
+def as_answer(texts: list[str]) -> str:
+    """What Prometheus answers for these texts, one every 30 s."""
+    series: dict[str, list[list[object]]] = {}
+    for turn, text in enumerate(texts):
+        for line in text.splitlines():
+            head, _, value = line.rpartition(" ")
+            if "infiniband" in head and not head.startswith("#"):
+                series.setdefault(head, []).append([1_770_000_000 + 30 * turn, value])
+    result = []
+    for head, values in series.items():
+        name, _, labels = head.partition("{")
+        words = dict(pair.split("=", 1) for pair in labels.rstrip("}").split(","))
+        metric = {"__name__": name, "instance": "node07:9100"} | {key: word.strip('"') for key, word in words.items()}
+        result.append({"metric": metric, "values": values})
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+EIGHT = [400] * 8
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        ([scrape(EIGHT, states=[4] * 8)], {}),
+        ([scrape(EIGHT)], {}),
+        ([scrape([*EIGHT[:5], 200, 400, 400], states=[4] * 8)], {"ib-port-slow": "mlx5_5 port 1 runs at 200 Gb/s"}),
+        ([scrape([*EIGHT, 100, 100], states=[4] * 10)], {}),
+        ([scrape([*EIGHT, 10])], {}),
+        ([scrape([*EIGHT, 10], states=[*[4] * 8, 1])], {"ib-port-not-active": "mlx5_8 port 1 is Down"}),
+        ([scrape(EIGHT, symbols=[7] * 8)] * 3, {}),
+        (
+            [scrape(EIGHT, symbols=[0, 0, 20 * turn, *[0] * 5]) for turn in range(4)],
+            {"link-errors-stand-out": "node07: mlx5_2/1: symbol_error 60 (0 in an earlier table)"},
+        ),
+    ],
+)
+def test_ports_that_are_slow_down_or_count_more_and_more(
+    tmp_path: Path, texts: list[str], wanted: dict[str, str], is_json: bool
+) -> None:
+    path = tmp_path / "metrics"
+    path.write_text(as_answer(texts) if is_json else "".join(texts))
+    findings = analyze.analyze([str(path)])[0].findings
+    assert list(wanted) == [finding.name for finding in findings]
+    assert all(words in finding.message for finding, words in zip(findings, wanted.values(), strict=True))
+    assert all(finding.hosts == "node07" for finding in findings)
