@@ -118,7 +118,7 @@ def _whole_lines(stream: Readable) -> Iterator[list[bytes]]:
     while block := stream.read(_BLOCK):
         *whole, rest = (rest + block).split(b"\n")
         rest = rest[:LONGEST]
-        yield [line[:LONGEST] for line in whole]
+        yield whole if max(map(len, whole), default=0) <= LONGEST else [line[:LONGEST] for line in whole]
     if rest:
         yield [rest]
 
@@ -136,6 +136,7 @@ class PrefixSplitter:
         self._prefix = b""
         self._label = NOTHING
         self._most = _FEW
+        self._run = 0  # lines since the prefix was another; the next writer may have as many
         self._behind: dict[
             object, dict[bytes, bool]
         ] = {}  # kind of prefix -> text without digits -> has no further prefix
@@ -148,14 +149,15 @@ class PrefixSplitter:
         """The lines one after another, without line ends: as many as have the same label, and their texts."""
         at = 0
         while at < len(lines):
-            texts = self._same(lines[at : at + self._most])
+            texts = self._same(lines[at : at + self._most]) if lines[at].startswith(self._prefix) else []
             if texts:
                 yield self._label, texts
                 at += len(texts)
+                self._run += len(texts)
             if len(texts) == self._most:
                 self._most = min(2 * self._most, _MANY)
             elif at < len(lines):
-                self._most = _FEW
+                self._most, self._run = min(max(self._run, _FEW), _MANY), 0
                 if not self._switch(lines[at]):
                     yield self._single(lines[at].rstrip(b"\r"))
                     at += 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.log.multiline import LineBehind, NextLines, line_behind
 
 
@@ -44,6 +45,16 @@ class BlockLines:
                     known[at] = found
             line_found, at = found
             yield line_found
+
+    def next_lines(self, stop: int, count: int) -> bytes:
+        """So many lines behind the one that stops there, each behind its line break; empty where they are long, binary or have no end."""
+        end = stop
+        for _ in range(count):
+            end = self._block.find(b"\n", end + 1, end + 2 + digit_shapes.LONGEST)
+            if end < 0:
+                return b""
+        lines = self._block[stop:end]
+        return b"" if b"\0" in lines else lines
 
     def note(self, start: int, stop: int, line: LineBehind) -> None:
         """Remember what the line from `start` to `stop` says; the last one of a log may have no end."""

@@ -42,12 +42,24 @@ def _alone(self: TextTemplates, hits: Sequence[Hit], numbers: Any, lines: BlockL
         self._lines.add(hit.raw.decode("utf-8", "replace"), numbers, hit.at, behind, asked)
 
 
+_together = TextTemplates.add
+
+
+def _in_parts(self: TextTemplates, hits: Sequence[Hit], numbers: Any, lines: BlockLines) -> None:
+    """As the lines of several blocks come: what the first ones said is known of the others."""
+    for at in range(0, len(hits), 3):
+        _together(self, hits[at : at + 3], numbers, lines)
+
+
 def both(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is counted with templates, and what without."""
     data = text.encode()
     with mock.patch.object(TextTemplates, "add", _alone):
         expected = plain(Scanner().read(io.BytesIO(data)))
-    return expected, plain(Scanner().read(io.BytesIO(data)))
+    found = plain(Scanner().read(io.BytesIO(data)))
+    with mock.patch.object(TextTemplates, "add", _in_parts):
+        assert found == plain(Scanner().read(io.BytesIO(data)))
+    return expected, found
 
 
 def varied(line: str, chance: random.Random) -> str:
@@ -95,6 +107,27 @@ def test_a_flood_is_read_by_its_shape() -> None:
         part = Scanner().read(io.BytesIO(text.encode()))
     assert 2_000 == sum(event.n for event in part.events.values())
     assert alone["lines"] < 100
+
+
+def test_counters_that_say_nothing_are_passed_over() -> None:
+    ports = [
+        f"node{n:02d}: {line}\n"
+        for n in range(400)
+        for line in ("Symbol Errors: 0", "Link Error Recovery Counter: 0", "State: Active", "")
+    ]
+    torn = ["node00: RuntimeError: Socket Time", "node00: out", "node00: Symbol Errors: \0"]
+    expected, found = both("".join(ports) + "\n".join(torn))
+    assert expected == found
+    read: Counter[str] = Counter()
+    add = TextTemplates._add
+
+    def counted(self: TextTemplates, *args: Any) -> bool:
+        read["lines"] += 1
+        return add(self, *args)
+
+    with mock.patch.object(TextTemplates, "add", _in_parts), mock.patch.object(TextTemplates, "_add", counted):
+        Scanner().read(io.BytesIO("".join(ports).encode()))
+    assert read["lines"] < 100
 
 
 def test_a_writer_that_joins_a_flood_late_is_one_event() -> None:

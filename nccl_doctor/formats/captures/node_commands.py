@@ -7,7 +7,7 @@ in the log of the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or 
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import (
@@ -57,17 +57,7 @@ _WORDS = re.compile(
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
 _WRITERS = 20_000
-_UNKNOWN = (
-    None,
-    None,
-    None,
-    None,
-    None,
-    None,
-    None,
-    None,
-    None,
-)  # columns of a port that are read from later lines, or never
+_NEW_PORT: dict[str, Any] = dict.fromkeys(IbPort._fields) | {"state": "", "ref": 0}  # what later lines say, or never
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -95,7 +85,7 @@ class _State:
         self.devices: set[str] = set()  # of the rows below them
         self.nvlink: NvlinkState | None = None
         self.use: NvlinkUse | None = None
-        self.port: IbPort | None = None
+        self.port: dict[str, Any] | None = None  # columns of `ib_port` that are known
         self.hca: str | None = None
         self.modules = False
         self.domain: OfiDomain | None = None
@@ -127,8 +117,11 @@ class _Reader:
             return 0
         used = 0
         for number, text in enumerate(texts, first):
-            if state.columns or state.modules or _may_say(text):
+            line = _parse_line(text)
+            if state.columns or state.modules or (line is not None and (line.port is None or state.domain is not None)):
                 used += any(taker(state, label, text, number) for taker in self._takers)
+            elif line is not None and line.port is not None:
+                used += self._port_says(state, label, *line.port, text, number)
         return used
 
     def finish(self) -> None:
@@ -140,10 +133,11 @@ class _Reader:
         return self._facts.evidence(self._name, number, text.strip())
 
     def _close(self, state: _State) -> None:
-        for row in (state.nvlink, state.use, state.port, state.domain):
+        if state.port is not None and state.port["state"]:
+            self._rows.append(IbPort(**state.port))
+        for row in (state.nvlink, state.use, state.domain):
             if (
                 row is not None
-                and not (isinstance(row, IbPort) and not row.state)
                 and not (isinstance(row, OfiDomain) and not row.domain)
                 and not (isinstance(row, NvlinkState) and not row.active + row.inactive)  # the head of `nvlink -e`
                 and not (isinstance(row, NvlinkUse) and not row.links)
@@ -201,28 +195,32 @@ class _Reader:
 
     def _port(self, state: _State, label: Label, text: str, number: int) -> bool:
         said = _parse_port_line(text)
-        if said is None:
-            return False
-        field, value = said
+        return said is not None and self._port_says(state, label, *said, text, number)
+
+    def _port_says(self, state: _State, label: Label, field: str, value: Any, text: str, number: int) -> bool:
+        """Takes what a line of `ibstat`, `ibstatus` or `ibv_devinfo` says."""
         if field == "hca":
             self._close(state)
             state.hca = value
         elif field == "status":
             self._close(state)
             state.hca = value[0]
-            state.port = IbPort(label.host, self._name, value[0], value[1], "", *_UNKNOWN, 0)
+            state.port = self._new_port(label, *value)
         elif state.hca is None:
             return False
         elif field == "port":
             self._close(state)
-            state.port = IbPort(label.host, self._name, state.hca, value, "", *_UNKNOWN, 0)
+            state.port = self._new_port(label, state.hca, value)
         elif state.port is None:
             return False
-        elif field == "state":
-            state.port = state.port._replace(state=value, ref=self._ref(number, text))
         else:
-            state.port = state.port._replace(**{field: value})
+            state.port[field] = value
+            if field == "state":
+                state.port["ref"] = self._ref(number, text)
         return True
+
+    def _new_port(self, label: Label, device: str, port: int) -> dict[str, Any]:
+        return _NEW_PORT | {"host": label.host, "file": self._name, "hca": device, "port": port}
 
     def _module(self, state: _State, label: Label, text: str, number: int) -> bool:
         if text.startswith("Module") and _LSMOD.match(text):
@@ -278,9 +276,18 @@ def _used(use: NvlinkUse, line: dict[str, str | None]) -> NvlinkUse:
     return use._replace(links=links, received=(use.received or 0) + kib)
 
 
+class _Line(NamedTuple):
+    """A line that may say something, and what it says of a port where it says nothing else."""
+
+    port: tuple[str, Any] | None
+
+
 @lru_cache(1 << 12)
-def _may_say(text: str) -> bool:
-    return _WORDS.search(text) is not None
+def _parse_line(text: str) -> _Line | None:
+    if _WORDS.search(text) is None:
+        return None
+    is_other = "GPU" in text or "Link " in text or "[tid " in text or text.startswith(("Module", "provider:"))
+    return _Line(None if is_other else _parse_port_line(text))
 
 
 @lru_cache(1 << 12)  # most ports of a cluster say the same

@@ -193,7 +193,7 @@ class _Reader:
     def _is_full(self) -> bool:
         """Whether no more rows are kept, which the note then says."""
         full = len(self.rows) >= _MOST_ROWS
-        if full:
+        if full and self.note is None:
             self.note = f"holds more than {_MOST_ROWS:,} counters; the others were left out"
         return full
 

@@ -7,7 +7,7 @@ what depends on the lines behind is known by their shapes. A line that no templa
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -32,6 +32,8 @@ from nccl_doctor.log.texts.text_lines import (
 )
 
 _MEMO = 10_000  # templates, writers, hours and records of several lines remembered
+
+_IDLE_SHAPES = 256  # of lines behind those of one template remembered
 
 _Who = Callable[[str], Hashable]  # the parts of a line that say who wrote it
 
@@ -66,6 +68,17 @@ class _Outcome(NamedTuple):
     ]  # shapes of such lines, and of a text with codes, with which none of `behind` matches
 
 
+class _Idle:
+    """With which lines behind it a line of a template says nothing."""
+
+    __slots__ = ("always", "lines", "shapes")
+
+    def __init__(self) -> None:
+        self.always = False
+        self.lines = 0  # how many decide it
+        self.shapes: set[bytes] = set()  # of those lines, where they have the prefix of the line
+
+
 class _Template(NamedTuple):
     """Lines of one shape that hold the same literals."""
 
@@ -75,6 +88,7 @@ class _Template(NamedTuple):
     names: dict[Hashable, multiline.Writer | None]
     writers: dict[Hashable, _Writer]
     outcomes: dict[tuple[bool, ...], _Outcome | None]  # by which of `exact` match; None where each line is read alone
+    idle: "_Idle"
     stamp: tuple[str, int, int] | None = None  # where the time is that counts, and its kind
     clock: int = 0  # where the seconds of a time end that does not
 
@@ -96,9 +110,9 @@ def _nobody(_line: str) -> Hashable:
     return ()
 
 
-_ALONE = _Template(0, _nobody, (), {}, {}, {})  # stands for shapes of which each line is read alone
+_ALONE = _Template(0, _nobody, (), {}, {}, {}, _Idle())  # stands for shapes of which each line is read alone
 _IDLE = _Template(
-    0, _nobody, (), {}, {}, {}
+    0, _nobody, (), {}, {}, {}, _Idle()
 )  # for those that count for nothing: records of NCCL, which a `Classifier` reads
 
 
@@ -121,6 +135,7 @@ class TextTemplates:
         """Count lines of a block, given in their order; `numbers[hit.at]` is the number of one, and `lines` gives those behind it."""
         shapes = digit_shapes.shapes_of([hit.raw for hit in hits])
         found = [self._template(hit, shape) for hit, shape in zip(hits, shapes, strict=True)]
+        hits, shapes, found = self._not_idle(hits, shapes, found, lines)
         if self._looks_behind:
             for (raw, _, _, start, stop), template in zip(hits, found, strict=True):
                 if template.outcomes and len(raw) == stop - start:
@@ -134,6 +149,28 @@ class TextTemplates:
             if template is _ALONE or not self._add(template, hit, shape, numbers[hit.at], behind):
                 text = hit.raw.decode("utf-8", "replace")
                 self._lines.add(text, numbers, hit.at, behind, self._literals.asked(hit.literals))
+
+    def _not_idle(
+        self, hits: Sequence[Hit], shapes: list[bytes], found: list[_Template], lines: BlockLines
+    ) -> tuple[Sequence[Hit], list[bytes], list[_Template]]:
+        """Those of the lines that may say something, alone or together with the lines behind them."""
+        asked = [at for at, template in enumerate(found) if template.idle.shapes]
+        kept = {at for at, template in enumerate(found) if not template.idle.always}
+        following = [lines.next_lines(hits[at].stop, found[at].idle.lines) for at in asked]
+        for at, behind, shape in zip(asked, following, _shapes_of_several(following), strict=True):
+            raw, template = hits[at].raw, found[at]
+            begin = b"\n" + raw[: template.start]
+            if (
+                shape in template.idle.shapes
+                and behind.startswith(begin)
+                and (template.idle.lines == 1 or behind.count(begin) == template.idle.lines)
+                and len(raw) == hits[at].stop - hits[at].start
+            ):
+                kept.remove(at)
+        if len(kept) == len(found):
+            return hits, shapes, found
+        order = sorted(kept)
+        return [hits[at] for at in order], [shapes[at] for at in order], [found[at] for at in order]
 
     def _template(self, hit: Hit, shape: bytes) -> _Template:
         """The template of a line; `shape` is empty where it is too long or not ASCII."""
@@ -167,11 +204,14 @@ class TextTemplates:
                 return False
             self._looks_behind = self._looks_behind or bool(outcome.lines)
         if not outcome.counted and not outcome.lines:
+            template.idle.always = not template.exact
             return True
         who = template.who(line)
         if outcome.lines and not self._stands_alone(outcome, text, template.writer(line, who), behind):
             return False
         if not outcome.counted:
+            if len(outcome.lines) == 1 and not template.exact and not outcome.has_codes:
+                self._note_idle(template, outcome, line, behind)
             return True
         writer = template.writers.get(who)
         if writer is None:
@@ -184,6 +224,27 @@ class TextTemplates:
             if not self._counts.repeat(key, number):
                 self._counts.count(EventKey(*key), 1, number, template.stamp_of(line), line[: template.start])
         return True
+
+    def _note_idle(
+        self, template: _Template, outcome: _Outcome, line: str, behind: Callable[[], Iterable[LineBehind]]
+    ) -> None:
+        """Remember the shapes of the lines behind a line where they decided that it says nothing."""
+        count, left = outcome.lines[0], line[: template.start]
+        following = list(islice(behind(), count))
+        missed = (tuple([_shape_of(one.text) for one in following]),)
+        whole = "".join(f"\n{left}{one.text}" for one in following)
+        if len(following) < count or missed not in outcome.missed or len(whole) > digit_shapes.LONGEST:
+            return
+        if nccl_header.TOKEN in whole or any(one.is_record for one in following):
+            return
+        for one in following:
+            found = prefixes.layout(left + one.text)
+            if found is None or found.end != len(left) or any(end > found.end for _, end in found.words):
+                return
+        if len(template.idle.shapes) > _IDLE_SHAPES:
+            template.idle.shapes.clear()
+        template.idle.lines = count
+        template.idle.shapes.update(_shapes_of_several([whole.encode()]))
 
     def _writer(self, template: _Template, line: str, who: Hashable) -> _Writer:
         if len(template.writers) > _MEMO:
@@ -283,7 +344,15 @@ class TextTemplates:
         if not is_known and catalogue().tells_digits_apart(text):
             exact += [pattern for pattern in asked.patterns if pattern.reader == CATALOGUE]
         return _Template(
-            start, who, tuple(exact), {}, {}, {}, stamps[-1] if stamps else None, whole_seconds_end(line[:start])
+            start,
+            who,
+            tuple(exact),
+            {},
+            {},
+            {},
+            _Idle(),
+            stamps[-1] if stamps else None,
+            whole_seconds_end(line[:start]),
         )
 
     def _outcome(self, template: _Template, line: str, shape: bytes, asked: Asked) -> _Outcome | None:
@@ -303,6 +372,11 @@ class TextTemplates:
         behind = tuple(pattern for pattern, is_alone in known.steps if not is_alone)
         lines = tuple(sorted({pattern.lines or 1 for pattern in behind}))
         return _Outcome(tuple(counted), any(map(is_dated, counted)), behind, lines, bool(variants), set())
+
+
+def _shapes_of_several(texts: Sequence[bytes]) -> list[bytes]:
+    """The shapes of texts of several lines."""
+    return digit_shapes.shape_of(b"\0".join(texts)).split(b"\0") if texts else []
 
 
 @lru_cache(512)
