@@ -18,7 +18,8 @@ def change_points(values: Sequence[float], *, alpha: float = 0.001, least: int =
 
     Pettitt's test, applied again to both halves: it asks for the place where the ranks before and behind differ most, and how
     likely such a difference is without a change (p = 2 exp(-6 K² / (n³ + n²)), A. N. Pettitt, Applied Statistics 28, 1979). A
-    level has at least `least` values, and its median differs from that of the level before by the share `shift`.
+    level has at least `least` values, and its median differs from that of the level before by the share `shift`. Of few values a
+    place that parts them clearly is enough.
     """
     found: list[int] = []
     waiting = [(0, len(values))]
@@ -42,7 +43,19 @@ def _split(values: Sequence[float], alpha: float, least: int) -> int | None:
         if distance > best and least <= index <= count - least:
             best, place = distance, index
     chance = 2 * math.exp(-6 * best * best / (count**3 + count**2))
-    return place if chance < alpha else None
+    return place if chance < alpha or _is_step(values[:place], values[place:]) else None
+
+
+def _is_step(before: Sequence[float], behind: Sequence[float]) -> bool:
+    """Whether two short stretches lie far apart: the gap between them is three times as wide as each, and a quarter of the level.
+
+    Ranks alone prove nothing of fewer than some twenty values.
+    """
+    if not before or not behind:
+        return False
+    low, high = sorted((before, behind), key=median)
+    gap = min(high) - max(low)
+    return gap > 3 * max(max(part) - min(part) for part in (low, high)) and gap > abs(median(high)) / 4
 
 
 def _merged(values: Sequence[float], places: list[int], shift: float) -> list[int]:

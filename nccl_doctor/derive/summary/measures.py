@@ -172,8 +172,26 @@ def _training(facts: Facts) -> Iterator[Measure]:
         if run.tool == "deepspeed-timers" and speed.seconds:
             for milliseconds, ref in facts.query(_LONGEST_ALL_REDUCE, (run.rank or 0, run.rank or 0)):
                 yield Measure("allreduce_share", milliseconds / speed.seconds / 10, "%", "run", run.tool, ref)
+    yield from _rates_beside(facts.rows(ThroughputRun), runs, steady)
     if most := max(counts.values(), default=0):
         yield Measure("steps", most, "steps", "job", "", runs[0].ref)
+
+
+def _rates_beside(
+    every: list[ThroughputRun], shown: list[ThroughputRun], steady: dict[int, Steady]
+) -> Iterator[Measure]:
+    """The rates that other lines of a file print beside those that time its steps, such as metrics beside a progress bar."""
+    timed = {run.file for run in shown} - {run.file for run in shown if run.unit != "steps/s"}
+    best: dict[str, list[ThroughputRun]] = defaultdict(list)
+    for run in every:
+        if run.file in timed and run.unit != "steps/s" and run.tool not in _SUMMARIES and run.run in steady:
+            best[run.file].append(run)
+    for runs in best.values():
+        tool = max(runs, key=lambda run: run.points).tool
+        for run in runs:
+            speed = steady[run.run]
+            if run.tool == tool and (rate := speed.job_rate if speed.job_rate is not None else speed.rate) is not None:
+                yield Measure("throughput", rate, run.unit, "run", run.tool, speed.ref)
 
 
 _LONGEST_ALL_REDUCE = """

@@ -30,6 +30,7 @@ _SECONDS = compiled(
     r"|step_seconds|time_metrics/end_to_end)"
     r"(?:[_ ]?(?:in_|in |\()?(?P<unit>s|sec|seconds|ms|msec)\)?)?$"
 )
+_SPEED = compiled(r"(?i)(?:^|[./_ -])(?:batches|steps|iterations|iters|updates|its?)(?:_per_|/)s(?:ec(?:ond)?s?)?$")
 _DATA = compiled(r"(?i)(?:(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?|^time_metrics/data_loading\(s\))$")
 _GPUS = compiled(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
 _BATCH = compiled(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
@@ -61,7 +62,7 @@ def number(value: Any) -> float | None:
 class _Meaning(NamedTuple):
     """What a key says."""
 
-    what: str  # seconds, data or rate
+    what: str  # seconds, data, rate, or speed in steps a second
     factor: float = 1.0  # of seconds
     unit: str = ""  # of a rate
     scope: str = ""
@@ -76,6 +77,8 @@ def _meaning(key: str) -> _Meaning | None:
         return _Meaning("seconds", 0.001 if (match["unit"] or "").startswith("ms") else 1.0)
     if _DATA.search(key):
         return _Meaning("data")
+    if _SPEED.search(key):
+        return _Meaning("speed")
     return next((_Meaning("rate", unit=unit, scope=scope) for one, unit, scope in _RATES if one.search(key)), None)
 
 
@@ -95,7 +98,7 @@ def speed_key(metrics: Mapping[str, Any]) -> tuple[str, bool] | None:
 
 def speed_of(metrics: Mapping[str, Any], units: Mapping[str, str] | None = None) -> Speed:
     """Rate and times among the metrics of a step; `units` are those that the library declared, by key."""
-    rate = unit = scope = seconds = data = None
+    rate = unit = scope = seconds = speed = data = None
     for key, raw in metrics.items():
         meaning = _meaning(key)
         if meaning is None or (value := number(raw)) is None or value <= 0:
@@ -104,11 +107,13 @@ def speed_of(metrics: Mapping[str, Any], units: Mapping[str, str] | None = None)
             seconds = seconds or value * meaning.factor
         elif meaning.what == "data":
             data = value
+        elif meaning.what == "speed":
+            speed = speed or value
         elif rate is None:
             rate, unit, scope = value, meaning.unit, meaning.scope
             if "tok" in (units or {}).get(key, "").lower():
                 unit = "tokens/s"
-    return Speed(rate, unit, scope, seconds, data)
+    return Speed(rate, unit, scope, seconds or (1 / speed if speed else None), data)
 
 
 def setting_of(metrics: Mapping[str, Any], *, gpus: bool) -> int | None:

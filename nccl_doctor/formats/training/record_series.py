@@ -91,7 +91,7 @@ class RecordSeries:
         """Take a run of which only the whole is known."""
         series = self._of(tool, speed)
         series.begin(1)
-        series.add((steps, seconds / steps, speed.rate, None), *place)
+        series.add((steps, speed.seconds or seconds / steps, speed.rate, None), *place)
         series.total = speed.rate
 
     def note_total(self, tool: str, data: Mapping[str, Any]) -> None:

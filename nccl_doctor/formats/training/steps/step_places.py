@@ -22,6 +22,7 @@ _EVENTS = (
     (b"alidation loss at iteration", "evaluation"),
     (b"Running Evaluation", "evaluation"),
     (b" | valid | ", "evaluation"),
+    (b", val loss ", "evaluation"),
 )
 STAMPS = b"BatchTimestamp<batch_index: "
 COMM = b"| comm op: "
