@@ -32,6 +32,7 @@ ODD = {
     "expectations": [*PREFLIGHT, "--expect", LONG],
     "expectations that never end": [*PREFLIGHT, "--expect", "/dev/zero"],
     "tree": ["preflight", "--root", LONG],
+    "tree that never ends": ["preflight", "--root", "/dev/zero"],
     "tree that is no archive": ["preflight", "--root", DEMO],
     "number of a node": [*PREFLIGHT, "--nodes", DIGITS],
     "range of nodes": [*PREFLIGHT, "--nodes", f"n[1-{DIGITS}]"],

@@ -196,6 +196,27 @@ def test_times_of_a_replay_are_in_order_and_seeking_is_repeatable(tmp_path: Path
     assert times == sorted(times)
 
 
+def test_records_of_one_time_are_in_the_order_of_their_files(tmp_path: Path) -> None:
+    record = next(iter(Demo().step()))
+    for name in ("b", "a"):
+        rows = (record | {"node": f"{name}{number}"} for number in range(50))
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    replay = Replay(lambda _: None, tmp_path)
+
+    expected = [f"{name}{number}" for name in "ab" for number in range(50)]
+    assert expected == [row["node"] for _, row in replay.records]
+
+
+def test_a_recording_with_devices_pipes_and_long_lines_is_replayed(tmp_path: Path) -> None:
+    recording(tmp_path, 5)
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with (tmp_path / "long.jsonl").open("wb") as file:
+        file.truncate(40 << 20)
+
+    assert Replay(lambda _: None, tmp_path).records
+
+
 def test_a_folder_without_recording_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageProblem):
         Replay(lambda _: None, tmp_path)

@@ -92,6 +92,8 @@ def opened(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield path
         return
+    if not path.is_file():  # a device or a pipe may never end
+        raise UsageProblem(f"{path} is not a file or folder")
     import tempfile  # most runs read no tree
 
     with tempfile.TemporaryDirectory(prefix="nccl-doctor-", dir=_memory()) as folder:

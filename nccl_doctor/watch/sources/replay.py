@@ -1,6 +1,7 @@
 """Replays a recording: at any speed, from any time, with the times at which findings began."""
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.sources.feed import Put, parse_record
 from nccl_doctor.watch.state import State, record_time
 
+_LONGEST = 16 << 20  # bytes of a line
 MARK_RUNS = 40  # runs of the rules for the marks of a recording, at most
 MARK_EVERY = 15.0  # seconds of a recording between two of them, at least
 
@@ -77,19 +79,23 @@ class Replay:
 
     def _read(self, folder: Path) -> Iterator[tuple[float, dict[str, Any]]]:
         """Yields (seconds since the epoch, record) of all `*.jsonl` files below a folder, ordered by time."""
-        files = [(file, str(file.relative_to(folder))) for file in sorted(folder.rglob("*.jsonl"))]
+        found = (
+            Path(parent, name) for parent, _, names in os.walk(folder) for name in names if name.endswith(".jsonl")
+        )
+        files = [(file, str(file.relative_to(folder))) for file in sorted(found) if file.is_file()]
         for at, _, record in merge(*(self._records(file, name) for file, name in files)):
             yield at, record
 
-    def _records(self, file: Path, name: str) -> Iterator[tuple[float, int, dict[str, Any]]]:
+    def _records(self, file: Path, name: str) -> Iterator[tuple[float, tuple[str, int], dict[str, Any]]]:
+        """Yields (seconds since the epoch, place, record); of records of one time the place gives the order."""
         skipped = self._skipped.setdefault(name, Skipped())
         try:
             with file.open("rb") as lines:
-                for number, line in enumerate(lines, 1):
+                for number, line in enumerate(iter(lambda: lines.readline(_LONGEST), b""), 1):
                     record = parse_record(line)
                     at = record_time(record) if record is not None else None
                     if record is not None and at is not None:
-                        yield at, id(record), record
+                        yield at, (name, number), record
                     elif (gap := _gap(line)) is not None:
                         skipped.lost[gap[0]] += gap[1]
                     else:
