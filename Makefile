@@ -83,7 +83,7 @@ dist: $(VENV)/.developing
 
 # What preflight needs and nothing else; the C libraries in it are those of this Python and this machine.
 PREFLIGHT = click nvidia-ml-py psutil ClusterShell PyYAML
-SHIV = $(BIN)/shiv --compressed --compile-pyc --python '/usr/bin/env python3' --entry-point nccl_doctor.cli.main:run
+SHIV = $(BIN)/shiv --compressed --compile-pyc --python '/usr/bin/env python3' --entry-point nccl_doctor.__main__:run
 pyz: $(VENV)/.developing
 	rm -rf build/pyz
 	$(PIP) --target build/pyz --no-deps --constraint constraints.txt . $(PREFLIGHT)

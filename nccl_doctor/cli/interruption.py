@@ -17,6 +17,12 @@ _STOPS = b"nccl-doctor: interrupted; the report on what was read follows, a seco
 _received: list[int] = []  # signals, in their order
 
 
+def end_on_sigint() -> None:
+    """Raise KeyboardInterrupt on SIGINT, which `__main__` left to the system while modules were loaded."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def end_on_sigterm() -> None:
     """Raise KeyboardInterrupt on SIGTERM, unless the caller of this program ignores the signal."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

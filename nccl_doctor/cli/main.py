@@ -183,6 +183,7 @@ def run() -> None:
     """Entry point of the console script."""
     # a short command would spend a tenth of its time on walking what it has just imported
     gc.set_threshold(OF_ANALYZE if sys.argv[1:2] == ["analyze"] else ALLOCATIONS)
+    interruption.end_on_sigint()
     if not WITH_SIGNALS.intersection(sys.argv[1:2]):
         interruption.end_on_sigterm()
     if sys.argv[1:]:  # a shell that completes asks without arguments; a job must not turn `preflight` into that

@@ -150,3 +150,17 @@ def test_a_caller_that_ignores_sigterm_is_obeyed() -> None:
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
     )
     assert "True\n" == subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_ctrl_c_while_modules_are_loaded_leaves_no_traceback() -> None:
+    script = (
+        "import os, runpy, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'click': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('nccl_doctor', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+    assert (-signal.SIGINT, b"") == (done.returncode, done.stderr)

@@ -118,7 +118,7 @@ def test_one_file_holds_what_preflight_needs(wheel: Path, tmp_path: Path) -> Non
     packages = Path(pytest.__file__).parent.parent
     for name in ("click", "psutil", "ClusterShell", "yaml", "pynvml.py"):
         (site / name).symlink_to(packages / name)
-    entry = "nccl_doctor.cli.main:run"
+    entry = "nccl_doctor.__main__:run"
     done = run(
         sys.executable,
         "-m",
