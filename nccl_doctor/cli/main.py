@@ -6,6 +6,7 @@ import importlib
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -183,6 +184,8 @@ def run() -> None:
     """Entry point of the console script."""
     # a short command would spend a tenth of its time on walking what it has just imported
     gc.set_threshold(OF_ANALYZE if sys.argv[1:2] == ["analyze"] else ALLOCATIONS)
+    if not sys.warnoptions:  # as of NumPy about numbers that overflow; they are no message to users
+        warnings.simplefilter("ignore")
     interruption.end_on_sigint()
     if not WITH_SIGNALS.intersection(sys.argv[1:2]):
         interruption.end_on_sigterm()

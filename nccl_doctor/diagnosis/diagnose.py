@@ -144,7 +144,7 @@ def fold_hosts(names: Iterable[str | None]) -> str:
                 nodes.update(NodeSet(name, resolver=RESOLVER_NOGROUP))
         if len(nodes) == len(plain):
             return str(nodes)
-    except NodeSetException:
+    except (NodeSetException, ValueError):  # a number of thousands of digits
         pass
     return ",".join(plain)
 

@@ -18,6 +18,11 @@ _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def _is_count(text: str) -> bool:
+    """Whether a text is a number; a saved base may hold any."""
+    return text.isdecimal() and len(text) <= 18
+
+
 def job(facts: Facts, fold: Any) -> dict[str, Any]:
     """What is known of the job; a key without a value is left out. `fold` makes one node set of host names."""
     rows = facts.query("SELECT hosts, ranks, processes, has_info FROM job")
@@ -34,8 +39,8 @@ def job(facts: Facts, fold: Any) -> dict[str, Any]:
         if name == "framework":
             known.setdefault("frameworks", []).append(value)
         elif name == "cuda_driver":
-            known["driver_cuda"] = f"{int(value) // 1000}.{int(value) % 1000 // 10}" if value.isdigit() else value
-        else:
+            known["driver_cuda"] = f"{int(value) // 1000}.{int(value) % 1000 // 10}" if _is_count(value) else value
+        elif name not in _COUNTS or _is_count(value):
             known[name] = int(value) if name in _COUNTS else value
     if captured := [shows for (shows,) in facts.query("SELECT shows FROM captured")]:
         known["captured"] = captured

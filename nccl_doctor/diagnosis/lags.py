@@ -1,6 +1,7 @@
 """What the clocks say of a finding: how long its evidence came before the symptom that another file shows."""
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Lead, ThrottledSteps, Undated
@@ -37,7 +38,7 @@ class Lags:
         return frozenset(leads)
 
     def _words(self, lead: Lead) -> str:
-        words = f"{duration(lead.seconds)} before {lead.shows} ({self._places[lead.symptom_ref]})"
+        words = f"{duration(lead.seconds)} before {lead.shows} ({self._places.get(lead.symptom_ref, '?')})"
         if lead.waited is not None and lead.waited >= 60:
             words += f", when that operation had already waited for {duration(lead.waited)}"
         if lead.hours is None:
@@ -48,6 +49,8 @@ class Lags:
 
 def duration(seconds: float) -> str:
     """`0.4 s`, `41 s`, `9 min 5 s`, `2 h 10 min`."""
+    if not isfinite(seconds):  # of a saved base
+        return "? s"
     if seconds < 10:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     whole = round(seconds)

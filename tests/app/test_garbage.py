@@ -1,11 +1,13 @@
 """Numbers that no program prints: more digits than an integer of 64 bits has, than Python converts, infinite ones. Nothing stops."""
 
 import importlib
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -19,9 +21,11 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, Process
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import InputProblem
 from nccl_doctor.log import parallel
 from nccl_doctor.log.line_patterns import load
 
+_KEYED = re.compile(rb'"([\w:. -]{1,60})"\s*:\s*\[?-?\d')
 HUGE = {"30 digits": "9" * 30, "4,400 digits": "9" * 4_400}
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?:\.\d+)?(?![A-Za-z0-9_])")
 SAMPLES = [
@@ -62,6 +66,21 @@ def test_files_with_absurd_numbers_stop_nothing(number: str, tmp_path: Path) -> 
             continue
         finally:
             changed.unlink()
+
+
+def test_an_integer_beyond_floats_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 digits, which Python converts to an integer and not to a float; the values of one key after the other."""
+    monkeypatch.setenv("NCCL_DOCTOR_DEBUG", "1")
+    asked = 0
+    for path in FILES:
+        data = path.read_bytes()
+        known = registry.recognise(data[: 1 << 16])
+        for key in sorted(set(_KEYED.findall(data))) if known is not None and b"{" in data[:1000] else ():
+            changed = re.sub(rb'("%s"\s*:\s*\[?)-?[\d.]+' % re.escape(key), rb"\g<1>" + b"9" * 400, data)
+            asked += 1
+            with suppress(UsageProblem, InputProblem):  # nothing is left of it
+                registry.read_file(known, io.BytesIO(changed), path.name, Facts())
+    assert asked > 300
 
 
 def test_a_number_of_more_than_64_bits_is_no_number() -> None:
@@ -113,6 +132,7 @@ def test_the_stretch_of_a_process_that_is_killed_is_read_all_the_same(tmp_path: 
 
 INTERRUPTED = """
 import sys, time
+from contextlib import suppress
 from pathlib import Path
 from nccl_doctor.cli.main import main
 from nccl_doctor.log import parallel

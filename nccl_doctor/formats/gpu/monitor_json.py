@@ -19,6 +19,7 @@ from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.formats.gpu.smi_csv import seconds
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.json_items import LineObjects
 from nccl_doctor.inputs.streams import Readable
 
@@ -143,8 +144,8 @@ class _Reader:
             value = record[key]
             if isinstance(value, str):
                 value = _number(value)
-            if isinstance(value, (int, float)) and column not in values:
-                values[column] = float(value)
+            if column not in values and (found := finite(value)) is not None:
+                values[column] = found
         index = next((record[key] for key in _INDEX if isinstance(record.get(key), int)), None)
         if "util" not in values or (index is None and not isinstance(record.get("uuid"), str)):
             return False
@@ -160,7 +161,7 @@ class _Reader:
                     memory = process.get("gpu_memory_usage")
                     self._processes[own] = GpuProcess(
                         host=host, gpu=index, uuid=gpu.uuid, pid=process["pid"], kind=None,
-                        name=_text(process.get("command")), memory=float(memory) if isinstance(memory, (int, float)) else None,
+                        name=_text(process.get("command")), memory=finite(memory),
                         n=1, ref=self._facts.evidence(self._name, *place),
                     )  # fmt: skip
         return True
@@ -199,27 +200,28 @@ class _Reader:
     def _jobstats(self, record: dict[str, Any], place: Place) -> int:
         """The summary that jobstats keeps: means over the job, no samples."""
         ref = self._facts.evidence(self._name, *place)
-        length = record.get("total_time")
-        length = float(length) if isinstance(length, (int, float)) and length > 0 else None
+        length = finite(record.get("total_time"))
+        length = length if length is not None and length > 0 else None
         rows = []
         for host, node in record["nodes"].items():
             if not isinstance(node, dict) or not isinstance(node.get("gpu_utilization"), dict):
                 continue
             for key, util in node["gpu_utilization"].items():
-                if not isinstance(util, (int, float)):
+                if (mean := finite(util)) is None:
                     continue
                 used, total = (
-                    group.get(key) if isinstance(group := node.get(name), dict) else None
+                    finite(group.get(key)) if isinstance(group := node.get(name), dict) else None
                     for name in ("gpu_used_memory", "gpu_total_memory")
                 )
                 rows.append(
                     GpuUse(
-                        host=str(host), gpu=int(key) if key.isdigit() else None, uuid=None, model=None, source="jobstats",
+                        host=str(host), gpu=int(key) if key.isdecimal() and len(key) < 10 else None, uuid=None, model=None,
+                        source="jobstats",
                         file=self._name, samples=1, first=None, seconds=length, busy_share=None, idle_share=None,
-                        util_mean=float(util), util_median=None, dips=None, dip_share=None, high_share=None, spin_share=None,
+                        util_mean=mean, util_median=None, dips=None, dip_share=None, high_share=None, spin_share=None,
                         power_median=None, power_limit=None, clock_median=None, clock_max=None, temperature_max=None,
-                        memory_max=used / (1 << 20) if isinstance(used, (int, float)) else None,
-                        memory_total=total / (1 << 20) if isinstance(total, (int, float)) else None,
+                        memory_max=used / (1 << 20) if used is not None else None,
+                        memory_total=total / (1 << 20) if total is not None else None,
                         sm_active=None, width_min=None, width_max=None, ref=ref,
                     )
                 )  # fmt: skip
@@ -230,8 +232,8 @@ class _Reader:
 def _numbers(rows: list[tuple[Any, ...]]) -> Floats:
     try:
         return np.array(rows, np.float64)
-    except (TypeError, ValueError):  # an answer of another kind among them
-        return np.array([[value if isinstance(value, (int, float)) else np.nan for value in row] for row in rows])
+    except (TypeError, ValueError, OverflowError):  # an answer of another kind among them
+        return np.array([[np.nan if (found := finite(value)) is None else found for value in row] for row in rows])
 
 
 def _text(value: Any) -> str | None:

@@ -83,7 +83,7 @@ class Table:
         if len(cells) != len(self.names):
             return False
         at = self._unique.index(self._key) if self._key else None
-        if self._key == "index" and at is not None and not cells[at].strip().isdigit():
+        if self._key == "index" and at is not None and not cells[at].strip().isdecimal():
             return False
         return "time" not in self.names or not np.isnan(seconds(cells[self._unique.index("time")]))
 
@@ -290,7 +290,7 @@ def _by_units(cells: list[str]) -> list[str | None]:
         value, _, unit = cell.rpartition(" ")
         if number == 0 and not np.isnan(seconds(cell)) and "/" in cell:
             name = "time"
-        elif cell.isdigit() and "index" not in names:
+        elif cell.isdecimal() and "index" not in names:
             name = "index"
         elif cell.startswith("GPU-"):
             name = "uuid"
@@ -298,7 +298,7 @@ def _by_units(cells: list[str]) -> list[str | None]:
             name = "util"
         elif unit == "MHz" and "clock" not in names:
             name = "clock"
-        elif unit in ("MiB", "W") and value.replace(".", "", 1).isdigit():
+        elif unit in ("MiB", "W") and value.replace(".", "", 1).isdecimal():
             (memory if unit == "MiB" else watts).append((float(value), number))
         names.append(name)
     for found, low, high in ((memory, "memory", "memory_total"), (watts, "power", "power_limit")):

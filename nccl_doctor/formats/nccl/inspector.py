@@ -9,6 +9,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.nccl.collective_series import CollectiveSeries, Kind
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import line_lists
@@ -87,7 +88,7 @@ def _measured(record: Any) -> tuple[Kind, float, float | None, float | None] | N
     perf_key, op_key, time_key, size_key, timing_key, algbw_key, busbw_key = _COLL if "coll_perf" in record else _P2P
     perf = _dict(record.get(perf_key))
     time, rank = perf.get(time_key), header.get("rank")
-    if not isinstance(time, (int, float)) or not isinstance(rank, int):
+    if (took := finite(time)) is None or not isinstance(rank, int):
         return None
     values = (
         metadata.get("hostname"), metadata.get("pid"), header.get("id"), header.get("comm_name"), rank,
@@ -100,9 +101,9 @@ def _measured(record: Any) -> tuple[Kind, float, float | None, float | None] | N
     algbw, busbw = perf.get(algbw_key), perf.get(busbw_key)
     return (
         kind,
-        float(time),
-        float(algbw) if isinstance(algbw, (int, float)) else None,
-        float(busbw) if isinstance(busbw, (int, float)) else None,
+        took,
+        finite(algbw),
+        finite(busbw),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
 
 LARGEST = 256 << 20
@@ -37,8 +38,8 @@ def read_json(data: bytes, name: str, facts: Facts, run: int) -> Reading:
         bench.bounds(
             bounds["count"], "OK" if bounds.get("okay") in (True, "true", "OK") else "FAILED", _line(bounds), 1
         )
-    if isinstance(average, dict) and isinstance(average.get("bandwidth"), (int, float)):
-        bench.average, bench.finished = float(average["bandwidth"]), True
+    if isinstance(average, dict) and (bandwidth := finite(average.get("bandwidth"))) is not None:
+        bench.average, bench.finished = bandwidth, True
         if average.get("okay") in (False, "false", "FAILED") and bench.verdict != "FAILED":
             bench.verdict = "SLOW"
     if bench.worth:
@@ -85,7 +86,7 @@ def _string(value: Any) -> str | None:
 def _nccl(value: Any) -> str | None:
     """`22807`, 22807 or `2.28.7`."""
     text = str(value) if isinstance(value, (int, str)) else ""
-    if text.isdigit() and int(text) >= 10_000:
+    if text.isdecimal() and len(text) < 10 and int(text) >= 10_000:
         return f"{int(text) // 10_000}.{int(text) // 100 % 100}.{int(text) % 100}"
     match = re.match(r"\d+\.\d+\.\d+", text)
     return match[0] if match else None

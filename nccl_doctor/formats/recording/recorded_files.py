@@ -15,6 +15,7 @@ from nccl_doctor.facts.tables import Env, ProcessEnd
 from nccl_doctor.facts.tables.recorded import HostUse, PortError, PortUse, RankUse, RecordedRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import monitor_json
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.recording.hang_records import HangReader
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines
@@ -78,10 +79,6 @@ def _time(record: dict[str, Any]) -> float | None:
     return iso_seconds(str(record.get("query_time")), local=True)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -120,14 +117,14 @@ def _run(stream: Readable, name: str, facts: Facts) -> Reading:
 
 def _row(run: dict[str, Any], name: str, words: str | None, ref: int) -> RecordedRun:
     """The row of a start (with a command) or an end."""
-    status, started = run.get("status"), _number(run.get("started"))
+    status, started = run.get("status"), finite(run.get("started"))
     sent = [one for one in _listed(run.get("signals")) if isinstance(one, dict) and _word(one.get("signal"))]
-    sent_at = _number(sent[0].get("time")) if sent else None
+    sent_at = finite(sent[0].get("time")) if sent else None
     lacking = run.get("lacking")
     lost = [one for one in (lacking.values() if isinstance(lacking, dict) else ()) if isinstance(one, dict)]
     return RecordedRun(
         host=_word(run.get("host")), file=name, command=words, status=status if isinstance(status, int) else None,
-        signal=_word(run.get("signal")), started=started, ended=_number(run.get("ended")),
+        signal=_word(run.get("signal")), started=started, ended=finite(run.get("ended")),
         running=_running(run) if words is not None else None,
         sent=", ".join(dict.fromkeys(one["signal"] for one in sent)) or None,
         sent_by=_whole(sent[0].get("pid")) if sent else None,
@@ -169,7 +166,7 @@ class _Ports:
             key = (host, port["name"])
             use = self._uses.setdefault(key, {"n": 0, "rx": [], "tx": [], "downs": 0, "up": False, "line": number})
             use["kind"] = _word(port.get("kind")) or "ethernet"
-            use["speed"] = _number(port.get("speed")) or use.get("speed")
+            use["speed"] = finite(port.get("speed")) or use.get("speed")
             use["n"] += 1
             use.setdefault("first", time)
             self._rate(use, port, time)
@@ -233,19 +230,19 @@ class _Hosts:
         use = self._uses.setdefault(
             _word(record.get("hostname")), {"n": 0, "cpu": 0.0, "high": 0, "first": time, "line": number}
         )
-        cpu = _number(found.get("cpu")) or 0.0
+        cpu = finite(found.get("cpu")) or 0.0
         use["n"] += 1
         use["cpu"] += cpu
         use["high"] += cpu >= 95
         use["time"] = time
         for name in ("memory_used", "swap_used", "shm_used"):
-            value = _number(found.get(name))
+            value = finite(found.get(name))
             if value is not None and value >= use.get(name, -1):
                 use[name] = value
                 if name == "shm_used":
                     use["line"] = number
         for name in ("memory_total", "shm_total", "cpus"):
-            use[name] = _number(found.get(name)) or use.get(name)
+            use[name] = finite(found.get(name)) or use.get(name)
         for name in ("tcp_sent", "tcp_repeated"):
             if (count := _whole(found.get(name))) is not None:
                 use.setdefault(f"{name} first", count)
@@ -289,11 +286,11 @@ class _Ranks:
                 key, {"n": 0, "cpu": 0.0, "blocked": 0, "first": time, "memory": None, "line": number}
             )
             use["n"] += 1
-            use["cpu"] += _number(one.get("cpu")) or 0.0
+            use["cpu"] += finite(one.get("cpu")) or 0.0
             use["blocked"] += one.get("state") == "disk-sleep"
-            use["memory"] = max(use["memory"] or 0.0, _number(one.get("memory")) or 0.0) or None
+            use["memory"] = max(use["memory"] or 0.0, finite(one.get("memory")) or 0.0) or None
             use |= {"time": time, "job": _word(one.get("job")), "cpus": _word(one.get("cpus"))}
-            if (waited := _number(one.get("waited"))) is not None and time is not None:
+            if (waited := finite(one.get("waited"))) is not None and time is not None:
                 use["waited"] = waited
                 use.setdefault("waits", (time, waited))
         if time is not None and time - self._spans.setdefault(host, time) >= SPAN:

@@ -17,6 +17,7 @@ import numpy as np
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceCall, TraceOp
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.profiles.gpu_time import GpuTime, Spans, collective_of, gpu_time, operation, union
 from nccl_doctor.inputs.json_depth import Shallow, TooDeep
 from nccl_doctor.inputs.json_items import BrokenJson, array_items
@@ -174,14 +175,13 @@ class _Seen:
 
     def add(self, event: dict[str, Any]) -> None:
         """Take an event of phase X that was decoded."""
-        start, took, name, category = event.get("ts"), event.get("dur"), event.get("name"), event.get("cat")
-        if (
-            isinstance(start, (int, float))
-            and isinstance(took, (int, float))
-            and isinstance(name, str)
-            and isinstance(category, str)
-            and took >= 0
-        ):
+        start, took, name, category = (
+            finite(event.get("ts")),
+            finite(event.get("dur")),
+            event.get("name"),
+            event.get("cat"),
+        )
+        if start is not None and took is not None and isinstance(name, str) and isinstance(category, str) and took >= 0:
             args = event.get("args")
             self._add(category, name, start, took, args if isinstance(args, dict) else None)
 
