@@ -118,8 +118,10 @@ def _runs(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Run]:
             if same_on_all and prefix.endswith(b" "):
                 while at < len(lines) and lines[at].startswith(prefix):
                     at += 1
-            others = [line[len(prefix) :].rstrip(b"\r") for line in lines[start + 1 : at]]
-            written = b"\n".join([text.encode("utf-8", "surrogateescape"), *others, b""])
+            others = b"".join([b"\n" + line for line in lines[start + 1 : at]]).replace(b"\n" + prefix, b"\n")
+            if b"\r" in others:
+                others = b"\n".join([line.rstrip(b"\r") for line in others.split(b"\n")])
+            written = b"".join([text.encode("utf-8", "surrogateescape"), others, b"\n"])
             yield _Run(label, number + start, at - start, written)
 
 

@@ -169,8 +169,7 @@ def _add(
 
 
 def _row(table: type[NodeGpu] | type[GpuHealth], gpu: _Gpu, host: str | None, ref: int) -> NodeGpu | GpuHealth:
-    values: dict[str, Any] = {column: gpu.values.get(column) for column in table._fields}
-    return table(**{**values, "host": host, "ref": ref})
+    return table._make(map({**gpu.values, "host": host, "ref": ref}.get, table._fields))
 
 
 def _xml(text: str, lines: list[str], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
@@ -210,6 +209,13 @@ class _Place:
 _TOP = _Place(())
 
 
+@lru_cache(8192)
+def _read(place: _Place, text: str) -> tuple["_Line", _Place] | None:
+    """A line behind that of another place, and its own."""
+    line = _line(text)
+    return None if line is None else (line, _below(place, line.indent, line.title))
+
+
 @lru_cache(4096)
 def _below(place: _Place, indent: int, title: str) -> _Place:
     """The place of a title with this indentation in a line behind that of another."""
@@ -238,18 +244,19 @@ def _text(lines: Iterable[tuple[int, str]], name: str, facts: Facts) -> tuple[di
     place = _TOP
     used = 0
     for number, text in lines:
-        line = _line(text)
-        if line is None:
+        read = _read(place, text)
+        if read is None:
             head = _GPU.match(text)
             if head is not None and len(gpus) < _GPUS:
                 values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
                 gpus.append(_Gpu(values, facts.evidence(name, number, text), {}, []))
                 place, used = _TOP, used + 1
             continue
-        indent, title, value, is_refused = line
+        (_, title, value, is_refused), place = read
         used += 1
-        place = _below(place, indent, title)
-        if gpus and value:
+        if gpus:
+            if not value:
+                continue
             if is_refused:
                 what = place.path if place.path == "fan_speed" else re.sub("[/_]", " ", place.path)
                 _refused(gpus[-1], what, value, (number, text.strip()))
@@ -287,13 +294,16 @@ def _take(gpu: _Gpu, place: _Place, value: str, number: int, text: str) -> None:
         count = smi_xml.number(value)
         values["remap_banks_none"] = int(count) if count is not None else None
     else:
-        before = [values.get(name) for name in _SUMMED]
+        before, counters = tuple(map(values.get, _SUMMED)), len(values["counters"])
         smi_xml.take(values, place.xml, value)
-        for name, known in zip(_SUMMED, before, strict=True):
-            if values.get(name) != known:
-                gpu.proof[name] = number, text.strip()
-        for counter in values["counters"]:
-            gpu.proof.setdefault(counter, (number, text.strip()))
+        after = tuple(map(values.get, _SUMMED))
+        if after != before:
+            for name, known, made in zip(_SUMMED, before, after, strict=True):
+                if made != known:
+                    gpu.proof[name] = number, text.strip()
+        if len(values["counters"]) != counters:
+            for counter in values["counters"]:
+                gpu.proof.setdefault(counter, (number, text.strip()))
 
 
 def _system(system: dict[str, Any], title: str, value: str) -> None:

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -39,6 +39,7 @@ _OF_MODULE = (
     "Voltage [mV]",
     "Temperature [C]",
 )
+_READ_FIELDS = sorted(_KNOWN_FIELDS)
 _DECIMAL = r"-?\d{1,9}(?:\.\d{1,9})?"
 _RANGED = re.compile(rf"({_DECIMAL}(?:,{_DECIMAL}){{0,15}}) \[({_DECIMAL})\.\.({_DECIMAL})\]")
 
@@ -62,6 +63,34 @@ def _parse_line(text: str) -> _Line | None:
     return None if field is None else _Line(None, field[1], field[2].strip(), text.strip())
 
 
+class _Said(NamedTuple):
+    """What a port says, as columns."""
+
+    quality: tuple[Any, ...]  # of `link_quality`, from `state` on without `ref`
+    kind: str
+    counters: tuple[tuple[str, str, int], ...]  # title, name, value
+
+
+@lru_cache(1 << 12)  # most ports of a fabric say the same
+def _said(*values: str | None) -> _Said:
+    """The meaning of the values of `_READ_FIELDS`."""
+    fields = {title: value for title, value in zip(_READ_FIELDS, values, strict=True) if value not in ("N/A", "")}
+    get = fields.get
+    speed = get("Speed") or ""
+    width = re.match(r"(\d{1,2})x", get("Width") or "")
+    rates = (_number(get(title)) for title in ("Raw Physical BER", "Effective Physical BER", "Symbol BER"))
+    module = next((found for title in _OF_MODULE if (found := _outside(title, get(title)))), None)
+    counted = ((title, name, get(title) or "") for title, name in _LINK_COUNTERS.items())
+    return _Said(
+        (
+            get("State") or get("Physical state"), speed or None, int(width[1]) if width else None, *rates,
+            _number(get("Time Since Last Clear [Min]")), get("Recommendation"), module,
+        ),
+        "ib" if speed.startswith("IB-") else "ethernet",
+        tuple((title, name, int(value)) for title, name, value in counted if value.isdecimal() and len(value) <= 18),
+    )  # fmt: skip
+
+
 class _Port:
     """The fields of one output, each with its line."""
 
@@ -70,32 +99,19 @@ class _Port:
         self.link = link
         self.fields: dict[str, tuple[str, int, str]] = {}
 
-    def rows(self, facts: Facts, name: str) -> Iterator[LinkQuality | LinkCounter]:
-        first = min((number, text) for _, number, text in self.fields.values())
-        shown = self.fields.get("Recommendation") or self.fields.get("Effective Physical BER") or ("", *first)
+    def rows(self, facts: Facts, name: str) -> list[LinkQuality | LinkCounter]:
+        """The rows of a port that ends; it forgets its lines."""
+        fields, self.fields = self.fields, {}
+        shown = fields.get("Recommendation") or fields.get("Effective Physical BER")
+        if shown is None:
+            shown = min(fields.values(), key=itemgetter(1))
         ref = facts.evidence(name, *shown[1:])
-        speed = self._word("Speed") or ""
-        width = re.match(r"(\d{1,2})x", self._word("Width") or "")
-        yield LinkQuality(
-            host=self.host, file=name, link=self.link, state=self._word("State") or self._word("Physical state"),
-            speed=speed or None, lanes=int(width[1]) if width else None, raw_ber=self._rate("Raw Physical BER"),
-            effective_ber=self._rate("Effective Physical BER"), symbol_ber=self._rate("Symbol BER"),
-            minutes=_number(self._word("Time Since Last Clear [Min]")), advice=self._word("Recommendation"),
-            module=next((found for title in _OF_MODULE if (found := _outside(title, self._word(title)))), None), ref=ref,
-        )  # fmt: skip
-        kind = "ib" if speed.startswith("IB-") else "ethernet"
-        for title, counter in _LINK_COUNTERS.items():
-            value = self._word(title) or ""
-            if value.isdecimal() and len(value) <= 18:
-                at = facts.evidence(name, *self.fields[title][1:]) if int(value) else ref
-                yield LinkCounter(self.host, name, "mlxlink", kind, self.link, counter, int(value), at)
-
-    def _word(self, title: str) -> str | None:
-        value = self.fields[title][0] if title in self.fields else None
-        return None if value in (None, "N/A", "") else value
-
-    def _rate(self, title: str) -> float | None:
-        return _number(self._word(title))
+        said = _said(*[fields[title][0] if title in fields else None for title in _READ_FIELDS])
+        rows: list[LinkQuality | LinkCounter] = [LinkQuality._make((self.host, name, self.link, *said.quality, ref))]
+        for title, counter, value in said.counters:
+            at = facts.evidence(name, *fields[title][1:]) if value else ref
+            rows.append(LinkCounter(self.host, name, "mlxlink", said.kind, self.link, counter, value, at))
+        return rows
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -120,31 +136,35 @@ def _text(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
     rows: dict[_Port, list[LinkQuality | LinkCounter]] = {}  # in the order in which the ports begin
     used = 0
     note = None
-    for number, label, text in sections:
-        line = _parse_line(text)
-        if line is None:
-            continue
-        port = open_.get(label.host)
-        if line.device is not None:
-            names[label.host] = line.device
-            if port is not None:
-                rows[open_.pop(label.host)] = list(port.rows(facts, name))
-            continue
-        sections.used()
-        if line.title not in _KNOWN_FIELDS:
-            continue
-        used += 1
-        if port is None or line.title in port.fields:
-            if len(rows) >= _MOST_PORTS:
-                note = f"holds more than {_MOST_PORTS:,} ports; the others were left out"
+    for first, label, texts in sections.batches():
+        port, last = open_.get(label.host), 0
+        for number, text in enumerate(texts, first):
+            line = _parse_line(text)
+            if line is None:
                 continue
-            if port is not None:
-                rows[port] = list(port.rows(facts, name))
-            port = open_[label.host] = _Port(label.host, names.pop(label.host, "") or f"port {len(rows) + 1}")
-            rows[port] = []
-        port.fields[line.title] = line.value, number, line.text
+            if line.device is not None:
+                names[label.host] = line.device
+                if port is not None:
+                    rows[open_.pop(label.host)] = port.rows(facts, name)
+                    port = None
+                continue
+            last = number
+            if line.title not in _KNOWN_FIELDS:
+                continue
+            used += 1
+            if port is None or line.title in port.fields:
+                if len(rows) >= _MOST_PORTS:
+                    note = f"holds more than {_MOST_PORTS:,} ports; the others were left out"
+                    continue
+                if port is not None:
+                    rows[port] = port.rows(facts, name)
+                port = open_[label.host] = _Port(label.host, names.pop(label.host, "") or f"port {len(rows) + 1}")
+                rows[port] = []
+            port.fields[line.title] = line.value, number, line.text
+        if last:
+            sections.used(last)
     for port in open_.values():
-        rows[port] = list(port.rows(facts, name))
+        rows[port] = port.rows(facts, name)
     facts.add(chain.from_iterable(rows.values()))
     return Reading(sections.lines, used, note)
 
@@ -166,9 +186,10 @@ def _json(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
                 mark = f'"{title}"'
                 at = next((n for n, line in enumerate(text, 1) if mark in line), 1)
                 port.fields[title] = (str(value), at, text[at - 1].strip()[:600])
-    if port.fields:
+    used = len(port.fields)
+    if used:
         facts.add(port.rows(facts, name))
-    return Reading(lines, min(lines, len(port.fields)))
+    return Reading(lines, min(lines, used))
 
 
 @lru_cache(1 << 12)
