@@ -135,6 +135,10 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
     if busbw := [row for row in by_name.get("busbw", []) if row.scope == "run"]:
         parts += _busbw(busbw, by_name.get("busbw_size", []))
+    elif inside := [row for row in by_name.get("busbw", []) if row.scope == "collective"]:
+        parts.append(
+            f"{inside[0].of.partition(' of ')[0]} {_digits(inside[0].value)} GB/s busbw at {_size_of(inside[0])}"
+        )
     if latency := by_name.get("latency"):
         parts.append(f"{_spread([row.value for row in latency])} us for small messages")
     for name, clause in SHARES.items():
@@ -166,6 +170,12 @@ def _busbw(rows: list[MeasureRow], sizes: list[MeasureRow]) -> list[str]:
         speed = f"{_spread([row.value for row in rows if row.of == operation])} GB/s busbw"
         parts.append(" ".join(filter(None, [operation, speed, f"at {_bytes(size)}" if size else ""])))
     return parts + ([f"{len(operations) - 3} more operations"] if len(operations) > 3 else [])
+
+
+def _size_of(measure: MeasureRow) -> str:
+    """`256 MiB` of the measure of `AllReduce of 268435456 B`."""
+    size = measure.of.rpartition(" of ")[2].removesuffix(" B")
+    return _bytes(float(size)) if size.isdecimal() else size
 
 
 def _bytes(size: float) -> str:
