@@ -1,7 +1,10 @@
 """`bundle`: what may be given away finds the same, and tells nobody's name."""
 
+import re
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from helpers.places import FIXTURES
@@ -149,3 +152,22 @@ def test_what_is_remembered_of_lines_that_differ_in_digits_changes_nothing(drawn
         forgetful._quiet.clear()
         forgetful._plain.clear()
         assert expected == remembering(line)
+
+
+@pytest.mark.parametrize("before", [0, 1, 480, 495, 990, 999, 1000, 2487])
+def test_secrets_of_a_long_line_are_found_in_short_windows(before: int) -> None:
+    """A pattern of others took 200 s for a line of 300 kB."""
+    asked = list[int]()
+
+    class Windows:
+        pattern = "tok_[a-z]{16}"
+
+        def finditer(self, line: str, start: int, end: int) -> Iterator[re.Match[str]]:
+            asked.append(end - start)
+            return re.compile(self.pattern).finditer(line, start, end)
+
+    line = f"{'-' * before}tok_{'a' * 16}{'-' * (4_000 - before)}tok_{'b' * 16}"
+    found = Redactor([], [], [cast(re.Pattern[str], Windows())])(line)
+
+    assert f"{'-' * before}removed-001{'-' * (4_000 - before)}removed-002" == found
+    assert max(asked) <= 1_000

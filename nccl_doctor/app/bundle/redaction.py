@@ -59,6 +59,7 @@ _ASSIGNED = re.compile(
     r"(?i)(?P<name>\b\w{0,60}(?:API_?KEY|SECRET|TOKEN|PASSW(?:OR)?D|CREDENTIAL|ACCESS_KEY)\w{0,60}[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;]{6,})"
 )
 
+_WINDOW = 1_000  # characters; longer than any secret
 
 _Step = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]  # what is looked for, and what stands for it
 
@@ -76,7 +77,8 @@ class Redactor:
             re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(named, key=len, reverse=True))})(?!\w)") if named else None
         )
         self._nets: dict[str, int] = {}
-        self._steps = [*((pattern, self._removed) for pattern in secrets), *self._rare()]
+        self._secrets = list(secrets)
+        self._steps = [*((pattern, self._removed) for pattern in self._secrets), *self._rare()]
         self._of_digits = [  # what may find something in one line and nothing in another one of its shape
             step for step in self._steps if digit_shapes.tells_digits_apart(step[0].pattern)
         ]
@@ -97,13 +99,28 @@ class Redactor:
 
     def __call__(self, line: str) -> str:
         for pattern, replacement in self._steps_of(line):
-            line = pattern.sub(replacement, line)
+            if len(line) > _WINDOW and pattern in self._secrets:
+                line = self._without_secrets(pattern, line)
+            else:
+                line = pattern.sub(replacement, line)
         line = _IPV4.sub(self._ipv4, line)
         line = _LIST.sub(self._list, line)
         line = _PATH.sub(self._path, line)
         if self._users is not None:
             line = self._users.sub(lambda found: self._user(found[0]), line)
         return _WORD.sub(self._word, line)
+
+    def _without_secrets(self, pattern: re.Pattern[str], line: str) -> str:
+        """A long line without what a pattern of others finds, which may take quadratic time: found in windows that overlap by half."""
+        pieces = [""]
+        end = 0  # of the last secret
+        for start in range(0, len(line), _WINDOW // 2):
+            for found in pattern.finditer(line, start, start + _WINDOW):
+                if found.end() > end and found.end() > found.start():
+                    if found.start() >= end:
+                        pieces += [line[end : found.start()], self._removed(found)]
+                    end = found.end()
+        return "".join([*pieces, line[end:]])
 
     def _steps_of(self, line: str) -> list[_Step]:
         """The steps that may find something in a line. Most lines differ from others in digits only, and hold nothing rare."""
