@@ -157,7 +157,7 @@ class PrefixSplitter:
             if len(texts) == self._most:
                 self._most = min(2 * self._most, _MANY)
             elif at < len(lines):
-                self._most, self._run = min(max(self._run, _FEW), _MANY), 0
+                self._most, self._run = min(self._run or _FEW, _MANY), 0
                 if not self._switch(lines[at]):
                     yield self._single(lines[at].rstrip(b"\r"))
                     at += 1

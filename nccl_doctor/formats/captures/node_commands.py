@@ -7,6 +7,7 @@ in the log of the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or 
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -115,9 +116,11 @@ class _Reader:
         if len(self._rows) > _ROWS:
             self.note = f"holds more than {_ROWS:,} facts; the others were left out"
             return 0
+        lines = list(map(_parse_line, texts))
+        if not (state.columns or state.modules or any(lines)):
+            return 0
         used = 0
-        for number, text in enumerate(texts, first):
-            line = _parse_line(text)
+        for number, text, line in zip(count(first), texts, lines):
             if state.columns or state.modules or (line is not None and (line.port is None or state.domain is not None)):
                 used += any(taker(state, label, text, number) for taker in self._takers)
             elif line is not None and line.port is not None:

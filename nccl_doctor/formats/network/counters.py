@@ -67,13 +67,18 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         state = reader.state(label)
         if state is None:
             continue
+        last = 0  # that was used
         for number, text in enumerate(texts, first):
             if reader.take(state, label, text, number):
-                sections.used(number)
                 used += 1
-                if label is NOTHING and (taken := reader.take_run(sections, state, label, number)):
-                    used += taken
-                    break
+                last = number
+                if label is NOTHING:
+                    sections.used(number)
+                    if taken := reader.take_run(sections, state, label, number):
+                        used, last = used + taken, 0
+                        break
+        if last:
+            sections.used(last)
     facts.add(reader.rows)
     facts.mark_covered("link_counter")
     return Reading(sections.lines, used, reader.note)
@@ -252,7 +257,7 @@ class _Reader:
             return True
         cells = text.split() if state.columns else ()
         if cells and len(cells) == len(state.columns) and "".join(cells).isdecimal() and max(map(len, cells)) <= 20:
-            for name, value in zip(state.columns, cells, strict=True):
+            for name, value in () if self._is_full() else zip(state.columns, cells, strict=True):
                 if name and state.link != "lo":
                     self._add(state, label, "ip", "ethernet", name, value, (number, text))
             state.columns = ()
@@ -274,7 +279,7 @@ class _Reader:
         if found is None:
             return text.lstrip().startswith("Link ")
         link, name, value = found
-        if name is not None:
+        if name is not None and not self._is_full():
             state.link = f"GPU {state.gpu} {link}"
             self._add(state, label, "nvidia-smi", "nvlink", name, value, (number, text))
         return True
