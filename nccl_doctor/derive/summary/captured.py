@@ -17,10 +17,12 @@ from nccl_doctor.facts.tables import (
     NvlinkUse,
     OfiDomain,
     ProfileShare,
+    QueuedJob,
     RasComm,
     RasGroup,
     Recorder,
     RecorderCall,
+    SchedulerNode,
     Stack,
     Timeline,
     TimelineRank,
@@ -37,7 +39,7 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse,
+        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode,
     ],
     reads=[RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -200,6 +202,23 @@ def _links(facts: Facts) -> Iterator[Clause]:
         yield f"mlxlink: {counted(ports, 'port')}{rate}", ref
 
 
+def _scheduler(facts: Facts) -> Iterator[Clause]:
+    """Nodes by their state and jobs in the queue; parts of a state that say little, such as `*` of a node that is silent, are left out."""
+    for name, table in (("node", "scheduler_node"), ("job", "queued_job")):
+        rows = facts.query(
+            f"SELECT lower(rtrim(state, '*~#!%$@^-')), count(*), min(ref) FROM {table} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5"
+        )
+        if rows:
+            parts = ", ".join(f"{count:,} {_STATES.get(state, state)}" for state, count, _ in rows)
+            yield (
+                f"{'queue' if name == 'job' else 'Slurm'}: {counted(sum(row[1] for row in rows), name)} ({parts})",
+                rows[0][2],
+            )
+
+
+_STATES = {"pd": "waiting", "r": "running", "cg": "ending"}  # of squeue
+
+
 def _profiles(facts: Facts) -> Iterator[Clause]:
     for tool, report, total, ref in facts.query(
         "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
@@ -222,5 +241,6 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "nccl-state": _states,
     "node-command": _commands,
     "link": _links,
+    "scheduler": _scheduler,
     "profile": _profiles,
 }

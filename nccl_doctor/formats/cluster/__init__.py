@@ -39,6 +39,7 @@ FORMATS = (
             b" TIMESTAMP           NODELIST",
             b"NODELIST   NODES",
             b"NODELIST(REASON)",
+            b" AVAIL_FE REASON",
             b"AVAIL  TIMELIMIT",
         ),
     ),

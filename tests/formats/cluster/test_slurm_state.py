@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from helpers.places import FIXTURES as ALL
@@ -99,3 +100,32 @@ def test_a_list_that_ansible_printed_reads_as_the_lines_in_it(name: str) -> None
     listed = json.dumps({"stdout_lines": [*lines, 'echo "done"']}, indent=4)
     plain, inside = (read(text)[0].rows(SchedulerNode) for text in ("\n".join(lines), listed))
     assert [(row.host, row.state, row.reason) for row in plain] == [(row.host, row.state, row.reason) for row in inside]
+
+
+LONG = """\
+NODELIST                      NODES       PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON
+gpu-node-with-a-long-name-01      1            gpu*       mixed  96    2:48:1 206400        0      1   (null) none
+gpu-node-with-a-long-name-02      1            gpu*    drained*  96    2:48:1 206400        0      1   (null) GPU fell off bus
+"""
+QUEUE = """\
+             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)
+              7201       gpu    train     anna PD       0:00     16 (Resources)
+              7190       gpu pretrain      ben  R 1-02:11:40     32 node[05-36]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "findings"),
+    [
+        (LONG, "Slurm: 2 nodes (1 drained, 1 mixed)", ["node-out-of-service"]),
+        (QUEUE, "queue: 2 jobs (1 waiting, 1 running)", []),
+    ],
+)
+def test_nodes_and_jobs_are_counted_in_the_line_about_the_job(
+    tmp_path: Path, text: str, line: str, findings: list[str]
+) -> None:
+    path = tmp_path / "state.txt"
+    path.write_text(text)
+    report = analyze.analyze([str(path)])[0]
+    assert line in report.job_lines
+    assert findings == [finding.name for finding in report.findings]
