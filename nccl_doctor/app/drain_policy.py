@@ -10,7 +10,6 @@
 What does not drain stays in the report as a warning that says why.
 """
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -91,7 +90,7 @@ def _shift(facts: Facts, memory: Memory) -> float:
     first = memory.get("booted")
     if not boots:
         return 0.0
-    memory["booted"] = first if isinstance(first, int | float) and math.isfinite(first) else boots[0]
+    memory["booted"] = first if isinstance(first, int | float) and abs(first) < 1 << 63 else boots[0]
     return float(boots[0] - memory["booted"])
 
 

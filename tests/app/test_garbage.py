@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import itertools
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from nccl_doctor.inputs.streams import InputProblem
 from nccl_doctor.log import parallel
 from nccl_doctor.log.line_patterns import load
 
+_WHOLE = re.compile(rb"(?<![\w.])\d+(?![\w.])")
 _KEYED = re.compile(rb'"([\w:. -]{1,60})"\s*:\s*\[?-?\d')
 HUGE = {"30 digits": "9" * 30, "4,400 digits": "9" * 4_400}
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?:\.\d+)?(?![A-Za-z0-9_])")
@@ -66,6 +68,23 @@ def test_files_with_absurd_numbers_stop_nothing(number: str, tmp_path: Path) -> 
             continue
         finally:
             changed.unlink()
+
+
+@pytest.mark.parametrize("digits", [400, 4_400])
+def test_an_integer_beyond_floats_ends_no_reader_of_text(digits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number of seven, so that the lines are still those of the format."""
+    monkeypatch.setenv("NCCL_DOCTOR_DEBUG", "1")
+    asked = 0
+    for path in FILES:
+        data = b"".join(path.read_bytes().splitlines(True)[:LINES])
+        known = registry.recognise(data)
+        for start in range(7) if known is not None and b"{" not in data[:1] else ():
+            count = itertools.count(start)
+            changed = _WHOLE.sub(lambda found, count=count: found[0] if next(count) % 7 else b"9" * digits, data)  # type: ignore[misc]
+            asked += 1
+            with suppress(UsageProblem, InputProblem):
+                registry.read_file(known, io.BytesIO(changed), path.name, Facts())
+    assert asked > 300
 
 
 def test_an_integer_beyond_floats_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:

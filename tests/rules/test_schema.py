@@ -36,6 +36,7 @@ def write(folder: Path, **changes: str) -> Path:
         ({"params": "{ most = 2026-01-01 }"}, "params must be a table of texts and numbers"),
         ({"params": "{ most = nan }"}, "params must be a table of texts and numbers"),
         ({"params": "{ most = 9223372036854775808 }"}, "params must be a table of texts and numbers"),
+        ({"params": f"{{ most = {'9' * 400} }}"}, "params must be a table of texts and numbers"),
         ({"params": f"{{ most = {'9' * 5000} }}"}, "Exceeds the limit (4300 digits)"),
         ({"params": "{ other = 1 }"}, "query: "),
         ({"fallback": "1"}, "fallback must be true or false"),

@@ -41,6 +41,7 @@ def test_a_rule_goes_by_its_id_its_name_and_former_ones(tmp_path: Path, key: str
         ("[params.NET001]\nshare = nan", "params.NET001.share must be a number"),
         ("[params.NET001]\nshare = [1]", "params.NET001.share must be a number"),
         ("[params.NET001]\nword = 5", "params.NET001.word must be a text"),
+        (f"[params.NET001]\nshare = {'9' * 400}", "params.NET001.share must be a number"),
         (f"[params.NET001]\nshare = {'9' * 5000}", "Exceeds the limit"),
         (f"off = {'[' * 3000}{']' * 3000}", "nested too deeply"),
         ("[severity]\nNET001 = 5", "severity of NET001 must be one of"),

@@ -27,6 +27,7 @@ _DCGM = {
 _APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
 _BATCH = 20_000
 _RUN = 64  # rows that are looked at together; titles are repeated after each screen
+_DIGITS = 19  # of a number that 64 bits hold, and one
 _PROCESSES = 10_000  # different ones that are kept
 _Rows = list[list[str]]  # cells
 
@@ -75,7 +76,7 @@ class _Slots(dict[str, int]):
         self._samples, self._host = samples, host
 
     def __missing__(self, index: str) -> int:
-        gpu = Gpu(self._host, int(index))
+        gpu = Gpu(self._host, int(index) if len(index) < _DIGITS else None)
         self[index] = slot = self._samples.slot((gpu.host, gpu.number), lambda: gpu)
         return slot
 
@@ -271,7 +272,7 @@ class Tables:
     def _process(self, host: str | None, gpu: str | None, pid: str, place: Place) -> _Process | None:
         """A process, which may be new; None where there are too many."""
         known = self._processes.get((host, gpu, pid))
-        if known is None and len(self._processes) < _PROCESSES:
+        if known is None and len(self._processes) < _PROCESSES and len(pid) < _DIGITS:
             known = self._processes[host, gpu, pid] = _Process(place)
         return known
 
@@ -285,7 +286,8 @@ class Tables:
             facts.mark_covered("gpu_process")
         facts.add(
             GpuProcess(
-                host=host, gpu=int(gpu) if gpu and gpu.isdecimal() else None, uuid=None if gpu and gpu.isdecimal() else gpu,
+                host=host, gpu=int(gpu) if gpu and gpu.isdecimal() and len(gpu) < _DIGITS else None,
+                uuid=None if gpu and gpu.isdecimal() else gpu,
                 pid=int(pid), kind=process.kind, name=process.name, memory=known_or_none(process.memory), n=process.n,
                 ref=facts.evidence(self._file, *process.place),
             )

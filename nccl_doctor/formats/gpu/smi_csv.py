@@ -33,6 +33,7 @@ _ABSENT = (
     "[N/A]", "N/A", "[Not Supported]", "[NotSupported]", "[Unknown Error]", "[UnknownError]", "[GPU requires reset]",
     "[GPUrequresreset]", "-", "",
 )  # fmt: skip
+_DIGITS = 19  # of a number that 64 bits hold, and one
 _LOST = re.compile(
     rb"\[Unknown Error\]|\[GPU requires reset\]|\[GPU is lost\]|ERR!|Unable to determine the device handle|GPU is lost"
 )
@@ -171,7 +172,7 @@ class Table:
                 columns[name] = _mapped(values, _count, np.nan)
             elif name != "index" and name not in self._texts:
                 if not pandas.api.types.is_numeric_dtype(values):
-                    values = pandas.to_numeric(values, errors="coerce")
+                    values = _numeric(values)
                 columns[name] = values.to_numpy(np.float64)
         if mask is not None:
             columns["mask"] = mask.astype(np.float64)
@@ -201,7 +202,7 @@ class Table:
             return placed
         keys = frame[self._key]
         if self._key == "index" and not pandas.api.types.is_numeric_dtype(keys):
-            keys = pandas.to_numeric(keys, errors="coerce")
+            keys = _numeric(keys)
         codes, uniques = pandas.factorize(keys)
         hosts, names = (None, [None]) if "host" not in self._texts else pandas.factorize(frame["host"])
         pairs = codes if hosts is None else np.where(codes < 0, -1, codes * len(names) + np.maximum(hosts, 0))
@@ -278,6 +279,16 @@ def _count(text: str) -> float:
         return float({"Yes": 1, "No": 0, "Ys": 1}.get(text, text))
     except ValueError:
         return float("nan")
+
+
+def _numeric(values: Any) -> Any:
+    """Numbers of a column of texts; NaN where a text is none, and for integers of hundreds of digits."""
+    import pandas
+
+    try:
+        return pandas.to_numeric(values, errors="coerce")
+    except (OverflowError, ValueError):
+        return pandas.to_numeric(values.where(values.astype(str).str.len() < _DIGITS), errors="coerce")
 
 
 def _by_units(cells: list[str]) -> list[str | None]:

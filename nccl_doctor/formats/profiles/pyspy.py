@@ -54,10 +54,10 @@ class Dump(NamedTuple):
     label: Label = NOTHING  # of the prefix of its lines
 
 
-_PROCESS = re.compile(r"Process (\d+): (.*)$")
-_PARENT = re.compile(r"Parent Process (\d+): ")
-_THREAD = re.compile(r"Thread (0x[0-9A-Fa-f]+|\d+) \((idle|active)(\+gil)?\)(?:: \"(.*)\")?\s*$")
-_FRAME = re.compile(r"\s*(\S.*) \(([^()]*?)(?::(\d+))?\)\s*$")
+_PROCESS = re.compile(r"Process (\d{1,18}): (.*)$")
+_PARENT = re.compile(r"Parent Process (\d{1,18}): ")
+_THREAD = re.compile(r"Thread (0x[0-9A-Fa-f]{1,16}|\d{1,18}) \((idle|active)(\+gil)?\)(?:: \"(.*)\")?\s*$")
+_FRAME = re.compile(r"\s*(\S.*) \(([^()]*?)(?::(\d{1,18}))?\)\s*$")
 _MOST_FRAMES = 500
 _LONGEST = 64 << 20  # bytes of a dump in JSON
 _HELD = 1024  # dumps of a text that are read before the first becomes facts: whether it is of one rank is known by then
