@@ -17,6 +17,7 @@ from nccl_doctor.common import trusted
 
 EXTRA = ".nccl-doctor"
 MOST = 1 << 20  # bytes that are read of one file
+_MOST_EXTRA = 64 << 20  # the same of the JSON in a tree
 HOPS = 40  # symbolic links in one path, as the kernel allows
 
 
@@ -174,7 +175,8 @@ class Root:
             return {}
         if name not in self._cache:
             try:
-                loaded = json.loads((self.path / EXTRA / f"{name}.json").read_text("utf-8", "replace"))
+                content = trusted.read(self.path / EXTRA / f"{name}.json", _MOST_EXTRA)  # neither a pipe nor a device
+                loaded = json.loads(content.decode("utf-8", "replace"))
             except (OSError, ValueError, RecursionError):
                 loaded = {}
             self._cache[name] = loaded if isinstance(loaded, dict) else {}

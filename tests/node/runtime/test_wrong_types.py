@@ -1,6 +1,7 @@
 """A kept tree whose JSON holds values of other types: what the collectors say of it still fits the tables."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,12 @@ def test_a_report_on_such_a_tree_can_be_saved_and_read(tmp_path: Path) -> None:
 
     assert [] == [check.rule for check in report.checks if check.outcome == "broken"]
     assert facts.counts() == Facts.open(tmp_path / "node.db").counts()
+
+
+def test_json_of_a_tree_that_never_ends_is_unknown(tmp_path: Path) -> None:
+    folder = tmp_path / EXTRA
+    folder.mkdir()
+    (folder / "shm.json").symlink_to("/dev/zero")
+    os.mkfifo(folder / "stat.json")
+
+    assert [{}, {}] == [Root(tmp_path).extra(name) for name in ("shm", "stat")]
