@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nccl_doctor.app import analyze
+from nccl_doctor.app.reading import input_reader
 from nccl_doctor.facts.schema import by_name, column_types
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.node.runtime import collect
@@ -65,3 +66,17 @@ def test_json_of_a_tree_that_never_ends_is_unknown(tmp_path: Path) -> None:
     os.mkfifo(folder / "stat.json")
 
     assert [{}, {}] == [Root(tmp_path).extra(name) for name in ("shm", "stat")]
+
+
+def test_a_pipe_in_the_place_of_the_name_of_a_node_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_reader, "TREE_SECONDS", 1.0)  # which the collectors wait for that ask for the name too
+    node.build("dgx-h100").write(tmp_path)
+    name = tmp_path / "proc/sys/kernel/hostname"
+    name.unlink()
+    os.mkfifo(name)
+
+    report, _, _ = analyze.analyze([str(tmp_path)])
+
+    assert "node" == report.inputs[0].kind
