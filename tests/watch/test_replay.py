@@ -45,7 +45,7 @@ def test_what_was_skipped_is_said(tmp_path: Path) -> None:
             "host.jsonl: 3 lines are not records, the first is line 22; 4096 bytes were not recorded (No space left"
             in seen
         )
-        assert "skipped broken.jsonl: cannot be read: Is a directory" in seen
+        assert "skipped broken.jsonl: cannot be read: not a regular file" in seen
 
     play(replay_screen(tmp_path), steps, (160, 50))
 

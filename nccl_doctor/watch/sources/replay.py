@@ -1,5 +1,6 @@
 """Replays a recording: at any speed, from any time, with the times at which findings began."""
 
+import io
 import json
 import os
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.inputs.streams import open_regular
 from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
 from nccl_doctor.watch.sources.feed import Put, parse_record
 from nccl_doctor.watch.state import State, record_time
@@ -80,9 +82,12 @@ class Replay:
     def _read(self, folder: Path) -> Iterator[tuple[float, dict[str, Any]]]:
         """Yields (seconds since the epoch, record) of all `*.jsonl` files below a folder, ordered by time."""
         found = (
-            Path(parent, name) for parent, _, names in os.walk(folder) for name in names if name.endswith(".jsonl")
+            Path(parent, name)
+            for parent, folders, names in os.walk(folder)
+            for name in (*folders, *names)
+            if name.endswith(".jsonl")
         )
-        files = [(file, str(file.relative_to(folder))) for file in sorted(found) if file.is_file()]
+        files = [(file, str(file.relative_to(folder))) for file in sorted(found)]
         for at, _, record in merge(*(self._records(file, name) for file, name in files)):
             yield at, record
 
@@ -90,7 +95,7 @@ class Replay:
         """Yields (seconds since the epoch, place, record); of records of one time the place gives the order."""
         skipped = self._skipped.setdefault(name, Skipped())
         try:
-            with file.open("rb") as lines:
+            with io.BufferedReader(open_regular(file)) as lines:
                 for number, line in enumerate(iter(lambda: lines.readline(_LONGEST), b""), 1):
                     record = parse_record(line)
                     at = record_time(record) if record is not None else None
