@@ -61,7 +61,8 @@ def _count(text: str) -> int:
         if any(len(end) > _DIGITS for first, _, last in spans for end in (first, last)):
             return _MOST + 1
         count *= sum(
-            max(1, int(last) - int(first)) if first.isdecimal() and last.isdecimal() else 1 for first, _, last in spans
+            max(1, int(last) - int(first) + 1) if first.isdecimal() and last.isdecimal() else 1
+            for first, _, last in spans
         )
     return count
 

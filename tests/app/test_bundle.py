@@ -166,8 +166,19 @@ def test_secrets_of_a_long_line_are_found_in_short_windows(before: int) -> None:
             asked.append(end - start)
             return re.compile(self.pattern).finditer(line, start, end)
 
+        def match(self, line: str, start: int) -> re.Match[str] | None:
+            return re.compile(self.pattern).match(line, start)
+
     line = f"{'-' * before}tok_{'a' * 16}{'-' * (4_000 - before)}tok_{'b' * 16}"
     found = Redactor([], [], [cast(re.Pattern[str], Windows())])(line)
 
     assert f"{'-' * before}removed-001{'-' * (4_000 - before)}removed-002" == found
     assert max(asked) <= 1_000
+
+
+def test_a_secret_that_is_longer_than_a_window_is_removed_whole() -> None:
+    token = "eyJ" + "hbGci" * 20 + "." + "eyJ" + "dXNlcg" * 400 + "." + "c2ln" * 300
+    for before in (0, 5, 480, 990, 1_500):
+        shown = Redactor(["gpu-a01"], [], SECRETS)("x" * before + " Bearer " + token + " " + "y" * 3_000)
+        assert "dXNlcg" * 5 not in shown, before
+        assert "removed-001" in shown, before

@@ -59,7 +59,7 @@ _ASSIGNED = re.compile(
     r"(?i)(?P<name>\b\w{0,60}(?:API_?KEY|SECRET|TOKEN|PASSW(?:OR)?D|CREDENTIAL|ACCESS_KEY)\w{0,60}[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;]{6,})"
 )
 
-_WINDOW = 1_000  # characters; longer than any secret
+_WINDOW = 1_000  # characters; what tells that something is a secret is in fewer of them
 
 _Step = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]  # what is looked for, and what stands for it
 
@@ -111,15 +111,19 @@ class Redactor:
         return _WORD.sub(self._word, line)
 
     def _without_secrets(self, pattern: re.Pattern[str], line: str) -> str:
-        """A long line without what a pattern of others finds, which may take quadratic time: found in windows that overlap by half."""
+        """A long line without what a pattern of others finds, which may take quadratic time: found in windows that overlap by half.
+
+        A secret may be longer than a window, such as a token that is signed: its end is looked for in the whole line.
+        """
         pieces = [""]
         end = 0  # of the last secret
         for start in range(0, len(line), _WINDOW // 2):
             for found in pattern.finditer(line, start, start + _WINDOW):
                 if found.end() > end and found.end() > found.start():
+                    whole = pattern.match(line, found.start()) or found
                     if found.start() >= end:
-                        pieces += [line[end : found.start()], self._removed(found)]
-                    end = found.end()
+                        pieces += [line[end : found.start()], self._removed(whole)]
+                    end = max(found.end(), whole.end())
         return "".join([*pieces, line[end:]])
 
     def _steps_of(self, line: str) -> list[_Step]:

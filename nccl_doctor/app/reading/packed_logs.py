@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from nccl_doctor.app.reading.input_streams import RejoinedStream
@@ -12,12 +13,8 @@ from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.workers import Ahead, processors
 
-READABLE = (
-    "nccl-log",
-    "job-log",
-    "text",
-    "json",
-)  # kinds of files that are read as logs where no reader knows them better
+# Kinds of files that are read as logs where no reader knows them better.
+READABLE = ("nccl-log", "job-log", "text", "json")
 _MANY = 4 << 20  # compressed bytes that are worth a second process
 _GROUP = 1 << 20  # compressed bytes that go to a process at once
 
@@ -35,15 +32,13 @@ class PackedLogs:
 
     def __init__(self, given: Iterable[sources.Source]) -> None:
         """`given` are the sources in the order in which they will be asked for."""
-        packed = [
-            (one.name, one, one.size or 0) for one in given if one.path is not None and not one.plain and one.size
-        ]
+        packed = [(one.path, one, one.size) for one in given if one.path is not None and not one.plain and one.size]
         is_worth = len(packed) > 1 and processors() > 1 and sum(size for *_, size in packed) >= _MANY
-        self._ahead: Ahead[str, sources.Source] = Ahead(_logs, packed if is_worth else (), _GROUP)
+        self._ahead: Ahead[Path, sources.Source] = Ahead(_logs, packed if is_worth else (), _GROUP)
 
     def log(self, source: sources.Source) -> PackedLog | None:
         """What was read ahead of a log; None where it is to be read now."""
-        result = self._ahead.result(source.name)
+        result = self._ahead.result(source.path) if source.path is not None else None
         if result is None:
             return None
         packed, end, problem = pickle.loads(result)

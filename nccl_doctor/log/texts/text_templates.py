@@ -88,7 +88,7 @@ class _Template(NamedTuple):
     names: dict[Hashable, multiline.Writer | None]
     writers: dict[Hashable, _Writer]
     outcomes: dict[tuple[bool, ...], _Outcome | None]  # by which of `exact` match; None where each line is read alone
-    idle: "_Idle"
+    idle: _Idle
     stamp: tuple[str, int, int] | None = None  # where the time is that counts, and its kind
     clock: int = 0  # where the seconds of a time end that does not
 
