@@ -16,6 +16,7 @@ from typing import Any
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.stacks import RankState, StuckSocket
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.profiles import pyspy
 from nccl_doctor.inputs.prefixes import NOTHING
 
@@ -89,7 +90,7 @@ def parse_ranks(record: dict[str, Any], before: dict[str, Any] | None) -> Iterat
         yield RankState(
             host=_word(record.get("hostname")), job=_word(record.get("job")), rank=_whole(one.get("rank")), pid=pid,
             gpu=_whole(one.get("gpu")), world=_whole(record.get("world")), look=_whole(record.get("look")) or 1, at=at or 0.0,
-            since=_number(one.get("since")), state=_word(one.get("state")), doing=doing,
+            since=finite(one.get("since")), state=_word(one.get("state")), doing=doing,
             op=_word(one.get("op")), site=_word(one.get("site")), worker=_word(one.get("worker")), holder=holder,
             counter=_word(one.get("counter")), step=_whole(one.get("step")), moved=0 if locked else _moved(one, old, busy, doing),
             busy=busy, ref=0,
@@ -123,7 +124,7 @@ def _asks_for_lock(one: dict[str, Any], old: dict[str, Any] | None, busy: float 
 
 
 def _busy(one: dict[str, Any], old: dict[str, Any] | None, at: float | None, then: float | None) -> float | None:
-    new_cpu, old_cpu = _number(one.get("cpu")), _number((old or {}).get("cpu"))
+    new_cpu, old_cpu = finite(one.get("cpu")), finite((old or {}).get("cpu"))
     if new_cpu is None or old_cpu is None or at is None or then is None or at <= then:
         return None
     return max(100 * (new_cpu - old_cpu) / (at - then), 0.0)
@@ -144,7 +145,7 @@ def _moved(one: dict[str, Any], old: dict[str, Any] | None, busy: float | None, 
     if doing in ("other", "dataloader", "checkpoint", "compiling", "loader-worker"):
         return int(woke or (busy or 0.0) > _BUSY)
     same_step = one.get("counter") is not None and one.get("step") is not None
-    return int(woke and not same_step and not (_number(one.get("quiet")) or 0.0) >= _SILENT)
+    return int(woke and not same_step and not (finite(one.get("quiet")) or 0.0) >= _SILENT)
 
 
 def parse_sockets(record: dict[str, Any]) -> Iterator[StuckSocket]:
@@ -207,10 +208,6 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def _word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _whole(value: Any) -> int | None:

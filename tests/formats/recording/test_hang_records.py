@@ -23,3 +23,9 @@ def test_a_rank_that_polls_in_a_collective_waits_whatever_it_costs(share: float,
     """MPI asks its network without a pause, in C: only the source line says that it is a collective."""
     ((state, _),) = parse_ranks(look(2, 1 + 5 * share, doing=doing), look(1, 1.0, doing=doing))
     assert (doing or "other", int(doing is None and share > 0.2)) == (state.doing, state.moved)
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf"), float("nan"), True, "5"])
+def test_a_time_that_is_no_number_is_unknown(number: Any) -> None:
+    ((state, _),) = parse_ranks(look(2, number, since=number, quiet=number), look(1, 1.0))
+    assert (None, None) == (state.since, state.busy)
