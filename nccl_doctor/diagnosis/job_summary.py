@@ -139,6 +139,8 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(
             f"{inside[0].of.partition(' of ')[0]} {_digits(inside[0].value)} GB/s busbw at {_size_of(inside[0])}"
         )
+    if copies := by_name.get("copy_bandwidth"):
+        parts += _copies([row for row in copies if row.scope == "run"])
     if latency := by_name.get("latency"):
         parts.append(f"{_spread([row.value for row in latency])} us for small messages")
     for name, clause in SHARES.items():
@@ -159,6 +161,15 @@ def _step_time(times: list[MeasureRow], spreads: list[MeasureRow]) -> str:
         return shown
     spread = spreads[0].value
     return f"{shown} (spread {f'{spread:.2g} s' if spread >= 1 else f'{1000 * spread:.3g} ms'})"
+
+
+def _copies(rows: list[MeasureRow]) -> list[str]:
+    """The first test of each kind: `host_to_device_memcpy_ce 55.3 GB/s`, three at most."""
+    first: dict[str, MeasureRow] = {}
+    for row in rows:
+        first.setdefault(row.of.partition("_memcpy")[0], row)
+    shown = [f"{row.of} {_digits(row.value)} GB/s" for row in list(first.values())[:3]]
+    return shown + ([f"{counted(len(rows) - len(shown), 'more test')} of copies"] if len(rows) > len(shown) else [])
 
 
 def _busbw(rows: list[MeasureRow], sizes: list[MeasureRow]) -> list[str]:

@@ -46,6 +46,7 @@ SAMPLES = {
     "link-metrics": ["network/node_exporter.txt.gz"],
     "link-quality": ["network/mlxlink.txt"],
     "fabric-checks": ["network/ibdiagnet.log"],
+    "copy-bandwidth": ["bandwidth/nvbandwidth.txt"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
     "slurm-accounting": ["captures/sacct.txt"],
     "deepspeed-comms": ["records/recorded/deepspeed_times.log"],

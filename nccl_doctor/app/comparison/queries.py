@@ -80,6 +80,22 @@ RUNS: tuple[Words | Number, ...] = (
         least=5.0,
     ),
     Number(
+        "bandwidth",
+        ("copy_test",),
+        "SELECT 'copies, ' || t.test, median(r.value), t.unit, NULL, min(r.ref) FROM copy_test t JOIN copy_rate r ON r.test = t.number"
+        " WHERE r.value IS NOT NULL AND t.measure = 'bandwidth' GROUP BY t.tool, t.test",
+        better=1,
+        share=None,
+    ),
+    Number(
+        "bandwidth",
+        ("copy_test",),
+        "SELECT 'copies, ' || t.test, median(r.value), t.unit, NULL, min(r.ref) FROM copy_test t JOIN copy_rate r ON r.test = t.number"
+        " WHERE r.value IS NOT NULL AND t.measure = 'latency' GROUP BY t.tool, t.test",
+        better=-1,
+        share=0.25,
+    ),
+    Number(
         "communication",
         ("trace",),
         "SELECT 'communication that nothing hides', 100 * sum(exposed_s) / sum(span_s), '% of the time', NULL, min(ref)"

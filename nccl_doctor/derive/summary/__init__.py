@@ -5,6 +5,7 @@ from nccl_doctor.facts.tables import (
     BenchRun,
     CommOp,
     Connection,
+    CopyTest,
     GpuMatrix,
     GpuUse,
     InspectorColl,
@@ -31,7 +32,7 @@ from nccl_doctor.facts.tables import (
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
-    LinkCounter, LinkQuality, RasGroup, NvlinkUse,
+    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

@@ -8,6 +8,8 @@ from nccl_doctor.derive.summary import folded
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Captured,
+    CopyRate,
+    CopyTest,
     GpuMatrix,
     GpuUse,
     InspectorColl,
@@ -39,9 +41,9 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode,
+        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest,
     ],
-    reads=[RecorderCall, TimelineRank, TopoGpu],
+    reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
 def captured(facts: Facts) -> Iterator[Captured]:
     """One row a kind of capture that is there."""
@@ -202,6 +204,14 @@ def _links(facts: Facts) -> Iterator[Clause]:
         yield f"mlxlink: {counted(ports, 'port')}{rate}", ref
 
 
+def _copies(facts: Facts) -> Iterator[Clause]:
+    for tool, tests, gpus, hosts, ref in facts.query(
+        "SELECT tool, count(*), max(gpus), count(DISTINCT host), min(ref) FROM copy_test WHERE status = 'passed' GROUP BY tool"
+    ):
+        on = f" on each of {counted(hosts, 'host')}" if hosts > 1 else ""
+        yield f"{tool}: {counted(tests, 'test')} of copies with {counted(gpus, 'GPU')}{on}", ref
+
+
 def _scheduler(facts: Facts) -> Iterator[Clause]:
     """Nodes by their state and jobs in the queue; parts of a state that say little, such as `*` of a node that is silent, are left out."""
     for name, table in (("node", "scheduler_node"), ("job", "queued_job")):
@@ -241,6 +251,7 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "nccl-state": _states,
     "node-command": _commands,
     "link": _links,
+    "copies": _copies,
     "scheduler": _scheduler,
     "profile": _profiles,
 }

@@ -16,6 +16,9 @@ from nccl_doctor.facts.tables import (
     BenchRow,
     BenchRun,
     CommOp,
+    CopyRate,
+    CopySlow,
+    CopyTest,
     GpuUse,
     InitTiming,
     InspectorColl,
@@ -39,6 +42,14 @@ _TRACED = (
     "CASE WHEN tool IS 'nsys' THEN 'gpu' ELSE 'rank' END,"
     " CASE WHEN tool IS 'nsys' THEN file || ' GPU ' || gpu ELSE coalesce(rank, file) END"
 )
+# Bandwidths of copies to or from the host, and both numbers of each pair of GPUs, for both GPUs of it.
+_COPIES = """
+SELECT r.host, r.gpu, t.kind, r.value, r.ref FROM copy_rate r JOIN copy_test t ON t.number = r.test
+WHERE t.measure = 'bandwidth' AND t.kind IN ('host', 'pair') AND r.value IS NOT NULL AND t.test NOT LIKE '%P2P=Disabled%'
+UNION ALL
+SELECT r.peer_host, r.peer, t.kind, r.value, r.ref FROM copy_rate r JOIN copy_test t ON t.number = r.test
+WHERE t.measure = 'bandwidth' AND t.kind = 'pair' AND r.value IS NOT NULL AND t.test NOT LIKE '%P2P=Disabled%'
+"""
 # Each query yields the columns of `measure` in their order. Numbers that the inputs do not hold yield no row.
 QUERIES = (
     "SELECT 'scaling_efficiency', 100 * efficiency, '%', 'run', gpus || ' GPUs', ref FROM scaling",
@@ -65,6 +76,13 @@ QUERIES = (
     "SELECT 'busbw_of_usual', 100 * ratio, '%', 'pair', src_host || ' ' || dst_host, ref FROM bench_link",
     "SELECT 'busbw_spread', 100 * spread, '%', 'pair', src_host || ' ' || dst_host, ref FROM bench_link"
     " WHERE spread IS NOT NULL",
+    # copies between GPUs and host memory (derive/speed/copies.py)
+    "SELECT iif(t.measure = 'latency', 'copy_latency', 'copy_bandwidth'), median(r.value), t.unit, 'run', t.test, min(r.ref)"
+    " FROM copy_test t JOIN copy_rate r ON r.test = t.number WHERE r.value IS NOT NULL GROUP BY t.tool, t.test ORDER BY min(t.number)",
+    "SELECT iif(kind = 'host', 'host_copy', 'peer_copy'), median(value), 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu,"
+    f" min(ref) FROM ({_COPIES}) GROUP BY host, gpu, kind",
+    "SELECT 'copy_bandwidth', value, unit, 'pair', coalesce(host || ' ', '') || 'GPU ' || gpu || ' and '"
+    " || coalesce(peer_host || ' ', '') || 'GPU ' || peer, ref FROM copy_slow WHERE what = 'pair' AND unit = 'GB/s'",
     # Horovod timelines: shares of the run
     "SELECT 'negotiate', 100 * negotiate_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
     "SELECT 'collective', 100 * collective_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
@@ -129,7 +147,7 @@ _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -227,3 +227,38 @@ class AccountedJob(NamedTuple):
     least_task: int | None  # its number in the step: SLURM_PROCID, the rank where srun starts a process a rank
     least_host: str | None
     ref: int
+
+
+@joined_by("number")
+class CopyTest(NamedTuple):
+    """One test of `nvbandwidth`, or one matrix of `p2pBandwidthLatencyTest`: copies that differ in their GPUs only."""
+
+    number: int  # 1, 2, … over all inputs
+    host: str | None  # None where several hosts take part, or none is named
+    file: str
+    tool: str  # nvbandwidth, p2pBandwidthLatencyTest
+    test: str  # host_to_device_memcpy_ce, or the title of the matrix
+    # host: one GPU and the host memory; pair: two GPUs; bisect: two GPUs, all at once; local: inside a GPU; crowd: many at once
+    kind: str
+    measure: str  # bandwidth, latency
+    engine: str | None  # CE copy engine, SM kernel
+    unit: str  # GB/s, ns, us
+    gpus: int
+    model: str | None  # of all GPUs
+    total: float | None  # of the line SUM
+    status: str  # passed, waived, error
+    said: str | None  # why it was waived or failed
+    ref: int
+
+
+@joined_by("test")
+class CopyRate(NamedTuple):
+    """One number of a matrix of copies."""
+
+    test: int  # number of the `copy_test`
+    host: str | None  # of the GPU
+    gpu: int  # on its host; of the column
+    peer_host: str | None
+    peer: int | None  # the other GPU, that of the row; None for host memory and for a GPU by itself
+    value: float | None  # in the unit of the test; None = N/A, no copy is possible
+    ref: int

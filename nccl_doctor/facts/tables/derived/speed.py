@@ -161,3 +161,21 @@ class GpuPeer(NamedTuple):
     peers: int  # other GPUs
     samples: int | None  # of this GPU; None for means that another program made
     ref: int
+
+
+class CopySlow(NamedTuple):
+    """A GPU, a pair of GPUs or a host whose copies are slow beside the others of the same matrix; derived."""
+
+    what: str  # host-link: GPU and host memory; gpu: to all other GPUs; pair; host: all GPUs of it; cut-off: no copy to other GPUs
+    host: str | None
+    gpu: int | None
+    peer_host: str | None
+    peer: int | None  # of a pair
+    tests: int  # in which it is slow
+    test: str  # where it is slowest
+    unit: str
+    value: float | None
+    usual: float
+    ratio: float  # of the bandwidth that is usual; for a latency, of the usual by that of the culprit
+    alone: int  # 1 where few enough are slow that the others prove it
+    ref: int

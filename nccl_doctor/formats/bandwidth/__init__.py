@@ -1,0 +1,20 @@
+"""Programs that measure copies between GPUs, and between GPUs and host memory."""
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.declaration import Format
+
+FORMATS = (
+    Format(
+        "copy-bandwidth",
+        "copy_matrices",
+        tables=("copy_test", "copy_rate"),
+        begins=compiled(rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{\s{0,20}\"nvbandwidth\"\s{0,4}:"),
+        inside=(
+            b"nvbandwidth Version: ",
+            b"(column) bandwidth (GB/s)",
+            b"SUM host_to_device_",
+            b"Bandwidth Matrix (GB/s)",
+        ),
+        after=("node-capture",),
+    ),
+)
