@@ -92,7 +92,8 @@ class GpuCounter(NamedTuple):
     host: str | None
     gpu: int | None
     name: str  # ecc-corrected, ecc-uncorrected, retired-pages, retired-pending, remap-pending, remap-failed, remapped-rows, xid,
-    # unreadable; thermal-violation, power-violation: time at lower clocks, in a unit that depends on the driver
+    # unreadable; xid-79: how often that Xid came; thermal-events: how often heat lowered the clocks; thermal-violation,
+    # power-violation: time at lower clocks, in a unit that depends on the driver
     first: float | None  # value in the first sample; yes = 1
     last: float  # highest value later
     ref: int

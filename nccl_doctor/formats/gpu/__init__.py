@@ -67,10 +67,10 @@ FORMATS = (
     Format(
         "gpu-metrics",
         "prometheus",
-        tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter"),
+        tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "active_test", "link_counter"),
         begins=compiled(
-            rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?(?:DCGM_FI_(?:DEV|PROF)_|nvidia_smi_)\w{2,80}[ {]"
-            rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|nvidia_smi_))"
+            rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?(?:DCGM_(?:FI_(?:DEV|PROF)|EXP)_|nvidia_smi_)\w{2,80}[ {]"
+            rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|DCGM_EXP_|nvidia_smi_))"
         ),
     ),
     Format(

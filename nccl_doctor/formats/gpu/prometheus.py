@@ -14,6 +14,7 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.exporter_events import Event, EventRows, event_of
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
 from nccl_doctor.inputs.streams import Readable
@@ -37,6 +38,7 @@ _COLUMNS = {
     "nvidia_smi_clocks_current_sm_clock_hz": ("clock", 1e-6),
 }  # fmt: skip
 """Metric -> column, and the factor to its unit."""
+_NAMES = ("DCGM_", "nvidia_smi_")
 _SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\Z")
 _VALUE = re.compile(r"(\S{1,40})(?: (\d{10,16}))?\s*")
 _LABEL = re.compile(r'(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
@@ -53,6 +55,8 @@ class _Series(NamedTuple):
     column: str
     factor: float
     turns: Iterator[int]  # of the values of this column that come without a time
+    event: Event | None = None
+    gpu: Gpu | None = None  # of an event that is no column
 
 
 class _Rows:
@@ -60,11 +64,30 @@ class _Rows:
 
     def __init__(self) -> None:
         self.samples = Samples()
+        self.events = EventRows()
         self.used = 0  # values
         self._waiting: dict[tuple[float, int], tuple[dict[str, float], list[Place]]] = {}
 
     def slot(self, gpu: Gpu) -> int:
         return self.samples.slot((gpu.host, gpu.number if gpu.number is not None else gpu.uuid), lambda: gpu)
+
+    def take(self, series: _Series, time: float, value: float, number: int, line: str) -> None:
+        """Take one value of a series, from a line."""
+        event = series.event
+        if event is None:
+            self.add(series.slot, time, series.column, value * series.factor, number, line)
+        elif series.column:
+            self.add(
+                series.slot,
+                time,
+                series.column,
+                float(event.bit if value > 0 else 0) if event.bit else value,
+                number,
+                line,
+            )
+        elif series.gpu is not None:
+            self.used += 1
+            self.events.add(series.gpu, event, value, (number, line[:600]))
 
     def add(self, slot: int, time: float, column: str, value: float, number: int, line: str) -> None:
         """Take one value, from a line."""
@@ -76,8 +99,10 @@ class _Rows:
             if len(self._waiting) >= 2 * _ROWS:
                 self.flush(_ROWS)
             row = self._waiting[time, slot] = {}, [(number, line[:600])]
+        if column == "mask":  # metrics of events tell one bit each
+            value = float(int(value) | int(row[0].get("mask", 0)))
         row[0][column] = value
-        if column == "counter:xid" and value:
+        if column.startswith("counter:xid") and value:
             row[1].append((number, line[:600]))
 
     def flush(self, most: int | None = None) -> None:
@@ -115,6 +140,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     else:
         number, note = _exposition(stream, rows), None
     rows.flush()
+    facts.add(rows.events.rows(facts, name))
     if rows.samples.gpus:
         rows.samples.write(facts, name, "dcgm")
     if rows.samples.refused:
@@ -138,18 +164,33 @@ def _exposition(stream: Readable, rows: _Rows) -> int:
         if series is None or said is None or (value := _number(said[1])) is None:
             continue
         time = int(said[2]) / 1000 if said[2] else float(next(series.turns))
-        rows.add(series.slot, time, series.column, value * series.factor, number, line)
+        rows.take(series, time, value, number, line)
     return number
 
 
 def _series(head: str, rows: _Rows, turns: dict[tuple[object, str], Iterator[int]]) -> _Series | None:
     """What a name and labels are, without the last brace; None for what is not read."""
     match = _SAMPLE.match(head)
-    known = _COLUMNS.get(match[1]) if match else None
-    gpu = _gpu(dict(_LABEL.findall(match[2]))) if match and known else None
-    if known is None or gpu is None:
+    if match is None or not match[1].startswith(_NAMES):
         return None
-    return _Series(rows.slot(gpu), *known, turns.setdefault((gpu[:3], known[0]), count()))
+    labels = dict(_LABEL.findall(match[2]))
+    return _series_of(match[1], labels, rows, turns)
+
+
+def _series_of(
+    metric: str, labels: dict[str, Any], rows: _Rows, turns: dict[tuple[object, str], Iterator[int]]
+) -> _Series | None:
+    """What a metric with these labels is; None for what is not read."""
+    known = _COLUMNS.get(metric)
+    event = event_of(metric, labels) if known is None else None
+    gpu = _gpu(labels) if known is not None or event is not None else None
+    if gpu is None:
+        return None
+    column, factor = known if known is not None else (event.column if event is not None else "", 1.0)
+    slot = rows.slot(gpu) if column else -1
+    # a bit of the mask counts as of the same moment as the other bits, which are series of their own
+    moment = f"{column} {event.bit}" if event is not None else column
+    return _Series(slot, column, factor, turns.setdefault((gpu[:3], moment), count()), event, gpu)
 
 
 def _answer(data: bytes, note: str | None, rows: _Rows) -> tuple[int, str | None]:
@@ -165,13 +206,13 @@ def _answer(data: bytes, note: str | None, rows: _Rows) -> tuple[int, str | None
         metric = one.get("metric") if isinstance(one, dict) else None
         if not isinstance(metric, dict):
             continue
-        known, gpu = _COLUMNS.get(str(metric.get("__name__"))), _gpu(metric)
+        known = _series_of(str(metric.get("__name__")), metric, rows, {})
         points = one.get("values") if isinstance(one.get("values"), list) else [one.get("value")]
-        if known is None or gpu is None:
+        if known is None:
             continue
-        slot, shown = rows.slot(gpu), json.dumps(metric)
+        shown = json.dumps(metric)
         for time, value in _points(points):
-            rows.add(slot, time, known[0], value * known[1], 1, shown)
+            rows.take(known, time, value, 1, shown)
     return number, note
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables.gpu import GpuUse
+from nccl_doctor.facts.tables import ActiveTest, LinkCounter
+from nccl_doctor.facts.tables.gpu import GpuCounter, GpuThrottle, GpuUse
 from nccl_doctor.formats.gpu import prometheus
 from nccl_doctor.formats.gpu.sweeps import Sweeps
 from nccl_doctor.formats.registry import recognise
@@ -196,3 +197,64 @@ def test_places_in_a_sweep(gpus: int, period: float, step: float, sweeps: int, c
 @pytest.mark.parametrize("times", [[], [1.0], [3.0, 2.0, 1.0], [float("nan")] * 9, [0.0, 1.0, 1.1, 2.9, 3.0, 4.7, 6.1]])
 def test_times_without_a_pattern_are_of_one_gpu(times: list[float]) -> None:
     assert [0] * len(times) == Sweeps().places(np.array(times)).tolist()
+
+
+def exported(metric: str, rows: dict[int, float], **labels: str) -> str:
+    """Lines of DCGM's exporter: a value for each GPU."""
+    beside = "".join(f',{name}="{value}"' for name, value in labels.items())
+    return f"# TYPE {metric} gauge\n" + "".join(
+        f'{metric}{{gpu="{gpu}",UUID="GPU-{gpu}",device="nvidia{gpu}",modelName="NVIDIA H100",Hostname="node04"{beside}}} {value:g}\n'
+        for gpu, value in rows.items()
+    )
+
+
+EVENTS = (
+    exported("DCGM_FI_DEV_GPU_UTIL", dict.fromkeys(range(4), 98))
+    + exported("DCGM_EXP_XID_ERRORS_COUNT", {0: 0, 2: 0, 3: 0}, window_size_in_ms="300000")
+    + exported("DCGM_EXP_XID_ERRORS_COUNT", {1: 2}, window_size_in_ms="300000", xid="79")
+    + exported("DCGM_EXP_XID_ERRORS_COUNT", {1: 1}, window_size_in_ms="300000", xid="31")
+    + exported("DCGM_EXP_CLOCK_EVENTS_COUNT", dict.fromkeys(range(4), 9), clock_event="power_cap")
+    + exported("DCGM_EXP_CLOCK_EVENTS_COUNT", {2: 7}, clock_event="hw_thermal")
+    + exported("DCGM_EXP_CLOCK_EVENTS_COUNT", {0: 0}, clock_event="sw_thermal")
+    + exported("DCGM_EXP_CLOCK_EVENTS_TOTAL", {3: 40}, clock_event="sw_thermal")
+    + exported("DCGM_EXP_GPU_HEALTH_STATUS", {0: 0, 1: 0, 2: 0, 3: 20}, health_watch="NVLINK", health_error_code="DCGM_FR_NVLINK_DOWN")
+    + exported("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", {0: 0, 1: 0, 2: 5000, 3: 1})
+)  # fmt: skip
+
+
+def as_answer(text: str) -> str:
+    """The same values as the answer to a query of one moment."""
+    series = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            head, _, value = line.rpartition("} ")
+            metric, _, labels = head.partition("{")
+            named = dict(pair.split("=") for pair in labels.split(","))
+            series.append({"metric": {"__name__": metric} | {key: text.strip('"') for key, text in named.items()},
+                           "value": [1.7e9, value]})  # fmt: skip
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": series}})
+
+
+@pytest.mark.parametrize("text", [EVENTS, as_answer(EVENTS)], ids=["text", "answer"])
+def test_events_that_the_exporter_counts_name_their_gpu(text: str) -> None:
+    known = recognise(text.encode())
+    assert known is not None
+    assert "gpu-metrics" == known.kind
+    facts = Facts()
+    prometheus.read_format(io.BytesIO(text.encode()), "m.txt", facts)
+    reasons = {(row.gpu, row.reason) for row in facts.rows(GpuThrottle)}
+    assert {(gpu, "power-cap") for gpu in range(4)} | {(2, "hw-thermal")} == reasons
+    counters = {(row.gpu, row.name): row.last for row in facts.rows(GpuCounter)}
+    assert {(1, "xid-79"): 2, (1, "xid-31"): 1, (3, "thermal-events"): 40} == counters
+    assert [(3, "fail")] == [
+        (int(row.device or -1), row.outcome) for row in facts.rows(ActiveTest) if row.outcome != "pass"
+    ]
+    assert {0: 0, 1: 0, 2: 5000, 3: 1} == {int(row.link[4:]): row.value for row in facts.rows(LinkCounter)}
+
+
+def test_labels_of_hostile_metrics_are_left_out() -> None:
+    for labels in ({"xid": "9" * 5000}, {"xid": "-1"}, {"xid": "x"}, {"xid": "²"}, {"clock_event": "other"}, {}):
+        text = exported("DCGM_EXP_XID_ERRORS_COUNT", {0: 1e300}, **labels)
+        facts = Facts()
+        prometheus.read_format(io.BytesIO(text.encode()), "m.txt", facts)
+        assert [] == facts.rows(GpuCounter)
