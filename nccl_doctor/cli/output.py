@@ -58,7 +58,13 @@ def show(
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file, in one step where it is a regular one of a folder of ours. Raises UsageProblem when it cannot be written."""
+    """Write a whole file, in one step where it is a regular one of a folder of ours; `-` is stdout.
+
+    Raises UsageProblem when it cannot be written.
+    """
+    if str(path) == "-":
+        emit_bytes(data)
+        return
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK | os.X_OK):
             path.write_bytes(data)

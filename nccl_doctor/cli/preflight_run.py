@@ -297,7 +297,7 @@ def _text(form: str, report: "Report", verbose: bool, file: bool) -> str:
 
 def _put(text: str, output: Path | None) -> int:
     """Write to stdout, or replace a file in one step, as Prometheus wants it."""
-    if output is None:
+    if output is None or str(output) == "-":
         emit(text)
         return 0
     if output.exists() and not output.is_file():  # a device or a pipe

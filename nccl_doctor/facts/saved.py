@@ -23,8 +23,11 @@ class Unreadable(Exception):
 
 
 def uri(path: Path) -> str:
-    """The name of a file that SQLite opens for reading only, whatever characters it holds."""
-    return f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
+    """The name of a file that SQLite opens for reading only, whatever characters it holds.
+
+    `immutable`: without it SQLite makes files beside one that somebody switched to the journal mode WAL.
+    """
+    return f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
 
 
 def load(db: sqlite3.Connection, path: Path, application: int, layout: int, tables: Tables) -> None:

@@ -54,7 +54,14 @@ def members(kind: str, name: str, path: Path) -> Iterator[Source | InputProblem]
             yield source._replace(opener=partial(_Counted, total, count, source))
     except _DAMAGE as error:
         reason = why(error) if isinstance(error, InputProblem | OSError) else f"is a damaged archive ({_words(error)})"
-        yield InputProblem(name, reason + (f"; the {count} members before that were looked at" if count else ""))
+        yield InputProblem(name, reason + _before(count))
+
+
+def _before(count: int) -> str:
+    """What was read in front of the damage."""
+    if count < 2:
+        return "; the member before that was looked at" if count else ""
+    return f"; the {count} members before that were looked at"
 
 
 def _words(error: Exception) -> str:
@@ -229,8 +236,19 @@ def _tar(name: str, path: Path) -> Iterator[Source]:
                 if info.issparse():
                     opener = partial(_sparse, tar, info)
                 yield Source(member_name(name, info.name), None, info.size, False, opener)
+            _check_end(file, tar.offset)
     finally:
         file.close()
+
+
+def _check_end(file: _Seekable, place: int) -> None:
+    """Raises ValueError where no block of zeros ends the members: tarfile takes any header that it cannot read for the end."""
+    file.seek(place)
+    block = file.read(tarfile.BLOCKSIZE)
+    if not block:
+        raise ValueError("its end is missing")
+    if block.strip(b"\0"):
+        raise ValueError("a header is damaged")
 
 
 def _sparse(tar: tarfile.TarFile, info: tarfile.TarInfo) -> Raw:

@@ -37,6 +37,10 @@ ODD = {
     "number of a node": [*PREFLIGHT, "--nodes", DIGITS],
     "range of nodes": [*PREFLIGHT, "--nodes", f"n[1-{DIGITS}]"],
     "more nodes than there are": [*PREFLIGHT, "--nodes", "n[1-9999999]"],
+    "base on standard output": ["analyze", DEMO, "--save", "-"],
+    "bundle on standard output": ["bundle", DEMO, "--yes", "-o", "-"],
+    "workers": ["analyze", DEMO, "--dask", "local:x"],
+    "more workers than can be": ["analyze", DEMO, "--dask", f"slurm:{DIGITS}"],
     "many ranges of nodes": [*PREFLIGHT, "--nodes", "n[1-999]-[1-999]-[1-999]"],
 }
 

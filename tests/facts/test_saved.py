@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,15 @@ def test_every_path_can_be_saved_and_opened(facts: Facts, tmp_path: Path, name: 
 
     assert 2000 == len(Facts.open(tmp_path / name).rows(Input))
     assert [name] == names(tmp_path)
+
+
+def test_no_file_appears_beside_a_base_in_another_journal_mode(facts: Facts, tmp_path: Path) -> None:
+    facts.save(tmp_path / "a.db")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+
+    assert 2000 == len(Facts.open(tmp_path / "a.db").rows(Input))
+    assert ["a.db"] == names(tmp_path)
 
 
 def test_a_name_that_is_no_utf_8_takes_a_base_with_other_host_names(facts: Facts, tmp_path: Path) -> None:

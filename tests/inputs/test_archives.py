@@ -100,6 +100,21 @@ def test_plain_tar_cut_off(tmp_path: Path) -> None:
             stream.read(1)
 
 
+@pytest.mark.parametrize("cut", [0, 100, "header"], ids=["before a header", "in a header", "a damaged header"])
+def test_a_tar_of_which_members_are_lost_is_told(tmp_path: Path, cut: int | str) -> None:
+    path = tmp_path / "job.tar"
+    write_tar(path, {"1.log": LOG, "2.log": LOG})
+    data = path.read_bytes()
+    second = data.index(b"2.log")
+    path.write_bytes(data[: second + cut] if isinstance(cut, int) else data.replace(b"2.log", b"3.log"))
+
+    sources, problems = look(path)
+
+    assert [LOG] == [text(source) for source in sources]
+    reason = "its end is missing" if cut == 0 else "a header is damaged"
+    assert [f"is a damaged archive ({reason}); the member before that was looked at"] == problems
+
+
 def test_tar_members_that_are_no_files(tmp_path: Path) -> None:
     path = tmp_path / "job.tar"
     with tarfile.open(path, "w") as tar:

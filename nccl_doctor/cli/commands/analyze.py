@@ -149,6 +149,8 @@ def _check_targets(paths: tuple[str, ...], output: Path | None, save: Path | Non
     for option, target in named.items():
         refuse_overwriting(target, paths)
         if option != "-o":
+            if str(target) == "-":
+                raise UsageProblem(f"{option} takes the name of a file: a fact base is not a stream")
             _refuse_foreign_file(target)
     for (one, path), (other, second) in combinations(named.items(), 2):
         if is_same_file(path, second):

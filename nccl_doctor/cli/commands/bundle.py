@@ -1,12 +1,11 @@
 """`nccl-doctor bundle`: writes copies of inputs for a bug report, without names, addresses and secrets."""
 
 import io
-import sys
 from pathlib import Path
 
 import click
 
-from nccl_doctor.cli import backend
+from nccl_doctor.cli import backend, standard_input
 from nccl_doctor.cli.options import refuse_overwriting
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.common.errors import UsageProblem
@@ -27,6 +26,8 @@ def command(paths: tuple[str, ...], output: Path, yes: bool, verbose: bool) -> i
     finds the same in the copies. What is replaced is shown before anything is written; look through the archive
     before you send it. Text that a program printed in words of its own is not understood.
     """
+    if str(output) == "-":
+        raise UsageProblem("-o takes the name of a file: what was replaced is printed to standard output")
     refuse_overwriting(output, paths)
     bundle = backend.make_bundle(paths)
     try:
@@ -34,7 +35,7 @@ def command(paths: tuple[str, ...], output: Path, yes: bool, verbose: bool) -> i
         for problem in bundle.left_out:
             complain(f"left out: {problem}")
         if not yes:
-            if not sys.stdin.isatty():
+            if not standard_input.is_terminal():
                 raise UsageProblem("nothing was written; --yes writes without asking")
             click.confirm(f"Write {len(bundle.copies)} files to {output}?", abort=True, err=True)
         written = io.BytesIO()

@@ -1,9 +1,8 @@
 """`nccl-doctor explain`: prints the text of a rule, or the meaning of pasted text."""
 
-import sys
-
 import click
 
+from nccl_doctor.cli import standard_input
 from nccl_doctor.cli.output import emit
 from nccl_doctor.common.errors import UsageProblem
 
@@ -29,7 +28,7 @@ def command(text: tuple[str, ...]) -> None:
     """
     from nccl_doctor.app.explain import explain, nearest
 
-    pasted = sys.stdin.read() if text == ("-",) else " ".join(text)
+    pasted = standard_input.pasted_text() if text == ("-",) else " ".join(text)
     answer = explain(pasted)
     if answer is None:
         shown = pasted.strip()

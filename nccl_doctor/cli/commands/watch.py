@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nccl_doctor.cli import standard_input
 from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
@@ -105,7 +106,7 @@ def command(
     asked = Asked(tuple(names), via, logs, replay, demo, interval, auto=not no_auto)
     if once or export is not None:
         return _run_without_screen(asked, form, export, ascii_only)
-    if not sys.stdin.isatty() or not sys.stdout.isatty():
+    if not standard_input.is_terminal() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
     from nccl_doctor.watch.settings import read_settings, settings_file
     from nccl_doctor.watch.view.cells import Look

@@ -23,6 +23,7 @@ from nccl_doctor.log.workers import processors
 
 JOBS = 4  # of Slurm, where the user names no number
 CONNECTED = "20s"  # to reach a scheduler
+MOST = 1_000  # workers of a cluster of our own
 _MARK = 4096  # bytes at the start of a part by which a worker knows that it reads the same file
 
 
@@ -51,7 +52,7 @@ def connected(where: str, say: Callable[[str], None]) -> Iterator[Any]:
         raise UsageProblem("--dask needs more packages: pip install 'nccl-doctor[cluster]'") from None
     with ExitStack() as open_:
         try:
-            cluster = _started(where)
+            cluster = _started(where, say)
             if cluster is not None:
                 open_.enter_context(cluster)
             client = Client(where if cluster is None else cluster, timeout=CONNECTED, set_as_default=False)
@@ -63,33 +64,27 @@ def connected(where: str, say: Callable[[str], None]) -> Iterator[Any]:
         yield client
 
 
-def _started(where: str) -> Any:
-    """A cluster of our own; None where the words are the address of one that runs."""
+def _started(where: str, say: Callable[[str], None]) -> Any:
+    """A cluster of our own; None where the words are the address of one that runs. Raises ValueError for a wrong number."""
     kind, _, number = where.partition(":")
-    if number and not number.isdecimal():
+    if kind not in ("local", "slurm"):
         return None
+    workers = JOBS if kind == "slurm" else processors()
+    if number:
+        workers = int(number[:9]) if number.isdecimal() else 0
+    if not 0 < workers <= MOST:
+        raise ValueError(f"{kind}:N starts 1 to {MOST:,} workers")
     if kind == "local":
-        return _local(int(number or processors()))
-    return _slurm(int(number or JOBS)) if kind == "slurm" else None
+        return _local(workers)
+    from nccl_doctor.log.readers import slurm_workers
+
+    return slurm_workers.started(workers, say)
 
 
 def _local(workers: int) -> Any:
     from distributed import LocalCluster
 
-    return LocalCluster(n_workers=max(workers, 1), threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR")
-
-
-def _slurm(jobs: int) -> Any:
-    """Jobs of one worker each. Partition, account, memory and interface come from Dask's own configuration (`jobqueue.slurm`)."""
-    import dask
-    from dask_jobqueue import SLURMCluster
-
-    site = dask.config.get("jobqueue.slurm", {})
-    cores = site.get("cores") or 1
-    usual = {"cores": cores, "processes": cores, "memory": "4GB"}
-    cluster = SLURMCluster(**{name: site.get(name) or value for name, value in usual.items()})
-    cluster.scale(jobs=max(jobs, 1))
-    return cluster
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR")
 
 
 class ClusterReader:

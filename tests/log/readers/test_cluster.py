@@ -148,3 +148,40 @@ def test_jobs_of_slurm_read(
             assert expected == report(logs, client)
             assert [] == SAID[1:]
         slurm.idle()  # the jobs have ended; their daemons would wait for them
+
+
+@pytest.mark.parametrize(
+    "sbatch", ["echo 'sbatch: error: invalid partition' >&2; exit 1", None], ids=["refuses", "none"]
+)
+def test_slurm_that_takes_no_job_is_one_line(
+    sbatch: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if sbatch is not None:
+        (tmp_path / "sbatch").write_text(f"#!/bin/sh\n{sbatch}\n")
+        (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert 2 == main(["analyze", "--dask", "slurm:2", str(DEMO)])
+    why = "there is no sbatch" if sbatch is None else "invalid partition"
+    assert f"nccl-doctor: --dask slurm:2: {why}\n" == capfd.readouterr().err
+
+
+def test_jobs_that_slurm_refuses_are_told_and_the_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logs: Path
+) -> None:
+    """`sbatch` runs the first script itself and refuses the second."""
+    (tmp_path / "sbatch").write_text(
+        "#!/bin/sh\n"
+        f'mkdir {tmp_path}/taken || {{ echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }}\n'
+        f"cp $1 {tmp_path}/job; setsid sh {tmp_path}/job >/dev/null 2>&1 &\n"
+        "echo Submitted batch job 7\n"
+    )
+    (tmp_path / "scancel").write_text("#!/bin/sh\n")
+    for name in ("sbatch", "scancel"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    SAID.clear()
+
+    with cluster.connected("slurm:2", SAID.append) as client:
+        assert report(logs) == report(logs, client)
+    assert "1 of 2 jobs were refused: QOSMaxSubmitJobPerUserLimit" == SAID[0]
