@@ -50,7 +50,8 @@ class Pattern:
     table: str = "message"
     set: dict[str, Any] = field(default_factory=dict)
     level: str = ""
-    lines: int = 0
+    lines: int = 0  # behind its first one, at most
+    least: int = 0  # of these lines: without a match of them no further ones give it a match
     reader: str = ""  # a function of `rows.READERS` that turns list-valued lines into rows
     harmless: bool = False
     nccl_too: bool = False
@@ -71,6 +72,11 @@ class Pattern:
     def literals(self) -> list[str]:
         """Every matching line contains one of these."""
         return [self.has] if self.has else self.any
+
+    @property
+    def deciding(self) -> int:
+        """How many lines behind the first one say whether it matches; where it has none, the one over which it may be torn."""
+        return self.least or self.lines or 1
 
     @cached_property
     def rank_groups(self) -> list[str]:

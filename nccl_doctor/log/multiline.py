@@ -49,14 +49,17 @@ def writer_of(label: Label) -> Writer | None:
     return None if writer == _NOBODY else writer
 
 
-def following_lines(behind: Iterable[LineBehind], count: int, writer: Writer | None) -> list[FollowingLine]:
+def following_lines(
+    behind: Iterable[LineBehind], count: int, writer: Writer | None, most: int = 0
+) -> list[FollowingLine]:
     """Up to `count` of the next lines of a writer, ending before its next NCCL record.
 
-    Lines of other writers in between are passed over. A line without prefix belongs to the line above it.
+    Lines of other writers in between are passed over, as many as for `most` lines. A line without prefix belongs to the line above it.
     """
+    most = most or count
     rows: list[FollowingLine] = []
     above, passed = True, 0
-    for distance, line in enumerate(islice(behind, 4 * count + 4 if writer else count), 1):
+    for distance, line in enumerate(islice(behind, 4 * most + 4 if writer else count), 1):
         if writer is not None:
             above = line.writer == writer or (above and line.writer is None)
             if not above:
@@ -80,14 +83,18 @@ class LinesBehind:
     def __init__(self, behind: Callable[[], Iterable[LineBehind]], writer: Writer | None) -> None:
         self._behind = behind
         self._writer = writer
-        self._rows: dict[int, list[FollowingLine]] = {}
+        self._rows: dict[tuple[int, int], list[FollowingLine]] = {}
 
-    def rows(self, count: int) -> list[FollowingLine]:
-        """Up to `count` of them."""
-        rows = self._rows.get(count)
+    def rows(self, count: int, most: int = 0) -> list[FollowingLine]:
+        """Up to `count` of them, of `most` that are looked for."""
+        rows = self._rows.get((count, most))
         if rows is None:
-            rows = self._rows[count] = following_lines(self._behind(), count, self._writer)
+            rows = self._rows[count, most] = following_lines(self._behind(), count, self._writer, most)
         return rows
+
+    def deciding(self, pattern: Pattern) -> list[FollowingLine]:
+        """Those that say whether a pattern matches."""
+        return self.rows(pattern.deciding, pattern.lines)
 
 
 class Parts(NamedTuple):
@@ -180,7 +187,7 @@ def joined(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -
 def may_join(pattern: Pattern, text: str, behind: "LinesBehind") -> bool:
     """Whether a pattern that did not match a line with those behind it may match others of the same shapes."""
     if pattern.lines:
-        wholes = ["\n".join([text, *(row.text for row in behind.rows(pattern.lines))])]
+        wholes = ["\n".join([text, *(row.text for row in behind.deciding(pattern))])]
     else:
         wholes = [whole for row in behind.rows(1) for whole in _torn_over(text, row.text)]
     return any(map(pattern.may_match_shape, wholes))
@@ -193,9 +200,13 @@ def _torn_over(text: str, more: str) -> tuple[str, ...]:
 
 def _rows(pattern: Pattern, text: str, behind: "LinesBehind", misses: Misses) -> Joined | None:
     """A record of several lines."""
-    rows = [FollowingLine(text, 0), *behind.rows(pattern.lines)]
+    rows = [FollowingLine(text, 0), *behind.deciding(pattern)]
     whole = "\n".join(row.text for row in rows)
     match = _search(pattern, whole, misses)
+    if match is not None and pattern.least:
+        rows[1:] = behind.rows(pattern.lines)
+        whole = "\n".join(row.text for row in rows)
+        match = pattern.compiled.search(whole)
     if match is None or match.start() > len(text):
         return None
     last = whole.count("\n", 0, match.end())

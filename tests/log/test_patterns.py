@@ -30,6 +30,15 @@ def test_samples_match_and_misses_do_not(pattern: Pattern) -> None:
         assert pattern.match(miss) is None, miss
 
 
+@pytest.mark.parametrize("pattern", [p for p in PATTERNS if p.least], ids=lambda pattern: pattern.name)
+def test_the_least_lines_of_a_record_match(pattern: Pattern) -> None:
+    for sample in pattern.sample:
+        lines = sample.split("\n")
+        assert 1 <= pattern.least < pattern.lines
+        assert pattern.match("\n".join(lines[: 1 + pattern.least])) is not None, sample
+        assert pattern.match(lines[0]) is None, sample
+
+
 @pytest.mark.parametrize("pattern", PATTERNS, ids=IDS)
 def test_groups_are_columns(pattern: Pattern) -> None:
     line_patterns.check_columns(pattern)

@@ -61,7 +61,7 @@ class _Outcome(NamedTuple):
     counted: tuple[Pattern, ...]  # that match
     dated: bool  # whether one of them counts apart for each hour
     behind: tuple[Pattern, ...]  # that may match together with the lines behind
-    lines: tuple[int, ...]  # numbers of lines behind that they look at
+    lines: tuple[tuple[int, int], ...]  # how many lines behind decide, and of how many that they look at
     has_codes: bool  # whether the text holds hexadecimal numbers
     missed: set[
         tuple[tuple[bytes, ...], ...]
@@ -229,7 +229,7 @@ class TextTemplates:
         self, template: _Template, outcome: _Outcome, line: str, behind: Callable[[], Iterable[LineBehind]]
     ) -> None:
         """Remember the shapes of the lines behind a line where they decided that it says nothing."""
-        count, left = outcome.lines[0], line[: template.start]
+        count, left = outcome.lines[0][0], line[: template.start]
         following = list(islice(behind(), count))
         missed = (tuple([_shape_of(one.text) for one in following]),)
         whole = "".join(f"\n{left}{one.text}" for one in following)
@@ -278,7 +278,7 @@ class TextTemplates:
     ) -> bool:
         """Whether no pattern matches the text together with the lines behind it."""
         behind = multiline.LinesBehind(behind_it, writer)
-        rows = [[row.text for row in behind.rows(n)] for n in outcome.lines]
+        rows = [[row.text for row in behind.rows(*reach)] for reach in outcome.lines]
         if outcome.has_codes:
             rows.append([text])
         shapes = tuple([tuple([_shape_of(row) for row in of]) for of in rows])
@@ -370,7 +370,7 @@ class TextTemplates:
         if any(pattern.reader in (HEADLESS, LAST_ERROR) for pattern in counted):
             return None
         behind = tuple(pattern for pattern, is_alone in known.steps if not is_alone)
-        lines = tuple(sorted({pattern.lines or 1 for pattern in behind}))
+        lines = tuple(sorted({(pattern.deciding, pattern.lines or 1) for pattern in behind}))
         return _Outcome(tuple(counted), any(map(is_dated, counted)), behind, lines, bool(variants), set())
 
 
