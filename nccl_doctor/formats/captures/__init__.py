@@ -33,7 +33,9 @@ FORMATS = (
             b"GPU0\tGPU1",
             b"GPU0    GPU1",
             b"CPU Affinity",
-            b"Link 0: ",
+            b"Link 0: Data ",
+            b"Link 0: <inactive>",
+            *(b"Link 0: %d" % digit for digit in range(10)),  # GB/s
             b"Link 0, P2P is supported: ",
             b"CA type: ",
             b"Infiniband device '",

@@ -5,9 +5,9 @@ carry the prefix of pdsh, clush or srun; then each host is kept apart. Counters 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
@@ -39,6 +39,13 @@ _ERRORS_HEAD = re.compile(r"Errors for (?:0x[0-9a-f]{1,16} )?\"(.{0,80})\"")
 _ERRORS_ROW = re.compile(r"\s+GUID (0x[0-9a-f]{1,16}) port (\d{1,3}): (\[.*)")
 _ERRORS_CELL = re.compile(r"\[(\w{3,40}) == (\d{1,20})")
 _INTERFACE_HEAD = re.compile(r"\d{1,5}: ([\w.-]{1,40})(?:@[\w.-]{1,40})?: <[A-Z_,-]{0,200}> mtu \d")
+_INTERFACE_MORE = (
+    "link/",
+    "alias ",
+    "inet",
+    "valid_lft",
+    "altname ",
+)  # what the other lines of an interface begin with
 _INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]\w*){3,8})\s*$")
 _RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
 _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
@@ -67,18 +74,20 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         state = reader.state(label)
         if state is None:
             continue
-        last = 0  # that was used
-        for number, text in enumerate(texts, first):
-            if reader.take(state, label, text, number):
-                used += 1
-                last = number
-                if label is NOTHING:
-                    sections.used(number)
-                    if taken := reader.take_run(sections, state, label, number):
-                        used, last = used + taken, 0
-                        break
+        at = last = 0  # lines of the texts that were looked at, and behind the last one that was used
+        while at < len(texts):
+            taken = reader.take(state, label, texts, at, first + at)
+            at += taken or 1
+            if not taken:
+                continue
+            used, last = used + taken, at
+            if label is NOTHING:
+                sections.used(first + last - 1)
+                if taken := reader.take_run(sections, state, label, first + last - 1):
+                    used, last = used + taken, 0
+                    break
         if last:
-            sections.used(last)
+            sections.used(first + last - 1)
     facts.add(reader.rows)
     facts.mark_covered("link_counter")
     return Reading(sections.lines, used, reader.note)
@@ -86,7 +95,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 @lru_cache(4096)  # most links count nothing
 def _parse_nvlink(text: str) -> tuple[str, str | None, str] | None:
-    """The link, the name of its counter, None for one that is not read, and the value."""
+    """The link, the name of its counter, None for one that is not read, and the value; None for another line."""
     found = _NVLINK_ROW.match(text)
     return None if found is None else (f"link {found[1]}", NVLINK.get(found[2].lower()), found[3])
 
@@ -95,7 +104,10 @@ class _Open:
     """What is open for one host: which command, and whose counters its next lines are."""
 
     def __init__(self) -> None:
-        self.take: Callable[[_Open, Label, str, int], bool] | None = None
+        self.take: Callable[[_Open, Label, str, int], bool] | None = None  # whether a line is one of its table
+        self.take_all: Callable[[_Open, Label, Sequence[str], int], int] | None = (
+            None  # the same of as many lines as there are
+        )
         self.link = ""
         self.gpu = ""
         self.columns: tuple[str, ...] = ()  # names of the counters in the next line, empty for those that are left out
@@ -121,19 +133,26 @@ class _Reader:
             state = self._hosts[key] = _Open()
         return state
 
-    def take(self, state: _Open, label: Label, text: str, number: int) -> bool:
-        """Whether a line is part of a table."""
+    def take(self, state: _Open, label: Label, texts: Sequence[str], at: int, number: int) -> int:
+        """How many lines from `texts[at]` on, which is line `number`, are part of a table; 0 where that one is not."""
+        text = texts[at]
         if not text:
-            return False
-        if state.take is not None and state.take(state, label, text, number):
-            return True
+            return 0
+        if state.take_all is not None:
+            taken = state.take_all(state, label, texts[at:], number)
+        else:
+            taken = state.take is not None and state.take(state, label, text, number)
+        if taken:
+            return taken
         if _HEAD.match(text) is not None and self._begins(state, label, text, number):
-            return True
+            return 1
         state.title = text
-        return False
+        return 0
 
     def _begins(self, state: _Open, label: Label, text: str, number: int) -> bool:
         """Whether a line opens a table."""
+        before = state.take, state.take_all
+        state.take = state.take_all = None
         if text.startswith("NIC statistics:"):
             found = _ETHTOOL_CALL.match(state.title) or _INTERFACE_TITLE.match(state.title)
             state.tables += found is None
@@ -145,16 +164,17 @@ class _Reader:
         elif (switch := _ERRORS_HEAD.match(text)) is not None:
             state.gpu, state.take = switch[1], self._query_errors
         elif (device := _INTERFACE_HEAD.match(text)) is not None:
-            state.link, state.columns, state.take = device[1], (), self._interface
+            state.link, state.columns, state.take_all = device[1], (), self._interface
         elif (rdma := _RDMA_LINK.match(text)) is not None:
             state.link, state.take = rdma[1], self._rdma
             state.head, state.head_ref = (number, text), None
             self._rdma(state, label, text[rdma.end() :], number)
         elif (owner := _NVLINK_OWNER.match(text)) is not None:
-            state.gpu, state.take = owner[1], self._nvlink
+            state.gpu, state.take_all = owner[1], self._nvlink
         elif text.startswith("|") and (title := _DCGM_TITLE.match(text)) is not None and title[1]:
             state.gpu, state.link, state.take = "", "", self._dcgm
         else:
+            state.take, state.take_all = before
             return False
         state.head, state.head_ref = (number, text), None
         return True
@@ -250,19 +270,20 @@ class _Reader:
                 self._add(state, label, "ibqueryerrors", "ib", name, value, (number, text))
         return True
 
-    def _interface(self, state: _Open, label: Label, text: str, number: int) -> bool:
-        titles = _interface_columns(text)
-        if titles:
-            state.columns = titles
-            return True
-        cells = text.split() if state.columns else ()
-        if cells and len(cells) == len(state.columns) and "".join(cells).isdecimal() and max(map(len, cells)) <= 20:
-            for name, value in () if self._is_full() else zip(state.columns, cells, strict=True):
-                if name and state.link != "lo":
-                    self._add(state, label, "ip", "ethernet", name, value, (number, text))
-            state.columns = ()
-            return True
-        return text.lstrip().startswith(("link/", "alias ", "inet", "valid_lft", "altname "))
+    def _interface(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
+        for at, text in enumerate(texts):
+            cells = text.split() if state.columns else ()
+            if cells and len(cells) == len(state.columns) and "".join(cells).isdecimal() and max(map(len, cells)) <= 20:
+                if state.link != "lo" and not self._is_full():
+                    for name, value in zip(state.columns, cells, strict=True):
+                        if name:
+                            self._add(state, label, "ip", "ethernet", name, value, (number + at, text))
+                state.columns = ()
+            elif titles := _interface_columns(text):
+                state.columns = titles
+            elif not text.lstrip().startswith(_INTERFACE_MORE):
+                return at
+        return len(texts)
 
     def _rdma(self, state: _Open, label: Label, text: str, number: int) -> bool:
         if text[:1] not in (" ", "\t", ""):
@@ -274,15 +295,16 @@ class _Reader:
                 self._add(state, label, "rdma", "ib", RDMA[title], value, (number, text))
         return bool(cells)
 
-    def _nvlink(self, state: _Open, label: Label, text: str, number: int) -> bool:
-        found = _parse_nvlink(text)
-        if found is None:
-            return text.lstrip().startswith("Link ")
-        link, name, value = found
-        if name is not None and not self._is_full():
-            state.link = f"GPU {state.gpu} {link}"
-            self._add(state, label, "nvidia-smi", "nvlink", name, value, (number, text))
-        return True
+    def _nvlink(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
+        rows = [row for row in takewhile(bool, map(_parse_nvlink, texts)) if row is not None]
+        if not rows:
+            return texts[0].lstrip().startswith("Link ")
+        if not self._is_full():
+            for at, (link, name, value) in enumerate(rows):
+                if name is not None:
+                    state.link = f"GPU {state.gpu} {link}"
+                    self._add(state, label, "nvidia-smi", "nvlink", name, value, (number + at, texts[at]))
+        return len(rows)
 
     def _dcgm(self, state: _Open, label: Label, text: str, number: int) -> bool:
         row = _DCGM_ROW.match(text)
