@@ -3,9 +3,12 @@
 import csv
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
+from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.training.metrics import meaning_of
 from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.inputs.blocks import blocks
@@ -13,6 +16,8 @@ from nccl_doctor.inputs.streams import Readable
 
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
+_LOOK = 256  # rows by which columns are judged
+_FEW = 4
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf)", re.IGNORECASE)
 
 
@@ -29,7 +34,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     lines = 0
     for block in blocks(stream):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
-        table.rows(block.data.decode("utf-8-sig" if block.first == 1 else "utf-8", "replace").splitlines(), block.first)
+        rows = block.data.decode("utf-8-sig" if block.first == 1 else "utf-8", "replace").splitlines()
+        if block.first == 1:
+            table.look(rows)
+        table.rows(rows, block.first)
         table.is_open = not block.data.endswith(b"\n")
     if table.is_open and table.note is None and table.understood:
         table.note = f"ends without a line end; the row in line {lines:,} may be cut"
@@ -49,7 +57,51 @@ class _Table:
         self._titles: list[str] = []
         self._step: int | None = None  # None where the rows are epochs
         self._when: int | None = None
+        self._clock = 1.0  # seconds of a unit of that column
+        self._times: dict[
+            int, float
+        ] = {}  # columns that are the time of a step though their title leaves it open -> seconds of their unit
         self._damaged = 0
+
+    def look(self, lines: list[str]) -> None:
+        """Decide from the first rows what titles leave open: whether a time runs on or is that of a step, and its unit.
+
+        A time without a unit is that of a step in seconds, unless a clock beside it proves milliseconds; one that grows
+        from row to row is a clock.
+        """
+        listed = [cells for line in lines[: 2 * _LOOK] if line and not line.isspace() and (cells := _cells(line))]
+        titles = listed[0] if listed else []
+        step = next((at for at, title in enumerate(titles) if _STEP.fullmatch(title)), None)
+        known = [row for row in ([_value(cell) for cell in cells] for cells in listed[1:]) if len(row) == len(titles)]
+        if step is None:
+            return
+        meanings = {at: meaning for at, title in enumerate(titles) if (meaning := meaning_of(title)) is not None}
+        clock = next((at for at, title in enumerate(titles) if _WHEN.fullmatch(title)), None)
+        for at, meaning in meanings.items():
+            if meaning.what == "clock" and at != clock:
+                values = [value for row in known if (value := row[at]) is not None]
+                if not _runs_on(values):
+                    self._times[at] = meaning.factor
+                elif clock is None:
+                    self._when, self._clock = at, meaning.factor
+        clock = self._when if clock is None else clock
+        if clock is None:
+            return
+        for at, meaning in meanings.items():
+            if meaning.what != "seconds" or not meaning.open_unit:
+                continue
+            paired = [
+                (number, when * self._clock, value)
+                for row in known
+                if (number := row[step]) is not None and (when := row[clock]) is not None and (value := row[at])
+            ]
+            ratios = [
+                value * (number - earlier) / (when - before)
+                for (earlier, before, _), (number, when, value) in pairwise(paired)
+                if number > earlier and when > before
+            ]
+            if len(ratios) >= _FEW and 500 < median(ratios) < 2000:
+                self._times[at] = 1e-3
 
     def rows(self, lines: list[str], first: int) -> None:
         """Take lines, of which the first has this number in the file."""
@@ -66,7 +118,7 @@ class _Table:
     def _title(self, cells: list[str]) -> None:
         self._titles = cells
         self._step = next((at for at, title in enumerate(cells) if _STEP.fullmatch(title)), None)
-        if self._step is not None:
+        if self._step is not None and self._when is None:
             self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)
 
     def _row(self, cells: list[str], line: str, number: int) -> bool:
@@ -83,12 +135,23 @@ class _Table:
             for at, (title, value) in enumerate(zip(self._titles, values, strict=True))
             if value is not None and at not in (self._step, self._when)
         }
+        for at, factor in self._times.items():
+            if (value := values[at]) is not None:
+                data.pop(self._titles[at], None)
+                data["step_time_s"] = value * factor
         place = line[:600].encode(), number
         self.series.scalars.note_scalars(data, step, place)
         if step is not None and abs(step) < 1 << 62:
             when = values[self._when] if self._when is not None else None
+            when = when * self._clock if when is not None else None
             self.series.record("metrics-table", int(step), when, data, place)
         return True
+
+
+def _runs_on(values: list[float]) -> bool:
+    """Whether numbers grow from row to row, as a clock does."""
+    grown = sum(after > before for before, after in pairwise(values))
+    return len(values) >= _FEW and grown >= 0.9 * (len(values) - 1) and values[-1] > 2 * values[0]
 
 
 def _cells(line: str) -> list[str]:

@@ -2,13 +2,36 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 LITERAL = b"DLLL {"
 SHOWN = b"DLL 20"  # and the rest of the year
 _SHOWN = re.compile(rb"DLL (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) - ([^\n]{1,20000})")
 _INDEX = re.compile(r"\d{1,15}")
 _MOST = 200  # metrics of a line
+
+
+class StepNumber(NamedTuple):
+    """Counts steps that a program names by (epoch, iteration), where iterations may begin again in each epoch."""
+
+    epoch: int | None = None
+    iteration: int = 0
+    number: int = 0  # of the step
+    stride: int = 1  # between the last two
+
+    def after(self, step: list[Any]) -> "StepNumber | None":
+        """The count at the next step; None for what is no pair of numbers."""
+        if len(step) != 2 or not all(
+            isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1 << 40 for one in step
+        ):
+            return None
+        epoch, iteration = step
+        if self.epoch is None or epoch < self.epoch:
+            return StepNumber(epoch, iteration, iteration)
+        ahead = iteration - self.iteration
+        if ahead > 0 or epoch == self.epoch:
+            return StepNumber(epoch, iteration, self.number + ahead, ahead if ahead > 0 else self.stride)
+        return StepNumber(epoch, iteration, self.number + self.stride, self.stride)
 
 
 def parse_shown(line: bytes) -> dict[str, Any] | None:

@@ -124,6 +124,7 @@ class _Reader:
         self._keys: dict[
             bytes, tuple[str, bool]
         ] = {}  # literal -> the key by which its steps are compared; is it a rate
+        self._numbers = dllogger.StepNumber()
         self._broken = 0
         self._launches = 0  # runs of MLPerf so far
 
@@ -161,6 +162,7 @@ class _Reader:
 
     def _fold(self, literal: bytes, series: Series, key: str, rate: bool, places: Places, cursor: Cursor) -> bool:
         block = cursor.block
+        numbers = self._numbers
 
         def same(start: int, stop: int) -> bool:
             if any(which != places[0][1] for _, which in places):
@@ -172,17 +174,23 @@ class _Reader:
             return block.find(b'"step": []', start, stop) < 0
 
         def read(line: bytes, place: int) -> Line | None:
+            nonlocal numbers
             event = _event(literal, line)
             found = self._step(literal, event) if event is not None else None
             if event is None or found is None:
                 return None
+            if isinstance(event.get("step"), list) and (after := numbers.after(event["step"])) is not None:
+                numbers, found = after, (after.number, *found[1:])
             if literal == mllog.LITERAL:
                 self.mlperf.note_samples(event)
             step, when, data = found
             speed = self.series.speed_of(data)
             return (step, speed.seconds, speed.rate, speed.data), place, line[:600], when
 
-        return fold(series, key, rate, places, cursor, read, same, quoted=literal != dllogger.SHOWN)
+        folded = fold(series, key, rate, places, cursor, read, same, quoted=literal != dllogger.SHOWN)
+        if folded:
+            self._numbers = numbers
+        return folded
 
     def _step(self, literal: bytes, event: Mapping[str, Any]) -> tuple[int | None, float | None, dict[str, Any]] | None:
         """(step, when, numbers) of a record that is a step of the run; None for others."""
@@ -194,8 +202,8 @@ class _Reader:
         step, data = event.get("step"), event.get("data")
         if not isinstance(data, dict) or step in ([], "()", "", "PARAMETER") or event.get("type") == "METADATA":
             return None
-        if isinstance(step, list) and step[0] == "PARAMETER":
-            return None
+        if isinstance(step, list) and (step[0] == "PARAMETER" or (len(step) == 1 and self._numbers.epoch is not None)):
+            return None  # settings, or the summary of an epoch whose iterations were logged
         own = step[0] if isinstance(step, list) and len(step) == 1 else step
         own = own if isinstance(own, int) and not isinstance(own, bool) else None
         return own, number(event.get("timestamp")), data
@@ -210,6 +218,12 @@ class _Reader:
         for metric, unit in event.get("units", {}).items() if literal == dllogger.SHOWN else ():
             self.series.declare_unit(metric, unit)
         step = self._step(literal, event)
+        if (
+            step is not None
+            and isinstance(event.get("step"), list)
+            and (after := self._numbers.after(event["step"])) is not None
+        ):
+            self._numbers, step = after, (after.number, *step[1:])
         if step is not None and (key := speed_key(step[2])) is not None:
             self._keys[literal] = key
         if literal == mllog.LITERAL:

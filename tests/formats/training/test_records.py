@@ -100,6 +100,37 @@ def test_histories_and_summaries_of_wandb() -> None:
     assert ("tokens/s", 81920.0, 2.0) == (run.unit, step.rate, step.seconds)
 
 
+def dllogger(steps: list[object], seconds: list[float], **data: float) -> bytes:
+    """Lines of DLLogger's file."""
+    now, lines = 1.7e9, []
+    for step, took in zip(steps, seconds, strict=True):
+        now += took
+        lines.append(
+            "DLLL " + json.dumps({"timestamp": f"{now:.6f}", "type": "LOG", "step": step, "data": {"loss": 1.5} | data})
+        )
+    return ("\n".join(lines) + "\n").encode()
+
+
+@pytest.mark.parametrize("data", [{}, {"train.total_ips": 2500.0}], ids=["times", "rates"])
+@pytest.mark.parametrize("stride", [1, 10])
+def test_steps_named_by_epoch_and_iteration_are_counted_through(stride: int, data: dict[str, float]) -> None:
+    steps: list[object] = [[epoch, iteration] for epoch in range(5) for iteration in range(0, 400 * stride, stride)]
+    facts, _ = read(dllogger(steps, [0.5] * len(steps), **data))
+    found = facts.rows(Step)
+    assert 1999 * stride == max(row.last_step or 0 for row in found)
+    assert sorted(row.step or 0 for row in found) == [row.step for row in found]
+    if not data:
+        assert 0.5 / stride == pytest.approx(statistics.median(row.seconds for row in found if row.seconds))
+
+
+def test_epochs_with_iterations_that_run_on_and_summaries_between_them() -> None:
+    steps: list[object] = [[0, 0], [0, 1], [0, 2], [0], [1, 3], [1, 4], [1, 4, 7], [1], [1, 5], []]
+    facts, _ = read(dllogger(steps, [1.0] * len(steps), throughput=10.0))
+    assert [0, 1, 2, 3, 4, None, 5] == [row.step for row in facts.rows(Step)]
+    for hostile in ([[0, True]], [[0, 1 << 90]], [[-1, 5]], [["a", {}]], [{}], [[[]]]):
+        read(dllogger([*hostile, [0, 1]], [1.0] * (len(hostile) + 1)))
+
+
 def test_aborted_run_is_named_and_a_running_one_has_no_end() -> None:
     text = (FIXTURES / "mlperf_8.log").read_text()
     facts = analyze.read_text(text.replace('"status": "success"', '"status": "aborted"'))
@@ -118,6 +149,16 @@ def test_aborted_run_is_named_and_a_running_one_has_no_end() -> None:
         ({"train_step_timing in s": 1.5, "eval_step_time": 9}, (None, None, None, 1.5, None)),
         ({"step_time_ms": 250, "data_time": 0.1}, (None, None, None, 0.25, 0.1)),
         ({"throughput/device/samples_per_sec": 7}, (7.0, "samples/s", "gpu", None, None)),
+        ({"iter_time": 0.5, "samples_per_sec": 64}, (64.0, "samples/s", "job", 0.5, None)),
+        ({"batch_ms": 20, "data_ms": 4}, (None, None, None, 0.02, 0.004)),
+        ({"time_per_step": 2.0, "ktok_per_sec": 3}, (3000.0, "tokens/s", "job", 2.0, None)),
+        ({"train/step_duration_ms": 30}, (None, None, None, 0.03, None)),
+        ({"seconds_per_iteration": 3, "images_per_min": 120}, (2.0, "samples/s", "job", 3.0, None)),
+        ({"batches_per_min": 30}, (None, None, None, 2.0, None)),
+        ({"tokens_per_gpu_per_sec": 9, "stepTimeMs": 5}, (9.0, "tokens/s", "gpu", 0.005, None)),
+        # no time of a step and no rate: totals, parts of a step, extremes, clocks
+        ({"seen_tokens": 5, "epoch_time": 9, "samples_per_epoch": 4, "tokens_per_step": 3}, (None,) * 5),
+        ({"forward_time": 1, "step_time_max": 2, "step_time_min": 1, "train_time_s": 8, "time": 4}, (None,) * 5),
         ({"loss": 1, "throughput": float("nan"), "tokens_seen": 5, "peak_throughput": 8}, (None,) * 5),
     ],
 )

@@ -1,0 +1,69 @@
+"""Tables of metrics with keys of people's own: rates and times by what the titles mean, and never in a wrong unit."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+
+from nccl_doctor.derive.registry import derive_all
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Measure, Step
+from nccl_doctor.formats.registry import recognise
+from nccl_doctor.formats.trackers import metric_tables
+
+
+def read(titles: str, row: Callable[[int], str], count: int = 60) -> Facts:
+    """A table of `count` rows, as Lightning's CSVLogger writes it."""
+    data = "\n".join([titles, *map(row, range(count)), ""]).encode()
+    known = recognise(data)
+    assert known is not None
+    assert "training-table" == known.kind
+    facts = Facts()
+    metric_tables.read_format(io.BytesIO(data), "metrics.csv", facts)
+    derive_all(facts)
+    return facts
+
+
+def measured(facts: Facts) -> dict[str, tuple[float, str]]:
+    return {row.name: (round(row.value, 6), row.unit) for row in facts.rows(Measure)}
+
+
+@pytest.mark.parametrize(
+    ("titles", "row", "seconds"),
+    [
+        ("epoch,step,train_time_s", lambda i: f"0,{i},{0.25 * i + 7}", 0.25),  # runs on
+        ("epoch,step,train_time_s", lambda i: f"0,{i},{0.25 + 0.001 * (i % 3)}", 0.251),  # of a step
+        ("elapsed_ms,loss,step", lambda i: f"{2500.0 * i + 9},1.5,{10 * i}", 0.25),  # a row every ten steps
+        (
+            "loss,step,step_time,wall_time",
+            lambda i: f"1.5,{i},{250 + i % 3},{1.7e9 + 0.25 * i:.3f}",
+            0.251,
+        ),  # the clock proves milliseconds
+        ("loss,step,step_time,wall_time", lambda i: f"1.5,{i},{0.25 + 0.001 * (i % 3)},{1.7e9 + 0.25 * i:.3f}", 0.251),
+        ("batch_ms,epoch,step", lambda i: f"{250 + i % 3},0,{i}", 0.251),
+        ("epoch,iter_time,step", lambda i: f"0,{0.25 + 0.001 * (i % 3)},{i}", 0.251),
+    ],
+)
+def test_time_of_a_step(titles: str, row: Callable[[int], str], seconds: float) -> None:
+    found = measured(read(titles, row))
+    assert found["step_time"] == (pytest.approx(seconds), "s")
+    assert "throughput" not in found or found["throughput"][1] == "steps/s"
+
+
+def test_rates_have_the_unit_of_their_title() -> None:
+    assert (131_000.0, "tokens/s") == measured(read("epoch,ktok_per_sec,step", lambda i: f"0,131,{i}"))["throughput"]
+    assert (2.0, "samples/s") == measured(read("epoch,images_per_min,step", lambda i: f"0,120,{i}"))["throughput"]
+
+
+def test_rows_of_a_validation_between_those_of_the_training() -> None:
+    text = "epoch,iter_time_s,step,val_loss\n" + "".join(
+        f"0,0.5,{step},\n" if step % 4 else f"0,,{step},1.5\n" for step in range(40)
+    )
+    facts = Facts()
+    metric_tables.read_format(io.BytesIO(text.encode()), "metrics.csv", facts)
+    assert {0.5} == {row.seconds for row in facts.rows(Step)}
+
+
+@pytest.mark.parametrize("value", ["1e999", "nan", "-5", "", "9" * 300])
+def test_hostile_times_are_left_out(value: str) -> None:
+    assert "step_time" not in measured(read("epoch,step,step_time_ms", lambda i: f"0,{i},{value}"))
