@@ -8,6 +8,11 @@ LONGEST = 4_000  # bytes of a line that are looked at
 _NEWLINE, _RETURN = b"\n\r"
 
 
+def newlines(block: bytes) -> int:
+    """How many line ends a block has."""
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == _NEWLINE))
+
+
 class BlockLines:
     """The parts of the lines of a block; a carriage return ends a part too."""
 

@@ -4,13 +4,13 @@ Lines of one form differ in their digits only. numpy hashes all lines with each 
 are tried with one line of each form; where that line has its numbers, all lines of the form have theirs.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.common.text_keys import Flags
+from nccl_doctor.common.text_keys import Flags, Numbers
 from nccl_doctor.formats.training.steps.block_lines import LONGEST
 from nccl_doctor.formats.training.steps.line_numbers import Floats, LineNumbers, Texts
 from nccl_doctor.formats.training.steps.step_formats import Fields, Tool, colour_spans, uncoloured
@@ -27,23 +27,63 @@ _DEVICE = compiled(r"(?i)gpu\d{1,2}: ")  # a node or a device: either way lines 
 _RUN = compiled(rb"\d+")
 
 
-class Steps(NamedTuple):
-    """Step lines in columns, one entry a line; NaN where a line does not say."""
+Name = Literal[
+    "step",
+    "seconds",  # of a step
+    "rate",
+    "data",  # seconds of the step that waited for data
+    "batch",
+    "scale",  # of the loss
+    "lost",  # steps that were skipped or whose loss was no number
+    "elapsed",  # seconds, of a progress bar
+    "total",  # steps of an epoch or a bar
+    "label",  # number of the text in front of a bar
+    "when",  # seconds since the epoch, where it is known without the line
+]
+NAMES: tuple[Name, ...] = get_args(Name)
 
-    step: Floats
-    seconds: Floats  # of a step
-    rate: Floats
-    data: Floats  # seconds of the step that waited for data
-    batch: Floats
-    scale: Floats  # of the loss
-    lost: Floats  # steps that were skipped or whose loss was no number
-    elapsed: Floats  # seconds, of a progress bar
-    total: Floats  # steps of an epoch or a bar
-    label: Floats  # number of the text in front of a bar
+
+class Steps:
+    """Step lines in columns, one entry a line. A column is NaN where a line does not say, and left out where none does."""
+
+    def __init__(self, count: int, columns: "dict[Name, Floats]") -> None:
+        self.count = count  # lines
+        self._columns = columns
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._columns
+
+    def __getitem__(self, name: Name) -> Floats:
+        """A column, which is not to be changed."""
+        column = self._columns.get(name)
+        return np.full(self.count, np.nan) if column is None else column
+
+    def put(self, name: Name, rows: "Numbers | Flags", values: "Floats | float") -> None:
+        """Fill a column in some of the lines."""
+        if name not in self._columns:
+            self._columns[name] = np.full(self.count, np.nan)
+        self._columns[name][rows] = values
+
+    def put_all(self, rows: Numbers, of: "Steps") -> None:
+        """Fill some of the lines with what others say."""
+        for name, column in of._columns.items():
+            self.put(name, rows, column)
+
+    def chosen(self, which: "Numbers | Flags", count: int) -> "Steps":
+        """Some of the lines, `count` of them."""
+        return Steps(count, {name: column[which] for name, column in self._columns.items()})
+
+    def cut(self, start: int, end: int) -> "Steps":
+        """The lines from one to another."""
+        return Steps(end - start, {name: column[start:end] for name, column in self._columns.items()})
 
     @classmethod
-    def empty(cls, size: int) -> "Steps":
-        return cls(*(np.full(size, np.nan) for _ in cls._fields))
+    def joined(cls, parts: "Sequence[Steps]") -> "Steps":
+        """All lines of all parts."""
+        names = dict.fromkeys(name for part in parts for name in part._columns)
+        return cls(
+            sum(part.count for part in parts), {name: np.concatenate([part[name] for part in parts]) for name in names}
+        )
 
 
 class Column(NamedTuple):
@@ -156,37 +196,40 @@ def runs_of(line: bytes) -> list[tuple[int, int]]:
 
 def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -> tuple[Steps, Flags]:
     """Steps from the numbers of lines, and which lines are none."""
-    unknown = np.full(size, np.nan)
-    get: Callable[[str], Floats] = lambda name: found.get(name, unknown)  # noqa: E731
-    step, seconds, rate, data = get("step"), get("seconds"), get("rate"), get("data")
+    columns: dict[Name, Floats] = {name: found[name] for name in NAMES if name in found}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if "epoch" in found:
-            step = found["epoch"] * found["total"] + step
+            columns["step"] = found["epoch"] * found["total"] + found["step"]
         if "first" in found:
-            count = step - found["first"]
-            seconds = np.where(count > 0, seconds / count, np.nan)
+            count = columns["step"] - found["first"]
+            columns["seconds"] = np.where(count > 0, found["seconds"] / count, np.nan)
         if "backward" in found:
-            seconds = found["forward"] + found["backward"] + found["update"]
+            columns["seconds"] = found["forward"] + found["backward"] + found["update"]
         for name, least in (("speed", 0.0), ("rounded_speed", _SLOWEST_ROUNDED)):
             if name in found:
-                seconds = np.where((found[name] > 0) & (found[name] >= least), 1 / found[name], np.nan)
-        if "batch" in found:
-            rate = np.where(seconds > 0, found["batch"] / seconds, np.nan)
+                columns["seconds"] = np.where((found[name] > 0) & (found[name] >= least), 1 / found[name], np.nan)
+        if "batch" in found and "seconds" in columns:
+            columns["rate"] = np.where(columns["seconds"] > 0, found["batch"] / columns["seconds"], np.nan)
+        steps = Steps(size, columns)
+        step, seconds, rate = steps["step"], steps["seconds"], steps["rate"]
         known = np.isfinite(seconds) | np.isfinite(rate)
         if is_guess:
             number = np.where(np.isnan(rate), seconds, rate)
             known &= (number >= _LEAST) & (number <= _MOST)
-            data = np.where((data > 0) & (data <= seconds), data, np.nan)
+            if "data" in found:
+                columns["data"] = np.where((found["data"] > 0) & (found["data"] <= seconds), found["data"], np.nan)
         if "minutes" in found:
             known &= step > 0
+            if "rest" in found:
+                columns["elapsed"] = found.get("hours", 0.0) * 3600 + found["minutes"] * 60 + found["rest"]
         if "done" in found:
             known &= found["done"] == found["of"]
+        if "of" in found:
+            columns["total"] = found["of"]
+        if lost or "skipped" in found or "nan" in found:
+            columns["lost"] = found.get("skipped", np.zeros(size)) + found.get("nan", 0.0) + lost
         none = ~known | (step >= _LARGEST) | np.isinf(seconds) | np.isinf(rate)
-        elapsed = found.get("hours", 0.0) * 3600 + get("minutes") * 60 + get("rest")
-        counts = found.get("skipped", np.zeros(size)) + found.get("nan", 0.0) + lost
-    return Steps(
-        step, seconds, rate, data, get("batch"), get("scale"), counts, elapsed, found.get("of", get("total")), unknown
-    ), none
+    return steps, none
 
 
 def read_step(tool: Tool, line: bytes) -> tuple[int | None, float | None, float | None] | None:
@@ -198,5 +241,6 @@ def read_step(tool: Tool, line: bytes) -> tuple[int | None, float | None, float 
     steps, none = form.read(group.numbers)
     if none[0]:
         return None
-    step, seconds, rate = (None if np.isnan(column[0]) else float(column[0]) for column in steps[:3])
+    values = (float(steps[name][0]) for name in ("step", "seconds", "rate"))
+    step, seconds, rate = (None if np.isnan(value) else value for value in values)
     return None if step is None else int(step), seconds, rate

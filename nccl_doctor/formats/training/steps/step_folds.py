@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nccl_doctor.common.text_keys import Flags, Numbers
 from nccl_doctor.formats.training.steps.line_numbers import Floats
-from nccl_doctor.formats.training.steps.step_columns import Steps
+from nccl_doctor.formats.training.steps.step_columns import Name, Steps
 
 Point = tuple[int | None, float | None, float | None, float | None]  # step, seconds, rate, seconds that waited for data
 Line = tuple[Point, int, bytes, float | None]  # point, line number, text, when
@@ -80,11 +81,13 @@ class Lines(NamedTuple):
     steps: Steps
     number: Floats
     line: Texts
-    when: Floats
 
-    def chosen(self, which: npt.NDArray[Any] | slice) -> "Lines":
-        steps = Steps(*(column[which] for column in self.steps))
-        return Lines(steps, self.number[which], self.line[which], self.when[which])
+    def chosen(self, which: Numbers | Flags) -> "Lines":
+        number = self.number[which]
+        return Lines(self.steps.chosen(which, len(number)), number, self.line[which])
+
+    def cut(self, start: int, end: int) -> "Lines":
+        return Lines(self.steps.cut(start, end), self.number[start:end], self.line[start:end])
 
 
 def _cost(seconds: Floats, rate: Floats) -> Floats:
@@ -93,6 +96,13 @@ def _cost(seconds: Floats, rate: Floats) -> Floats:
         by_rate = np.where(rate > 0, 1 / rate, 0.0)
     cost: Floats = np.where(np.isnan(seconds), by_rate, seconds)
     return cost
+
+
+def _cost_of(steps: Steps) -> Floats:
+    """The same of lines."""
+    if "rate" in steps:
+        return _cost(steps["seconds"], steps["rate"])
+    return np.nan_to_num(steps["seconds"], nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 def _typical(a: Floats, b: Floats, faster: Any) -> Floats:
@@ -123,38 +133,42 @@ def folded(lines: Lines, size: int) -> Rows:
     """Each `size` neighbouring lines as a row: medians of what they say, and the slowest of them."""
     steps = lines.steps
     count = len(lines.number) // size
+    unknown = np.full(count, np.nan)
     first = np.arange(count) * size
-    cost = _cost(steps.seconds, steps.rate).reshape(count, size)
+    cost = _cost_of(steps).reshape(count, size)
     worst = first + np.argmax(cost, axis=1)
-    seconds, rate = (_median(column.reshape(count, size)) for column in (steps.seconds, steps.rate))
+    names: tuple[Name, ...] = ("seconds", "rate")
+    seconds, rate = (_median(steps[name].reshape(count, size)) if name in steps else unknown for name in names)
     typical = _cost(seconds, rate)
-    tells = ~np.isnan(steps.data) & (steps.seconds >= steps.data)
-    spent, waited = (
-        np.where(tells, column, 0.0).reshape(count, size).sum(axis=1) for column in (steps.seconds, steps.data)
-    )
+    spent, waited, data = np.zeros(count), np.zeros(count), unknown
+    if "data" in steps:
+        tells = ~np.isnan(steps["data"]) & (steps["seconds"] >= steps["data"])
+        names = ("seconds", "data")
+        spent, waited = (np.where(tells, steps[name], 0.0).reshape(count, size).sum(axis=1) for name in names)
+        data = np.fmax.reduce(steps["data"].reshape(count, size), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         slowest = np.where(typical > 0, np.maximum(cost.max(axis=1) / typical, 1.0), 1.0)
+    step = steps["step"]
     return Rows(
-        steps.step[first], steps.step[first + size - 1], np.full(count, float(size)), seconds, rate,
-        np.fmax.reduce(steps.data.reshape(count, size), axis=1), spent, waited, slowest, steps.step[worst], lines.number[worst],
-        lines.line[worst], lines.when[worst],
+        step[first], step[first + size - 1], np.full(count, float(size)), seconds, rate, data, spent, waited, slowest,
+        step[worst], lines.number[worst], lines.line[worst], steps["when"][worst] if "when" in steps else unknown,
     )  # fmt: skip
 
 
 def lines_of(points: list[Line]) -> Lines:
-    columns = np.array([(_exact(step), *others) for (step, *others), *_ in points], float).T
-    steps = Steps.empty(len(points))._replace(step=columns[0], seconds=columns[1], rate=columns[2], data=columns[3])
+    columns = np.array([(_exact(step), *others, when) for (step, *others), _, _, when in points], float).T
+    names: tuple[Name, ...] = ("step", "seconds", "rate", "data", "when")
+    said = {name: column for name, column in zip(names, columns, strict=True) if not np.isnan(column).all()}
     texts = np.empty(len(points), object)
     texts[:] = [line for _, _, line, _ in points]
-    when = np.array([when for *_, when in points], float)
-    return Lines(steps, np.array([number for _, number, *_ in points], float), texts, when)
+    return Lines(Steps(len(points), said), np.array([number for _, number, *_ in points], float), texts)
 
 
 def joined(parts: list[Lines]) -> Lines:
     if len(parts) == 1:
         return parts[0]
-    steps = Steps(*(np.concatenate(column) for column in zip(*(part.steps for part in parts), strict=True)))
-    return Lines(steps, *(np.concatenate([part[index] for part in parts]) for index in (1, 2, 3)))
+    number, line = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
+    return Lines(Steps.joined([part.steps for part in parts]), number, line)
 
 
 def _exact(step: int | None) -> int | None:

@@ -16,6 +16,8 @@ from nccl_doctor.common.expressions import compiled
 #   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
 Place = tuple[str, int, int, float]
 
+BAR = "tqdm"  # draws bars
+
 
 class Fields(NamedTuple):
     """Where a step line has its numbers."""
@@ -224,7 +226,7 @@ TOOLS = (
             ),
         ),
     ),
-    *(Tool(literal, "tqdm", "samples/s", "job", _find_bar) for literal in (b"it/s]", b"it/s, ", b"s/it]", b"s/it, ")),
+    *(Tool(literal, BAR, "samples/s", "job", _find_bar) for literal in (b"it/s]", b"it/s, ", b"s/it]", b"s/it, ")),
     Tool(
         b" \xe2\x80\xa2 0:",
         "lightning",  # where rich draws the bar; into a file only the last of each fit is written, epochs counted from 0

@@ -11,7 +11,8 @@ from nccl_doctor.formats.training.steps import own_steps
 from nccl_doctor.formats.training.steps.line_numbers import Floats
 from nccl_doctor.formats.training.steps.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
-from nccl_doctor.formats.training.steps.step_formats import Tool, uncoloured
+from nccl_doctor.formats.training.steps.step_folds import Lines
+from nccl_doctor.formats.training.steps.step_formats import BAR, Tool, uncoloured
 from nccl_doctor.formats.training.steps.step_places import Batch
 from nccl_doctor.formats.training.steps.step_series import SETTLE, Series
 
@@ -119,7 +120,7 @@ class Launch:
         which = np.flatnonzero(of >= 0)
         self._waiting.append(
             _Lines(
-                Steps(*(column[which] for column in steps)), of[which], batch.numbers[which].astype(float),
+                steps.chosen(which, len(which)), of[which], batch.numbers[which].astype(float),
                 self._recent.places(batch.lines, batch.parts[which]),
             )
         )  # fmt: skip
@@ -131,18 +132,18 @@ class Launch:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        columns, of, numbers, places = (list(column) for column in zip(*waiting, strict=True))
-        series = np.concatenate(of)
+        series = np.concatenate([lines.of for lines in waiting])
         order = np.argsort(series.astype(np.int16) if len(self._series) < 1 << 15 else series, kind="stable")
         series = series[order]
         edges = [0, *(np.flatnonzero(series[1:] != series[:-1]) + 1).tolist(), len(order)]
-        steps = Steps(*(np.concatenate(column)[order] for column in zip(*columns, strict=True)))
-        number, place = np.concatenate(numbers)[order], np.concatenate(places)[order]
+        steps = Steps.joined([lines.steps for lines in waiting]).chosen(order, len(order))
+        number = np.concatenate([lines.numbers for lines in waiting])[order]
+        place = np.concatenate([lines.places for lines in waiting])[order]
         limit = min(max(_WAITING // max(len(self._series), 1), SETTLE), _MOST_WAITING)
         for start, end in pairwise(edges):
             if start < end:
-                part = Steps(*(column[start:end] for column in steps))
-                self._series[int(series[start])].put(part, number[start:end], place[start:end], limit)
+                part = Lines(steps.cut(start, end), number[start:end], place[start:end])
+                self._series[int(series[start])].put(part, limit)
 
     def _name(self, batch: Batch, written: list[Written]) -> Numbers:
         """The index of the series of each line by who wrote it, -1 for none."""
@@ -173,4 +174,4 @@ class Launch:
 
 def _is_loop(series: Series) -> bool:
     """Whether the series of a known tool is a training loop."""
-    return series.points >= (_BAR_LEAST if series.tool.name == "tqdm" else 1)
+    return series.points >= (_BAR_LEAST if series.tool.name == BAR else 1)

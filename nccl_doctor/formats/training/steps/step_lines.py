@@ -16,12 +16,13 @@ from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.layout import Layout
 from nccl_doctor.formats.training.official_stamps import stamps
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps.block_lines import newlines
 from nccl_doctor.formats.training.steps.line_layouts import Layouts
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.loss_values import LossValues
 from nccl_doctor.formats.training.steps.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps.step_columns import Form, Steps, form_of
-from nccl_doctor.formats.training.steps.step_formats import Tool
+from nccl_doctor.formats.training.steps.step_formats import BAR, Tool
 from nccl_doctor.formats.training.steps.step_launch import Launch, Written
 from nccl_doctor.formats.training.steps.step_places import (
     COMM,
@@ -60,9 +61,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar")
     reader = _Reader(name)
     block = Block(b"", 1)
-    for block in blocks(stream, _BLOCK):
+    for block in blocks(stream, _BLOCK, newlines):
         reader.block(block.data, block.first)
-    lines = block.first + block.data.count(b"\n") - (block.data.endswith(b"\n") or not block.data)
+    lines = block.first + newlines(block.data) - (block.data.endswith(b"\n") or not block.data)
     reader.launch_ends()
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(reader.rows(facts, first))
@@ -167,7 +168,7 @@ class _Reader:
             self._together(batch, groups)
 
     def _together(self, batch: Batch, groups: list[StepGroup]) -> None:
-        steps = Steps.empty(len(batch.parts))
+        steps = Steps(len(batch.parts), {})
         losses, written = [], []
         for group, literals in groups:
             key, rows, numbers = group
@@ -187,12 +188,12 @@ class _Reader:
                 rows, writers = rows[~none], writers[~none]
                 if not len(rows):
                     continue
-                read = Steps(*(column[~none] for column in read))
+                read = read.chosen(~none, len(rows))
             self.understood += len(rows)
             written.append(Written(key, form, rows, writers))
-            for column, values in zip(steps, read, strict=True):
-                column[rows] = values
-            steps.label[rows] = self._labels.setdefault(form.fields.label, len(self._labels))
+            steps.put_all(rows, read)
+            if form.tool.name == BAR:
+                steps.put("label", rows, self._labels.setdefault(form.fields.label, len(self._labels)))
         self.values.take(losses, batch.text, batch.numbers)
         self._launch.put(batch, steps, written)
 

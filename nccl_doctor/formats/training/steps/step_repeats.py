@@ -26,11 +26,12 @@ class StepRepeats:
 
     def new(self, steps: Steps) -> Flags | None:
         """Which lines say something new; None for all of them. Numbers the steps of lines that end an epoch and tell how many it had."""
-        ends = np.isnan(steps.step) & np.isnan(steps.elapsed) & ~np.isnan(steps.total)
-        if ends.any():
-            steps.step[ends] = (self.last or 0) + np.cumsum(steps.total[ends])
+        if "total" in steps:
+            ends = np.isnan(steps["step"]) & np.isnan(steps["elapsed"]) & ~np.isnan(steps["total"])
+            if ends.any():
+                steps.put("step", ends, (self.last or 0) + np.cumsum(steps["total"][ends]))
         kept = self._new_bars(steps) if self._is_bar else None
-        step = steps.step if kept is None else steps.step[kept]
+        step = steps["step"] if kept is None else steps["step"][kept]
         known = step[~np.isnan(step)]
         if not len(known):
             return kept
@@ -50,10 +51,11 @@ class StepRepeats:
 
     def _new_bars(self, steps: Steps) -> Flags | None:
         """Bars of another step, or of the same at another time: that is another epoch."""
-        kept = np.ones(len(steps.step), bool)
-        for bar in set(zip(steps.label.tolist(), steps.total.tolist(), strict=True)):
-            of_bar = np.flatnonzero((steps.label == bar[0]) & (steps.total == bar[1]))
-            kept[of_bar] = self._drawn(self._bars[bar], steps.step[of_bar].tolist(), steps.elapsed[of_bar])
+        kept = np.ones(steps.count, bool)
+        label, total, step, elapsed = steps["label"], steps["total"], steps["step"], steps["elapsed"]
+        for bar in set(zip(label.tolist(), total.tolist(), strict=True)):
+            of_bar = np.flatnonzero((label == bar[0]) & (total == bar[1]))
+            kept[of_bar] = self._drawn(self._bars[bar], step[of_bar].tolist(), elapsed[of_bar])
         return None if kept.all() else kept
 
     def _drawn(self, known: dict[float, float], steps: list[float], elapsed: Floats) -> Flags:

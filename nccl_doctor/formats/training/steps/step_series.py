@@ -6,10 +6,8 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
-from nccl_doctor.formats.training.steps.line_numbers import Floats
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.recent_lines import RecentLines
-from nccl_doctor.formats.training.steps.step_columns import Steps
 from nccl_doctor.formats.training.steps.step_folds import (
     NONE,
     Line,
@@ -17,13 +15,12 @@ from nccl_doctor.formats.training.steps.step_folds import (
     Point,
     RowParts,
     Rows,
-    Texts,
     folded,
     joined,
     lines_of,
     whole,
 )
-from nccl_doctor.formats.training.steps.step_formats import Tool
+from nccl_doctor.formats.training.steps.step_formats import BAR, Tool
 from nccl_doctor.formats.training.steps.step_repeats import StepRepeats
 
 KEEP = 1_024  # rows that a long series keeps at least
@@ -66,7 +63,7 @@ class Series:
         self._rest: Lines | None = None  # fewer lines than a row has
         self._scale = np.nan  # of the last line
         self._overflows: list[tuple[int, bytes]] = []
-        self._repeats = StepRepeats(tool.name == "tqdm")
+        self._repeats = StepRepeats(tool.name == BAR)
 
     @property
     def first_step(self) -> int | None:
@@ -99,12 +96,12 @@ class Series:
         if self._count >= SETTLE:
             self._settle()
 
-    def put(self, steps: Steps, number: Floats, places: Texts, limit: int) -> None:
+    def put(self, lines: Lines, limit: int) -> None:
         """Append the steps of lines; fold them where so many of the series wait."""
         if self._single:
             self._settle()
-        self._waiting.append(Lines(steps, number, places, np.full(len(number), np.nan)))
-        self._count += len(number)
+        self._waiting.append(lines)
+        self._count += len(lines.number)
         if self._count >= limit:
             self._settle()
 
@@ -136,7 +133,7 @@ class Series:
         ends = [np.array([line[0][0]], float) for line in (first, last)]
         values = lines_of([middle]).steps
         row = row._replace(
-            step=ends[0], last_step=ends[1], n=np.array([float(count)]), seconds=values.seconds, rate=values.rate
+            step=ends[0], last_step=ends[1], n=np.array([float(count)]), seconds=values["seconds"], rate=values["rate"]
         )
         self._repeats.last = last[0][0]
         self._points += count
@@ -153,8 +150,8 @@ class Series:
                 ratio = self.chunk // size
                 room = (2 * KEEP - self._rows.count) * self.chunk - len(self._few.n) * size
                 count = min(len(lines.number), room) // size * size
-                self._few = self._few.joined(self._fold(lines.chosen(slice(count)), size))
-                lines = lines.chosen(slice(count, None)) if count < len(lines.number) else None
+                self._few = self._few.joined(self._fold(lines.cut(0, count), size))
+                lines = lines.cut(count, len(lines.number)) if count < len(lines.number) else None
                 full = len(self._few.n) // ratio * ratio
                 if full:
                     rows = reduce(lambda rows, _: rows.folded(), range(ratio.bit_length() - 1), self._few.cut(0, full))
@@ -184,20 +181,28 @@ class Series:
             lines = lines.chosen(kept)
         self._points += len(lines.number)
         steps = lines.steps
-        if not np.isnan(steps.batch).all():
-            self.batch = int(steps.batch[~np.isnan(steps.batch)][-1])
-        said = np.flatnonzero(~np.isnan(steps.scale))
-        scales = np.append(self._scale, steps.scale[said])
+        if "batch" in steps and not np.isnan(steps["batch"]).all():
+            self.batch = int(steps["batch"][~np.isnan(steps["batch"])][-1])
+        if "scale" in steps or "lost" in steps:
+            self._note_scales(lines, overflows)
+        else:
+            self._note_losses([], overflows)
+        return lines if len(lines.number) else None
+
+    def _note_scales(self, lines: Lines, overflows: list[tuple[int, bytes]]) -> None:
+        """Take what lines, and those beside them, say of losses."""
+        scale = lines.steps["scale"]
+        said = np.flatnonzero(~np.isnan(scale))
+        scales = np.append(self._scale, scale[said])
         changed = np.zeros(len(lines.number), bool)
         changed[said[scales[1:] != scales[:-1]]] = True
         self._scale = scales[-1]
-        which = np.flatnonzero(changed | (steps.lost > 0))
+        which = np.flatnonzero(changed | (lines.steps["lost"] > 0))
         of = lines.chosen(which)
-        steps_said = whole(of.steps.step)
+        steps_said = whole(of.steps["step"])
         self._note_losses(
             list(zip(of.number.tolist(), self._recent.copies(of.line).tolist(), steps_said, strict=True)), overflows
         )
-        return lines if len(lines.number) else None
 
     def _note_losses(self, lines: list[tuple[float, bytes, int | None]], overflows: list[tuple[int, bytes]]) -> None:
         events = [
