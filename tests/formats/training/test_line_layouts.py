@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar, Step, ThroughputRun
-from nccl_doctor.formats.training.steps import line_layouts, recent_lines, step_lines
-from nccl_doctor.formats.training.steps.block_lines import BlockLines
-from nccl_doctor.formats.training.steps.line_layouts import Layouts, without
-from nccl_doctor.formats.training.steps.line_numbers import Texts
+from nccl_doctor.formats.training.lines import line_layouts, recent_lines
+from nccl_doctor.formats.training.lines.block_lines import BlockLines
+from nccl_doctor.formats.training.lines.line_layouts import Layouts, without
+from nccl_doctor.formats.training.lines.line_numbers import Texts
+from nccl_doctor.formats.training.steps import step_lines
 
 _MANY = line_layouts.LEAST
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
+from nccl_doctor.formats.training.lines.block_lines import BlockLines
+from nccl_doctor.formats.training.lines.line_numbers import Texts
 from nccl_doctor.formats.training.steps import step_lines
-from nccl_doctor.formats.training.steps.block_lines import BlockLines
-from nccl_doctor.formats.training.steps.line_numbers import Texts
 
 
 def read(text: str) -> tuple[list[ThroughputRun], list[Step]]:

@@ -13,7 +13,7 @@ import numpy as np
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.training.steps.line_numbers import Floats, Group, LineNumbers
+from nccl_doctor.formats.training.lines.line_numbers import Floats, Group, LineNumbers
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars
 from nccl_doctor.formats.training.steps.step_columns import Column, runs_of
 

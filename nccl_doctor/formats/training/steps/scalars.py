@@ -9,8 +9,8 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.metrics import number
-from nccl_doctor.formats.training.steps.line_numbers import Floats
 from nccl_doctor.formats.training.steps.step_rows import text_of
 
 _SCALARS = 1_000  # names of one file

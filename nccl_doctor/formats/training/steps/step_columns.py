@@ -11,8 +11,8 @@ import numpy as np
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import Flags, Numbers
-from nccl_doctor.formats.training.steps.block_lines import LONGEST
-from nccl_doctor.formats.training.steps.line_numbers import Floats, LineNumbers, Texts
+from nccl_doctor.formats.training.lines.block_lines import LONGEST
+from nccl_doctor.formats.training.lines.line_numbers import Floats, LineNumbers, Texts
 from nccl_doctor.formats.training.steps.step_formats import Fields, Tool, colour_spans, uncoloured
 from nccl_doctor.inputs import prefixes
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_doctor.common.text_keys import Flags, Numbers
-from nccl_doctor.formats.training.steps.line_numbers import Floats
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.steps.step_columns import Name, Steps
 
 Point = tuple[int | None, float | None, float | None, float | None]  # step, seconds, rate, seconds that waited for data

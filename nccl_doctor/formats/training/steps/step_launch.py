@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_doctor.common.text_keys import Keys, Numbers
+from nccl_doctor.formats.training.lines.line_numbers import Floats
+from nccl_doctor.formats.training.lines.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps import own_steps
-from nccl_doctor.formats.training.steps.line_numbers import Floats
-from nccl_doctor.formats.training.steps.recent_lines import RecentLines
+from nccl_doctor.formats.training.steps.step_blocks import Written
 from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
 from nccl_doctor.formats.training.steps.step_folds import Lines
 from nccl_doctor.formats.training.steps.step_formats import BAR, Tool, uncoloured
@@ -45,15 +46,6 @@ class _Writers(NamedTuple):
 
 
 _NOBODY = _Writers(np.zeros(1, np.uint64), np.full(1, -1))
-
-
-class Written(NamedTuple):
-    """Lines of one form, and a key for who wrote each."""
-
-    key: int  # of the form
-    form: Form
-    rows: Numbers  # of the batch
-    writers: Keys
 
 
 class _Lines(NamedTuple):
@@ -121,7 +113,7 @@ class Launch:
         self._waiting.append(
             _Lines(
                 steps.chosen(which, len(which)), of[which], batch.numbers[which].astype(float),
-                self._recent.places(batch.lines, batch.parts[which]),
+                self._recent.places(batch.start[which], batch.stop[which]),
             )
         )  # fmt: skip
         if sum(len(lines.of) for lines in self._waiting) >= min(_TOGETHER * len(self._series), 2 * _WAITING):
@@ -147,11 +139,11 @@ class Launch:
 
     def _name(self, batch: Batch, written: list[Written]) -> Numbers:
         """The index of the series of each line by who wrote it, -1 for none."""
-        of = np.full(len(batch.parts), -1)
+        of = np.full(len(batch.start), -1)
         if sum(len(known.keys) for known in self._of_writer.values()) > _MEMO:
             self._of_writer.clear()
         firsts = []
-        for key, form, rows, writers in written:
+        for key, form, rows, writers, _ in written:
             is_new = self._of_writer.get(key, _NOBODY).series_of(writers) < 0
             if is_new.any():
                 new, first = np.unique(writers[is_new], return_index=True)
@@ -163,7 +155,7 @@ class Launch:
                 found[key][writer] = self._of_line(form, batch.text(row))
         for key, series in found.items():
             self._of_writer[key] = self._of_writer.get(key, _NOBODY).more(series)
-        for key, _, rows, writers in written:
+        for key, _, rows, writers, _ in written:
             of[rows] = self._of_writer[key].series_of(writers)
         return of
 

@@ -14,40 +14,35 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import all_reduce_bench
 from nccl_doctor.formats.training.deepspeed_comms import CommOps
 from nccl_doctor.formats.training.layout import Layout
+from nccl_doctor.formats.training.lines.block_lines import newlines
+from nccl_doctor.formats.training.lines.recent_lines import RecentLines
 from nccl_doctor.formats.training.official_stamps import stamps
 from nccl_doctor.formats.training.run_settings import Settings
-from nccl_doctor.formats.training.steps.block_lines import newlines
-from nccl_doctor.formats.training.steps.line_layouts import Layouts
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.loss_values import LossValues
-from nccl_doctor.formats.training.steps.recent_lines import RecentLines
-from nccl_doctor.formats.training.steps.step_columns import Form, Steps, form_of
+from nccl_doctor.formats.training.steps.step_blocks import BlockSteps, Forms
+from nccl_doctor.formats.training.steps.step_columns import Steps
 from nccl_doctor.formats.training.steps.step_formats import BAR, Tool
-from nccl_doctor.formats.training.steps.step_launch import Launch, Written
+from nccl_doctor.formats.training.steps.step_launch import Launch
 from nccl_doctor.formats.training.steps.step_places import (
     COMM,
     KINDS,
-    LITERALS,
-    LOSSES,
     REDUCED,
     SETTINGS,
     STAMPS,
-    TOOL_OF,
     TOTAL,
-    Batch,
+    Other,
     Places,
-    StepGroup,
     places_of,
 )  # fmt: skip
 from nccl_doctor.formats.training.steps.step_rows import run_rows, text_of
 from nccl_doctor.formats.training.steps.step_series import Series
-from nccl_doctor.inputs.blocks import Block, Cursor, blocks
+from nccl_doctor.inputs.blocks import Block, blocks
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 21  # bytes: the numbers of their lines fit the cache
 _MAX_EVENTS = 5_000
 _MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
-_MEMO = 50_000  # forms remembered
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -83,12 +78,9 @@ class _Reader:
         self.values = LossValues()
         self.bench = all_reduce_bench.AllReduceBench()
         self._labels: dict[bytes, int] = {}  # of progress bars
-        self._forms: dict[int, Form | None] = {}  # by the key of the lines
-        self._layouts = Layouts()
+        self._forms = Forms()
         self._recent = RecentLines()
-        # not taken yet: where lines are that are no steps, and lowered loss scales
-        self._taken: list[tuple[int, int]] = []
-        self._overflows: list[tuple[bytes, int]] = []
+        self._overflows: list[tuple[bytes, int]] = []  # lowered loss scales that were not taken yet
         # of one launch
         self._launch = Launch(self._recent)
         self._total_line = b""
@@ -96,110 +88,79 @@ class _Reader:
     def block(self, block: bytes, number: int) -> None:
         """Take all lines of a block that hold a literal."""
         self._recent.add(block)
-        steps = places_of(block, number, self._layouts, with_guesses=not self._launch.is_known())
-        if steps is not None:
-            self._read(steps)
+        places = places_of(block, number, self._forms.layouts, with_guesses=not self._launch.is_known())
+        if places is not None:
+            self._read(places)
         for end in self._recent.leaving():
             self._launch.keep(end)
 
-    def _read(self, steps: Places) -> None:
-        cursor = Cursor(steps.lines.block, steps.number)
+    def _read(self, places: Places) -> None:
+        others = places.other_lines()
+        places = places.without(others)
         noted = -1  # piece
-        for place, literal in zip(steps.others.tolist(), steps.of_others.tolist(), strict=True):
-            if place <= cursor.used:
-                continue
-            line, line_number = cursor.line(place)
-            word = LITERALS[literal]
-            if word in SETTINGS:
-                if cursor.piece != noted:  # all settings of a piece are taken at once
-                    steps = self._setting(line, line_number, steps, place)
-                noted = cursor.piece
-            elif word in Losses.LITERALS:
-                self._overflows.append((line, line_number))
-                cursor.done()
-            elif word == STAMPS:
-                steps = self._take(steps, place)
-                self._stamps(line, line_number)
-                cursor.done()
-            elif word in REDUCED:
-                self.comm.note_gradients(line, line_number)
+        for other in others:
+            if other.word in SETTINGS:
+                if other.piece != noted:  # all settings of a piece are taken at once
+                    places = self._setting(other, places).without(others)
+                noted = other.piece
+            elif other.word == STAMPS:
+                places = self._take(places, other.place)
+                self._stamps(other.line, other.number)
             else:
-                self._other(word, line, line_number)
-                self._taken.append((cursor.piece, cursor.end))
-                cursor.done()
-        self._take(steps, len(steps.lines.block))
+                self._other(other)
+        self._take(places, len(places.lines.block))
 
-    def _setting(self, line: bytes, number: int, steps: Places, place: int) -> Places:
-        """Take a setting; another world size begins a launch. Returns the steps that are left."""
-        if self.settings.note(line):
-            steps = self._take(steps, place)
+    def _setting(self, other: Other, places: Places) -> Places:
+        """Take a setting; another world size begins a launch. Returns the places that are left."""
+        if self.settings.note(other.line):
+            places = self._take(places, other.place)
             if any(series.points for series in self._launch.series):
                 settings = self.settings
                 self.settings = _before(settings)
                 self.launch_ends()
                 self.settings = settings
                 settings.layout = Layout()
-                steps = steps.with_guesses(place)
-        self.settings.layout.note(line, number)
-        return steps
+                places = places.with_guesses(other.place)
+        self.settings.layout.note(other.line, other.number)
+        return places
 
-    def _take(self, steps: Places, end: int) -> Places:
+    def _take(self, places: Places, end: int) -> Places:
         """Take the steps up to a place, and what was printed beside them. Returns the others."""
-        these, rest = steps.before(end)
-        these = these.without(self._taken)
-        self._steps(these)
+        these, rest = places.before(end)
+        self._put(self._forms.read(these.known() if self._launch.is_known() else these))
+        self._take_overflows()
+        return rest
+
+    def _take_overflows(self) -> None:
         for line, number in self._overflows:
             if self._launch.series:  # DeepSpeed and Apex print them beside the step lines
                 self._launch.series[0].overflow(line, number)
             else:
                 self.settings.early_overflows.append((line, number))
-        self._taken, self._overflows = [], []
-        return rest
+        self._overflows = []
 
-    def _steps(self, places: Places) -> None:
-        """Take step lines of one launch."""
-        if self._launch.is_known():
-            places = places.known()
-        if len(self._forms) > _MEMO:
-            self._forms.clear()
-            self._layouts.clear()
-        batch, groups = places.groups(self._layouts)
-        if groups:
-            self._together(batch, groups)
+    def _put(self, read: BlockSteps) -> None:
+        """Take steps of one launch."""
+        steps = Steps(len(read.batch.start), {})
+        for written in read.written:
+            self.understood += len(written.rows)
+            steps.put_all(written.rows, written.steps)
+            if written.form.tool.name == BAR:
+                label = self._labels.setdefault(written.form.fields.label, len(self._labels))
+                steps.put("label", written.rows, label)
+        self.understood += sum(len(rows) for _, rows, _ in read.losses)
+        self.values.take(read.losses, read.batch.text, read.batch.numbers)
+        if read.written:
+            self._launch.put(read.batch, steps, read.written)
 
-    def _together(self, batch: Batch, groups: list[StepGroup]) -> None:
-        steps = Steps(len(batch.parts), {})
-        losses, written = [], []
-        for group, literals in groups:
-            key, rows, numbers = group
-            if LOSSES in literals:
-                losses.append(group)
-                self.understood += len(rows)
-            if key not in self._forms:
-                tools = [tool for which in dict.fromkeys(literals) if (tool := TOOL_OF[which]) is not None]
-                tools.sort(key=lambda tool: tool.is_guess)
-                self._forms[key] = form_of(batch.text(int(rows[0])), tools)
-            form = self._forms[key]
-            if form is None:
-                continue
-            read, none = form.read(numbers)
-            writers = numbers.writers(form.who)
-            if none.any():
-                rows, writers = rows[~none], writers[~none]
-                if not len(rows):
-                    continue
-                read = read.chosen(~none, len(rows))
-            self.understood += len(rows)
-            written.append(Written(key, form, rows, writers))
-            steps.put_all(rows, read)
-            if form.tool.name == BAR:
-                steps.put("label", rows, self._labels.setdefault(form.fields.label, len(self._labels)))
-        self.values.take(losses, batch.text, batch.numbers)
-        self._launch.put(batch, steps, written)
-
-    def _other(self, literal: bytes, line: bytes, number: int) -> None:
+    def _other(self, other: Other) -> None:
         """Take a line that is not a step."""
-        if literal in KINDS:
+        literal, line, number, *_ = other
+        if literal in Losses.LITERALS:
+            self._overflows.append((line, number))
+        elif literal in REDUCED:
+            self.comm.note_gradients(line, number)
+        elif literal in KINDS:
             if len(self.events) < _MAX_EVENTS:
                 self.events.append((number, KINDS[literal], line))
         elif literal == COMM:
@@ -242,7 +203,6 @@ class _Reader:
         self.done += [(one, self.settings) for one in loops[:_MAX_RUNS]]
         self._launch = Launch(self._recent)
         self._forms.clear()
-        self._layouts.clear()
 
     def rows(self, facts: Facts, run: int) -> Iterator[Any]:
         """All rows, once the log has been read."""

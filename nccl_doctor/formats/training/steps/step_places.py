@@ -7,12 +7,13 @@ import numpy as np
 
 from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.formats.training import all_reduce_bench, layout, run_settings
+from nccl_doctor.formats.training.lines.block_lines import LONGEST, BlockLines
+from nccl_doctor.formats.training.lines.line_layouts import Alike, Layouts, without
+from nccl_doctor.formats.training.lines.line_numbers import Group, Texts
 from nccl_doctor.formats.training.steps import loss_values, own_steps
-from nccl_doctor.formats.training.steps.block_lines import BlockLines
-from nccl_doctor.formats.training.steps.line_layouts import Alike, Layouts, without
-from nccl_doctor.formats.training.steps.line_numbers import Group, Texts
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.step_formats import TOOLS
+from nccl_doctor.inputs.blocks import Cursor
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 
 _EVENTS = (
@@ -31,6 +32,7 @@ TOTAL = b"total images/sec: "
 _TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
 KINDS = dict(_EVENTS)
 SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))
+_BESIDE_STEPS = SETTINGS.union(Losses.LITERALS, REDUCED, (STAMPS,))
 _TOGETHER = 1 << 14  # lines whose forms are looked for together
 LITERALS = sorted(
     {
@@ -69,17 +71,34 @@ def _places(block: bytes, with_guesses: bool) -> tuple[Numbers, Numbers]:
     return at, indexes[which]
 
 
-class Batch:
-    """Lines of steps that are taken together."""
+class Batch(NamedTuple):
+    """Lines of a block that are taken together."""
 
-    def __init__(self, lines: BlockLines, parts: Numbers, number: int) -> None:
-        """`number` is that of the first line of the block."""
-        self.lines = lines
-        self.parts = parts
-        self.numbers = lines.numbers(parts) + number
+    block: bytes
+    start: Numbers
+    stop: Numbers
+    numbers: Numbers  # of the lines
 
     def text(self, row: int) -> bytes:
-        return self.lines.text(int(self.parts[row]))
+        """A line, cut where it is too long."""
+        start = int(self.start[row])
+        return self.block[start : min(int(self.stop[row]), start + LONGEST)]
+
+
+class Other(NamedTuple):
+    """A line that is no step, and the first literal in it."""
+
+    word: bytes
+    line: bytes
+    number: int
+    place: int  # of the literal
+    piece: int  # where the part of the line begins that a carriage return cuts
+    end: int
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a literal of steps in it means nothing."""
+        return self.word not in _BESIDE_STEPS
 
 
 class StepGroup(NamedTuple):
@@ -99,6 +118,19 @@ class Places(NamedTuple):
     which: Numbers  # literal
     others: Numbers  # places of literals of other lines
     of_others: Numbers  # literal
+
+    def other_lines(self) -> list[Other]:
+        """The lines that are no steps; those with settings once for each literal."""
+        found = []
+        cursor = Cursor(self.lines.block, self.number)
+        for place, literal in zip(self.others.tolist(), self.of_others.tolist(), strict=True):
+            if place > cursor.used:
+                line, number = cursor.line(place)
+                word = LITERALS[literal]
+                found.append(Other(word, line, number, place, cursor.piece, cursor.end))
+                if word not in SETTINGS and word not in REDUCED:
+                    cursor.done()
+        return found
 
     def before(self, end: int) -> "tuple[Places, Places]":
         """Those before a place, and the others."""
@@ -123,8 +155,9 @@ class Places(NamedTuple):
         known = ~_IS_GUESS[self.which]
         return self._replace(found=found, at=self.at[known], which=self.which[known])
 
-    def without(self, taken: list[tuple[int, int]]) -> "Places":
-        """Without the places in parts of the block that begin and end there."""
+    def without(self, others: list[Other]) -> "Places":
+        """Without the places in lines that mean something else."""
+        taken = [(other.piece, other.end) for other in others if other.is_taken]
         if not taken:
             return self
         start, stop = (np.array(column) for column in zip(*taken, strict=True))
@@ -153,7 +186,9 @@ class Places(NamedTuple):
                 literals = tuple(self.which[first[row] : last[row]].tolist())
                 self._learn(layouts, parts[some][group.rows], group.key, literals)
                 groups.append(StepGroup(group._replace(rows=rows[some][group.rows]), literals))
-        return Batch(self.lines, every[order], self.number), groups
+        every = every[order]
+        lines = self.lines
+        return Batch(lines.block, lines.start[every], lines.stop[every], lines.numbers(every) + self.number), groups
 
     def _learn(self, layouts: Layouts, parts: Numbers, key: int, literals: tuple[int, ...]) -> None:
         """Take the layouts of lines that hold these literals and no others, whatever their numbers are."""

@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from nccl_doctor.common.text_keys import Flags
-from nccl_doctor.formats.training.steps.line_numbers import Floats
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.steps.step_columns import Steps
 
 _BACK = 64  # a step so far behind the last one is a line of another rank, not a new pass

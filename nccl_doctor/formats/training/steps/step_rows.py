@@ -8,8 +8,8 @@ import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.run_settings import Settings
-from nccl_doctor.formats.training.steps.line_numbers import Floats
 from nccl_doctor.formats.training.steps.step_folds import Rows, known, whole
 from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 from nccl_doctor.inputs import prefixes

@@ -6,8 +6,8 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
+from nccl_doctor.formats.training.lines.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps.loss_scale import Losses
-from nccl_doctor.formats.training.steps.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps.step_folds import (
     NONE,
     Line,

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nccl_doctor.common.text_keys import Numbers
-from nccl_doctor.formats.training.steps.block_lines import LONGEST, BlockLines
+from nccl_doctor.formats.training.lines.block_lines import LONGEST
 
 _KEPT = 32 << 20  # bytes
 _LEAVING = 8 << 20  # bytes of blocks that leave together
@@ -27,10 +27,9 @@ class RecentLines:
         self._begins.append(self.end)
         self.end += len(block)
 
-    def places(self, lines: BlockLines, parts: Numbers) -> Numbers:
-        """The places of parts of the last block."""
-        start = lines.start[parts]
-        places: Numbers = (start + self._begins[-1]) << _SIZE | np.minimum(lines.stop[parts] - start, LONGEST)
+    def places(self, start: Numbers, stop: Numbers) -> Numbers:
+        """The places of lines that begin and end there in the last block."""
+        places: Numbers = (start + self._begins[-1]) << _SIZE | np.minimum(stop - start, LONGEST)
         return places
 
     def copies(self, places: npt.NDArray[np.object_] | Numbers) -> npt.NDArray[np.object_]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import WORD, Keys, Numbers
-from nccl_doctor.formats.training.steps.block_lines import BlockLines
-from nccl_doctor.formats.training.steps.line_numbers import MOST_DIGITS, Floats, LineNumbers, value_of
+from nccl_doctor.formats.training.lines.block_lines import BlockLines
+from nccl_doctor.formats.training.lines.line_numbers import MOST_DIGITS, Floats, LineNumbers, value_of
 
 LEAST = 64  # lines of a block from which on a layout is worth it to be known
 _LONGEST = 1_024  # bytes of a line that has a layout
