@@ -25,6 +25,7 @@ class BlockLines:
             self._newlines = np.flatnonzero(is_stop)
             is_stop |= data == _RETURN
         stops = np.flatnonzero(is_stop)
+        self.ends = len(stops if self._newlines is None else self._newlines)  # line ends
         self.stop = np.append(stops, len(block))
         self.start = np.append(0, stops + 1)
 

@@ -56,7 +56,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar")
     reader = _Reader(name)
     block = Block(b"", 1)
-    for block in blocks(stream, _BLOCK, newlines):
+    for block in blocks(stream, _BLOCK, reader.line_ends):
         reader.block(block.data, block.first)
     lines = block.first + newlines(block.data) - (block.data.endswith(b"\n") or not block.data)
     reader.launch_ends()
@@ -80,6 +80,7 @@ class _Reader:
         self._labels: dict[bytes, int] = {}  # of progress bars
         self._forms = Forms()
         self._recent = RecentLines()
+        self._ends = 0  # lines of the last block
         self._overflows: list[tuple[bytes, int]] = []  # lowered loss scales that were not taken yet
         # of one launch
         self._launch = Launch(self._recent)
@@ -89,10 +90,15 @@ class _Reader:
         """Take all lines of a block that hold a literal."""
         self._recent.add(block)
         places = places_of(block, number, self._forms.layouts, with_guesses=not self._launch.is_known())
+        self._ends = places.lines.ends if places is not None else newlines(block)
         if places is not None:
             self._read(places)
         for end in self._recent.leaving():
             self._launch.keep(end)
+
+    def line_ends(self, _: bytes) -> int:
+        """How many line ends the last block has."""
+        return self._ends
 
     def _read(self, places: Places) -> None:
         others = places.other_lines()
