@@ -16,7 +16,7 @@ from pathlib import Path
 
 from logs import LOGS, run, write, write_folder
 
-from nccl_doctor.common.workers import PROCESSES
+from nccl_doctor.log.workers import PROCESSES
 
 ANALYZE = [sys.executable, "-m", "nccl_doctor", "analyze", "--fail-on", "never"]
 PLAIN = ("channels", "calls", "training")

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nccl_doctor.common import interruption
-from nccl_doctor.common.workers import PROCESSES, Ahead, ended_with_us, pool, processors, result_of
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks import rank_progress
 from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.scanner import TOKEN, Scanner
+from nccl_doctor.log.workers import PROCESSES, Ahead, ended_with_us, pool, processors, result_of
 
 PARALLEL = 48 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccl_doctor.app.reading.input_streams import RejoinedStream
-from nccl_doctor.common.workers import Ahead, processors
 from nccl_doctor.formats import registry
 from nccl_doctor.inputs import exports, sources
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
+from nccl_doctor.log.workers import Ahead, processors
 
 # Kinds of files that are read as logs where no reader knows them better.
 READABLE = ("nccl-log", "job-log", "text", "json")

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import nccl_doctor
 from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
-from nccl_doctor.common.workers import processors
 from nccl_doctor.formats import registry
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.parallel import OnBytes
 from nccl_doctor.log.ranks.rank_progress import RankProgress
+from nccl_doctor.log.workers import processors
 
 JOBS = 4  # of Slurm, where the user names no number
 CONNECTED = "20s"  # to reach a scheduler
