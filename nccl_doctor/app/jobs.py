@@ -23,6 +23,7 @@ _ID_IN_TEXT = compiled(
 _ID_IN_NAME = compiled(r"(?:^slurm-|^job-|[-_.])(\d{5,12})(?:[-_.]\d{1,5})?\.(?:out|err|log|o|e)$|\.[oe](\d{3,12})$")
 _COMM_ID = compiled(r" commId (0x[0-9a-f]+)")
 _WORLD = compiled(r"\brank (\d+) n[rR]anks (\d+)\b")
+_OF_RANK = compiled(r"(?:^|/)(?:\d{1,6}/)?rank\.\d{1,7}/std(?:out|err)$")
 _BENCHMARK = (b"# nThread ", b"# Avg bus bandwidth")  # what nccl-tests print once
 
 
@@ -131,7 +132,15 @@ def _pattern(name: str) -> str:
 def _related(one: Fingerprint, other: Fingerprint) -> bool:
     if one.ids & other.ids or one.comms & other.comms or _stem(one.name) == _stem(other.name):
         return True
+    if _launch(one.name) is not None and _launch(one.name) == _launch(other.name):
+        return True
     return bool(one.processes & other.processes) and not (one.is_job and other.is_job and _differ(one, other))
+
+
+def _launch(name: str) -> str | None:
+    """The folder of one call of mpirun with `--output-filename`, which keeps `1/rank.0/stdout` below it; None for other names."""
+    found = _OF_RANK.search(name)
+    return name[: found.start()] if found else None
 
 
 def _stem(name: str) -> tuple[PurePosixPath, str]:
@@ -141,7 +150,7 @@ def _stem(name: str) -> tuple[PurePosixPath, str]:
 
 def _differ(one: Fingerprint, other: Fingerprint) -> bool:
     """Whether two logs that prove to be jobs prove to be different ones."""
-    if one.ids & other.ids or one.comms & other.comms:
+    if one.ids & other.ids or one.comms & other.comms or (_launch(one.name) or "") == _launch(other.name):
         return False
     if one.ids and other.ids:
         return True

@@ -8,6 +8,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.derived.hang import RankDoing
 from nccl_doctor.facts.tables.stacks import RankState, Stack
 
+_OF_HOST = 1000  # process ids from here on are those of a host; a container counts from 1
 WAITING = ("collective", "backward", "cuda-sync")
 WAITS = (*WAITING, "rendezvous")  # for other ranks
 
@@ -18,14 +19,17 @@ def what_ranks_do(facts: Facts) -> Iterator[RankDoing]:
     jobs: dict[str | None, list[Stack]] = defaultdict(list)
     for stack in map(Stack._make, facts.query("SELECT * FROM stack WHERE main = 1")):
         jobs[stack.job].append(stack)
+    threads = _threads(facts) if any(_repeated(stacks) for stacks in jobs.values()) else {}
     looks = {(one.host, one.pid): one for one in facts.rows(RankState)}
     for stacks in jobs.values():
-        yield from _of_job(stacks, looks)
+        yield from _of_job(stacks, looks, threads)
 
 
-def _of_job(stacks: list[Stack], looks: dict[tuple[str | None, int], RankState]) -> Iterator[RankDoing]:
+def _of_job(
+    stacks: list[Stack], looks: dict[tuple[str | None, int], RankState], threads: dict[int, frozenset[str]]
+) -> Iterator[RankDoing]:
     """Those of one job, from the main threads of its ranks and of the processes that these started."""
-    tops = [stack for stack in stacks if stack.parent is None]
+    tops, moved = _last_looks([stack for stack in stacks if stack.parent is None], threads)
     seen = {(stack.host, stack.pid): looks.get((stack.host, stack.pid)) for stack in tops}
     tops = [
         stack._replace(doing=look.doing) if (look := seen[stack.host, stack.pid]) is not None else stack
@@ -43,6 +47,62 @@ def _of_job(stacks: list[Stack], looks: dict[tuple[str | None, int], RankState])
         yield RankDoing(
             host=top.host, rank=top.rank, pid=top.pid, doing=top.doing, frame=top.frame, leaf=top.leaf,
             ranks=len(tops), same=counts[top.doing], waiting=others, worker=workers.get((top.host, top.pid)),
-            moved=look.moved if look is not None else None,
+            moved=look.moved if look is not None else moved.get(top.ref),
             ref=top.ref,
         )  # fmt: skip
+
+
+def _repeated(stacks: list[Stack]) -> bool:
+    tops = [(stack.host, stack.pid) for stack in stacks if stack.parent is None]
+    return len(set(tops)) < len(tops)
+
+
+def _threads(facts: Facts) -> dict[int, frozenset[str]]:
+    """Evidence of a main thread -> the numbers of the other threads of its dump, by which equal process ids of two containers differ."""
+    found: dict[int, frozenset[str]] = {}
+    mains: list[int] = []
+    others: set[str] = set()
+    place: tuple[str, int] | None = None
+    for file, pid, main, ref, text in facts.query(
+        "SELECT e.file, s.pid, s.main, s.ref, e.text FROM stack s JOIN evidence e ON e.id = s.ref ORDER BY s.rowid"
+    ):
+        if (file, pid) != place:
+            found.update(dict.fromkeys(mains, frozenset(others)))
+            place, mains, others = (file, pid), [], set()
+        if main:
+            mains.append(ref)
+        else:
+            others.add(text.split(" ", 2)[1])
+    found.update(dict.fromkeys(mains, frozenset(others)))
+    return found
+
+
+def _last_looks(tops: list[Stack], threads: dict[int, frozenset[str]]) -> tuple[list[Stack], dict[int, int]]:
+    """Each process once, as the last dump shows it, and by its evidence whether it moved since the one before.
+
+    A process that is dumped again has the same host, process id and rank, and threads with the same numbers.
+    """
+    last: list[Stack] = []
+    moved: dict[int, int] = {}
+    known: dict[tuple[str | None, int], list[int]] = defaultdict(list)  # places in `last`
+    for top in tops:
+        same = next((at for at in known[top.host, top.pid] if _same_process(last[at], top, threads)), None)
+        if same is None:
+            known[top.host, top.pid].append(len(last))
+            last.append(top)
+            continue
+        before = last[same]
+        moved[top.ref] = int((before.doing, before.leaf, before.frames) != (top.doing, top.leaf, top.frames))
+        last[same] = top if top.rank is not None else top._replace(rank=before.rank)
+    return last, moved
+
+
+def _same_process(one: Stack, other: Stack, threads: dict[int, frozenset[str]]) -> bool:
+    if one.rank is not None and other.rank is not None and one.rank != other.rank:
+        return False
+    if one.ref == other.ref:  # the same line of one file
+        return True
+    first, second = threads.get(one.ref, frozenset()), threads.get(other.ref, frozenset())
+    if not first and not second:
+        return one.host is not None or one.pid >= _OF_HOST
+    return 2 * len(first & second) >= max(len(first), len(second), 1)

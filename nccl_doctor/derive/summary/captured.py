@@ -7,6 +7,7 @@ from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.summary import folded
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    C2cState,
     Captured,
     CopyRate,
     CopyTest,
@@ -41,7 +42,7 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest,
+        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState,
     ],
     reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -183,6 +184,13 @@ def _commands(facts: Facts) -> Iterator[Clause]:
         parts += [f"{without} without P2P"] if without is not None else []
         parts += ["their counters are off"] if sent is None and without is None else []
         yield ", ".join(parts), ref
+    for gpus, active, inactive, total, ref in facts.query(
+        "SELECT count(*), sum(active), sum(inactive), min(total), min(ref) FROM c2c_state GROUP BY NULL HAVING count(*)"
+    ):
+        yield (
+            f"nvidia-smi c2c: {counted(gpus, 'GPU')}, {active} of {active + inactive} links up, {total:.4g} GB/s to the CPU",
+            ref,
+        )
     for providers, domains, ref in facts.query(
         "SELECT group_concat(DISTINCT provider), count(DISTINCT domain), min(ref) FROM ofi_domain GROUP BY NULL HAVING count(*)"
     ):

@@ -15,6 +15,7 @@ from nccl_doctor.facts.tables import (
     BenchLink,
     BenchRow,
     BenchRun,
+    C2cState,
     CommOp,
     CopyRate,
     CopySlow,
@@ -34,6 +35,7 @@ from nccl_doctor.facts.tables import (
     Step,
     ThroughputRun,
     Timeline,
+    TopoGpu,
     Trace,
 )  # fmt: skip
 
@@ -83,6 +85,9 @@ QUERIES = (
     f" min(ref) FROM ({_COPIES}) GROUP BY host, gpu, kind",
     "SELECT 'copy_bandwidth', value, unit, 'pair', coalesce(host || ' ', '') || 'GPU ' || gpu || ' and '"
     " || coalesce(peer_host || ' ', '') || 'GPU ' || peer, ref FROM copy_slow WHERE what = 'pair' AND unit = 'GB/s'",
+    # NVLink-C2C between GPU and CPU
+    "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",
+    "SELECT 'c2c_bandwidth', c2c / 1000.0, 'GB/s', 'gpu', file || ' GPU ' || coalesce(gpu, bus, ''), ref FROM topo_gpu WHERE c2c > 0",
     # Horovod timelines: shares of the run
     "SELECT 'negotiate', 100 * negotiate_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
     "SELECT 'collective', 100 * collective_s / length_s, '%', 'run', file, ref FROM timeline WHERE length_s > 0",
@@ -147,7 +152,7 @@ _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -29,6 +29,20 @@ class NvlinkState(NamedTuple):
     ref: int
 
 
+class C2cState(NamedTuple):
+    """NVLink-C2C of one Grace superchip in `nvidia-smi c2c -s`: the links between its GPU and its CPU."""
+
+    host: str | None
+    file: str
+    gpu: int
+    model: str | None
+    active: int
+    inactive: int
+    speed: float | None  # GB/s of one link and direction, the lowest
+    total: float  # GB/s of all active links in one direction
+    ref: int
+
+
 class NvlinkUse(NamedTuple):
     """NVLinks of one GPU in `nvidia-smi nvlink -gt d`, which counts their traffic, or `nvidia-smi nvlink -c`, their capabilities."""
 

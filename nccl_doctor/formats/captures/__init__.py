@@ -28,13 +28,23 @@ FORMATS = (
     Format(
         "node-capture",
         "node_commands",
-        tables=("gpu_matrix", "nvlink_state", "nvlink_use", "ib_port", "kernel_module", "ofi_domain", "fabric_event"),
+        tables=(
+            "gpu_matrix",
+            "nvlink_state",
+            "nvlink_use",
+            "c2c_state",
+            "ib_port",
+            "kernel_module",
+            "ofi_domain",
+            "fabric_event",
+        ),
         inside=(
             b"GPU0\tGPU1",
             b"GPU0    GPU1",
             b"CPU Affinity",
             b"Link 0: Data ",
             b"Link 0: <inactive>",
+            b"C2C Link 0: ",
             *(b"Link 0: %d" % digit for digit in range(10)),  # GB/s
             b"Link 0, P2P is supported: ",
             b"CA type: ",

@@ -1,7 +1,7 @@
 """Output of commands of a node, in a file of its own or pasted into a log.
 
-`nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `-gt d` and `-c`, `ibstat`, `ibstatus`, `ibv_devinfo`, `lsmod`, `fi_info`, and errors
-in the log of the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
+`nvidia-smi topo -m`, `nvidia-smi nvlink -s`, `-gt d` and `-c`, `nvidia-smi c2c -s`, `ibstat`, `ibstatus`, `ibv_devinfo`, `lsmod`,
+`fi_info`, and errors in the log of the Fabric Manager. Lines may carry the prefix of pdsh, mpirun or srun; then each host is kept apart.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import (
+    C2cState,
     FabricEvent,
     GpuMatrix,
     IbPort,
@@ -31,6 +32,7 @@ _TOPO_ROW = re.compile(rf"({_DEVICE})\s+(.*)")
 _PATH = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|\*")
 _NVLINK_GPU = re.compile(r"GPU (\d{1,3}): (.{2,60}?) \(UUID: (?:GPU|MIG)-")
 _NVLINK = re.compile(r"\s*Link \d{1,2}: (?:(?P<speed>[\d.]{1,8}) GB/s|(?P<inactive><inactive>))\s*$")
+_C2C = re.compile(r"\s*C2C Link \d{1,2}: (?:(?P<speed>[\d.]{1,8}) GB/s|(?P<inactive><?[Ii]nactive>?))\s*$")
 _NVLINK_TRAFFIC = re.compile(r"\s*Link (?P<link>\d{1,2}): Data (?P<way>Tx|Rx): (?:(?P<kib>\d{1,18}) KiB|N/A)\s*$")
 _NVLINK_CAPABLE = re.compile(r"\s*Link (?P<link>\d{1,2}), P2P is supported: (?P<p2p>true|false)\s*$")
 _CA = re.compile(r"CA '([\w.-]{1,40})'")
@@ -86,6 +88,7 @@ class _State:
         self.devices: set[str] = set()  # of the rows below them
         self.nvlink: NvlinkState | None = None
         self.use: NvlinkUse | None = None
+        self.c2c: C2cState | None = None
         self.port: dict[str, Any] | None = None  # columns of `ib_port` that are known
         self.hca: str | None = None
         self.modules = False
@@ -138,15 +141,17 @@ class _Reader:
     def _close(self, state: _State) -> None:
         if state.port is not None and state.port["state"]:
             self._rows.append(IbPort(**state.port))
-        for row in (state.nvlink, state.use, state.domain):
+        for row in (state.nvlink, state.use, state.c2c, state.domain):
             if (
                 row is not None
                 and not (isinstance(row, OfiDomain) and not row.domain)
-                and not (isinstance(row, NvlinkState) and not row.active + row.inactive)  # the head of `nvlink -e`
+                and not (
+                    isinstance(row, NvlinkState | C2cState) and not row.active + row.inactive
+                )  # the head of `nvlink -e`
                 and not (isinstance(row, NvlinkUse) and not row.links)
             ):
                 self._rows.append(row)
-        state.nvlink = state.use = state.port = state.domain = None
+        state.nvlink = state.use = state.c2c = state.port = state.domain = None
 
     def _matrix(self, state: _State, label: Label, text: str, number: int) -> bool:
         if "GPU0" in text and (head := _TOPO_HEAD.match(text)) is not None:
@@ -177,12 +182,16 @@ class _Reader:
             self._close(state)
             ref = self._ref(number, text)
             state.nvlink = NvlinkState(label.host, self._name, int(gpu[1]), gpu[2], 0, 0, None, ref)
+            state.c2c = C2cState(label.host, self._name, int(gpu[1]), gpu[2], 0, 0, None, 0.0, ref)
             state.use = NvlinkUse(label.host, self._name, int(gpu[1]), gpu[2], 0, None, None, None, ref)
             return True
         if "Link " not in text:
             return False
         if state.use is not None and (found := _NVLINK_TRAFFIC.match(text) or _NVLINK_CAPABLE.match(text)) is not None:
             state.use = _used(state.use, found.groupdict())
+            return True
+        if state.c2c is not None and (found := _C2C.match(text)) is not None:
+            state.c2c = _connected(state.c2c, found["speed"], self._ref(number, text))
             return True
         link = _NVLINK.match(text) if state.nvlink is not None else None
         if link is None or state.nvlink is None:
@@ -264,6 +273,18 @@ class _Reader:
         elif len(self._fabric) < 1000:
             self._fabric[key] = FabricEvent(label.host, self._name, kind, said, 1, self._ref(number, text))
         return True
+
+
+def _connected(row: C2cState, speed: str | None, ref: int) -> C2cState:
+    """The row with one more link; its evidence is the slowest link, or the first that is inactive."""
+    if speed is None:
+        return row._replace(inactive=row.inactive + 1, ref=row.ref if row.inactive else ref)
+    value = min(float(speed), 1e6) if speed.count(".") < 2 and speed != "." else 0.0
+    slowest = row.speed is None or value < row.speed
+    return row._replace(
+        active=row.active + 1, speed=value if slowest else row.speed, total=row.total + value,
+        ref=ref if slowest and not row.inactive else row.ref,
+    )  # fmt: skip
 
 
 def _used(use: NvlinkUse, line: dict[str, str | None]) -> NvlinkUse:

@@ -12,7 +12,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, NodeDriver, NodeGpu
-from nccl_doctor.facts.tables.captures import GpuMatrix, IbPort, KubePod, NvlinkState, Package
+from nccl_doctor.facts.tables.captures import C2cState, GpuMatrix, IbPort, KubePod, NvlinkState, Package
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.captures import kubernetes, node_commands, packages
 from nccl_doctor.formats.declaration import Reading
@@ -342,3 +342,27 @@ def test_a_row_of_the_matrix_that_came_twice_counts_once() -> None:
     assert once.query("SELECT device, peer, path FROM gpu_matrix") == facts.query(
         "SELECT device, peer, path FROM gpu_matrix"
     )
+
+
+def test_links_between_gpu_and_cpu_of_superchips(tmp_path: Path) -> None:
+    def superchip(gpu: int, speeds: list[str]) -> str:
+        links = [f"\t C2C Link {at}: {speed}" for at, speed in enumerate(speeds)]
+        return "\n".join(
+            [f"GPU {gpu}: NVIDIA GH200 120GB (UUID: GPU-{gpu:08}-1111-2222-3333-444444444444)", *links, ""]
+        )
+
+    healthy, slow = ["44.712 GB/s"] * 10, ["44.712 GB/s"] * 9 + ["11.178 GB/s"]
+    facts = node(
+        (
+            superchip(0, healthy) + superchip(1, slow) + superchip(2, ["44.712 GB/s", "<inactive>", "9.9.9 GB/s"])
+        ).encode()
+    )
+    assert [(10, 0, 44.712, 447.12), (10, 0, 11.178, 413.586), (2, 1, 0.0, 44.712)] == [
+        (row.active, row.inactive, row.speed, round(row.total, 3)) for row in facts.rows(C2cState)
+    ]
+    assert [] == facts.rows(NvlinkState)
+    for speeds, expected in ((healthy, []), (["11.178 GB/s"] * 10, ["c2c-bandwidth-low"])):
+        (tmp_path / "c2c.txt").write_text(superchip(0, speeds))
+        report, _, _ = analyze.analyze([str(tmp_path / "c2c.txt")])
+        assert expected == [finding.name for finding in report.findings]
+        assert [447.12 if not expected else 111.78] == [round(row.value, 2) for row in report.measures]

@@ -89,3 +89,26 @@ def test_any_order_of_lines_counts_at_most_its_processes(lines: list[str], ranks
         else:
             copies.ends()
     assert copies.count(ranks) in {1, lines.count("s")}
+
+
+@pytest.mark.parametrize(
+    ("names", "gpus", "confidence"),
+    [
+        (["1/rank.0/stdout", "1/rank.1/stdout", "1/rank.2/stdout"], 8, "likely"),
+        (["1/rank.0/stdout", "1/rank.1/stdout"], 1, "likely"),
+        (["out.0", "out.1", "out.2", "out.3"], 1, "possible"),
+        (["job.123456.0.out", "job.123456.1.out"], 1, "possible"),
+        (["node01.log", "node02.log"], 8, None),  # each node tested by itself
+        (["job.123456.0.out", "job.123456.1.out"], 8, None),
+        (["out.0"], 1, None),
+    ],
+)
+def test_copies_that_write_a_file_each(tmp_path: Path, names: list[str], gpus: int, confidence: str | None) -> None:
+    for copy, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("\n".join(table(copy, gpus, 210.0 if gpus > 1 else 0.0)) + "\n")
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    found = [one for part in [report, *report.jobs] for one in part.findings if one.name == "nccl-tests-without-mpi"]
+    assert ([confidence] if confidence else []) == [one.confidence for one in found]
+    if confidence:
+        assert f"{len(names)} processes print" in found[0].message
