@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from nccl_doctor.facts import tables
@@ -10,7 +11,7 @@ from nccl_doctor.inputs import prefixes
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.channel_counts import Origin
 from nccl_doctor.log.counts import CollectiveCalls, EventKey, LogCounts
-from nccl_doctor.log.event_columns import EventColumns, Message
+from nccl_doctor.log.event_columns import EventColumns
 from nccl_doctor.log.line_patterns import load
 from nccl_doctor.log.ranks.file_ranks import Writer
 from nccl_doctor.log.ranks.peer_hosts import Member
@@ -21,7 +22,16 @@ from nccl_doctor.log.rows import COMMUNICATOR, Context, communicator, rows
 Lives = list[dict[str, Any] | None]  # of each message: what it says where it names a rank of a communicator
 _TOGETHER = 1 << 13  # events whose rows are made at once
 _SHARED = 3  # events of a message from which its rows are worth a template
+_TOKENS = {"": "", **{level: f"{nccl_header.TOKEN}{level} " for level in nccl_header.LEVELS}}
 _Placed = dict[type, list[tuple[int, tuple[Any, ...]]]]  # table -> rows, each with the place of its event
+
+
+class _Cleaned(dict[str, str]):
+    """Texts in front of messages -> the same without control characters."""
+
+    def __missing__(self, left: str) -> str:
+        clean = self[left] = prefixes.clean(left)
+        return clean
 
 
 class EventRows:
@@ -34,7 +44,8 @@ class EventRows:
         self._ranks = ranks
         self._lives = lives
         self._patterns = load()
-        self._cleaned: dict[str, str] = {}
+        self._order = counts.columns.order()
+        self._cleaned = _Cleaned()
         self._templates: dict[int, list[RowTemplate] | None] = {}  # of messages
         self._events_of: Counter[int] = Counter()  # message -> its events
         self.who = [
@@ -47,31 +58,19 @@ class EventRows:
             one._replace(host=owner.host, rank=owner.rank) if (None, None, None) == one[:3] else one for one in self.who
         ]
 
-    def _text(self, left: str, message: Message, text: str = "") -> str:
-        """A line as the report shows it."""
-        clean = self._cleaned.get(left)
-        if clean is None:
-            clean = self._cleaned[left] = prefixes.clean(left)
-        token = f"{nccl_header.TOKEN}{message.level} " if message.level else ""
-        return f"{clean}{token}{text or message.body}"
-
     def members(self) -> Iterator[Member]:
         """Which process took which rank of which communicator, by the lines of `communicator`, in their order."""
         columns = self._counts.columns
-        lives = [
-            life if life is not None and self._patterns[message.pattern].reader == COMMUNICATOR else None
-            for message, life in zip(columns.messages, self._lives, strict=True)
-        ]
-        for at in columns.order():
-            life = lives[columns.message[at]]
-            if life is not None:
+        for at in self._order:
+            life = self._lives[columns.message[at]]
+            if life is not None and columns.messages[columns.message[at]].pattern in _life_patterns():
                 who = self.who[columns.header[at]]
                 yield Member(who.host, who.pid, life.get("comm_id"), int(life["comm_rank"]), int(life["nranks"]))
 
     def add_events(self) -> None:
         """Add the rows of all events other than channel lines, in the order of their lines. Consumes the counters."""
         columns = self._counts.columns
-        order = columns.order()
+        order = self._order
         self._events_of = Counter(columns.message)
         for at in range(0, len(order), _TOGETHER):
             for table, placed in self._rows(columns, order[at : at + _TOGETHER]).items():
@@ -84,12 +83,22 @@ class EventRows:
         """The rows of some events; a message that several of them share is read once."""
         messages = columns.messages
         which = [columns.message[at] for at in order]
-        texts = [self._text(columns.left[at], messages[one]) for at, one in zip(order, which, strict=True)]
+        lefts = [self._cleaned[columns.left[at]] for at in order]  # texts are lines as the report shows them
+        texts = [
+            f"{left}{_TOKENS[message.level]}{message.body}"
+            for left, message in zip(lefts, map(messages.__getitem__, which), strict=True)
+        ]
         refs = self._facts.evidence_of(self._file, [columns.first[at] for at in order], texts)
         shared: dict[int, list[int]] = defaultdict(list)  # message with templates -> the places of its events
         found: _Placed = defaultdict(list)
+        steps = found[tables.Communicator]
         for place, (at, one, ref) in enumerate(zip(order, which, refs, strict=True)):
-            if self._events_of[one] >= _SHARED and self._templates_of(one) is not None:
+            if (life := self._lives[one]) is not None and messages[one].pattern in _life_patterns():
+                who = self.who[columns.header[at]]
+                steps.append((place, communicator(who, life, columns.n[at], columns.stamp[at], ref)))
+                if messages[one].level not in nccl_header.SHOWN:
+                    continue
+            elif self._events_of[one] >= _SHARED and self._templates_of(one) is not None:
                 shared[one].append(place)
                 continue
             for row in self._event_rows(columns, at, ref):
@@ -125,21 +134,18 @@ class EventRows:
     def _fields(self, number: int) -> dict[str, Any]:
         pattern, level, body, _ = self._counts.columns.messages[number]
         if (life := self._lives[number]) is not None:
-            return {**life, **self._patterns[pattern].set}
+            return life
         return {"text": body} if pattern < 0 else self._patterns[pattern].match(body, level) or {}
 
     def _event_rows(self, columns: EventColumns, at: int, ref: int) -> Iterator[Any]:
-        """The rows of one event."""
+        """The rows of one event, but for that of `communicator`."""
         number = columns.message[at]
-        message, life = columns.messages[number], self._lives[number]
+        message = columns.messages[number]
         pattern = self._patterns[message.pattern] if message.pattern >= 0 else None
-        who = self.who[columns.header[at]]
-        if life is not None and pattern is not None and pattern.reader == COMMUNICATOR:
-            yield communicator(*who[:4], self._fields(number), columns.n[at], columns.stamp[at], ref)
-            if message.level not in nccl_header.SHOWN:
-                return
         counted = (columns.n[at], columns.last[at], columns.stamp[at])
-        context = Context(*who, message.level, *counted, ref, message.body, self._cleaned[columns.left[at]])
+        context = Context(
+            *self.who[columns.header[at]], message.level, *counted, ref, message.body, self._cleaned[columns.left[at]]
+        )
         yield from rows(pattern, *self._placed(context, self._fields(number)))
 
     def _placed(self, context: Context, fields: dict[str, Any]) -> tuple[Context, dict[str, Any]]:
@@ -160,10 +166,10 @@ class EventRows:
         yield from calls.values()
 
     def _call_rows(self, key: EventKey, event: CollectiveCalls) -> Iterator[Any]:
-        pattern, message = self._patterns[key.pattern], Message(*key[1:])
-        ref = self._facts.evidence(self._file, event.first, self._text(event.left, message, event.text))
-        counted = (event.n, event.last, event.stamp)
+        pattern = self._patterns[key.pattern]
         left = self._cleaned[event.left]
+        ref = self._facts.evidence(self._file, event.first, f"{left}{_TOKENS[key.level]}{event.text}")
+        counted = (event.n, event.last, event.stamp)
         context = Context(*self.who[key.header], key.level, *counted, ref, key.body, left)
         return rows(pattern, *self._placed(context, pattern.match(key.body, key.level) or {}))
 
@@ -186,6 +192,12 @@ class EventRows:
         for (host, pid), (rank, n, first, last, stamp) in processes.items():
             ref = self._facts.evidence(self._file, first, f"{host}:{pid} …")
             yield tables.Process(host, pid, rank, self._ranks.size.get((host, pid)), n, first, last, stamp, ref)
+
+
+@cache
+def _life_patterns() -> frozenset[int]:
+    """The patterns of steps in the life of a communicator."""
+    return frozenset(pattern.order for pattern in load() if pattern.reader == COMMUNICATOR)
 
 
 def _place(placed: tuple[int, Any]) -> int:

@@ -100,19 +100,35 @@ def _of_cards(pattern: Pattern) -> bool:
 
 
 def _lives(counts: LogCounts) -> Lives:
-    telling = {pattern.order: pattern.compiled.match for pattern in load() if pattern.rank_groups}
-    found = [telling[one.pattern](one.body) if one.pattern in telling else None for one in counts.columns.messages]
-    return [None if match is None else match.groupdict() for match in found]
+    telling = {pattern.order: pattern for pattern in load() if pattern.rank_groups}
+    lives: Lives = [None] * len(counts.columns.messages)
+    for number in set(counts.columns.message):  # the START of a communicator that came up has no event any more
+        message = counts.columns.messages[number]
+        pattern = telling.get(message.pattern)
+        match = pattern.compiled.match(message.body) if pattern is not None else None
+        if pattern is not None and match is not None:
+            lives[number] = {**match.groupdict(), **pattern.set} if pattern.set else match.groupdict()
+    return lives
 
 
 def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
-    """Which process took which rank, each pair once."""
-    named = [life and (life["comm_rank"], life["nranks"], life.get("cuda_dev")) for life in lives]
-    events = zip(counts.columns.header, map(named.__getitem__, counts.columns.message), strict=True)
-    for number, taken in dict.fromkeys(events):
-        if taken is not None:
-            head, (comm_rank, nranks, dev) = counts.headers[number], taken
-            yield Membership(head.host, head.pid, head.tid, int(dev) if dev else None, int(comm_rank), int(nranks))
+    """Which process took which rank of its largest communicators, each pair once."""
+    named: list[tuple[str, int, str | None] | None] = [
+        None if life is None else (life["comm_rank"], int(life["nranks"]), life.get("cuda_dev")) for life in lives
+    ]
+    events = [
+        (number, taken)
+        for number, taken in zip(counts.columns.header, map(named.__getitem__, counts.columns.message), strict=True)
+        if taken is not None
+    ]
+    largest: dict[int, int] = {}
+    for number, (_, nranks, _) in events:
+        if nranks > largest.get(number, -1):
+            largest[number] = nranks
+    for number, (comm_rank, nranks, dev) in dict.fromkeys(events):
+        if nranks == largest[number]:
+            head = counts.headers[number]
+            yield Membership(head.host, head.pid, head.tid, int(dev) if dev else None, int(comm_rank), nranks)
 
 
 def unknown(counts: LogCounts) -> list[tuple[str, int]]:

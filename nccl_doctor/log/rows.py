@@ -128,17 +128,20 @@ def _phase(text: str) -> str:
 
 
 def communicator(
-    host: str | None, rank: int | None, pid: int | None, tid: int | None, fields: dict[str, Any], n: int,
-    stamp: float | None, ref: int,
-) -> tables.Communicator:  # fmt: skip
-    """The row of a step in the life of a communicator; there may be hundreds of thousands."""
+    who: tuple[Any, ...], fields: dict[str, Any], n: int, stamp: float | None, ref: int
+) -> tuple[Any, ...]:
+    """The row of a step in the life of a communicator, of which there may be hundreds of thousands.
+
+    `who` are host, rank, process and thread, and what else is known of the writer.
+    """
     get = fields.get
     dev, nvml, color = get("cuda_dev"), get("nvml_dev"), get("color")
-    return tables.Communicator._make((
+    host, rank, pid, tid, *_ = who
+    return (
         host, rank, pid, tid, get("call"), _phase(get("phase") or ""), get("comm"), get("comm_id"),
         int(fields["comm_rank"]), int(fields["nranks"]), int(dev) if dev else None, int(nvml) if nvml else None,
         get("bus_id"), get("parent"), int(color) if color else None, n, stamp, ref,
-    ))  # fmt: skip
+    )  # fmt: skip
 
 
 def _library(context: Context, fields: dict[str, Any]) -> Iterator[Any]:
@@ -275,7 +278,9 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
         table, columns = _filling(pattern.table)
         values = []
         for name, type_, place in columns:
-            given = _convert(fields.get(name), type_)
+            given = fields.get(name)
+            if given is not None:
+                given = _convert(given, type_)
             values.append(given if given is not None or place is None else context[place])
         yield table._make(values)
     yield from _known_message(context, pattern)

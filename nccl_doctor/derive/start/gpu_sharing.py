@@ -54,12 +54,15 @@ def gpu_sharing(facts: Facts) -> Iterator[GpuSharing]:
 
 def _of_ranks(facts: Facts) -> Iterator[GpuSharing]:
     """Ranks of one communicator with one address on a host name that NCCL itself counts as one machine."""
-    counted = dict(facts.query(_COUNTED))
+    counted = {host: ranks for host, ranks in facts.query(_COUNTED) if ranks is not None}
     divided = {host for (host,) in facts.query(_DIVIDED)}
-    alone = {host for host, ranks in facts.query(_ON_NAME) if counted.get(host) is not None and ranks <= counted[host]}
+    of_host = facts.query(_ON_NAME) if counted else ()
+    alone = {host for host, ranks in of_host if ranks <= counted.get(host, -1)} - divided
+    if not alone:
+        return
     users: dict[tuple[str, str, str], dict[int, int]] = defaultdict(dict)
     for comm, host, bus, rank, ref in facts.query(_MEMBERS):
-        if host in alone and host not in divided:
+        if host in alone:
             users[comm, host, bus][rank] = ref
     shown: set[tuple[str, str]] = set()
     for (_, host, bus), ranks in users.items():
