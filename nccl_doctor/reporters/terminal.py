@@ -141,7 +141,7 @@ class _Screen:
     def _measured(self) -> list[Text]:
         """The measures by host, pair, GPU and rank."""
         most = None if self.verbose else SHOWN
-        tables = [(f"By {table.scope}", aligned(table, most)) for table in measure_tables(self.report)]
+        tables = [(_by(table.scope), aligned(table, most)) for table in measure_tables(self.report)]
         return [
             line
             for label, rows in tables
@@ -362,6 +362,12 @@ class _Screen:
             return [Text(row) for row in self._wrap(line.plain, self.body)]
         plain = self._cut(line.plain)
         return [Text(plain, spans=[Span(s.start, min(s.end, len(plain)), s.style) for s in line.spans])]
+
+
+def _by(scope: str) -> str:
+    """The label of a table, whose first column has the scope as its title; short where it would not fit."""
+    label = f"By {scope}"
+    return label if cell_len(label) < LABEL else "By"
 
 
 def _printed(lines: list[Text], options: Options) -> str:

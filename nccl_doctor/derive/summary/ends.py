@@ -46,15 +46,23 @@ def _recorded(facts: Facts) -> End | None:
 
 
 def _accounted(facts: Facts) -> End | None:
-    """How the jobs of an accounting ended, where it lists several and nothing else shows a job: `3 jobs: 1 timeout, 2 completed`."""
+    """What an accounting says of its jobs, where nothing else shows one: `3 jobs: 1 timeout, 2 completed`, `job 4711 is pending`.
+
+    How a single job failed, `_reported` says better.
+    """
     rows = facts.query(
-        "SELECT replace(lower(coalesce(state, 'unknown')), '_', ' '), count(*), min(ref) FROM accounted_job WHERE scheduler <> 'slurm'"
-        " OR instr(job, '.') = 0 GROUP BY 1 ORDER BY 1 IN ('completed', 'running', 'pending'), 2 DESC, 1"
+        "SELECT replace(lower(coalesce(state, 'unknown')), '_', ' '), count(*), min(job), min(ref) FROM accounted_job"
+        " WHERE scheduler <> 'slurm' OR instr(job, '.') = 0 GROUP BY 1 ORDER BY 1 IN ('completed', 'running', 'pending'), 2 DESC, 1"
     )
-    number = sum(count for _, count, _ in rows)
-    if number < 2 or facts.query("SELECT 1 FROM job WHERE has_nccl = 1 UNION ALL SELECT 1 FROM throughput_run LIMIT 1"):
+    number = sum(count for _, count, *_ in rows)
+    if not rows or facts.query("SELECT 1 FROM job WHERE has_nccl = 1 UNION ALL SELECT 1 FROM throughput_run LIMIT 1"):
         return None
-    return f"{number:,} jobs: {', '.join(f'{count:,} {state}' for state, count, _ in rows)}", rows[0][-1]
+    state, _, job, ref = rows[0]
+    if number == 1:
+        if state == "completed":
+            return IN_ORDER, ref
+        return (f"job {job} is {state}", ref) if state in ("running", "pending") else None
+    return f"{number:,} jobs: {', '.join(f'{count:,} {state}' for state, count, *_ in rows)}", ref
 
 
 def _reported(facts: Facts) -> End | None:

@@ -176,3 +176,12 @@ def test_a_single_job_is_not_named(tmp_path: Path) -> None:
     (finding,) = report.findings
     assert finding.message.startswith("memory ran out")
     assert "accounted" not in finding.values
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "end"), [("COMPLETED", "0:0", "ended in order"), ("PENDING", "0:0", "job 4713 is pending")]
+)
+def test_a_single_job_has_an_end(tmp_path: Path, state: str, status: str, end: str) -> None:
+    (tmp_path / "sacct.txt").write_text(f"JobID|JobName|State|ExitCode\n4713|train|{state}|{status}\n")
+    report, _, _ = analyze.analyze([str(tmp_path / "sacct.txt")])
+    assert ("nothing-found", end) == (report.verdict, report.job["end"])
