@@ -36,6 +36,7 @@ SAMPLES = {
     "nccl-ras": ["topology/ras_behind.json"],
     "nccl-ras-text": ["topology/ras_healthy.txt"],
     "nccl-inspector": ["topology/inspector.log"],
+    "nccl-inspector-metrics": ["topology/inspector.prom"],
     "nccl-profiler": ["topology/profiler_rank3.json"],
     "kubernetes": ["captures/mpijob_bad.yaml", "captures/describe_node.txt"],
     "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],

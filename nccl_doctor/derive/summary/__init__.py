@@ -7,6 +7,7 @@ from nccl_doctor.facts.tables import (
     CommOp,
     Connection,
     CopyTest,
+    FabricCheck,
     GpuMatrix,
     GpuUse,
     InspectorColl,
@@ -33,7 +34,7 @@ from nccl_doctor.facts.tables import (
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
-    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState,
+    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

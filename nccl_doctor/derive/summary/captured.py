@@ -11,6 +11,7 @@ from nccl_doctor.facts.tables import (
     Captured,
     CopyRate,
     CopyTest,
+    FabricCheck,
     GpuMatrix,
     GpuUse,
     InspectorColl,
@@ -42,7 +43,7 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState,
+        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck,
     ],
     reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -205,6 +206,10 @@ def _links(facts: Facts) -> Iterator[Clause]:
     ):
         on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
         yield f"{source}: error counters of {counted(links, 'link')}{on}, {bad} not zero", ref
+    for stages, errors, warnings, ref in facts.query(
+        "SELECT count(*), sum(errors), sum(warnings), min(ref) FROM fabric_check GROUP BY NULL HAVING count(*)"
+    ):
+        yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
     for ports, worst, ref in facts.query(
         "SELECT count(*), max(effective_ber), min(ref) FROM link_quality GROUP BY NULL HAVING count(*)"
     ):

@@ -117,6 +117,7 @@ def _machines(facts: Facts) -> Iterator[JobFact]:
             "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM rank WHERE bus_id <> '' GROUP BY host, bus_id)"
         ),
         *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"),
+        *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM node_gpu GROUP BY host, gpu)"),
         *facts.query("SELECT max(ranks), ref FROM bench_run WHERE shared_gpu = 0 GROUP BY NULL HAVING max(ranks)"),
         *facts.query(
             "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM message WHERE kind = 'nccl-tests-device'"

@@ -20,6 +20,7 @@ _READ_FIELDS = {
     "category",
 }  # fmt: skip
 _SIZE_GE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)B?$")
+_ENFORCED = re.compile(r"enforced (h_rt|s_rt|h_vmem|s_vmem) limit")
 _REQUEST = re.compile(r"(?<![\w.])(h_rt|h_vmem)=([\w.:]{1,20})")
 _AT_LIMIT = 0.97  # of the time: the accounting begins before the limit counts
 _MIB_OF = {"": 2.0**-20, "K": 2.0**-10, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
@@ -90,7 +91,7 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:
         tasks=None, mean_cpu_s=None, least_cpu_s=None, least_task=None, least_host=None, ref=ref,
     )  # fmt: skip
     stamp, host = asctime_seconds(get("end_time")) or iso_seconds(get("end_time")), _host(get("hostname"))
-    limit = _limit(get("category"), get("ru_wallclock"), get("maxvmem"), slots) if status and failed else None
+    limit = _limit(get("category"), get("ru_wallclock"), get("maxvmem"), slots, failed) if status and failed else None
     if limit is not None:
         text = f"{text} failed {failed}; {limit[1]}"
         yield Message(
@@ -111,12 +112,14 @@ def _host(text: str) -> str | None:
     return text if re.fullmatch(r"[\w.-]{1,200}", text) else None
 
 
-def _limit(category: str, wall: str, memory: str, slots: str) -> tuple[str, str] | None:
+def _limit(category: str, wall: str, memory: str, slots: str, failed: str) -> tuple[str, str] | None:
     """The limit that a killed job reached, of those it asked for: `h_rt` of the wall clock, `h_vmem` of each slot; and the numbers."""
     asked = dict(_REQUEST.findall(category))
     seconds, used = _seconds(asked.get("h_rt", "")), re.match(r"\d{1,9}(?:\.\d{1,6})?(?=s?$)", wall)
     if seconds and used and float(used[0]) >= _AT_LIMIT * seconds:
         return "h_rt", f"{wall} of h_rt={asked['h_rt']}"
+    if (enforced := _ENFORCED.search(failed)) is not None:  # the scheduler says so itself
+        return enforced[1], f"{memory if enforced[1].endswith('vmem') else wall} at its end"
     most, size = _SIZE_GE.match(memory), _SIZE_GE.match(asked.get("h_vmem", ""))
     if most and size:
         allowed = float(size[1]) * _MIB_OF[size[2]] * (int(slots) if re.fullmatch(r"\d{1,6}", slots) else 1)

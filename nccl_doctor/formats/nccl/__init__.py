@@ -55,6 +55,16 @@ FORMATS = (
         ),
     ),
     Format(
+        "nccl-inspector-metrics",
+        "inspector_metrics",
+        tables=("inspector_coll",),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?=# (?:HELP|TYPE) |nccl_)(?:[^\n]{0,2000}\n){0,400}?"
+            rb"nccl_(?:p2p_)?(?:algorithm|bus)_bandwidth_gbs\{"
+        ),
+        after=("link-metrics",),  # of a node whose exporter reads these files as well
+    ),
+    Format(
         "nccl-profiler",
         "profiler_events",
         tables=("inspector_coll",),

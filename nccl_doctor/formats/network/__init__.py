@@ -47,7 +47,7 @@ FORMATS = (
         "mlxlink",
         tables=("link_quality", "link_counter"),
         begins=compiled(
-            rb"\A\s{0,200}\{\s{0,40}\"(?:mlxlink_output|result)\"\s{0,9}:(?=[\s\S]{0,4000}\"Operational Info\")"
+            rb"\A\s{0,200}\{\s{0,40}\"(?:mlxlink_output|result|status)\"\s{0,9}:(?=[\s\S]{0,4000}\"Operational Info\")"
         ),
         inside=(b"Physical Counters and BER Info", b"Troubleshooting Info"),
     ),

@@ -16,6 +16,9 @@ from nccl_doctor.inputs.streams import Readable
 
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
+_OF_RUN = re.compile(
+    r"^[^\n]{1,120}? - (?=[\w./() -]{1,120}$)(?![^\n]*__(?:MIN|MAX)$)"
+)  # Weights & Biases: run, metric
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf)", re.IGNORECASE)
@@ -55,6 +58,7 @@ class _Table:
         self.note: str | None = None
         self.is_open = False  # its last line has no end
         self._titles: list[str] = []
+        self._head: list[str] = []  # as the file has them
         self._step: int | None = None  # None where the rows are epochs
         self._when: int | None = None
         self._clock = 1.0  # seconds of a unit of that column
@@ -70,7 +74,7 @@ class _Table:
         from row to row is a clock.
         """
         listed = [cells for line in lines[: 2 * _LOOK] if line and not line.isspace() and (cells := _cells(line))]
-        titles = listed[0] if listed else []
+        titles = [_OF_RUN.sub("", title) for title in listed[0]] if listed else []
         step = next((at for at, title in enumerate(titles) if _STEP.fullmatch(title)), None)
         known = [row for row in ([_value(cell) for cell in cells] for cells in listed[1:]) if len(row) == len(titles)]
         if step is None:
@@ -111,12 +115,13 @@ class _Table:
             cells = _cells(line)
             if not self._titles:
                 self._title(cells)
-            elif cells != self._titles and not self._row(cells, line, number):
+            elif cells != self._head and not self._row(cells, line, number):
                 self._damaged += 1
                 self.note = f"{self._damaged} rows are cut or damaged, the last in line {number:,}"
 
     def _title(self, cells: list[str]) -> None:
-        self._titles = cells
+        self._titles = [_OF_RUN.sub("", title) for title in cells]
+        self._head = cells
         self._step = next((at for at, title in enumerate(cells) if _STEP.fullmatch(title)), None)
         if self._step is not None and self._when is None:
             self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)

@@ -94,11 +94,16 @@ class RecordSeries:
         series.add((steps, speed.seconds or seconds / steps, speed.rate, None), *place)
         series.total = speed.rate
 
-    def note_total(self, tool: str, data: Mapping[str, Any]) -> None:
-        """Take the rate of the whole run, which some libraries print at its end."""
+    def note_total(self, tool: str, data: Mapping[str, Any], place: Place) -> None:
+        """Take the rate of the whole run, which some libraries print at its end; a run without rates of its steps has only this one."""
         speed = speed_of(data, self._units)
-        if speed.rate is not None and tool in self._series:
-            self._series[tool].total = speed.rate
+        if speed.rate is None or tool not in self._series:
+            return
+        series = self._series[tool]
+        series.total = speed.rate
+        if not series.has_rates:
+            whole = self._of(f"{tool}-summary", speed)
+            whole.add((series.last_step, None, speed.rate, None), place[0][:600], place[1], None)
 
     def _of(self, tool: str, speed: Speed) -> Series:
         found = self._series.get(tool)

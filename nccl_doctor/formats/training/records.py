@@ -233,9 +233,9 @@ class _Reader:
             self.series.record("dllogger", *step, (line, place))
         elif isinstance(event.get("data"), dict) or event.get("type") == "METADATA":
             self.understood += 1
-            self._beside(event)
+            self._beside(event, (line, place))
 
-    def _beside(self, event: Mapping[str, Any]) -> None:
+    def _beside(self, event: Mapping[str, Any], place: Place) -> None:
         """Take a record of DLLogger that is no step: the unit of a metric, parameters, or a summary of the run."""
         metadata, data = event.get("metadata"), event.get("data")
         if isinstance(metadata, dict):
@@ -243,7 +243,7 @@ class _Reader:
         elif isinstance(data, dict) and "PARAMETER" in str(event.get("step")):
             self.parameters(data)
         elif isinstance(data, dict):
-            self.series.note_total("dllogger", data)
+            self.series.note_total("dllogger", data, place)
 
     def parameters(self, data: Mapping[str, Any]) -> None:
         """Take the settings of a run."""

@@ -1,6 +1,7 @@
 """qacct of a real Grid Engine 8.1.9 that ran three jobs, of which one failed; ends by a signal are made from it."""
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import AccountedJob, ProcessEnd
+from nccl_doctor.facts.tables import AccountedJob, Message, ProcessEnd
 from nccl_doctor.formats.cluster import gridengine_accounting
 from nccl_doctor.formats.registry import recognise
 
@@ -115,3 +116,13 @@ maxvmem      {memory}
     assert [finding] == [one.name for one in report.findings]
     assert "gn21.cluster" in str(report.findings[0].hosts)
     assert "jobnumber 77123" in report.findings[0].evidence[0].text
+
+
+def test_a_limit_that_the_scheduler_names() -> None:
+    killed = QACCT.read_text().replace("exit_status  2 ", "exit_status  137 ")
+    killed = killed.replace(
+        "failed       0    \nexit_status  137", "failed       44  : execd enforced h_rt limit\nexit_status  137"
+    )
+    facts = read(killed)
+    assert [] == facts.rows(ProcessEnd)
+    assert ["h_rt"] == [json.loads(row.fields or "{}")["resource"] for row in facts.rows(Message)]

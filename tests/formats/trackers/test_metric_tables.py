@@ -67,3 +67,9 @@ def test_rows_of_a_validation_between_those_of_the_training() -> None:
 @pytest.mark.parametrize("value", ["1e999", "nan", "-5", "", "9" * 300])
 def test_hostile_times_are_left_out(value: str) -> None:
     assert "step_time" not in measured(read("epoch,step,step_time_ms", lambda i: f"0,{i},{value}"))
+
+
+def test_titles_of_an_export_begin_with_the_name_of_the_run() -> None:
+    titles = '"Step","run-h100 - train/tokens_per_sec","run-h100 - train/tokens_per_sec__MIN","run-h100 - train/tokens_per_sec__MAX"'
+    found = measured(read(titles, lambda i: f'"{10 * i}","{412000 + i % 3}","1","9"'))
+    assert (412001.0, "tokens/s") == found["throughput"]

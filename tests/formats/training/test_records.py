@@ -131,6 +131,14 @@ def test_epochs_with_iterations_that_run_on_and_summaries_between_them() -> None
         read(dllogger([*hostile, [0, 1]], [1.0] * (len(hostile) + 1)))
 
 
+def test_rate_of_the_whole_run_is_shown_where_its_steps_have_none(tmp_path: Path) -> None:
+    steps: list[object] = [[0, number] for number in range(50)]
+    end = b'DLLL {"timestamp": "1700000200.0", "type": "LOG", "step": [], "data": {"training_sequences_per_second": 2460.5}}\n'
+    (tmp_path / "run.json").write_bytes(dllogger(steps, [2.0] * 50) + end)
+    report, _, _ = analyze.analyze([str(tmp_path / "run.json")])
+    assert {"step_time": 2.0, "throughput": 2460.5, "steps": 49.0} == {row.name: row.value for row in report.measures}
+
+
 def test_aborted_run_is_named_and_a_running_one_has_no_end() -> None:
     text = (FIXTURES / "mlperf_8.log").read_text()
     facts = analyze.read_text(text.replace('"status": "success"', '"status": "aborted"'))

@@ -246,6 +246,12 @@ class Series:
         known = self._rows.whole().seconds
         return known[~np.isnan(known)].tolist()  # type: ignore[no-any-return]
 
+    @property
+    def has_rates(self) -> bool:
+        """Whether any step has a rate."""
+        self._settle()
+        return bool((self._rows.whole().rate > 0).any())
+
     def scope(self, gpus: int | None) -> str:
         """What one rate counts. tf_cnn_benchmarks under Horovod prints that of its process and the total of all at the end."""
         if self.tool.name == "tf-cnn-benchmarks" and self.total and gpus and gpus > 1:
