@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache, reduce
+from itertools import chain
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from nccl_doctor.formats.training.steps.step_repeats import StepRepeats
 KEEP = 1_024  # rows that a long series keeps at least
 BULK = 8  # lines that become one row from which on records need not be read each
 SETTLE = 1_024  # lines that wait until they are folded together, at least
+_TOGETHER = 64  # rows of `add_many` that are made at once
 _MEDIAN = 256  # lines of which a median is taken; rows of more lines are folded from such rows
 _STAMP_TEXT = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
 
@@ -60,6 +62,7 @@ class Series:
         self._waiting: list[Lines] = []  # what `put` gave
         self._single: list[Line] = []  # what `add` gave
         self._count = 0  # of both
+        self._many: list[tuple[Line, Line, Line, Line, int]] = []  # what `add_many` gave
         self._rest: Lines | None = None  # fewer lines than a row has
         self._scale = np.nan  # of the last line
         self._overflows: list[tuple[int, bytes]] = []
@@ -122,25 +125,37 @@ class Series:
 
     def follows(self, step: int | None) -> bool:
         """True where a step goes on from the last one."""
-        self._settle()
+        if self._count:
+            self._settle()
         return step is not None and (self.last_step is None or step > self.last_step)
 
     def add_many(self, first: Line, middle: Line, slowest: Line, last: Line, count: int) -> None:
         """Append a row of `count` records, of which these were read."""
-        self._settle()
-        self._finish()
-        row = folded(lines_of([slowest, middle, middle]), 3)
-        ends = [np.array([line[0][0]], float) for line in (first, last)]
-        values = lines_of([middle]).steps
-        row = row._replace(
-            step=ends[0], last_step=ends[1], n=np.array([float(count)]), seconds=values["seconds"], rate=values["rate"]
-        )
+        if self._count or self._overflows or self._rest is not None or len(self._few.n):
+            self._settle()
+            self._finish()
+        self._many.append((first, middle, slowest, last, count))
         self._repeats.last = last[0][0]
         self._points += count
-        self._append(row)
+        if len(self._many) >= _TOGETHER or self._rows.count + len(self._many) >= 2 * KEEP:
+            self._append_many()
+
+    def _append_many(self) -> None:
+        """Append the rows of `add_many` that wait."""
+        if not self._many:
+            return
+        firsts, middles, slowest, lasts, counts = zip(*self._many, strict=True)
+        self._many = []
+        threes = zip(slowest, middles, middles, strict=True)
+        rows = folded(lines_of(list(chain.from_iterable(threes))), 3)
+        begin, end = (np.array([step for (step, *_), *_ in lines], float) for lines in (firsts, lasts))
+        values = lines_of(list(middles)).steps
+        n = np.array(counts, float)
+        self._append(rows._replace(step=begin, last_step=end, n=n, seconds=values["seconds"], rate=values["rate"]))
 
     def _settle(self) -> None:
         """Fold the lines that wait."""
+        self._append_many()
         lines = self._new()
         if lines is not None:
             if self._rest is not None:
