@@ -5,30 +5,29 @@ a message `Event`, its CRC (4 bytes). The messages are decoded by tensorboardX, 
 """
 
 import struct
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.trackers.event_layouts import Columns, Layouts, Numbers
 from nccl_doctor.formats.training.metrics import is_speed
 from nccl_doctor.formats.training.record_series import At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.inputs.streams import Readable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 MISSING = "needs tensorboardX: pip install 'nccl-doctor[tensorboard]'"
+_BLOCK = 1 << 20
 _LARGEST = 1 << 20  # bytes of a record that is decoded; larger ones are pictures, graphs and embeddings
+_LENGTHS = 1 << 12  # lengths of records whose checksum is remembered
+_LENGTH, _CHECK = 8, 4  # bytes of the length of a record, and of a checksum
+_HEAD = struct.Struct("<QI")
 _TIMED = 32  # names of which the time between two values is kept, for files without a time or rate
 _TOGETHER = 1024  # values of a name, or steps, that are added at once
 _TAGS = 1000  # names whose values wait
 _FLOATS = {1: ("<f", 4), 2: ("<d", 8)}  # DT_FLOAT, DT_DOUBLE of a tensor
-
-
-class _Broken(Exception):
-    """The file is cut or damaged; says where."""
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -45,66 +44,94 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     except ImportError:
         return Reading(0, 0, MISSING)
     facts.mark_covered("throughput_run", "step", "scalar")
-    run = _Run()
+    run, layouts = _Run(), Layouts(Event)
     records, note = 0, None
-    try:
-        for data in _records(stream, lru_cache(256)(masked_crc32c)):  # records have few different lengths
-            records += 1
-            if data is not None:
-                run.event(_parsed(Event, data, records), records)
-    except _Broken as problem:
-        note = str(problem)
+    for part in _parts(stream, masked_crc32c):
+        scalars, records, note = _decoded(part, layouts, Event)
+        run.take(scalars)
+        if note is not None:
+            break
     run.end()
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(run.best.rows(facts, name, first, Settings()))
     return Reading(records, run.scalars, note)
 
 
-def _records(stream: Readable, crc: "Callable[[bytes], int]") -> Iterator[bytes | None]:
-    """The messages of a file; None for one that is too large to be decoded. Raises _Broken."""
-    buffer, number = _Buffer(stream), 0
-    while head := buffer.take(12):
-        number += 1
-        if len(head) < 12:
-            raise _Broken(f"ends in the middle of record {number:,}")
-        length, check = struct.unpack("<QI", head)
-        if crc(head[:8]) != check:
-            raise _Broken(f"is damaged from record {number:,} on: the length of the record does not fit its checksum")
-        whole = buffer.skip(length + 4) if length > _LARGEST else buffer.take(length + 4)
-        if whole is not None and len(whole) < length + 4:
-            raise _Broken(f"ends in the middle of record {number:,}")
-        yield whole[:length] if whole is not None else None
+class _Part(NamedTuple):
+    """Whole records of a file, without those that are too large to be decoded."""
+
+    data: bytes
+    start: list[int]
+    size: list[int]
+    number: list[int]  # counted from 1 in the file
+    last: int  # number of the last one
+    note: str | None  # how the file is cut or damaged behind them
 
 
-class _Buffer:
-    """Takes exact numbers of bytes from a stream, fewer at its end."""
+def _parts(stream: Readable, crc: Callable[[bytes], int]) -> Iterator[_Part]:
+    """The records of a file, many at once, up to its end or to where it is damaged."""
+    checks: dict[int, int] = {}  # length -> its checksum: records have few different lengths
+    data, number, note = b"", 0, None
+    while note is None and (more := stream.read(_BLOCK)):
+        data += more
+        at, end = 0, len(data)
+        starts, sizes, numbers = list[int](), list[int](), list[int]()
+        while end - at >= _HEAD.size:
+            length, check = _HEAD.unpack_from(data, at)
+            if checks.get(length) != check:
+                if crc(data[at : at + _LENGTH]) != check:
+                    what = "the length of the record does not fit its checksum"
+                    note = f"is damaged from record {number + 1:,} on: {what}"
+                    break
+                if len(checks) < _LENGTHS:
+                    checks[length] = check
+            start = at + _HEAD.size
+            stop = start + length + _CHECK
+            if stop > end and (length <= _LARGEST or not _skipped(stream, stop - end)):
+                break
+            number += 1
+            at = stop
+            if length <= _LARGEST:
+                starts.append(start)
+                sizes.append(length)
+                numbers.append(number)
+        yield _Part(data, starts, sizes, numbers, number, note)
+        data = data[at:]
+    if note is None and data:
+        yield _Part(b"", [], [], [], number, f"ends in the middle of record {number + 1:,}")
 
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self._data = b""
-        self._at = 0
 
-    def take(self, size: int) -> bytes:
-        while len(self._data) - self._at < size and (more := self._stream.read(max(size, 1 << 20))):
-            self._data, self._at = self._data[self._at :] + more, 0
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def skip(self, size: int) -> bytes | None:
-        """None, or b"" where the stream ends before."""
-        while size > 0:
-            data = self.take(min(size, 1 << 20))
-            if not data:
-                return b""
-            size -= len(data)
-        return None
+def _skipped(stream: Readable, size: int) -> bool:
+    """Pass over bytes of a stream; False where it ends before."""
+    while size > 0 and (data := stream.read(min(size, _BLOCK))):
+        size -= len(data)
+    return size <= 0
 
 
-def _parsed(event: Any, data: bytes, number: int) -> Any:
-    try:
-        return event.FromString(data)
-    except Exception as error:  # DecodeError, a class of protobuf
-        raise _Broken(f"is damaged in record {number:,}: {type(error).__name__}") from None
+def _decoded(part: _Part, layouts: Layouts, event_type: Any) -> tuple[list[Columns], int, str | None]:
+    """The scalars of records by their numbers, up to the first that is damaged; its number, else that of the last one; a note."""
+    found, others = layouts.read(part.data, np.array(part.start, np.int64), np.array(part.size, np.int64))
+    number = np.array(part.number, np.int64)
+    found = [columns._replace(record=number[columns.record]) for columns in found]
+    rest: dict[tuple[str, int], list[tuple[int, int, float, float]]] = {}
+    last, note = part.last, part.note
+    for at in others:
+        start = part.start[at]
+        try:
+            event = event_type.FromString(part.data[start : start + part.size[at]])
+        except Exception as error:  # DecodeError, a class of protobuf
+            last, note = part.number[at], f"is damaged in record {part.number[at]:,}: {type(error).__name__}"
+            found = [columns.chosen(columns.record < last) for columns in found]
+            break
+        for place, value in enumerate(event.summary.value):
+            scalar = _scalar(value)
+            if scalar is not None:
+                row = part.number[at], event.step, event.wall_time, scalar
+                rest.setdefault((value.tag[:200], place), []).append(row)
+    for (name, place), rows in rest.items():
+        record, step, when, values = (np.array(column) for column in zip(*rows, strict=True))
+        found.append(Columns(name, record, place, step, when, values))
+    return found, last, note
 
 
 def _scalar(value: Any) -> float | None:
@@ -135,6 +162,31 @@ class _Tag:
         return f"step {self.steps[at]}: {self.name} {self.values[at]:.6g}".encode(), self.records[at]
 
 
+class _Rows(NamedTuple):
+    """Scalars in the order of a file, in columns."""
+
+    name: Numbers  # by its number
+    step: Numbers
+    when: Numbers
+    value: Numbers
+    record: Numbers
+
+    def chosen(self, which: Numbers) -> Iterator[tuple[Any, ...]]:
+        """Some of them, as numbers of Python."""
+        return zip(*(column[which].tolist() for column in self), strict=True)
+
+
+def _in_order(columns: list[Columns], names: dict[str, int]) -> _Rows:
+    """The scalars of all columns."""
+    sizes = [len(one.record) for one in columns]
+    name, place = (
+        np.repeat(of, sizes) for of in ([names[one.name] for one in columns], [one.place for one in columns])
+    )
+    record, step, when, value = map(np.concatenate, zip(*(one.numbers() for one in columns), strict=True))
+    order = np.lexsort((place, record))
+    return _Rows(*(column[order] for column in (name, step, when, value, record)))
+
+
 class _Run:
     """The scalars of one file: those of a step that tell its speed belong together, although each is a record of its own."""
 
@@ -148,30 +200,31 @@ class _Run:
         self._steps: list[tuple[int, float, int, dict[str, float]]] = []  # step, when, first record, values
         self._has_speed = False
 
-    def event(self, event: Any, record: int) -> None:
-        """Take one record."""
-        for value in event.summary.value:
-            number = _scalar(value)
-            if number is not None:
-                self._take(value.tag[:200], event.step, event.wall_time, number, record)
+    def take(self, columns: list[Columns]) -> None:
+        """Take the scalars of the next records."""
+        columns = [one for one in columns if len(one.record)]
+        if not columns:
+            return
+        names = {name: number for number, name in enumerate(dict.fromkeys(one.name for one in columns))}
+        rows, by_number = _in_order(columns, names), list(names)
+        if not self._has_speed or len(self._tags) + len(names) >= _TAGS:
+            for number, *scalar in rows.chosen(np.arange(len(rows.name))):
+                self._take_one(by_number[number], *scalar)
+            return
+        self.scalars += len(rows.name)
+        self._take_values(rows, by_number)
+        speeds = np.array([is_speed(name) for name in by_number])
+        self._take_speeds(rows.chosen(np.flatnonzero(speeds[rows.name])), by_number)
 
-    def _take(self, name: str, step: int, when: float, value: float, record: int) -> None:
+    def _take_one(self, name: str, step: int, when: float, value: float, record: int) -> None:
         self.scalars += 1
-        tag = self._tags.get(name)
-        if tag is None:
-            tag = _Tag(name)
-            if len(self._tags) < _TAGS:
-                self._tags[name] = tag
+        tag = self._tag(name)
         tag.values.append(value)
         tag.steps.append(step)
         tag.records.append(record)
         if tag.is_speed:
             self._has_speed = True
-            if not self._steps or self._steps[-1][0] != step:
-                if len(self._steps) >= _TOGETHER:
-                    self._flush_steps()
-                self._steps.append((step, when, record, {}))
-            self._steps[-1][3][name] = value
+            self._take_speeds([(0, step, when, value, record)], [name])
         elif not self._has_speed:
             known = self._timed.get(name)
             if known is None and len(self._timed) < _TIMED:
@@ -180,6 +233,41 @@ class _Run:
                 known[1][0] += 1
                 known[0].record("tensorboard", step, when, {}, tag.place(-1))
         if len(tag.values) >= _TOGETHER or len(self._tags) >= _TAGS:
+            self._flush(tag)
+
+    def _tag(self, name: str) -> _Tag:
+        tag = self._tags.get(name)
+        if tag is None:
+            tag = _Tag(name)
+            if len(self._tags) < _TAGS:
+                self._tags[name] = tag
+        return tag
+
+    def _take_speeds(self, scalars: Iterable[tuple[int, int, float, float, int]], names: list[str]) -> None:
+        """Take scalars that tell the speed of their steps."""
+        last, values = (self._steps[-1][0], self._steps[-1][3]) if self._steps else (None, {})
+        for name, step, when, value, record in scalars:
+            if step != last:
+                if len(self._steps) >= _TOGETHER:
+                    self._flush_steps()
+                last, values = step, {}
+                self._steps.append((step, when, record, values))
+            values[names[name]] = value
+
+    def _take_values(self, rows: _Rows, names: list[str]) -> None:
+        """Take the values of each name; those of names that have many are added in the order in which they got them."""
+        full = []
+        order = np.argsort(rows.name, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(rows.name[order])) + 1)
+        for which in sorted(parts, key=lambda which: int(which[0])):
+            tag = self._tag(names[rows.name[which[0]]])
+            missing = _TOGETHER - len(tag.values)
+            tag.values += rows.value[which].tolist()
+            tag.steps += rows.step[which].tolist()
+            tag.records += rows.record[which].tolist()
+            if len(which) >= missing:
+                full.append((int(which[missing - 1]), tag))
+        for _, tag in sorted(full, key=lambda one: one[0]):
             self._flush(tag)
 
     def _flush(self, tag: _Tag) -> None:

@@ -86,6 +86,14 @@ def test_values_that_are_not_finite_are_counted(tmp_path: Path) -> None:
     assert (4, 2, 1.0, 0.5) == (row.n, row.not_finite, row.first, row.last)
 
 
+def test_steps_too_large_to_be_told_apart_are_no_run(tmp_path: Path) -> None:
+    with tensorboardX.SummaryWriter(str(tmp_path)) as writer:
+        for step in range(4):
+            writer.add_scalar("loss", 0.0, 12_212_028_132_243_150 + step, walltime=float(step % 2))
+    facts, reading = read(next(tmp_path.iterdir()).read_bytes())
+    assert (4, None, []) == (reading.understood, reading.note, facts.rows(Step))
+
+
 def test_tensors_of_tensorflow_2_are_scalars(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import Event
 

@@ -31,6 +31,8 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
         with np.errstate(divide="ignore"):
             rate = np.where(seconds != 0, 1 / seconds, np.nan)
     steps = list(_steps(facts, file, run, series.rows(), seconds, rate))
+    if not steps:  # all of them repeat one step
+        return
     yield ThroughputRun(
         run=run, file=file, host=series.host, rank=series.rank, tool=series.tool.name, unit=unit,
         scope="job" if unit == "steps/s" else series.scope(gpus), points=series.points,
