@@ -10,6 +10,8 @@ Only as many prefixes are taken off as it takes to recognise what is behind them
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, takewhile
+from operator import methodcaller
 from typing import NamedTuple
 
 from nccl_doctor.common import budgets
@@ -116,9 +118,8 @@ def _runs(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Run]:
             label, text = found
             prefix = line[: len(line) - len(text)].encode("utf-8", "surrogateescape")
             if same_on_all and prefix.endswith(b" "):
-                while at < len(lines) and lines[at].startswith(prefix):
-                    at += 1
-            others = b"".join([b"\n" + line for line in lines[start + 1 : at]]).replace(b"\n" + prefix, b"\n")
+                at += len(list(takewhile(methodcaller("startswith", prefix), islice(lines, at, None))))
+            others = b"\n".join([b"", *lines[start + 1 : at]]).replace(b"\n" + prefix, b"\n")
             if b"\r" in others:
                 others = b"\n".join([line.rstrip(b"\r") for line in others.split(b"\n")])
             written = b"".join([text.encode("utf-8", "surrogateescape"), others, b"\n"])

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
@@ -14,12 +15,14 @@ _REASONS = {
     "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20,
     "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80, "gpu_idle": 0x1, "applications_clocks_setting": 0x2,
 }  # fmt: skip
+_NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,6})?")
 _FABRIC = {"Not Started": "not-started", "In Progress": "in-progress", "Completed": "completed"}
 
 
+@lru_cache(1 << 12)  # most GPUs of a cluster say the same
 def number(text: str) -> float | None:
     """`700.00 W`, `16x`, `81559 MiB` -> the number; None for `N/A` or `[Not Supported]`."""
-    match = re.match(r"-?\d{1,18}(?:\.\d{1,6})?", text)
+    match = _NUMBER.match(text)
     return float(match[0]) if match else None
 
 
@@ -152,9 +155,9 @@ def take(gpu: dict[str, Any], place: str, value: str) -> None:
         if made is not None:
             gpu.setdefault(known.name, made)
         return
-    reasons = _REASON.fullmatch(place)
-    if reasons:
-        gpu["reasons"] = gpu.get("reasons", 0) | (_REASONS.get(reasons[1], 0) if value == "Active" else 0)
+    reason = _reason(place)
+    if reason is not None:
+        gpu["reasons"] = gpu.get("reasons", 0) | (_REASONS.get(reason, 0) if value == "Active" else 0)
     elif place.startswith("fabric/health/") and place.rpartition("/")[2] in _FABRIC_PARTS:
         complaint = "" if value.lower() in _FABRIC_WELL else _FABRIC_PARTS[place.rpartition("/")[2]]
         gpu["fabric_health"] = ", ".join(filter(None, [gpu.get("fabric_health"), complaint]))
@@ -162,8 +165,9 @@ def take(gpu: dict[str, Any], place: str, value: str) -> None:
         gpu["counters"]["pcie-replay"] = count
     elif place.startswith("processes/process_info/"):
         _task(gpu["tasks"], place.rpartition("/")[2], value)
-    elif (match := _ECC.fullmatch(place)) and (count := _whole(value)) is not None:
-        _ecc(gpu, match, count)
+    elif (count := _whole(value)) is not None:
+        for name in _ecc_sums(place):
+            gpu[name] = gpu.get(name, 0) + count
 
 
 def _task(tasks: list[dict[str, Any]], name: str, value: str) -> None:
@@ -176,13 +180,22 @@ def _task(tasks: list[dict[str, Any]], name: str, value: str) -> None:
         tasks[-1]["memory"] = int(used * 2**20) if used is not None else None
 
 
-def _ecc(gpu: dict[str, Any], match: re.Match[str], count: int) -> None:
-    """Sums over the memories that this GPU has; SRAM apart."""
-    kind, memory, name = match[1], match[2], match[3]
+@lru_cache(1 << 10)
+def _reason(place: str) -> str | None:
+    """The reason for lower clocks of which a place of the XML tells; None for other places."""
+    match = _REASON.fullmatch(place)
+    return None if match is None else match[1]
+
+
+@lru_cache(1 << 10)
+def _ecc_sums(place: str) -> tuple[str, ...]:
+    """The sums over the memories of a GPU to which the errors at a place of the XML count; SRAM has one of its own."""
+    match = _ECC.fullmatch(place)
+    if match is None:
+        return ()
+    kind, memory, name = match.groups()
     ending = "_total" if kind == "aggregate" else ""
     if "uncorrectable" in name or name == "double_bit/total":
-        gpu[f"uncorrected{ending}"] = gpu.get(f"uncorrected{ending}", 0) + count
-        if memory == "sram":
-            gpu[f"sram_uncorrected{ending}"] = gpu.get(f"sram_uncorrected{ending}", 0) + count
-    elif "correctable" in name or name == "single_bit/total":
-        gpu[f"corrected{ending}"] = gpu.get(f"corrected{ending}", 0) + count
+        every = f"uncorrected{ending}"
+        return (every, f"sram_{every}") if memory == "sram" else (every,)
+    return (f"corrected{ending}",) if "correctable" in name or name == "single_bit/total" else ()

@@ -30,7 +30,7 @@ _PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid (\d{1,6}) )
 _PERFQUERY_ROW = re.compile(r"([A-Z]\w{3,40}):\.{1,40}(\d{1,20})\s*$")
 # Whole tables of lines without a prefix, and their rows.
 _ETHTOOL_RUN = re.compile(rb"(?:[ \t]{1,40}(?:\[\d{1,4}\]: )?[a-z][\w.]{2,60}: \d{1,20}\r?\n){1,200}")
-_ETHTOOL_ROWS = re.compile(rb"(?<![\w.])([\w.]{3,61}): (\d{1,20})")
+_ETHTOOL_TITLES = re.compile(rb"([\w.]{3,61}): \d{1,20}")
 _PERFQUERY_RUN = re.compile(
     rb"(?:(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}|# Port (?:extended )?counters: [^\r\n]{1,100})\r?\n){1,200}"
 )
@@ -192,14 +192,14 @@ class _Reader:
         return taken[1].count(b"\n") if self._is_full() else read(state, label, *taken)
 
     def _ethtool_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
-        cells = _ETHTOOL_ROWS.findall(table)
-        texts: list[bytes] = []
-        for place, (title, value) in enumerate(cells):
-            if title in _ETHTOOL_NAMES:
-                texts = texts or table.splitlines()
-                at = first + place, texts[place].decode("ascii", "replace")
-                self._add(state, label, "ethtool", "ethernet", _ETHTOOL_NAMES[title], value.decode(), at)
-        return len(cells)
+        titles = _ETHTOOL_TITLES.findall(table)
+        if not _ETHTOOL_NAMES.keys().isdisjoint(titles):
+            texts = table.decode("ascii", "replace").splitlines()
+            for at, name in enumerate(map(_ETHTOOL_NAMES.get, titles)):
+                if name is not None:
+                    value = texts[at].rpartition(": ")[2].rstrip()
+                    self._add(state, label, "ethtool", "ethernet", name, value, (first + at, texts[at]))
+        return len(titles)
 
     def _perfquery_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
         texts: list[bytes] = []
