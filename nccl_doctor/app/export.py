@@ -17,10 +17,10 @@ def export_tables(
 
     `write` puts a file there and `csv` makes the text of a table. Raises UsageProblem where the folder or pyarrow is missing.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageProblem(f"{folder} exists and is not an empty folder")
     content = csv if form == "csv" else _parquet(facts)
     try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageProblem(f"{folder} exists and is not an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None

@@ -35,7 +35,7 @@ COMMANDS = {
 }
 WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an answer of their own to signals
 HIDDEN = ("sample",)  # started by other commands, on this node and on others
-_NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)  # of a path that no file can have
+_NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)  # no file can have the path, or not for us
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more
 OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
 COMPLETE = "_NCCL_DOCTOR_COMPLETE"  # with which click answers a shell
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
         silence_stdout()
         return OK
     except OSError as error:
-        if error.errno in _NO_NAME and error.filename is not None:
+        if error.errno in _NO_FILE and error.filename is not None:
             return _failed(arguments, f"{os.fsdecode(error.filename)}: {error.strerror}", USAGE)
         if error.errno not in _NO_SPACE or error.filename is not None:
             return _internal(arguments, error)

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from nccl_doctor.cli import terminal_size
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.common import budgets
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.levels import SEVERITIES
@@ -33,7 +35,7 @@ def rule_options(more: str = "") -> Decorator:
         click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Add rules; may be repeated."),
         click.option(
             "--config",
-            type=click.Path(path_type=Path),
+            type=PATH,
             metavar="FILE",
             help="Set parameters and severities of rules, or turn rules off.",
         ),
@@ -67,7 +69,9 @@ def display_options(verbose: str) -> Decorator:
         click.option("-v", "--verbose", is_flag=True, help=verbose),
         click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
         click.option(
-            "--width", type=click.IntRange(30, 500), help="Columns of a line; default: those of the terminal, else 80."
+            "--width",
+            type=click.IntRange(terminal_size.NARROWEST, terminal_size.WIDEST),
+            help="Columns of a line; default: those of the terminal, else 80.",
         ),
     )
 
@@ -88,13 +92,15 @@ def exit_status(verdict: str, fail_on: str) -> int:
 
 def terminal_options(width: int | None, verbose: bool, color: str) -> Options:
     """Returns reporter options for stdout: its size, whether it takes colour, and whether only ASCII."""
-    size = shutil.get_terminal_size((80, 24))  # honours COLUMNS and LINES
+    lines = shutil.get_terminal_size((80, 24)).lines
     try:
         "·…".encode(sys.stdout.encoding or "utf-8")
         plain = False
     except (UnicodeEncodeError, LookupError):
         plain = True
-    return Options(width or size.columns, max(size.lines, 24), verbose, use_color(color, sys.stdout.isatty()), plain)
+    return Options(
+        width or terminal_size.columns(), max(lines, 24), verbose, use_color(color, sys.stdout.isatty()), plain
+    )
 
 
 def use_color(choice: str, terminal: bool) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.app import preflight, preflight_config
-from nccl_doctor.cli import prologue
+from nccl_doctor.cli import prologue, terminal_size
 from nccl_doctor.cli.fail_open import DRAIN, JOB, syslog
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.cli.site import preflight_rules, refuse
@@ -282,13 +282,12 @@ def _root(stack: ExitStack, root: Path | None, save: Path | None, redact: bool, 
 
 def _text(form: str, report: "Report", verbose: bool, file: bool) -> str:
     import importlib
-    import shutil
 
     from nccl_doctor.reporters import Options
 
     module = {"text": "node", "json": "json_report", "prometheus": "prometheus"}[form]
     color = not file and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = shutil.get_terminal_size((80, 24)).columns if not file else WIDTH
+    width = terminal_size.columns() if not file else WIDTH
     text: str = importlib.import_module(f"nccl_doctor.reporters.{module}").render(
         report, Options(width=width, verbose=verbose, color=color)
     )

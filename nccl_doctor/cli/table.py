@@ -2,11 +2,11 @@
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
+from nccl_doctor.cli import terminal_size
 from nccl_doctor.reporters.csv_text import csv_text
 from nccl_doctor.reporters.words import clean
 
@@ -18,7 +18,7 @@ _MIN_WIDTH = 8  # columns of the terminal below which a column is left out
 def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "table", width: int | None = None) -> str:
     """Returns all rows in one of FORMATS; None is an empty cell in a table and in CSV, null in JSON.
 
-    A table is as wide as the terminal, else $COLUMNS, else 80; its last line names the columns that were cut or left out.
+    A table is as wide as $COLUMNS, else the terminal, else 80; its last line names the columns that were cut or left out.
     """
     columns = [clean(name) for name in columns]
     safe = [[_shown(cell) for cell in row] for row in rows]
@@ -28,7 +28,7 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str = "t
     if form == "csv":
         return csv_text(columns, safe)
     cells = [["" if cell is None else str(cell) for cell in row] for row in safe]
-    return _render_table(columns, cells, safe, width or shutil.get_terminal_size((80, 24)).columns)
+    return _render_table(columns, cells, safe, width or terminal_size.columns())
 
 
 def _shown(cell: Any) -> Any:

@@ -41,6 +41,10 @@ ODD = {
     "bundle on standard output": ["bundle", DEMO, "--yes", "-o", "-"],
     "workers": ["analyze", DEMO, "--dask", "local:x"],
     "more workers than can be": ["analyze", DEMO, "--dask", f"slurm:{DIGITS}"],
+    "empty folder of preflight": ["preflight", "--state", ""],
+    "empty folder of a tree": ["simulate", "--node", "p5", "-o", ""],
+    "empty configuration": ["analyze", DEMO, "--config", ""],
+    "empty recording": ["watch", "--once", "--replay", ""],
     "many ranges of nodes": [*PREFLIGHT, "--nodes", "n[1-999]-[1-999]-[1-999]"],
 }
 

@@ -88,6 +88,14 @@ def test_a_device_that_has_nothing_to_say_is_no_bug_of_ours() -> None:
     assert 2 == main(["analyze", "/proc/kmsg"])
 
 
+@pytest.mark.parametrize("columns", ["1", "0", "-5", "abc", "9" * 30])
+def test_no_width_of_the_terminal_makes_a_table_unreadable(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    [head, *_] = table.render(["host", "rank"], [("node01", 7)]).splitlines()
+
+    assert "host    rank" == head
+
+
 def test_an_infinite_number_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["sql", str(DEMO), "SELECT 9e999 AS x, -9e999 AS y", "--format", "json"])
 

@@ -89,8 +89,9 @@ def first(report: Report) -> Finding | None:
 
 
 def evidence(finding: Finding | None) -> set[int]:
-    """Indices of the lines that prove a finding in a log of one file."""
-    return {place.line - 1 for place in finding.evidence} if finding is not None else set()
+    """Indices of the lines that prove a finding in a log of one file; a message of several lines is proven by all of them."""
+    places = finding.evidence if finding is not None else ()
+    return {place.line - 1 + more for place in places for more in range(place.text.count("\n") + 1)}
 
 
 def report_on(files: Files, folder: Path) -> Report:

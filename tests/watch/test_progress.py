@@ -1,10 +1,15 @@
 """What the screen says of the steps of a job, and logs that it follows."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from helpers.screens import play, screen, shows, text
 from textual.pilot import Pilot
 
+from nccl_doctor.cli.main import main
+from nccl_doctor.facts.store import Facts
 from nccl_doctor.watch.app import Watch
 from nccl_doctor.watch.progress import Progress, duration
 from nccl_doctor.watch.sources.demo import Demo
@@ -92,3 +97,13 @@ def test_a_log_that_grows_gives_steps_and_findings(tmp_path: Path) -> None:
         await shows(pilot, app, lambda: "step 20" in text(app))
 
     play(app, steps, (120, 30))
+
+
+def test_a_log_that_is_a_damaged_base_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    base = tmp_path / "job.db"
+    Facts().save(base)
+    with closing(sqlite3.connect(base)) as db:
+        db.execute("DROP TABLE input")
+
+    assert 0 == main(["watch", "--once", "--log", str(base)])
+    assert f"nccl-doctor: {base} holds no table input\n" == capfd.readouterr().err

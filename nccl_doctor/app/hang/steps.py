@@ -5,7 +5,6 @@ The time of a step is the one that the program prints, in a format of `formats.t
 
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from nccl_doctor.formats.training.steps.step_columns import read_step
 from nccl_doctor.formats.training.steps.step_formats import TOOLS
+from nccl_doctor.inputs.streams import open_regular
 from nccl_doctor.node.host.job_processes import RankProcess
 
 WINDOW = 30.0  # seconds over which lines without a time are measured
@@ -43,10 +43,8 @@ class StepTail:
     def read(self, now: float) -> Step | None:
         """Returns the newest step; None before the first. Only what was appended is read."""
         try:
-            with self._path.open("rb", buffering=0) as file:
+            with open_regular(self._path) as file:
                 found = os.fstat(file.fileno())
-                if not stat.S_ISREG(found.st_mode):
-                    return self.last
                 inode = found.st_dev, found.st_ino
                 began = self._inode is None
                 if inode != self._inode or found.st_size < self._offset:

@@ -1,5 +1,6 @@
 """From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
 
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -326,7 +327,7 @@ def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Readi
 def _is_tree(path: str) -> bool:
     """Whether a path is the tree of a node, as a folder or as an archive."""
     name = Path(path).name
-    if path == "-" or not (".t" in name or Path(path).is_dir()):
+    if path == "-" or not (".t" in name or os.path.isdir(path)):  # noqa: PTH112  (Path raises where it may not look)
         return False
     from nccl_doctor.node.runtime import tree
 

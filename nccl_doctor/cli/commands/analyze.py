@@ -18,6 +18,7 @@ from nccl_doctor.cli.options import (
     rule_options,
 )
 from nccl_doctor.cli.output import complain, show
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters import FORMATS, SUFFIXES, render
@@ -34,11 +35,11 @@ SQLITE = b"SQLite format 3\0"
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), help="Default: by the suffix of FILE, else terminal."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="FILE.db", help="Save the facts as an SQLite file.")
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="Write the report to FILE.")
+@click.option("--save", type=PATH, metavar="FILE.db", help="Save the facts as an SQLite file.")
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE.db",
     help="Read only what was appended to logs since the last run with this FILE.db, and save the facts there as --save does.",
 )

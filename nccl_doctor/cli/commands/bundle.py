@@ -8,6 +8,7 @@ import click
 from nccl_doctor.cli import backend, standard_input
 from nccl_doctor.cli.options import refuse_overwriting
 from nccl_doctor.cli.output import complain, emit, write_file
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.printable import printable
 
@@ -16,7 +17,7 @@ SHOWN = 10  # replaced words of a kind
 
 @click.command("bundle")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.tar.gz", required=True)
+@click.option("-o", "--output", type=PATH, metavar="FILE.tar.gz", required=True)
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.option("-v", "--verbose", is_flag=True, help="List everything that is replaced.")
 def command(paths: tuple[str, ...], output: Path, yes: bool, verbose: bool) -> int:

@@ -15,6 +15,7 @@ from nccl_doctor.cli.options import (
     rule_options,
 )
 from nccl_doctor.cli.output import complain, show
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
@@ -28,7 +29,7 @@ from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
     type=click.Choice(RUNS),
     help="Default: by the suffix of FILE, else terminal. csv is a table of three runs or more.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the comparison to FILE.")
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="Write the comparison to FILE.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(0, 100),

@@ -9,6 +9,7 @@ import click
 from nccl_doctor.cli import backend
 from nccl_doctor.cli.options import limit_option
 from nccl_doctor.cli.output import emit, write_file
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.cli.table import FORMATS, render
 from nccl_doctor.common.errors import UsageProblem
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--export",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Write every table that was filled into this new folder, as CSV or, with --format parquet, as Parquet.",
 )

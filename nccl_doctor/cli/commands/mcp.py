@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.common.errors import UsageProblem
 
 
 @click.command("mcp")
-@click.argument("folders", nargs=-1, metavar="[DIR...]", type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, metavar="[DIR...]", type=PATH)
 @click.option(
     "--timeout",
     type=click.FloatRange(1, 3600),

@@ -2,14 +2,14 @@
 
 import gc
 import os
-from pathlib import Path
 from typing import Any
 
 import click
 
 from nccl_doctor.cli import prologue
+from nccl_doctor.cli.path_type import PATH
 
-# Paths are of the type Path: click.Path looks at the file, which may lie on a mount that hangs.
+# Paths are of the type PATH: click.Path looks at the file, which may lie on a mount that hangs.
 FORMATS = ("text", "json", "prometheus", "facts")
 
 
@@ -18,17 +18,17 @@ FORMATS = ("text", "json", "prometheus", "facts")
     "--for", "caller", type=click.Choice(list(prologue.PROLOGUES)), help="Exit status and words for this caller."
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("-o", "--output", type=Path, metavar="FILE", help="Write there, replaced in one step.")
-@click.option("--expect", type=Path, metavar="FILE", help="What the site expects of this node.")
-@click.option("--learn", type=Path, metavar="FILE", help="Write such a file from this node.")
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="Write there, replaced in one step.")
+@click.option("--expect", type=PATH, metavar="FILE", help="What the site expects of this node.")
+@click.option("--learn", type=PATH, metavar="FILE", help="Write such a file from this node.")
 @click.option("--timeout", type=click.FloatRange(0.1, 600), help="Seconds for all of it; 5 if nothing else says so.")
 @click.option("--only", metavar="NAMES", help="Only these collectors, separated by commas.")
 @click.option("--deep", is_flag=True, help="Also what takes minutes: writes to mounts, DCGM, bandwidth tests.")
 @click.option("--peers", metavar="NODES", help="Log in to these nodes with ssh, as mpirun would.")
-@click.option("--root", type=Path, metavar="DIR|FILE", help="Read a tree of a node that --save kept.")
-@click.option("--save", type=Path, metavar="FILE.tar.zst", help="Keep what was read as such a tree.")
+@click.option("--root", type=PATH, metavar="DIR|FILE", help="Read a tree of a node that --save kept.")
+@click.option("--save", type=PATH, metavar="FILE.tar.zst", help="Keep what was read as such a tree.")
 @click.option("--redact", is_flag=True, help="Without addresses, names of users and secrets in what --save keeps.")
-@click.option("--state", type=Path, metavar="DIR", help="Folder of what is remembered; - for none.")
+@click.option("--state", type=PATH, metavar="DIR", help="Folder of what is remembered; - for none.")
 @click.option("--caller", "name", metavar="NAME", help="Whose counters are compared; of --for and --format otherwise.")
 @click.option("--forget", metavar="RULE|all", help="Forget a finding that was to stay until a reset, and stop.")
 @click.option("--with-connection", is_flag=True, hidden=True, help="End when the standard input ends.")
@@ -46,14 +46,14 @@ FORMATS = ("text", "json", "prometheus", "facts")
 @click.option(
     "--settings",
     "settings_file",
-    type=Path,
+    type=PATH,
     metavar="FILE",
     help="The site's settings; /etc/nccl-doctor/preflight.toml if not given.",
 )
 @click.option("--explain-config", is_flag=True, help="Show each setting, its value, where it comes from, and stop.")
 @click.option("--resume", is_flag=True, help="With --for slurm: give back a fit node that we drained.")
 @click.option("--rules", "rules_dirs", multiple=True, metavar="DIR", help="Further rules; may be repeated.")
-@click.option("--config", type=Path, metavar="FILE", help="Parameters, severities, rules off.")
+@click.option("--config", type=PATH, metavar="FILE", help="Parameters, severities, rules off.")
 @click.option("-v", "--verbose", is_flag=True, help="Notes too, all evidence, and why it matters.")
 def command(**options: Any) -> int:
     """Check whether this node is fit for the job, in about a second.

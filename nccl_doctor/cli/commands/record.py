@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from nccl_doctor.cli.output import complain
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.common.errors import UsageProblem
 
 DEFAULT = "nccl-doctor-runs"
@@ -13,7 +14,7 @@ OPEN_MPI = ("mpirun", "mpiexec", "orterun")  # forward to other nodes only the v
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=DEFAULT, show_default=True, metavar="DIR")
+@click.option("-o", "--output", type=PATH, default=DEFAULT, show_default=True, metavar="DIR")
 @click.option(
     "--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, help="Seconds between samples."
 )

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from nccl_doctor.cli import table
 from nccl_doctor.cli.output import complain, emit, write_file
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--prefix", default="none", show_default=True, help="Prefix that the launcher adds to each line.")
 @click.option("--fault", help="What goes wrong; without it, the job is healthy.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal logs.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
+@click.option("-o", "--output", type=PATH, metavar="FILE", help="Write to FILE, not to stdout.")
 @click.option(
     "--split", is_flag=True, help="Write a folder: kernel lines go into one file per host, the others into job.log."
 )
@@ -160,9 +161,9 @@ def _new_folder(output: Path | None, option: str) -> Path:
     """Create the folder that an option writes to. Raises UsageProblem where it is not named or not empty."""
     if output is None:
         raise UsageProblem(f"{option} writes a folder: name it with -o")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UsageProblem(f"{output} exists and is not an empty folder")
     try:
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise UsageProblem(f"{output} exists and is not an empty folder")
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageProblem(f"cannot write {output}: {error.strerror}") from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nccl_doctor.cli import terminal_size
 from nccl_doctor.cli.output import complain, emit
 from nccl_doctor.common.errors import UsageProblem
 
@@ -147,7 +148,7 @@ def _render_text(facts: "Facts", report: "Report", verbose: bool) -> str:
     from nccl_doctor.app import stacks
     from nccl_doctor.reporters.node import wrap_labelled
 
-    width = shutil.get_terminal_size((80, 24)).columns
+    width = terminal_size.columns()
     lines: list[str] = []
     for finding in report.findings:
         label = f"{finding.severity.upper()} {finding.rule} "

@@ -1,7 +1,6 @@
 """`nccl-doctor watch`: the live screen."""
 
 import os
-import shutil
 import sys
 import threading
 import time
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccl_doctor.cli import standard_input
+from nccl_doctor.cli import standard_input, terminal_size
 from nccl_doctor.cli.output import complain, emit
+from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Asked:
     metavar="PATH",
     help="Follow this log or folder too: its steps and what `analyze` finds in it. May be repeated.",
 )
-@click.option("--replay", type=click.Path(path_type=Path), metavar="DIR", help="Replay a recording of `record`.")
+@click.option("--replay", type=PATH, metavar="DIR", help="Replay a recording of `record`.")
 @click.option("--demo", is_flag=True, help="Show an invented job of two nodes in which a fault develops.")
 @click.option("--once", is_flag=True, help="Print one page to stdout and exit.")
 @click.option(
@@ -257,7 +257,7 @@ def _print_page(state: "State", findings: "list[Finding]", now: float, form: str
     """Prints the state and the findings; returns 1 where a job stopped or an error was found."""
     from nccl_doctor.watch import snapshot
 
-    width = shutil.get_terminal_size((80, 24)).columns
+    width = terminal_size.columns()
     emit(
         snapshot.render_json(state, findings, now)
         if form == "json"

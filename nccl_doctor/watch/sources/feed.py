@@ -6,7 +6,6 @@ import selectors
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -70,8 +69,13 @@ class NodeFeeds:
         with selectors.DefaultSelector() as selector:
             while not self._stopped.is_set():
                 for node in [node for node, when in due.items() if when <= time.monotonic()]:
+                    try:
+                        child = self._start(node)
+                    except OSError as error:  # no program, no descriptor, no process
+                        self._lost(node, f"{self._commands[node][0]}: {error.strerror}")
+                        due[node] = time.monotonic() + RETRY_AFTER[-1]
+                        continue
                     del due[node]
-                    child = self._start(node)
                     selector.register(child.pipe, selectors.EVENT_READ, child)
                 wait = min([when - time.monotonic() for when in due.values()], default=5.0)
                 for key, _ in selector.select(max(min(wait, 5.0), 0.05)):
@@ -83,10 +87,13 @@ class NodeFeeds:
                         continue
                     selector.unregister(key.fileobj)
                     why = child.close()
-                    if child.node or why:
-                        self._put({"kind": "gone", "hostname": child.node or self._here, "error": why})
+                    self._lost(child.node, why)
                     due[child.node] = time.monotonic() + RETRY_AFTER[min(child.tries, len(RETRY_AFTER) - 1)]
                 self._stop_silent()
+
+    def _lost(self, node: str, why: str) -> None:
+        if node or why:
+            self._put({"kind": "gone", "hostname": node or self._here, "error": why})
 
     def _start(self, node: str) -> "_Child":
         child = self._children[node] = _Child(node, self._commands[node], self._children.get(node))
@@ -112,7 +119,9 @@ class _Child:
         self._buffer = bytearray()
         self.last_text = ""  # the last line that is not a record
         self.last_output = time.monotonic()
-        self._process = _start_child(command)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
         self.pid = self._process.pid
         assert self._process.stdout is not None
         self.pipe = self._process.stdout
@@ -145,16 +154,6 @@ class _Child:
         if self._process.poll() is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
-
-
-def _start_child(command: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """Returns the child; if its program cannot be started, a child that prints why and exits."""
-    try:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    except OSError as error:
-        return _start_child([sys.executable, "-c", f"print({f'{command[0]}: {error.strerror}'!r})"])
 
 
 def parse_record(line: bytes) -> dict[str, Any] | None:

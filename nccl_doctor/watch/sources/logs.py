@@ -12,6 +12,7 @@ from nccl_doctor.app.follow import Following
 from nccl_doctor.app.hang.steps import StepTail
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Finding, Report
+from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.log.readers.followed import Follower
 from nccl_doctor.watch.sources.feed import Put
 
@@ -86,7 +87,7 @@ class LogSource:
         for path in map(Path, self._paths):
             inside = (
                 sorted(one for one in path.glob("*") if one.suffix in ("", ".log", ".out", ".txt", ".err"))
-                if path.is_dir()
+                if os.path.isdir(path)  # noqa: PTH112  (Path raises where it may not look)
                 else [path]
             )
             found += inside[:FOLLOWED]
@@ -94,4 +95,8 @@ class LogSource:
 
 
 def _look(paths: Sequence[str], follower: Follower) -> Report:
-    return analyze(paths, apart="auto", read_ahead=follower)[0]
+    """The report on the logs as they are now. Raises UsageProblem where they cannot be read."""
+    try:
+        return analyze(paths, apart="auto", read_ahead=follower)[0]
+    except QueryProblem as problem:  # of a saved fact base
+        raise UsageProblem(str(problem)) from None

@@ -31,6 +31,11 @@ def test_the_newest_step_and_its_time(text: bytes, expected: tuple[int, float | 
     assert expected == newest_step(text)
 
 
+def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job.log")
+    assert StepTail(tmp_path / "job.log").read(0.0) is None
+
+
 @given(st.binary(max_size=2000))
 def test_any_bytes_are_read(text: bytes) -> None:
     found = newest_step(text)
