@@ -48,6 +48,7 @@ SAMPLES = {
     "link-quality": ["network/mlxlink.txt"],
     "fabric-checks": ["network/ibdiagnet.log"],
     "copy-bandwidth": ["bandwidth/nvbandwidth.txt"],
+    "rdma-test": ["bandwidth/ib_write_bw.txt"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
     "slurm-accounting": ["captures/sacct.txt"],
     "deepspeed-comms": ["records/recorded/deepspeed_times.log"],

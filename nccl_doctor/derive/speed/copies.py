@@ -50,7 +50,10 @@ def slow_copies(facts: Facts) -> Iterator[CopySlow]:
     for test, ones in _compared(tests, rates):
         for one in ones:
             found[one.what, one.gpu, one.peer].append((one, test))
+    blamed = {gpu for what, gpu, _ in found if what in ("gpu", "gpu-far")}
     for (what, gpu, peer), all_of in found.items():
+        if (what == "pair" and {gpu, peer} & blamed) or (what == "gpu-far" and ("gpu", gpu, None) in found):
+            continue
         worst, test = min(all_of, key=lambda item: item[0].ratio)
         yield CopySlow(
             what=what, host=(gpu[0] or None) if gpu else None, gpu=gpu[1] if gpu and what != "host" else None,
@@ -75,7 +78,10 @@ def _compared(
         yield test, slow_of_list([rate for number in numbers for rate in rates[number]], test)
     for numbers in matrices.values():
         for number in numbers:
-            yield tests[number], slow_of_matrix(rates[number], tests[number])
+            inside = [rate for rate in rates[number] if rate.host == rate.peer_host]
+            between = [rate for rate in rates[number] if rate.host != rate.peer_host]
+            yield tests[number], slow_of_matrix(inside, tests[number])
+            yield tests[number], slow_of_matrix(between, tests[number], "gpu-far")  # slow to other hosts only
         yield tests[numbers[0]], _slow_hosts([(tests[number], rates[number]) for number in numbers])
 
 
@@ -124,7 +130,7 @@ class _Cell(NamedTuple):
     rate: CopyRate
 
 
-def slow_of_matrix(rates: list[CopyRate], test: CopyTest) -> Iterator[Found]:
+def slow_of_matrix(rates: list[CopyRate], test: CopyTest, of_gpu: str = "gpu") -> Iterator[Found]:
     """GPUs and pairs that a level below the others consists of, but for levels that belong to the machine."""
     gpus = {_gpu(rate.host, rate.gpu) for rate in rates}
     if len(gpus) < 3 or len(gpus) > _LARGEST:
@@ -143,8 +149,8 @@ def slow_of_matrix(rates: list[CopyRate], test: CopyTest) -> Iterator[Found]:
         if len(guilty) > max(1, _FEW * len(gpus)) or len(pairs) > max(1, len(gpus) // 8):
             continue
         usual = _usual(cell.speed for cell in cells if cell.speed >= limit)
-        own = {gpu: [cell for cell in slow if gpu in (cell.column, cell.row)] for gpu in guilty}
-        groups: list[tuple[str, Gpu, Gpu | None, list[_Cell]]] = [("gpu", gpu, None, of) for gpu, of in own.items()]
+        own = {gpu: [cell for cell in slow if gpu in (cell.column, cell.row)] for gpu in sorted(guilty)}
+        groups: list[tuple[str, Gpu, Gpu | None, list[_Cell]]] = [(of_gpu, gpu, None, of) for gpu, of in own.items()]
         groups += [("pair", min(pair), max(pair), of) for pair, of in pairs.items()]
         for what, gpu, peer, of in groups:
             speed = median(cell.speed for cell in of)

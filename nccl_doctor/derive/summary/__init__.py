@@ -2,6 +2,7 @@
 
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.tables import (
+    ActiveTest,
     BenchRun,
     C2cState,
     CommOp,
@@ -34,7 +35,7 @@ from nccl_doctor.facts.tables import (
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
-    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck,
+    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck, ActiveTest,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

@@ -7,6 +7,7 @@ from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.summary import folded
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    ActiveTest,
     C2cState,
     Captured,
     CopyRate,
@@ -43,7 +44,7 @@ Clause = tuple[str, int | None]  # words, evidence
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
-        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck,
+        Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
     ],
     reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -210,6 +211,12 @@ def _links(facts: Facts) -> Iterator[Clause]:
         "SELECT count(*), sum(errors), sum(warnings), min(ref) FROM fabric_check GROUP BY NULL HAVING count(*)"
     ):
         yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
+    for test, runs, worst, usual, unit, ref in facts.query(
+        "SELECT test, count(*), iif(unit = 'us', max(value), min(value)), median(value), unit, min(ref) FROM active_test"
+        " WHERE tool = 'perftest' GROUP BY test, unit"
+    ):
+        over = f" over {runs:,} runs, {worst:.4g} at worst" if runs > 1 else ""
+        yield f"{test}: {usual:.4g} {unit}{over}", ref
     for ports, worst, ref in facts.query(
         "SELECT count(*), max(effective_ber), min(ref) FROM link_quality GROUP BY NULL HAVING count(*)"
     ):

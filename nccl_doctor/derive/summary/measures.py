@@ -10,6 +10,7 @@ from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
+    ActiveTest,
     BenchHost,
     BenchLimit,
     BenchLink,
@@ -85,6 +86,10 @@ QUERIES = (
     f" min(ref) FROM ({_COPIES}) GROUP BY host, gpu, kind",
     "SELECT 'copy_bandwidth', value, unit, 'pair', coalesce(host || ' ', '') || 'GPU ' || gpu || ' and '"
     " || coalesce(peer_host || ' ', '') || 'GPU ' || peer, ref FROM copy_slow WHERE what = 'pair' AND unit = 'GB/s'",
+    # perftest between two cards
+    "SELECT iif(unit = 'us', 'rdma_latency', 'rdma_bandwidth'), value, unit, 'link',"
+    " coalesce(host || ' ', '') || coalesce(device || ' ', '') || test, ref FROM active_test"
+    " WHERE tool = 'perftest' AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",
     "SELECT 'c2c_bandwidth', c2c / 1000.0, 'GB/s', 'gpu', file || ' GPU ' || coalesce(gpu, bus, ''), ref FROM topo_gpu WHERE c2c > 0",
@@ -152,7 +157,7 @@ _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

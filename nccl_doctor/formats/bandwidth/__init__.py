@@ -1,4 +1,4 @@
-"""Programs that measure copies between GPUs, and between GPUs and host memory."""
+"""Programs that measure copies between GPUs, between GPUs and host memory, and between network cards."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -16,5 +16,18 @@ FORMATS = (
             b"Bandwidth Matrix (GB/s)",
         ),
         after=("node-capture",),
+    ),
+    Format(
+        "rdma-test",
+        "perftest",
+        tables=("active_test",),
+        inside=(
+            b"RDMA_Write BW Test",
+            b"RDMA_Read BW Test",
+            b"Send BW Test",
+            b"RDMA_Write Latency Test",
+            b"Send Latency Test",
+        ),
+        after=("copy-bandwidth",),
     ),
 )

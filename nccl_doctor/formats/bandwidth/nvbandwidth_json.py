@@ -62,10 +62,10 @@ def read_json(stream: Readable, name: str, facts: Facts, number: int) -> Reading
 def _devices(body: dict[str, Any]) -> dict[int, Device]:
     found: dict[int, Device] = {}
     listed = body.get("GPU Device list", body.get("GPU Device info"))
-    for one in listed[:_MOST] if isinstance(listed, list) else []:
+    for place, one in enumerate(listed[:_MOST] if isinstance(listed, list) else []):
         if isinstance(one, str) and (match := _DEVICE.match(one)) is not None:
             host = match[3] or (body["Hostname"] if isinstance(body.get("Hostname"), str) else None)
-            found[int(match[1])] = Device(host.partition(".")[0] if host else None, int(match[1]), match[2])
+            found[place] = Device(host.partition(".")[0] if host else None, int(match[1]), match[2])
     return found
 
 

@@ -19,7 +19,7 @@ FORMATS = (
             b"     sum      -1 ",
             b"    none      -1 ",
         ),
-        after=("copy-bandwidth", "node-capture", "nccl-ras", "nccl-ras-text"),
+        after=("rdma-test", "node-capture", "nccl-ras", "nccl-ras-text"),
     ),
     Format(
         "nccl-topology",

@@ -172,7 +172,7 @@ def test_processes_of_several_nodes_keep_their_host() -> None:
     text = "\n".join([*lines, "", ""]) + printed(
         "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)", test, square(8, 390.0, g5=97.0)
     )
-    assert [("gpu", "node02", 1, None)] == culprits(read(text)[0])
+    assert [("gpu-far", "node02", 1, None)] == culprits(read(text)[0])
     bisect = [[97.0] if at == 2 else [390.0] for at in range(8)]
     labels = [f"{at}->{(at + 4) % 8}" for at in range(8)]
     text = "\n".join([*lines, "", ""]) + printed(
@@ -236,3 +236,15 @@ def test_hostile_numbers_and_shapes_are_left_out() -> None:
         '{"nvbandwidth": {"testcases": [5, {"name": []}, {"name": "a", "bandwidth_matrix": [5]}]}}',
     ):
         assert [] == read(broken)[0].rows(CopyRate)
+
+
+def test_a_gpu_that_is_slow_to_other_hosts_only() -> None:
+    rows = [
+        [None if a == b else 190.0 if 6 in (a, b) and a // 4 != b // 4 else 395.0 for a in range(8)] for b in range(8)
+    ]
+    lines = [f"Process {at} (tray{at // 4 + 1}): device {at % 4}: NVIDIA GB200 (0000000{at}:01:00)" for at in range(8)]
+    text = "nvbandwidth Version: v0.8\n" + "\n".join(lines) + "\n\n"
+    text += printed(
+        "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)", "multinode_device_to_device_memcpy_write_ce", rows
+    )
+    assert [("gpu-far", "tray2", 2, None)] == culprits(read(text)[0])

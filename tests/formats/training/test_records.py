@@ -136,7 +136,8 @@ def test_rate_of_the_whole_run_is_shown_where_its_steps_have_none(tmp_path: Path
     end = b'DLLL {"timestamp": "1700000200.0", "type": "LOG", "step": [], "data": {"training_sequences_per_second": 2460.5}}\n'
     (tmp_path / "run.json").write_bytes(dllogger(steps, [2.0] * 50) + end)
     report, _, _ = analyze.analyze([str(tmp_path / "run.json")])
-    assert {"step_time": 2.0, "throughput": 2460.5, "steps": 49.0} == {row.name: row.value for row in report.measures}
+    found = {row.name: row.value for row in report.measures}
+    assert (2.0, 2460.5) == (found["step_time"], found["throughput"])
 
 
 def test_aborted_run_is_named_and_a_running_one_has_no_end() -> None:

@@ -166,7 +166,9 @@ class GpuPeer(NamedTuple):
 class CopySlow(NamedTuple):
     """A GPU, a pair of GPUs or a host whose copies are slow beside the others of the same matrix; derived."""
 
-    what: str  # host-link: GPU and host memory; gpu: to all other GPUs; pair; host: all GPUs of it; cut-off: no copy to other GPUs
+    # host-link: GPU and host memory; local: inside a GPU; gpu: to all other GPUs; gpu-far: to those of other hosts; pair;
+    # host: all GPUs of it; cut-off: no copy to other GPUs
+    what: str
     host: str | None
     gpu: int | None
     peer_host: str | None

@@ -39,7 +39,7 @@ COLUMNS = {
 
 BLOCK = re.compile(r"ecc_blocks/(\w{1,20})/uncorrectable_count$")
 COUNTERS = {"replays": ("pcie", "pcie-replay"), "xgmi": ("xgmi", "xgmi-errors")}
-"""Column -> kind of the link and name of its counter."""
+"""Column -> kind of the link and name of its counter; of xGMI errors rocm-smi tells none, one (1) or several (2) since it looked last."""
 
 REASONS_AMD = {
     "prochot_violation_status": 0x8, "ppt_violation_status": 0x4, "socket_thermal_violation_status": 0x40,
