@@ -16,6 +16,7 @@ from nccl_doctor.facts.tables import Communicator, Env, GpuProcess, GpuSharing, 
 CONTEXT = 1_600.0  # MiB: more than a context and the buffers of communication take
 _SHOWN = 4
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
+_ITSELF = "this process has "
 _HELD = re.compile(r"Process (\d{1,10}) has ([\d.]{1,12}) ([KMGT])iB memory in use")
 
 _MEMBERS = """
@@ -40,7 +41,7 @@ WHERE coalesce(kind, 'C') LIKE '%C%' AND coalesce(name, '') NOT LIKE 'nvidia-cud
 """
 _OUT_OF_MEMORY = """
 SELECT host, rank, coalesce(field(fields, 'gpu'), 'it ran out on'), text, ref FROM message
-WHERE kind = 'cuda-oom-torch' AND text LIKE '%this process has %' AND text LIKE '%memory in use%'
+WHERE kind = 'cuda-oom-torch' AND text LIKE '%memory in use%'
 """
 
 
@@ -90,14 +91,19 @@ def _of_processes(facts: Facts) -> Iterator[GpuSharing]:
 
 
 def _of_failures(facts: Facts) -> Iterator[GpuSharing]:
-    """What PyTorch lists beside the process that ran out of memory; one alone without `this process` is that process itself."""
+    """What PyTorch lists beside the process that ran out of memory. In a container it knows its own number no better than those of
+    others: without `this process` it is one of several in the list, and one alone is itself.
+    """
     for host, rank, gpu, text, ref in facts.query(_OUT_OF_MEMORY):
-        others = [(int(pid), float(size) * _UNITS[unit], ref) for pid, size, unit in _HELD.findall(text)]
-        contexts = [one for one in others if one[1] < CONTEXT]
-        programs = [one for one in others if one[1] >= CONTEXT]
-        for kind, found in (("contexts", contexts), ("program", programs)):
-            if found:
-                yield _guests("out-of-memory", host, rank, gpu, kind, found)
+        listed = [(int(pid), float(size) * _UNITS[unit], ref) for pid, size, unit in _HELD.findall(text)]
+        contexts = [one for one in listed if one[1] < CONTEXT]
+        programs = [one for one in listed if one[1] >= CONTEXT]
+        if contexts and (programs or _ITSELF in text):
+            yield _guests("out-of-memory", host, rank, gpu, "contexts", contexts)
+        if programs and _ITSELF in text:
+            yield _guests("out-of-memory", host, rank, gpu, "program", programs)
+        elif len(programs) > 1:
+            yield _guests("out-of-memory", host, rank, gpu, "programs", programs)
 
 
 def _guests(

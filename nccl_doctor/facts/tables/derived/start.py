@@ -43,7 +43,9 @@ class GpuSharing(NamedTuple):
     host: str | None
     rank: int | None  # the lowest of them, or the rank that ran out of memory
     gpu: str  # address, index or UUID as printed
-    kind: str  # ranks, contexts (processes that work elsewhere and hold little here), program (one that holds much)
+    # ranks, contexts (processes that work elsewhere and hold little here), program (others that hold much), programs (the same
+    # with the one that ran out among them)
+    kind: str
     others: str  # ranks or process ids, `101,102`
     processes: int  # how many others
     memory: float | None  # MiB that the others hold together
