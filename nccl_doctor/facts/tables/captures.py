@@ -252,8 +252,7 @@ class CopyTest(NamedTuple):
     file: str
     tool: str  # nvbandwidth, p2pBandwidthLatencyTest
     test: str  # host_to_device_memcpy_ce, or the title of the matrix
-    # host: one GPU and the host memory; pair: two GPUs; bisect: two GPUs, all at once; local: inside a GPU; crowd: many at once
-    kind: str
+    kind: str  # host (a GPU and host memory), pair, bisect (all pairs at once), local (inside a GPU), crowd (many at once), none
     measure: str  # bandwidth, latency
     engine: str | None  # CE copy engine, SM kernel
     unit: str  # GB/s, ns, us

@@ -14,7 +14,7 @@ _HEADS = re.compile(
     rb"|P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P=(?:Enabled|Disabled) "
 )
 _RUNNING = re.compile(r"Running ([a-z]\w{2,80})\.+\s*$")
-_TITLE = re.compile(r"(\S.{4,100}?) ?\((GB/s|ns|us)\)\s*$|(Bisect benchmarking.{0,60})$")
+_TITLE = re.compile(r"(\S.{4,100}?) ?\((GB/s|ns|us)\)$|(Bisect benchmarking.{0,60})$")
 _COLUMNS = re.compile(r" {0,40}(?:(?:D\\D|GPU|CPU) )? {0,40}\b0(?: {1,40}\d{1,4})*$")
 _CELL = r"(?:\d{1,9}(?:\.\d{1,6})?(?:e[+-]\d{1,3})?|N/A)"
 _ROW = re.compile(rf"\s*(\d{{1,4}})(?:->\s*(\d{{1,4}}))?((?:\s+{_CELL})+)\s*$")
@@ -26,7 +26,23 @@ _PROCESS = re.compile(
 _ENDED = re.compile(r"(?:ERROR|Error|Waived|WAIVED): ?(.{0,300})$")
 _FAILED = re.compile(r"\[?CUDA_ERROR_\w{2,60}|Invalid value when checking the pattern|NVML_ERROR_\w{2,60}")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,253}$")
-_KEEP = 200  # lines after the last that said something
+_UNITS = ("(GB/s)", "(ns)", "(us)", " CE BW")
+_STARTS = ("SUM ", "Running ")
+_ABOUT = (
+    "Process ",
+    "Device",
+    "nvbandwidth Version: ",
+    "[P2P",
+    "ERROR",
+    "Error",
+    "Waived",
+    "WAIVED",
+    "[CUDA",
+    "CUDA_ERROR",
+    "Invalid value",
+    "NVML_ERROR",
+)
+_KEEP = 60  # lines after the last that said something
 _MOST = 200_000  # cells of a file
 
 
@@ -67,7 +83,6 @@ class _Reader:
         self._host: str | None = None
         self._before = ""
         self._test: str | None = None
-        self._place = 1, ""  # line of the test that runs
         self._title: tuple[str, str] | None = None
         self._matrix: Matrix | None = None
         self._cells = 0
@@ -82,10 +97,12 @@ class _Reader:
         return said
 
     def _line(self, text: str, number: int, host: str | None) -> bool:
-        if self._row(text, number):
+        if self._matrix is not None and self._row(text, number):
             return True
         if not text:
             return False
+        if not text.startswith(_STARTS):
+            return self._other(text, number, host)
         if (match := _SUM.match(text)) is not None:
             if self._matrix is not None:
                 self._matrix.test, self._matrix.total = match[1], float(match[2])
@@ -93,13 +110,17 @@ class _Reader:
             return True
         if (match := _RUNNING.match(text)) is not None:
             self.ends()
-            self._test, self._place, self._tool = match[1], (number, text), "nvbandwidth"
+            self._test, self._tool = match[1], "nvbandwidth"
             return True
-        if (match := _TITLE.search(text)) is not None:
+        return False
+
+    def _other(self, text: str, number: int, host: str | None) -> bool:
+        """A line that neither begins a test nor ends one: a title, the numbers of columns, or what is said of the run."""
+        if text.endswith(_UNITS) and (match := _TITLE.match(text)) is not None:
             self.ends()
             self._title = (match[1] or match[3]).strip(), match[2] or "GB/s"
             return True
-        if self._title is not None and _COLUMNS.match(text):
+        if self._title is not None and text[0] == " " and _COLUMNS.match(text):
             labels = [part for part in text.split() if part.isdigit()]
             title, unit = self._title
             if text.lstrip().startswith("CPU"):
@@ -110,7 +131,7 @@ class _Reader:
                 self._matrix = Matrix(title, unit, test)
                 self._matrix.columns = len(labels)
             return True
-        return self._about(text, number, host)
+        return text.startswith(_ABOUT) and self._about(text, number, host)
 
     def _about(self, text: str, number: int, host: str | None) -> bool:
         """A line on the run, a device, or the end of a test."""

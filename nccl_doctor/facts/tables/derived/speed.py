@@ -164,11 +164,12 @@ class GpuPeer(NamedTuple):
 
 
 class CopySlow(NamedTuple):
-    """A GPU, a pair of GPUs or a host whose copies are slow beside the others of the same matrix; derived."""
+    """A GPU, a pair of GPUs or a host whose copies are slow beside the others of the same matrix; derived.
 
-    # host-link: GPU and host memory; local: inside a GPU; gpu: to all other GPUs; gpu-far: to those of other hosts; pair;
-    # host: all GPUs of it; cut-off: no copy to other GPUs
-    what: str
+    A GPU that is cut off can copy to no other one, where the others can.
+    """
+
+    what: str  # host-link (GPU and host memory), local (inside a GPU), gpu (to all others), gpu-far (to other hosts), pair, host, cut-off
     host: str | None
     gpu: int | None
     peer_host: str | None
