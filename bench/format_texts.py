@@ -338,6 +338,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "SuperBench": looped("gpu/superbench.jsonl"),
     "amd-smi metric": looped("gpu/amd_smi_metric.txt"),
     "DCGM exporter": looped("gpu/dcgm_exporter.txt"),
+    "nvbandwidth": on_nodes("bandwidth/nvbandwidth.txt"),
     # links and nodes
     "ethtool -S": ethtool,
     "perfquery": perfquery,
@@ -348,6 +349,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "mlxlink": on_nodes("network/mlxlink.txt"),
     "ibdiagnet": on_nodes("network/ibdiagnet.log"),
     "node_exporter": node_exporter,
+    "ib_write_bw": looped("bandwidth/ib_write_bw.txt"),
     "ibstat": on_nodes("captures/ibstat_up.txt"),
     "topo -m": on_nodes("captures/topo_nv18.txt"),
     # schedulers
@@ -358,6 +360,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     # NCCL
     "nccl-tests": nccl_tests,
     "NCCL Inspector": inspector,
+    "NCCL Inspector for Prometheus": looped("topology/inspector.prom"),
     "py-spy": looped("stacks/loader_w2_rank1_subprocesses.txt"),
 }  # fmt: skip
 TRACES: dict[str, Callable[[], Iterator[str]]] = {

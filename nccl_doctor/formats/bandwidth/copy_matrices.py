@@ -1,6 +1,7 @@
 """Matrices of copies: `nvbandwidth` as text and with `--json`, on one node and on several, and `p2pBandwidthLatencyTest`."""
 
 import re
+from itertools import count
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.bandwidth import nvbandwidth_json
@@ -62,22 +63,43 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     stream = Joined(head, stream)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return nvbandwidth_json.read_json(stream, name, facts, first)
-    reader = _Reader(name, facts, first)
+    budget = _Budget(first)
+    readers: dict[str | None, _Reader] = {}  # of the hosts that a prefix names
     sections = Sections(stream, _HEADS, _KEEP)
-    for number, label, text in sections:
-        if reader.line(text.rstrip(), number, label.host):
-            sections.used()
-    reader.ends()
-    return Reading(sections.lines, reader.used, reader.note)
+    for first_line, label, texts in sections.batches():
+        if budget.cells > _MOST:
+            continue
+        reader = readers.get(label.host)
+        if reader is None:
+            reader = readers[label.host] = _Reader(name, facts, budget, label.host)
+        last = 0
+        for number, text in enumerate(texts, first_line):
+            if reader.line(text.rstrip(), number):
+                last = number
+        if last:
+            sections.used(last)
+    for reader in readers.values():
+        reader.ends()
+    note = f"holds more than {_MOST:,} numbers; the others were left out" if budget.cells > _MOST else None
+    return Reading(sections.lines, sum(reader.used for reader in readers.values()), note)
+
+
+class _Budget:
+    """What the readers of a file share: the number of the next test, and how many numbers they took."""
+
+    def __init__(self, first: int) -> None:
+        self.tests = count(first)
+        self.cells = 0
 
 
 class _Reader:
-    """One file while it is being read."""
+    """What one host wrote into a file, while it is being read."""
 
-    def __init__(self, name: str, facts: Facts, first: int) -> None:
+    def __init__(self, name: str, facts: Facts, budget: _Budget, host: str | None) -> None:
         self._name = name
         self._facts = facts
-        self._next = first
+        self._budget = budget
+        self._label = host
         self._tool = "nvbandwidth"
         self._devices: dict[int, Device] = {}
         self._host: str | None = None
@@ -85,24 +107,22 @@ class _Reader:
         self._test: str | None = None
         self._title: tuple[str, str] | None = None
         self._matrix: Matrix | None = None
-        self._cells = 0
         self.used = 0
-        self.note: str | None = None
 
-    def line(self, text: str, number: int, host: str | None) -> bool:
+    def line(self, text: str, number: int) -> bool:
         """Take a line; returns whether it says something."""
-        said = self._line(text, number, host)
+        said = self._line(text, number)
         self._before = text
         self.used += said
         return said
 
-    def _line(self, text: str, number: int, host: str | None) -> bool:
+    def _line(self, text: str, number: int) -> bool:
         if self._matrix is not None and self._row(text, number):
             return True
         if not text:
             return False
         if not text.startswith(_STARTS):
-            return self._other(text, number, host)
+            return self._other(text, number)
         if (match := _SUM.match(text)) is not None:
             if self._matrix is not None:
                 self._matrix.test, self._matrix.total = match[1], float(match[2])
@@ -114,7 +134,7 @@ class _Reader:
             return True
         return False
 
-    def _other(self, text: str, number: int, host: str | None) -> bool:
+    def _other(self, text: str, number: int) -> bool:
         """A line that neither begins a test nor ends one: a title, the numbers of columns, or what is said of the run."""
         if text.endswith(_UNITS) and (match := _TITLE.match(text)) is not None:
             self.ends()
@@ -131,9 +151,9 @@ class _Reader:
                 self._matrix = Matrix(title, unit, test)
                 self._matrix.columns = len(labels)
             return True
-        return text.startswith(_ABOUT) and self._about(text, number, host)
+        return text.startswith(_ABOUT) and self._about(text, number)
 
-    def _about(self, text: str, number: int, host: str | None) -> bool:
+    def _about(self, text: str, number: int) -> bool:
         """A line on the run, a device, or the end of a test."""
         if (match := _PROCESS.match(text)) is not None:
             self._devices[int(match[1])] = Device(match[2].partition(".")[0], int(match[3]), match[4])
@@ -141,7 +161,7 @@ class _Reader:
         if (match := _DEVICE.match(text)) is not None:
             if match[1] == "0":
                 self._devices.clear()
-                self._host = host or (self._before if _HOST.match(self._before) else None)
+                self._host = self._label or (self._before if _HOST.match(self._before) else None)
             self._devices[int(match[1])] = Device(self._host, int(match[1]), match[2])
             return True
         if text.startswith("nvbandwidth Version: "):
@@ -161,8 +181,9 @@ class _Reader:
     def _stopped(self, status: str, text: str, number: int) -> None:
         """A test that gave no matrix."""
         ref = self._facts.evidence(self._name, number, text)
-        self._facts.add([without_matrix(self._next, self._name, self._test or "", status, text, self._devices, ref)])
-        self._next += 1
+        self._facts.add(
+            [without_matrix(next(self._budget.tests), self._name, self._test or "", status, text, self._devices, ref)]
+        )
 
     def _row(self, text: str, number: int) -> bool:
         matrix = self._matrix
@@ -171,10 +192,7 @@ class _Reader:
         cells = match[3].split()
         if len(cells) != matrix.columns:
             return False
-        self._cells += len(cells)
-        if self._cells > _MOST:
-            self.note = f"holds more than {_MOST:,} numbers; the others were left out"
-            return True
+        self._budget.cells += len(cells)
         values = [None if cell == "N/A" else float(cell) for cell in cells]
         partner = int(match[2]) if match[2] else None
         matrix.rows.append((int(match[1]), partner, values, number, text.strip()))
@@ -185,5 +203,4 @@ class _Reader:
         matrix, self._matrix = self._matrix, None
         if matrix is None or not matrix.rows:
             return
-        self._facts.add(matrix.facts(self._facts, self._name, self._next, self._tool, self._devices))
-        self._next += 1
+        self._facts.add(matrix.facts(self._facts, self._name, next(self._budget.tests), self._tool, self._devices))

@@ -1,6 +1,7 @@
 """Output of perftest (`ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_write_lat` …): bandwidth or latency of a card."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -49,23 +50,25 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     rows: list[ActiveTest] = []
     used = 0
     note = None
-    for number, label, text in sections:
-        run = open_.get(label.host)
-        title = _TITLE.match(text)
-        if title is not None:
-            if run is not None:
-                rows += _rows(facts, name, label.host, run)
-            test = f"{_PROGRAMS.get(title[1], 'ib_atomic')}_{'bw' if title[3] == 'BW' else 'lat'}"
-            open_[label.host] = _Run(test, title[2] is not None)
-        elif run is None or not text.strip():
-            continue
-        else:
-            found = _taken(run, text, number)
-            if found is None:
+    for first, label, texts in sections.batches():
+        run, last = open_.get(label.host), 0
+        for number, text in enumerate(texts, first):
+            line = _parse_line(text)
+            if line is None:
                 continue
-            open_[label.host] = found
-        used += 1
-        sections.used()
+            if line.test:
+                if run is not None:
+                    rows += _rows(facts, name, label.host, run)
+                run = _Run(line.test, line.both)
+            elif run is None or (found := _taken(run, line, number, text)) is None:
+                continue
+            else:
+                run = found
+            used, last = used + 1, number
+        if run is not None:
+            open_[label.host] = run
+        if last:
+            sections.used(last)
         if len(rows) > _MOST:
             note = f"holds more than {_MOST:,} results; the others were left out"
             break
@@ -75,18 +78,40 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(sections.lines, used, note)
 
 
-def _taken(run: _Run, text: str, number: int) -> _Run | None:
-    """The run with what a line adds; None for one that says nothing."""
-    if (device := _DEVICE.match(text)) is not None:
-        return run._replace(device=device[1])
-    if (columns := _COLUMNS.match(text)) is not None:
-        return run._replace(unit={"Gb": "Gb/s", None: "us"}.get(columns[1], "MiB/s"))
-    row = _ROW.match(text) if run.unit is not None else None
-    if row is None:
-        return None
-    numbers = [_number(cell) for cell in row[2].split()]
+class _Line(NamedTuple):
+    """What a line says: the title of a test, its device, the unit of its columns, or a row with its numbers."""
+
+    test: str = ""
+    both: bool = False
+    device: str | None = None
+    unit: str | None = None
+    cells: tuple[float | None, ...] = ()
+
+
+@lru_cache(1 << 12)  # nodes print the same heads
+def _parse_line(text: str) -> _Line | None:
+    begin = text.lstrip()
+    if begin[:1].isdigit():
+        row = _ROW.match(text)
+        return _Line(cells=tuple(map(_number, row[2].split()))) if row else None
+    if begin.startswith("#bytes") and (columns := _COLUMNS.match(text)) is not None:
+        return _Line(unit={"Gb": "Gb/s", None: "us"}.get(columns[1], "MiB/s"))
+    if "Device " in text and (device := _DEVICE.match(text)) is not None:
+        return _Line(device=device[1])
+    if text.rstrip().endswith(" Test") and (title := _TITLE.match(text)) is not None:
+        test = f"{_PROGRAMS.get(title[1], 'ib_atomic')}_{'bw' if title[3] == 'BW' else 'lat'}"
+        return _Line(test=test, both=title[2] is not None)
+    return None
+
+
+def _taken(run: _Run, line: _Line, number: int, text: str) -> _Run | None:
+    """The run with what a line adds; None for one that adds nothing."""
+    if line.device is not None:
+        return run._replace(device=line.device)
+    if line.unit is not None:
+        return run._replace(unit=line.unit)
     at = 1 if run.unit != "us" else 2  # BW average, or t_typical
-    value = numbers[at] if len(numbers) > at else None
+    value = line.cells[at] if run.unit is not None and len(line.cells) > at else None
     if value is None:
         return None
     if run.unit == "MiB/s":

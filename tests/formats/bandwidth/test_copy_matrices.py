@@ -248,3 +248,16 @@ def test_a_gpu_that_is_slow_to_other_hosts_only() -> None:
         "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)", "multinode_device_to_device_memcpy_write_ce", rows
     )
     assert [("gpu-far", "tray2", 2, None)] == culprits(read(text)[0])
+
+
+def test_lines_of_several_hosts_that_pdsh_mixed_are_kept_apart() -> None:
+    outputs = {
+        f"node0{at}": copies(square(4, 390.0, g2=200.0) if at == 3 else square(4, 390.0))
+        .replace("node01", f"node0{at}")
+        .splitlines()
+        for at in range(1, 5)
+    }
+    mixed = "\n".join(f"{host}: {lines[at]}" for at in range(len(outputs["node01"])) for host, lines in outputs.items())
+    facts, _ = read(mixed + "\n")
+    assert [("gpu", "node03", 2, None)] == culprits(facts)
+    assert 4 == len({row.number for row in facts.rows(CopyTest)})
