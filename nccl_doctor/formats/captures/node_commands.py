@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import (
@@ -22,7 +22,7 @@ from nccl_doctor.facts.tables.captures import (
     OfiDomain,
 )
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.inputs.prefixes import Label
+from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_batches
 
@@ -57,6 +57,7 @@ _WORDS = re.compile(
     r"GPU|Link \d{1,2}(?:: (?:Data |<inactive>|[\d.]{1,8} GB/s)|, P2P )|CA '|Infiniband device|hca_id|[Pp]ort:? {0,40}\d|port:"
     r"|[Ss]tate:|[Rr]ate:|active_mtu|[Ll]ink[_ ]layer|Module|provider:|domain:|protocol:|\[tid "
 )  # of which every line has one that says something by itself
+_NUMBERED_LINK = re.compile(r"Link \d")
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
 _WRITERS = 20_000
@@ -100,7 +101,7 @@ class _Reader:
         self._name = name
         self._facts = facts
         self._states: dict[tuple[str | None, int | None], _State] = {}
-        self._rows: list[Any] = []
+        self.rows: list[Any] = []
         self._fabric: dict[tuple[str | None, str, str], FabricEvent] = {}
         self.note: str | None = None
         self._takers: tuple[Callable[[_State, Label, str, int], bool], ...] = (
@@ -111,36 +112,51 @@ class _Reader:
         """Takes lines that one writer wrote one after the other; returns how many say something."""
         key = label.host, label.rank
         state = self._states.get(key)
+        is_new = state is None
         if state is None:
             if len(self._states) >= _WRITERS:
                 self.note = f"holds captures of more than {_WRITERS:,} writers; the others were left out"
                 return 0
             state = self._states[key] = _State()
-        if len(self._rows) > _ROWS:
+        if len(self.rows) > _ROWS:
             self.note = f"holds more than {_ROWS:,} facts; the others were left out"
             return 0
         lines = list(map(_parse_line, texts))
         if not (state.columns or state.modules or any(lines)):
             return 0
+        if is_new and (known := _ports(tuple(lines))) is not None:
+            return self._take_ports(state, label, known, texts, first)
         used = 0
         for number, text, line in zip(count(first), texts, lines):
             if state.columns or state.modules or (line is not None and (line.port is None or state.domain is not None)):
                 used += any(taker(state, label, text, number) for taker in self._takers)
             elif line is not None and line.port is not None:
-                used += self._port_says(state, label, *line.port, text, number)
+                used += self.says_of_port(state, label, *line.port, text, number)
         return used
+
+    def _take_ports(self, state: _State, label: Label, ports: "_Ports", texts: list[str], first: int) -> int:
+        """Takes lines that speak of nothing else than ports, and are the first of their writer."""
+        for row in ports.rows:
+            ref = self._ref(first + row.ref, texts[row.ref])
+            self.rows.append(IbPort._make((label.host, self._name, *row[2:-1], ref)))
+        state.hca = ports.hca
+        if ports.last is not None:
+            state.port = {**ports.last, "host": label.host, "file": self._name}
+            if state.port["state"]:
+                state.port["ref"] = self._ref(first + state.port["ref"], texts[state.port["ref"]])
+        return ports.used
 
     def finish(self) -> None:
         for state in self._states.values():
             self._close(state)
-        self._facts.add([*self._rows, *self._fabric.values()])
+        self._facts.add([*self.rows, *self._fabric.values()])
 
     def _ref(self, number: int, text: str) -> int:
         return self._facts.evidence(self._name, number, text.strip())
 
     def _close(self, state: _State) -> None:
         if state.port is not None and state.port["state"]:
-            self._rows.append(IbPort(**state.port))
+            self.rows.append(IbPort(**state.port))
         for row in (state.nvlink, state.use, state.c2c, state.domain):
             if (
                 row is not None
@@ -150,7 +166,7 @@ class _Reader:
                 )  # the head of `nvlink -e`
                 and not (isinstance(row, NvlinkUse) and not row.links)
             ):
-                self._rows.append(row)
+                self.rows.append(row)
         state.nvlink = state.use = state.c2c = state.port = state.domain = None
 
     def _matrix(self, state: _State, label: Label, text: str, number: int) -> bool:
@@ -174,7 +190,7 @@ class _Reader:
         ref = self._ref(number, text)
         for peer, path in zip(state.columns, cells, strict=True):
             if path != "X":
-                self._rows.append(GpuMatrix(label.host, self._name, row[1], peer, path, ref))
+                self.rows.append(GpuMatrix(label.host, self._name, row[1], peer, path, ref))
         return True
 
     def _nvlink(self, state: _State, label: Label, text: str, number: int) -> bool:
@@ -207,9 +223,9 @@ class _Reader:
 
     def _port(self, state: _State, label: Label, text: str, number: int) -> bool:
         said = _parse_port_line(text)
-        return said is not None and self._port_says(state, label, *said, text, number)
+        return said is not None and self.says_of_port(state, label, *said, text, number)
 
-    def _port_says(self, state: _State, label: Label, field: str, value: Any, text: str, number: int) -> bool:
+    def says_of_port(self, state: _State, label: Label, field: str, value: Any, text: str, number: int) -> bool:
         """Takes what a line of `ibstat`, `ibstatus` or `ibv_devinfo` says."""
         if field == "hca":
             self._close(state)
@@ -237,14 +253,14 @@ class _Reader:
     def _module(self, state: _State, label: Label, text: str, number: int) -> bool:
         if text.startswith("Module") and _LSMOD.match(text):
             state.modules = True
-            self._rows.append(KernelModule(label.host, self._name, "(list)", self._ref(number, text)))
+            self.rows.append(KernelModule(label.host, self._name, "(list)", self._ref(number, text)))
             return True
         module = _MODULE.match(text) if state.modules else None
         if module is None:
             state.modules = state.modules and text.startswith((" ", "\t"))
             return False
         if module[1] in _MODULES:
-            self._rows.append(KernelModule(label.host, self._name, module[1], self._ref(number, text)))
+            self.rows.append(KernelModule(label.host, self._name, module[1], self._ref(number, text)))
         return True
 
     def _ofi(self, state: _State, label: Label, text: str, number: int) -> bool:
@@ -310,8 +326,41 @@ class _Line(NamedTuple):
 def _parse_line(text: str) -> _Line | None:
     if _WORDS.search(text) is None:
         return None
-    is_other = "GPU" in text or "Link " in text or "[tid " in text or text.startswith(("Module", "provider:"))
+    is_other = (
+        "GPU" in text
+        or _NUMBERED_LINK.search(text) is not None
+        or "[tid " in text
+        or text.startswith(("Module", "provider:"))
+    )
     return _Line(None if is_other else _parse_port_line(text))
+
+
+class _Ports(NamedTuple):
+    """What lines say that speak of ports only; `ref` is the place of a line among them."""
+
+    rows: tuple[Any, ...]  # of `ib_port`
+    hca: str | None  # and its port, which further lines may say more of
+    last: dict[str, Any] | None
+    used: int
+
+
+class _Places:
+    """Stands for facts where the evidence of a line is its number."""
+
+    def evidence(self, _file: str, line: int, _text: str) -> int:
+        return line
+
+
+@lru_cache(1 << 8)  # most nodes of a cluster say the same
+def _ports(lines: tuple[_Line | None, ...]) -> _Ports | None:
+    """What the first lines of a writer say of its ports; None where one of them may speak of something else."""
+    reader, state, used = _Reader("", cast(Facts, _Places())), _State(), 0
+    for place, line in enumerate(lines):
+        if line is not None:
+            if line.port is None:
+                return None
+            used += reader.says_of_port(state, NOTHING, *line.port, "", place)
+    return _Ports(tuple(reader.rows), state.hca, state.port, used)
 
 
 @lru_cache(1 << 12)  # most ports of a cluster say the same
