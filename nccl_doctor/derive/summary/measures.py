@@ -132,7 +132,8 @@ QUERIES = (
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",
     "SELECT 'link_errors', sum(value), 'errors', 'link', coalesce(host || ' ', '') || link, min(iif(value > 0, ref, NULL))"
-    " FROM (SELECT host, link, name, max(value) AS value, max(ref) AS ref FROM link_counter GROUP BY file, host, link, name)"
+    " FROM (SELECT host, link, name, max(value) AS value, max(ref) AS ref FROM link_counter"
+    " WHERE (kind, name) IN (SELECT kind, name FROM link_counter WHERE value > 0) GROUP BY file, host, link, name)"
     " WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause'"
     " GROUP BY host, link HAVING sum(value) > 0",
     # Slurm's accounting
