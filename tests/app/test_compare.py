@@ -262,3 +262,15 @@ def test_bars_of_numbers_whose_sum_is_infinite(high: float) -> None:
 
     assert 24 == len(pair_markdown.sparkline(points, (0.0, 99.0, top)))
     assert "" == pair_markdown.sparkline([(0.0, inf)], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "before", "after"),
+    [
+        ("bandwidth/ib_write_bw.txt", "RDMA, ib_write_bw", "391.83", "201.83"),
+        ("bandwidth/nvbandwidth.txt", "copies, host_to_device_memcpy_ce", " 55.", " 27."),
+    ],
+)
+def test_bandwidths_of_two_captures(tmp_path: Path, name: str, what: str, before: str, after: str) -> None:
+    (tmp_path / "b.txt").write_text((FIXTURES / name).read_text().replace(before, after))
+    assert "worse" == changed(compared(FIXTURES / name, tmp_path / "b.txt"))[what][2]

@@ -96,6 +96,21 @@ RUNS: tuple[Words | Number, ...] = (
         share=0.25,
     ),
     Number(
+        "bandwidth",
+        ("active_test",),
+        "SELECT 'RDMA, ' || test, median(value), unit, NULL, min(ref) FROM active_test"
+        " WHERE tool = 'perftest' AND unit = 'Gb/s' GROUP BY test",
+        better=1,
+        share=None,
+    ),
+    Number(
+        "bandwidth",
+        ("c2c_state",),
+        "SELECT 'NVLink-C2C', min(total), 'GB/s', NULL, min(ref) FROM c2c_state GROUP BY NULL HAVING count(*) > 0",
+        better=1,
+        share=0.05,
+    ),
+    Number(
         "communication",
         ("trace",),
         "SELECT 'communication that nothing hides', 100 * sum(exposed_s) / sum(span_s), '% of the time', NULL, min(ref)"
