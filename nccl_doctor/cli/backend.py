@@ -37,7 +37,6 @@ def run_analysis(
     file that says how far logs were read before.
     """
     from nccl_doctor.app import analyze, expected
-    from nccl_doctor.log.readers import cluster
     from nccl_doctor.rules.site_config import Config
 
     with _usage_problems():
@@ -50,6 +49,8 @@ def run_analysis(
             return resumption.analyze(resume, lambda reader: ask(read_ahead=reader))
         if dask is None:
             return ask()
+        from nccl_doctor.log.readers import cluster
+
         with cluster.connected(dask, complain) as client:
             return ask(read_ahead=partial(cluster.ClusterReader, client, complain))
 

@@ -8,7 +8,6 @@ Only for expressions that are part of the program or its data: those made from a
 """
 
 import atexit
-import hashlib
 import marshal
 import re
 import sys
@@ -127,7 +126,7 @@ def _read(file: Path) -> dict[_Key, bytes]:
 
 def _head(value: bytes) -> bytes:
     """What tells the Python that a value is for, and whether it is whole."""
-    python = hashlib.blake2b(_MACHINE, digest_size=_HEAD - 4).digest()
+    python = parse_cache.digest(_MACHINE, _HEAD - 4)
     return python + zlib.crc32(value).to_bytes(4, "big")
 
 

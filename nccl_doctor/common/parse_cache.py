@@ -8,7 +8,6 @@ Bytes that depend on the machine, such as compiled automata, are kept in the sam
 A file has two lines: `{"key": HASH, "seen": HASH}` and the value, or the size of what follows and a line for each value.
 """
 
-import hashlib
 import json
 import os
 import time
@@ -19,6 +18,11 @@ from typing import Any, TypeVar
 
 from nccl_doctor.common.atomic_write import replace_file
 from nccl_doctor.common.trusted import distrust
+
+try:
+    from _blake2 import blake2b  # hashlib has the same one, and loads OpenSSL
+except ImportError:  # pragma: no cover
+    from hashlib import blake2b
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parent / "compiled"
@@ -97,15 +101,20 @@ def remembered_toml(name: str, file: Path) -> Any:
 def remembered_bytes(name: str, key: bytes, make: Callable[[], bytes], folder: Path = FOLDER) -> bytes:
     """What `make` returns, made anew only where `key`, which names all that it is made from, differs from the last time."""
     target = folder / f"{name}.bin"
-    head = hashlib.blake2b(key, digest_size=_DIGEST).digest()
+    head = digest(key)
     with suppress(OSError):
         known = kept(target)
         value = known[2 * _DIGEST :]
-        if known[: 2 * _DIGEST] == head + hashlib.blake2b(value, digest_size=_DIGEST).digest():
+        if known[: 2 * _DIGEST] == head + digest(value):
             return value
     value = make()
-    keep(target, head + hashlib.blake2b(value, digest_size=_DIGEST).digest() + value)
+    keep(target, head + digest(value) + value)
     return value
+
+
+def digest(data: bytes, size: int = _DIGEST) -> bytes:
+    """A hash of so many bytes."""
+    return blake2b(data, digest_size=size).digest()
 
 
 def kept(file: Path) -> bytes:
@@ -121,7 +130,7 @@ def keep(target: Path, data: bytes) -> None:
 
 
 def _key(files: Sequence[Path]) -> str:
-    content = hashlib.blake2b(digest_size=16)
+    content = blake2b(digest_size=_DIGEST)
     for file in files:
         data = file.read_bytes()
         content.update(f"{file.name}\0{len(data)}\0".encode())
@@ -138,7 +147,7 @@ def _seen(files: Sequence[Path]) -> str | None:
         (str(file), one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns)
         for file, one in zip(files, stats, strict=True)
     ]
-    return hashlib.blake2b(repr(each).encode(), digest_size=_DIGEST).hexdigest()
+    return digest(repr(each).encode()).hex()
 
 
 def _write(target: Path, data: bytes) -> None:

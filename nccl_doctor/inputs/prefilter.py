@@ -44,8 +44,7 @@ class Prefilter:
 
     def _kept(self, hyperscan: Any, name: str) -> Any:
         """The automaton as it was kept; None where this processor or this hyperscan cannot use it."""
-        parts = [str(hyperscan.__version__).encode(), *self.literals, b"", *self.marks]
-        key = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+        key = repr((hyperscan.__version__, self.literals, self.marks)).encode()
         data = remembered_bytes(f"prefilter-{name}", key, lambda: hyperscan.dumpb(self._compiled(hyperscan)))
         try:
             db = hyperscan.loadb(data, hyperscan.HS_MODE_BLOCK)
