@@ -260,6 +260,7 @@ class GroupedCounts:
         """Add what was counted to the counts, and begin anew."""
         self._add_times()
         what, author, mask, n, first, last, low, high = self._groups.columns()
+        lefts, stamps = [one.left for one in self._authors], [one.stamp for one in self._authors]
         header = np.array([one.writer.header for one in self._authors], np.int64)[author]
         is_edge = what <= _EDGES
         calls = np.flatnonzero((what < _NO_FACT) & ~is_edge)
@@ -267,24 +268,25 @@ class GroupedCounts:
         for number, count, line, least, most in rows:
             self._entries[_NO_FACT - number - 1].extend(count, line, least, most)
         edges = {"header": header, "mask": mask, "n": n, "first": first, "last": last}
-        self._add_edges(_EDGES - what[is_edge], author[is_edge], {name: one[is_edge] for name, one in edges.items()})
+        self._add_edges(
+            _EDGES - what[is_edge],
+            {name: one[is_edge] for name, one in edges.items()},
+            [lefts[number] for number in author[is_edge].tolist()],
+        )
         self._add_spans(header[~is_edge], n[~is_edge], first[~is_edge], last[~is_edge])
         event = what >= 0
-        authors = [self._authors[number] for number in author[event].tolist()]
+        authors = author[event].tolist()
         self._counts.columns.extend(
             [what[event], header[event], n[event], first[event], last[event]],
-            [one.stamp for one in authors],
-            [one.left for one in authors],
+            [stamps[number] for number in authors],
+            [lefts[number] for number in authors],
         )
         self._start()
 
-    def _add_edges(self, number: Numbers, author: Numbers, columns: dict[str, Any]) -> None:
-        """Add the edges of these numbers to the counts."""
+    def _add_edges(self, number: Numbers, columns: dict[str, Any], left: Sequence[str]) -> None:
+        """Add the edges of these numbers to the counts; `left` is the text in front of the first line of each."""
         parts = self._edges.arrays_of("src", "dst", "carrier", "channel")
-        self._counts.edges.extend(
-            {**columns, **{name: part[number] for name, part in parts.items()}},
-            [self._authors[at].left for at in author.tolist()],
-        )
+        self._counts.edges.extend({**columns, **{name: part[number] for name, part in parts.items()}}, left)
 
     def _add_spans(self, header: Numbers, n: Numbers, first: Numbers, last: Numbers) -> None:
         """Add lines of headers to what is known of each; Channel lines are added later."""

@@ -6,6 +6,7 @@ no pattern could match another line of it: what decides is its text without numb
 """
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,5 +111,7 @@ def may_hold(literal: str, plain: str) -> bool:
     return _plain(literal.strip(_HEX)) in plain
 
 
+@cache
 def _plain(literal: str) -> str:
+    """A literal of a pattern as it is in texts without numbers."""
     return re.sub(r"\d", "0", literal.replace("0x", f"0{chr(_X)}"))
