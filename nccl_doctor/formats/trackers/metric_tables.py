@@ -21,6 +21,7 @@ _OF_RUN = re.compile(
 )  # Weights & Biases: run, metric
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
+_LONG = 100.0  # seconds of a step, beyond which a unit has to be named
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf)", re.IGNORECASE)
 
 
@@ -70,8 +71,8 @@ class _Table:
     def look(self, lines: list[str]) -> None:
         """Decide from the first rows what titles leave open: whether a time runs on or is that of a step, and its unit.
 
-        A time without a unit is that of a step in seconds, unless a clock beside it proves milliseconds; one that grows
-        from row to row is a clock.
+        A time without a unit is that of a step in seconds, unless a clock beside it proves milliseconds, or it would be minutes and
+        no clock proves them; one that grows from row to row is a clock.
         """
         listed = [cells for line in lines[: 2 * _LOOK] if line and not line.isspace() and (cells := _cells(line))]
         titles = [_OF_RUN.sub("", title) for title in listed[0]] if listed else []
@@ -89,23 +90,26 @@ class _Table:
                 elif clock is None:
                     self._when, self._clock = at, meaning.factor
         clock = self._when if clock is None else clock
-        if clock is None:
-            return
         for at, meaning in meanings.items():
             if meaning.what != "seconds" or not meaning.open_unit:
                 continue
             paired = [
-                (number, when * self._clock, value)
+                (number, (row[clock] if clock is not None else None), value)
                 for row in known
-                if (number := row[step]) is not None and (when := row[clock]) is not None and (value := row[at])
+                if (number := row[step]) is not None and (value := row[at])
             ]
             ratios = [
-                value * (number - earlier) / (when - before)
+                value * (number - earlier) / ((when - before) * self._clock)
                 for (earlier, before, _), (number, when, value) in pairwise(paired)
-                if number > earlier and when > before
+                if number > earlier and when is not None and before is not None and when > before
             ]
-            if len(ratios) >= _FEW and 500 < median(ratios) < 2000:
+            proof = median(ratios) if len(ratios) >= _FEW else None
+            if proof is not None and 500 < proof < 2000:
                 self._times[at] = 1e-3
+            elif (
+                paired and median(value for *_, value in paired) > _LONG and not (proof is not None and 0.2 < proof < 5)
+            ):
+                self._times[at] = 0.0  # milliseconds or seconds: nothing tells
 
     def rows(self, lines: list[str], first: int) -> None:
         """Take lines, of which the first has this number in the file."""
@@ -143,7 +147,8 @@ class _Table:
         for at, factor in self._times.items():
             if (value := values[at]) is not None:
                 data.pop(self._titles[at], None)
-                data["step_time_s"] = value * factor
+                if factor:
+                    data["step_time_s"] = value * factor
         place = line[:600].encode(), number
         self.series.scalars.note_scalars(data, step, place)
         if step is not None and abs(step) < 1 << 62:

@@ -73,3 +73,11 @@ def test_titles_of_an_export_begin_with_the_name_of_the_run() -> None:
     titles = '"Step","run-h100 - train/tokens_per_sec","run-h100 - train/tokens_per_sec__MIN","run-h100 - train/tokens_per_sec__MAX"'
     found = measured(read(titles, lambda i: f'"{10 * i}","{412000 + i % 3}","1","9"'))
     assert (412001.0, "tokens/s") == found["throughput"]
+
+
+def test_a_time_without_a_unit_that_may_be_milliseconds_is_none() -> None:
+    found = measured(read("epoch,samples_per_sec,step,step_time", lambda i: f"0,{512 + i % 3},{i},{350 + i % 3}"))
+    assert "step_time" not in found
+    assert (513.0, "samples/s") == found["throughput"]
+    proven = measured(read("epoch,step,step_time,wall_time", lambda i: f"0,{i},{350 + i % 3},{1.7e9 + 351 * i:.0f}"))
+    assert (351.0, "s") == proven["step_time"]
