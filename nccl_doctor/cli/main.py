@@ -36,6 +36,7 @@ COMMANDS = {
 WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an answer of their own to signals
 HIDDEN = ("sample",)  # started by other commands, on this node and on others
 _NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)  # no file can have the path, or not for us
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more
 OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
 COMPLETE = "_NCCL_DOCTOR_COMPLETE"  # with which click answers a shell
@@ -138,6 +139,8 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno in _NO_FILE and error.filename is not None:
             return _failed(arguments, f"{os.fsdecode(error.filename)}: {error.strerror}", USAGE)
+        if error.errno in _NO_DESCRIPTOR:
+            return _failed(arguments, f"{error.strerror} (ulimit -n)", USAGE)
         if error.errno not in _NO_SPACE or error.filename is not None:
             return _internal(arguments, error)
         silence_stdout()
@@ -146,6 +149,8 @@ def main(arguments: Sequence[str]) -> int:
         if not WITH_SIGNALS.intersection(arguments[:1]):
             interruption.end_children()
         return interruption.status()
+    except MemoryError:
+        return _failed(arguments, "there is not enough memory for this process (ulimit -v)", USAGE)
     except Exception as error:
         return _internal(arguments, error)
 

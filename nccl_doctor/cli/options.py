@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from nccl_doctor.cli import terminal_size
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH
 from nccl_doctor.common import budgets
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.levels import SEVERITIES

@@ -57,7 +57,7 @@ class Prefilter:
         every = [*self.literals, *self.marks]
         db = hyperscan.Database()
         db.compile(
-            expressions=[re.escape(literal) for literal in every],
+            expressions=[re.escape(literal).replace(b"\0", rb"\x00") for literal in every],  # C ends it at a zero
             ids=list(range(len(every))),
             flags=[0] * len(self.literals) + [hyperscan.HS_FLAG_SINGLEMATCH] * len(self.marks),
         )

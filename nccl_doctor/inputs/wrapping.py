@@ -126,7 +126,7 @@ def _torn(rows: list[_Row], wrap: Wrap) -> tuple[int, int] | None:
     cut = [
         (above.text, row.text)
         for above, row in pairwise(rows)
-        if row.text.strip() and _full(wrap, above.text, row.text)
+        if row.text.strip() and _full(wrap, above.text, row.text) and not _is_filled(above.text, above.text)
     ]
     records = [(above, row) for above, row in cut if _is_record(above)]
     whole = sum(_begins(row, starts) for _, row in cut)
@@ -145,6 +145,11 @@ def _full(wrap: Wrap, above: str, row: str) -> bool:
         return len(above) == wrap.columns
     text = row.lstrip(" ")
     return bool(text) and len(above) + 1 + len(text.split(" ", 1)[0]) > wrap.columns
+
+
+def _is_filled(first: str, last: str) -> bool:
+    """Whether a line of NCCL, from its first row to its last one, ends in blanks with which a terminal filled the row."""
+    return last.endswith("  ") and _head_at(first) is not None
 
 
 def _starts(rows: list[_Row], wrap: Wrap) -> set[str]:
@@ -211,13 +216,15 @@ def _joined(lines: Iterator[tuple[int, str]], wrap: Wrap) -> Iterator[tuple[int,
         label, text = _apart(line) if wrap.labelled else _Row("", line)
         who = _who(label)
         above = open_.pop(who, None)
-        if above is not None and _continues(wrap, before[who], text, starts) and len(above.parts) < _ROWS:
-            above.parts.append(_glued(wrap, before[who], text))
+        last = before.get(who, "")
+        more = above is not None and len(above.parts) < _ROWS and not _is_filled(above.parts[0], last)
+        if above is not None and more and _continues(wrap, last, text, starts):
+            above.parts.append(_glued(wrap, last, text))
             line_ = above._replace(last=number)
         else:
             if above is not None:
                 yield above.number, above.label + "".join(above.parts)
-            if ":" in text and len(starts) < _KEPT and not _full(wrap, before.get(who, ""), text):
+            if ":" in text and len(starts) < _KEPT and not _full(wrap, last, text):
                 starts.add(_start(text))
             line_ = _Open(number, label, [text], number)
         before[who] = text

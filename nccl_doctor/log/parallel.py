@@ -24,6 +24,7 @@ MANY = 100_000  # objects that are worth it to leave out of a collection
 LARGE = 4 << 20  # bytes of all logs; from here on numpy is worth its import at the first dense block
 SMALL = 3 << 15  # bytes of a log that is read line by line in the time that numpy takes to begin
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
+LOST = bytes(16)  # in a log: lines that were not written before a crash, or cut off while their writer went on
 HEAD = 1 << 16  # bytes by which a format is recognised
 LONGER = 0.1  # share of a part that this process reads in addition, while the others pack their counts
 PARTS = 4096  # reads whose bytes are kept apart
@@ -176,7 +177,7 @@ def _keep_freed_memory() -> None:
 def _scanner(large: bool) -> Scanner:
     if large:
         _keep_freed_memory()
-    return Scanner(marks=[literal for known in registry.FORMATS for literal in known.inside], large=large)
+    return Scanner(marks=[LOST, *(literal for known in registry.FORMATS for literal in known.inside)], large=large)
 
 
 class MeteredStream:

@@ -56,6 +56,9 @@ def serve(address: tuple[str, int], page: Callable[[], str]) -> ThreadingHTTPSer
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Say nothing: a client that left is not an error, and a traceback helps nobody."""
+
     server = Server(address, Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

@@ -43,6 +43,8 @@ ODD = {
     "more workers than can be": ["analyze", DEMO, "--dask", f"slurm:{DIGITS}"],
     "empty folder of preflight": ["preflight", "--state", ""],
     "empty folder of a tree": ["simulate", "--node", "p5", "-o", ""],
+    "no number of seconds": ["analyze", DEMO, "--follow", "--idle", "nan"],
+    "no number as time-out": ["preflight", "--timeout", "nan"],
     "empty configuration": ["analyze", DEMO, "--config", ""],
     "empty recording": ["watch", "--once", "--replay", ""],
     "many ranges of nodes": [*PREFLIGHT, "--nodes", "n[1-999]-[1-999]-[1-999]"],

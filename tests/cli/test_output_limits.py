@@ -1,6 +1,7 @@
 """Outputs that take no more, and what foreign text becomes in them."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -71,6 +72,25 @@ def test_few_descriptors_are_one_line_or_enough(number: int) -> None:
     assert done.returncode in (1, 2), done.stderr
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "there is not enough memory for this process (ulimit -v)"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files (ulimit -n)"),
+    ],
+)
+def test_a_machine_that_gives_no_more_is_no_bug_of_ours(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("nccl_doctor.app.analyze.analyze", fail)
+
+    assert 2 == main(["analyze", str(DEMO)])
+    assert f"nccl-doctor: {said}\n" == capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", "-o", "--save"])

@@ -152,6 +152,22 @@ def test_a_copy_of_a_terminal_that_fills_its_rows() -> None:
     assert "Watchdog got stuck for 480 seconds" in _read(copied.encode(), "wrapped")[0][1]
 
 
+def test_a_line_that_a_terminal_filled_with_blanks_is_not_joined_with_what_follows() -> None:
+    said = [
+        f"NCCL_{name} set by environment to {name * 9}" for name in ("ALGO", "PROTO", "NET", "BUFFSIZE_OF_ALL_RANKS")
+    ]
+    rows = []
+    for number, text in enumerate(said * 3):
+        line = f"node01:{100 + number}:150 [0] NCCL INFO {text}"
+        rows += [f"{line[at : at + 70]:<70}" for at in range(0, len(line), 70)]
+        rows.append("wandb: Run data is saved locally")
+    copied = "".join(f"{row}\n" for row in rows).encode()
+
+    assert wrapping.recognise(copied) is not None
+    read = [text for _, text in _read(copied, "wrapped")]
+    assert 12 == read.count("wandb: Run data is saved locally")
+
+
 def test_a_table_of_one_width_is_no_wrapped_log() -> None:
     head = f"{'2026-01-01T12:00:00.000Z gpu  util  power':<70}"
     rows = [head, *(f"|  {n}   |  {90 + n} %  |  {300 + n} W |".ljust(70) for n in range(9))]

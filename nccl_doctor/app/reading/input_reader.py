@@ -26,6 +26,7 @@ from nccl_doctor.log.readers.followed import GONE, Vanished
 
 UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
+ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
 TOLD = 3  # problems that are told where nothing could be read
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
@@ -292,7 +293,7 @@ class InputReader:
     def _keep_log(self, source: sources.Source, log: _Log) -> None:
         """Add what other formats inside a log hold, and keep the log for `job_log.add`."""
         inside = []
-        note = log.note
+        note = log.note or (ZEROS if parallel.LOST in log.counts.marks else None)
         for format_ in registry.within(log.counts.marks):
             reading, problem = self._read_inside(format_, source, log.text)
             inside.append((format_, reading))

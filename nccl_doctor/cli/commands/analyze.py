@@ -18,8 +18,8 @@ from nccl_doctor.cli.options import (
     rule_options,
 )
 from nccl_doctor.cli.output import complain, show
-from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.cli.site import rule_folders
+from nccl_doctor.cli.value_types import PATH, NumberRange
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters import FORMATS, SUFFIXES, render
 
@@ -76,7 +76,7 @@ SQLITE = b"SQLite format 3\0"
 )
 @click.option(
     "--idle",
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     metavar="SECONDS",
     help="With --follow: end when nothing was appended for so long.",
 )

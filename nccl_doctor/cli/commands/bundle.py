@@ -8,7 +8,7 @@ import click
 from nccl_doctor.cli import backend, standard_input
 from nccl_doctor.cli.options import refuse_overwriting
 from nccl_doctor.cli.output import complain, emit, write_file
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.printable import printable
 

@@ -15,8 +15,8 @@ from nccl_doctor.cli.options import (
     rule_options,
 )
 from nccl_doctor.cli.output import complain, show
-from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.cli.site import rule_folders
+from nccl_doctor.cli.value_types import PATH, NumberRange
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
 
@@ -32,7 +32,7 @@ from nccl_doctor.reporters.comparison import PAIR, RUNS, SUFFIXES, render
 @click.option("-o", "--output", type=PATH, metavar="FILE", help="Write the comparison to FILE.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 100),
+    type=NumberRange(0, 100),
     default=5.0,
     show_default=True,
     metavar="PERCENT",

@@ -9,8 +9,8 @@ import click
 from nccl_doctor.cli import backend
 from nccl_doctor.cli.options import limit_option
 from nccl_doctor.cli.output import emit, write_file
-from nccl_doctor.cli.path_type import PATH
 from nccl_doctor.cli.table import FORMATS, render
+from nccl_doctor.cli.value_types import PATH
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH, NumberRange
 from nccl_doctor.common.errors import UsageProblem
 
 
@@ -12,7 +12,7 @@ from nccl_doctor.common.errors import UsageProblem
 @click.argument("folders", nargs=-1, metavar="[DIR...]", type=PATH)
 @click.option(
     "--timeout",
-    type=click.FloatRange(1, 3600),
+    type=NumberRange(1, 3600),
     default=120,
     show_default=True,
     metavar="SECONDS",

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nccl_doctor.cli import prologue
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH, NumberRange
 
 # Paths are of the type PATH: click.Path looks at the file, which may lie on a mount that hangs.
 FORMATS = ("text", "json", "prometheus", "facts")
@@ -21,7 +21,7 @@ FORMATS = ("text", "json", "prometheus", "facts")
 @click.option("-o", "--output", type=PATH, metavar="FILE", help="Write there, replaced in one step.")
 @click.option("--expect", type=PATH, metavar="FILE", help="What the site expects of this node.")
 @click.option("--learn", type=PATH, metavar="FILE", help="Write such a file from this node.")
-@click.option("--timeout", type=click.FloatRange(0.1, 600), help="Seconds for all of it; 5 if nothing else says so.")
+@click.option("--timeout", type=NumberRange(0.1, 600), help="Seconds for all of it; 5 if nothing else says so.")
 @click.option("--only", metavar="NAMES", help="Only these collectors, separated by commas.")
 @click.option("--deep", is_flag=True, help="Also what takes minutes: writes to mounts, DCGM, bandwidth tests.")
 @click.option("--peers", metavar="NODES", help="Log in to these nodes with ssh, as mpirun would.")

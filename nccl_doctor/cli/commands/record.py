@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from nccl_doctor.cli.output import complain
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH, NumberRange
 from nccl_doctor.common.errors import UsageProblem
 
 DEFAULT = "nccl-doctor-runs"
@@ -16,14 +16,14 @@ OPEN_MPI = ("mpirun", "mpiexec", "orterun")  # forward to other nodes only the v
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=PATH, default=DEFAULT, show_default=True, metavar="DIR")
 @click.option(
-    "--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, help="Seconds between samples."
+    "--interval", type=NumberRange(0.1, 3600), default=1.0, show_default=True, help="Seconds between samples."
 )
 @click.option("--torch", is_flag=True, help="Turn on PyTorch's flight recorder.")
 @click.option("--horovod", is_flag=True, help="Turn on Horovod's timeline.")
 @click.option(
     "--keep", type=click.IntRange(1), metavar="N", help="Keep N runs of this node; remove older finished ones."
 )
-@click.option("--duration", type=click.FloatRange(0.1), metavar="SECONDS", help="Without CMD: stop after SECONDS.")
+@click.option("--duration", type=NumberRange(0.1), metavar="SECONDS", help="Without CMD: stop after SECONDS.")
 @click.option("--tty", is_flag=True, help="Give CMD a terminal: prompts and progress bars look as without `record`.")
 @click.option(
     "--rotate", type=click.IntRange(1), metavar="MB", help="Compress the recorded output after each MB megabytes."

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nccl_doctor.cli.value_types import NumberRange
+
 if TYPE_CHECKING:
     from nccl_doctor.app.hang.monitor import HangMonitor, Put
 
 
 @click.command("sample", hidden=True)
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS")
+@click.option("--interval", type=NumberRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS")
 @click.option(
     "--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write files there, not stdout."
 )

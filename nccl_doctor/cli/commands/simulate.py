@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from nccl_doctor.cli import table
 from nccl_doctor.cli.output import complain, emit, write_file
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:

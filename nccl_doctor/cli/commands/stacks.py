@@ -8,6 +8,7 @@ import click
 
 from nccl_doctor.cli import terminal_size
 from nccl_doctor.cli.output import complain, emit
+from nccl_doctor.cli.value_types import NumberRange
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -37,11 +38,9 @@ FRAMES = 8  # frames shown of one stack without -v
 @click.option("--nodes", metavar="NODES", help="Dump the ranks of these nodes.")
 @click.option("--via", default="ssh", show_default=True, help="ssh, srun, or a command with %host for the node.")
 @click.option("--native", is_flag=True, help="Show C and C++ frames too: identifies a collective; takes longer.")
+@click.option("--timeout", type=NumberRange(0.1, 600), help="Seconds per process.  [default: 10, with --native 60]")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), help="Seconds per process.  [default: 10, with --native 60]"
-)
-@click.option(
-    "--pause", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="Seconds between the two dumps."
+    "--pause", type=NumberRange(0.1, 600), default=3.0, show_default=True, help="Seconds between the two dumps."
 )
 @click.option("--format", "form", type=click.Choice(["text", "json", "facts"]), default="text", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Show whole stacks.")

@@ -12,7 +12,7 @@ import click
 
 from nccl_doctor.cli import standard_input, terminal_size
 from nccl_doctor.cli.output import complain, emit
-from nccl_doctor.cli.path_type import PATH
+from nccl_doctor.cli.value_types import PATH, NumberRange
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ class Asked:
     metavar="prometheus[:[HOST:]PORT]|FILE.prom",
     help="Serve metrics (on 127.0.0.1 unless HOST is given) or write them, instead of a screen.",
 )
-@click.option(
-    "--interval", type=click.FloatRange(0.2, 60), metavar="SECONDS", help="Between two samples.  [default: 1]"
-)
+@click.option("--interval", type=NumberRange(0.2, 60), metavar="SECONDS", help="Between two samples.  [default: 1]")
 @click.option("--only", metavar="GPUS", help="Show these GPUs only: 0,2-5.")
 @click.option("--user", metavar="NAME", help="Show the processes of this user only.")
 @click.option("--light/--dark", default=None, help="Colours for a light or a dark background.  [default: as last time]")
@@ -200,11 +198,20 @@ def _run_screen(
 def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only: bool) -> int:
     """Prints one page, or exports metrics until stopped; returns the exit status."""
     ready = threading.Event()
+    lock = threading.Lock()  # of the state, which a thread fills while others read it
 
     def add_record(record: dict[str, Any]) -> None:
         ready.wait()
-        state.add_record(record)
-        diagnosis.add_record(record)
+        with lock:
+            state.add_record(record)
+            diagnosis.add_record(record)
+
+    def judge() -> "list[Finding] | None":
+        with lock:
+            if not diagnosis.due(state):
+                return None
+            spins, now = diagnosis.spinning_nodes(state), state.now
+        return diagnosis.run_rules(spins, now)
 
     # First, so that the children start while we import the rest.
     started = None if asked.recorded else _start_feeds(add_record, asked, once=export is None)
@@ -218,38 +225,39 @@ def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only:
         _play(add_record, asked.replay)
     else:
         diagnosis.prepare()
-        _wait_for_samples(state, started[1], len(asked.nodes))
+        _wait_for_samples(state, lock, started[1], len(asked.nodes))
     clock: Callable[[], float] = (lambda: state.now) if asked.recorded else time.time
     if export is not None:
-        _export(
-            export,
-            state,
-            lambda: diagnosis.diagnose(state) if diagnosis.due(state) else None,
-            asked.interval or 1.0,
-            clock,
-        )
+        _export(export, state, lock, judge, asked.interval or 1.0, clock)
         return 0
     if started is not None and asked.auto:
-        _wait_for_looks(state)
+        _wait_for_looks(state, lock)
     if followed is not None:
         followed.look_once()
-    status = _print_page(state, diagnosis.diagnose(state), clock(), form, ascii_only)
+    with lock:
+        status = _print_page(state, diagnosis.diagnose(state), clock(), form, ascii_only)
     if started is not None:
         started[0].stop()
     return status
 
 
-def _wait_for_samples(state: "State", complete: set[tuple[str, str]], nodes: int) -> None:
+def _wait_for_samples(state: "State", lock: threading.Lock, complete: set[tuple[str, str]], nodes: int) -> None:
     """Wait until two samples of each kind arrived, and ranks were seen for long enough to know whether they move."""
     end = time.monotonic() + FIRST_SAMPLES + (10 if nodes else 0)
-    while time.monotonic() < end and not (len(complete) >= 4 * max(nodes, 1) and state.watched_ranks()):
+    while time.monotonic() < end:
+        with lock:
+            if len(complete) >= 4 * max(nodes, 1) and state.watched_ranks():
+                return
         time.sleep(0.02)
 
 
-def _wait_for_looks(state: "State") -> None:
+def _wait_for_looks(state: "State", lock: threading.Lock) -> None:
     """Wait until the jobs whose ranks do not move were looked at twice."""
     end = time.monotonic() + LOOKS
-    while time.monotonic() < end and state.still_ranks():
+    while time.monotonic() < end:
+        with lock:
+            if not state.still_ranks():
+                return
         time.sleep(0.05)
 
 
@@ -324,7 +332,14 @@ def _start_feeds(
     return source, twice
 
 
-def _export(target: str, state: "State", diagnose: Any, interval: float, clock: Any) -> None:
+def _export(
+    target: str,
+    state: "State",
+    lock: threading.Lock,
+    judge: "Callable[[], list[Finding] | None]",
+    interval: float,
+    clock: "Callable[[], float]",
+) -> None:
     """Serve or write metrics until stopped; `clock` is that of the records."""
     from nccl_doctor.watch import exporter, metrics
 
@@ -332,7 +347,8 @@ def _export(target: str, state: "State", diagnose: Any, interval: float, clock: 
     judged = [False]
 
     def page() -> str:
-        return metrics.render_metrics(state, findings, clock(), judged=judged[0])
+        with lock:
+            return metrics.render_metrics(state, findings, clock(), judged=judged[0])
 
     name, _, where = target.partition(":")
     server = None
@@ -350,7 +366,7 @@ def _export(target: str, state: "State", diagnose: Any, interval: float, clock: 
     try:
         while True:
             try:
-                if (found := diagnose()) is not None:
+                if (found := judge()) is not None:
                     findings[:], judged[0] = found, True
             except Exception as error:  # a node can send anything; the values must go on
                 judged[0] = False
