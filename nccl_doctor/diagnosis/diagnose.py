@@ -44,7 +44,7 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     elsewhere = {ref for (ref,) in facts.query(_ELSEWHERE)}
     found = [
         one._replace(elsewhere=bool(one.refs) and one.refs <= elsewhere and one.rule.group not in _NO_PEERS)
-        for answer in _unclaimed(answers, elsewhere)
+        for answer in _unclaimed(answers)
         for one in _fold(answer, facts, year, lags, restarts, jobs)
     ]
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
@@ -71,18 +71,16 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
     )
 
 
-def _unclaimed(answers: Sequence[Answer], elsewhere: set[int]) -> Iterable[Answer]:
+def _unclaimed(answers: Sequence[Answer]) -> Iterable[Answer]:
     """The answers that found something; of rules that want it, without rows that other rules account for.
 
-    These are rows of which another rule shows the evidence, and echoes where another rule found an error that is no echo.
+    These are rows of which another rule shows the evidence, and echoes where another rule found an error.
     A generic rule says less than the catalogue: it gives up rows whose evidence is an error there.
     """
     found = [answer for answer in answers if answer.outcome == "found"]
     special = [answer for answer in found if not (answer.rule.unclaimed or answer.rule.fallback)]
     claimed = {ref for answer in special if not answer.rule.generic for row in answer.rows for ref in row.refs}
-    explained = any(
-        row.severity == "error" and not elsewhere.issuperset(row.refs) for answer in special for row in answer.rows
-    )
+    explained = any(row.severity == "error" for answer in special for row in answer.rows)
     known = {
         ref
         for answer in found
