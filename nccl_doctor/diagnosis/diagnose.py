@@ -38,7 +38,7 @@ _OWN = ("ref", "refs", JOBS, "severity", "role", "confidence", "action", "fault"
 
 def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = ()) -> Report:
     """The report of a fact base."""
-    year = job_year(facts)
+    year = job_year(facts) if any(answer.outcome == "found" for answer in answers) else None
     inputs = facts.rows(Input)
     lags, restarts, jobs = Lags(facts), _restarts(facts), AccountedJobs(facts)
     elsewhere = {ref for (ref,) in facts.query(_ELSEWHERE)}

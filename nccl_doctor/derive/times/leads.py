@@ -150,8 +150,10 @@ def leads(facts: Facts) -> Rows:
     """Events of one file before the first symptoms in another."""
     found = ((kind, host, ref) for kind, query in _EVENTS for host, ref in facts.query(query))
     events = list(dict.fromkeys(found))  # two patterns may know one line
+    if not events:
+        return None
     files = facts.query("SELECT count(*) FROM (SELECT DISTINCT file FROM evidence LIMIT 2)")[0][0]
-    return _leads(facts, events) if events and files > 1 else None
+    return _leads(facts, events) if files > 1 else None
 
 
 def _leads(facts: Facts, events: list[tuple[str, str | None, int]]) -> Iterator[Lead]:

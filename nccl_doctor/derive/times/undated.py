@@ -55,9 +55,10 @@ def undated(facts: Facts) -> Rows:
     """One row for each such event, where other files show a job."""
     if facts.query("SELECT EXISTS (SELECT 1 FROM kernel_log)")[0][0]:
         return None  # a node's own log has the clock of the node
-    of_job = {file for (file,) in facts.query(_FILES)}
-    events = [row for row in facts.query(_EVENTS) if row[2] not in of_job] if of_job else []
-    return _undated(facts, events) if events else None
+    events = facts.query(_EVENTS)
+    of_job = {file for (file,) in facts.query(_FILES)} if events else set()
+    apart = [row for row in events if row[2] not in of_job] if of_job else []
+    return _undated(facts, apart) if apart else None
 
 
 def _undated(facts: Facts, events: list[tuple[str | None, int, str, str]]) -> Iterator[Undated]:
