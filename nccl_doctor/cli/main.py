@@ -36,8 +36,9 @@ COMMANDS = {
 WITH_SIGNALS = {"preflight", "record", "sample", "watch"}  # commands with an answer of their own to signals
 HIDDEN = ("sample",)  # started by other commands, on this node and on others
 _NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)  # no file can have the path, or not for us
-_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more
+# Of a machine, or of limits, that give no more: what raises the limit.
+_NO_MORE = {errno.EMFILE: "ulimit -n", errno.ENFILE: "ulimit -n", errno.EAGAIN: "ulimit -u", errno.ENOMEM: "ulimit -v"}
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # of an output that takes no more
 OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
 COMPLETE = "_NCCL_DOCTOR_COMPLETE"  # with which click answers a shell
 ALLOCATIONS = 50_000  # of objects between two collections of garbage; 700 by default
@@ -139,8 +140,8 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno in _NO_FILE and error.filename is not None:
             return _failed(arguments, f"{os.fsdecode(error.filename)}: {error.strerror}", USAGE)
-        if error.errno in _NO_DESCRIPTOR:
-            return _failed(arguments, f"{error.strerror} (ulimit -n)", USAGE)
+        if error.errno in _NO_MORE:
+            return _lacking(arguments, f"{error.strerror} ({_NO_MORE[error.errno]})")
         if error.errno not in _NO_SPACE or error.filename is not None:
             return _internal(arguments, error)
         silence_stdout()
@@ -150,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
             interruption.end_children()
         return interruption.status()
     except MemoryError:
-        return _failed(arguments, "there is not enough memory for this process (ulimit -v)", USAGE)
+        return _lacking(arguments, "there is not enough memory for this process (ulimit -v)")
     except Exception as error:
         return _internal(arguments, error)
 
@@ -170,6 +171,11 @@ def _internal(arguments: Sequence[str], error: Exception) -> int:
         raise error
     text = f"{type(error).__name__}: {error}"
     return _failed(arguments, f"internal error: {text} (set NCCL_DOCTOR_DEBUG=1 to see the traceback)", FAILED)
+
+
+def _lacking(arguments: Sequence[str], text: str) -> int:
+    """The status of a machine that gives no more; of `preflight`, that it could not look."""
+    return _failed(arguments, text, FAILED if "preflight" in arguments[:1] else USAGE)
 
 
 def _failed(arguments: Sequence[str], text: str, status: int) -> int:

@@ -79,6 +79,8 @@ def test_few_descriptors_are_one_line_or_enough(number: int) -> None:
     [
         (MemoryError(), "there is not enough memory for this process (ulimit -v)"),
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files (ulimit -n)"),
+        (BlockingIOError(errno.EAGAIN, "Try again"), "Try again (ulimit -u)"),
+        (OSError(errno.EBADF, "Bad file"), "cannot write to standard output: Bad file"),
     ],
 )
 def test_a_machine_that_gives_no_more_is_no_bug_of_ours(

@@ -1,5 +1,6 @@
 """Standard input that is closed, no text, a folder, or never ends, and outputs named `-`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,16 @@ def test_a_closed_standard_input_is_one_line(arguments: list[str], tmp_path: Pat
 
     assert (2, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["analyze", "--help"], ["analyze", str(DEMO)]], ids=" ".join)
+def test_a_standard_output_that_takes_nothing_is_one_line(arguments: list[str]) -> None:
+    with Path(os.devnull).open("rb") as read_only:
+        done = subprocess.run(
+            [*NCCL_DOCTOR, *arguments], stdout=read_only, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert (2, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["analyze", str(DEMO)], ["simulate"]], ids=lambda one: one[0])

@@ -31,4 +31,14 @@ def command(folders: tuple[Path, ...], timeout: float) -> None:
         from nccl_doctor.cli import mcp_server
     except ImportError:
         raise UsageProblem("mcp needs the SDK: pip install 'nccl-doctor[mcp]'") from None
-    mcp_server.server(folders or (Path(),), timeout).run("stdio")
+    try:
+        mcp_server.server(folders or (Path(),), timeout).run("stdio")
+    except OSError as error:
+        raise UsageProblem(f"cannot serve: {error.strerror}") from None
+    except ExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        if not isinstance(first, OSError | RuntimeError):  # a pipe, a thread or a process that could not be had
+            raise
+        raise UsageProblem(f"cannot serve: {first}") from None
