@@ -74,5 +74,5 @@ def test_a_rate_that_halves_within_some_records(tmp_path: Path, number: int, slo
         for turn in range(number)
     )
     report = report_of(tmp_path / "train.log", text)
-    wanted = [f"from record {slow_from + 1} on dllogger"] if slow_from < number else []
+    wanted = [f"from step {10 * slow_from} on dllogger"] if slow_from < number else []
     assert wanted == [finding.message.partition(" shows")[0] for finding in report.findings]
