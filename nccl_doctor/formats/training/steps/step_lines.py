@@ -161,16 +161,16 @@ class _Reader:
 
     def _other(self, other: Other) -> None:
         """Take a line that is not a step."""
-        literal, line, number, *_ = other
-        if literal in Losses.LITERALS:
-            self._overflows.append((line, number))
-        elif literal in REDUCED:
-            self.comm.note_gradients(line, number)
+        literal, line, number = other.word, other.line, other.number
+        if literal == COMM:
+            self.understood += self.comm.note(line, number)
         elif literal in KINDS:
             if len(self.events) < _MAX_EVENTS:
                 self.events.append((number, KINDS[literal], line))
-        elif literal == COMM:
-            self.understood += self.comm.note(line, number)
+        elif literal in Losses.LITERALS:
+            self._overflows.append((line, number))
+        elif literal in REDUCED:
+            self.comm.note_gradients(line, number)
         elif literal in all_reduce_bench.LITERALS:
             self.understood += self.bench.note(line, number)
         else:

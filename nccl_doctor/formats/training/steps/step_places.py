@@ -32,7 +32,8 @@ TOTAL = b"total images/sec: "
 _TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *TOOLS)}
 KINDS = dict(_EVENTS)
 SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))
-_BESIDE_STEPS = SETTINGS.union(Losses.LITERALS, REDUCED, (STAMPS,))
+_AGAIN = SETTINGS.union(REDUCED)  # of a line all of them are looked at
+_BESIDE_STEPS = _AGAIN.union(Losses.LITERALS, (STAMPS,))
 _TOGETHER = 1 << 14  # lines whose forms are looked for together
 LITERALS = sorted(
     {
@@ -125,10 +126,9 @@ class Places(NamedTuple):
         cursor = Cursor(self.lines.block, self.number)
         for place, literal in zip(self.others.tolist(), self.of_others.tolist(), strict=True):
             if place > cursor.used:
-                line, number = cursor.line(place)
                 word = LITERALS[literal]
-                found.append(Other(word, line, number, place, cursor.piece, cursor.end))
-                if word not in SETTINGS and word not in REDUCED:
+                found.append(Other(word, *cursor.line(place), place, cursor.piece, cursor.end))
+                if word not in _AGAIN:
                     cursor.done()
         return found
 
@@ -157,7 +157,7 @@ class Places(NamedTuple):
 
     def without(self, others: list[Other]) -> "Places":
         """Without the places in lines that mean something else."""
-        taken = [(other.piece, other.end) for other in others if other.is_taken]
+        taken = [(other.piece, other.end) for other in others if other.is_taken] if len(self.at) else []
         if not taken:
             return self
         start, stop = (np.array(column) for column in zip(*taken, strict=True))
