@@ -15,7 +15,7 @@ from nccl_doctor.facts.tables import TABLES, Evidence
 APPLICATION_ID = 0x4E434344  # "NCCD", so that `file` and sniffers know a saved fact base
 # Columns by which queries join tables; a class names others in `joined_by`, also in place of those that begin with the same one.
 JOINED = ("host", "host, pid", "file", "run")
-LAYOUT = 8  # raised when a table changes in a way that old files cannot be read
+LAYOUT = 9  # raised when a table changes in a way that old files cannot be read
 
 
 def table_name(table: type) -> str:
