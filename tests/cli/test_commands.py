@@ -270,6 +270,6 @@ def test_what_is_misspelled_is_answered_with_what_was_meant(
 def test_explain_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", "dev-shm-full"])
     named = capsys.readouterr().out
-    monkeypatch.setattr("sys.stdin", io.StringIO("dev-shm-full\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"dev-shm-full\n")))
     assert 0 == main(["explain", "-"])
     assert named == capsys.readouterr().out

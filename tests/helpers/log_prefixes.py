@@ -156,12 +156,12 @@ def simulated(fault: str | None) -> list[Said]:
     return [said._replace(text=text) for said, text in zip(lines, texts, strict=True)]
 
 
-def analysed(text: str, folder: Path) -> tuple[Any, ...]:
-    """What must not depend on the prefix."""
+def analysed(text: str, folder: Path, problem: str = "") -> tuple[Any, ...]:
+    """What must not depend on the prefix. `problem` is the end of what is said of the reading."""
     path = folder / "job.log"
     path.write_bytes(text.encode())
     report, facts, problems = analyze.analyze([str(path)])
-    assert [] == problems
+    assert [problem] * bool(problem) == [found.partition(": ")[2] for found in problems]
     names = facts.query("SELECT name FROM host ORDER BY name"), facts.query("SELECT rank, host FROM rank ORDER BY rank")
     return report.verdict, report.job["hosts"], report.job["ranks"], names, _findings(report)
 

@@ -106,7 +106,7 @@ def glued(lines: Sequence[Said], columns: int) -> str:
 SHAPES = {
     shape.__name__: shape
     for shape in (
-        terminal, terminal_of_windows, labelled, words, words_indented, rich, cri, docker, fork, crashed, killed, glued,
+        terminal, terminal_of_windows, labelled, words, words_indented, rich, cri, docker, fork, killed, glued,
     )
 }  # fmt: skip
 WIDTHS = (80, 100, 120, 132)
@@ -125,6 +125,16 @@ def test_a_shape_changes_no_finding(fault: str | None, shape: str, tmp_path: Pat
     columns = WIDTHS[len(shape) % len(WIDTHS)]
     expected, found = _compared(fault, SHAPES[shape], columns, tmp_path)
     assert expected == found
+
+
+@pytest.mark.parametrize("fault", [None, "ib-link-flapping"])
+def test_lines_lost_in_a_crash_change_no_alarm_and_leave_nothing_healthy(fault: str | None, tmp_path: Path) -> None:
+    lines = simulated(fault)
+    verdict, *expected = analysed(whole(lines), tmp_path)
+    lost = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
+    found, *others = analysed(crashed(lines, 0), tmp_path, lost)
+    assert expected == others
+    assert ("nothing-found" if verdict == "healthy" else verdict) == found
 
 
 @examples(12)
