@@ -321,6 +321,8 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "tf_cnn_benchmarks": steps("<N>\timages/sec: 2<T>.3 +/- 1.2 (jitter = 3.1)\t7.821"),
     "Horovod synthetic": steps("Iter #<N>: <T>.3 img/sec per GPU"),
     "TensorFlow models": steps("I0507 keras.py:145] TimeHistory: 12.<T> seconds, 2<T>.5 examples/second between steps <N> and <N>1"),
+    "TensorFlow Estimator": steps("INFO:tensorflow:global_step/sec: 1<T>.2\nINFO:tensorflow:loss = 2.<T>, step = <N> (8.<T> sec)"),
+    "Keras": steps("57/57 [==============================] - 12s <T>ms/step - loss: 1.2 - accuracy: 0.2"),
     "TensorFlow tutorial": steps("2026-05-07 12:00:20.101: step <N>, loss = 4.68 (1<T>.5 examples/sec; 0.<T> sec/batch)"),
     "DLLogger": dllogger,
     "MLPerf": mllog,

@@ -114,12 +114,12 @@ def period(places: Sequence[int], span: int, stride: int = 1) -> tuple[int, int]
 
     The autocorrelation of the series that is 1 at the events and 0 elsewhere, looked up at the distances between neighbours:
     the smallest distance at which six of ten events meet another one, and twice as many as chance gives. `span` is the length
-    of the series, `stride` the distance of its values.
+    of the series, `stride` the distance of its values; events one stride apart are one stretch, not a period.
     """
     known = sorted(set(places))
     if len(known) < 4 or span <= 0:
         return None
-    gaps = sorted({b - a for a, b in itertools.pairwise(known)})
+    gaps = sorted({b - a for a, b in itertools.pairwise(known) if b - a > stride})
     for gap in gaps:
         slack = max(stride, gap // 50)
         tries = [p for p in known if p + gap <= known[-1] + slack]

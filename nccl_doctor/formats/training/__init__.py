@@ -30,7 +30,7 @@ FORMATS = (
         "training-steps",
         "steps.step_lines",
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
-        # Literals of step lines that ordinary output does not have; see `steps.step_formats`.
+        # Literals of step lines that ordinary output does not have; see `steps.step_formats` and `steps.tensorflow_steps`.
         inside=(
             b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=", b" | step: ",
             b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ",
@@ -43,7 +43,8 @@ FORMATS = (
             b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s", b"sequences/s", b"samples_per_s", b"images_per_s",
             b"examples_per_s", b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b"global_step/sec",
             b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
-            b"time per step", b" time: ", b" time=", b" took ", b" Batch (t): ", b"s/step", b"s/iter",
+            b"time per step", b" time: ", b" time=", b" took ", b" Batch (t): ", b"s/step",
+            b" sec)", b"s - loss: ", b"s/sample - ", b" - ETA: ", b"s/iter",
             b"s/batch", b" it/s", b" s/it", b" ms",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.

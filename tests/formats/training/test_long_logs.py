@@ -20,6 +20,7 @@ FORMS = {
     "composer": "[batch={s}/900000]:\n\t throughput/samples_per_sec: {r:.1f}\n\t loss/train/total: 2.1",
     "tf-official": "I0507 keras.py:145] TimeHistory: {d:.3f} seconds, {r:.1f} examples/second between steps {s0} and {s}",
     "tf-tutorial": "2026-05-07 12:00:20.101: step {s}, loss = 4.68 ({r:.1f} examples/sec; {d:.3f} sec/batch)",
+    "tf-estimator": "INFO:tensorflow:loss = 4.68, step = {s} ({d:.3f} sec)",
     "pytorch-example": "Epoch: [0][{s}/900000]\tTime  {d:.4f} ( 0.400)\tData  0.004 ( 0.100)\tLoss 6.9012e+00 (6.9100e+00)",
     "nanogpt": "iter {s}: loss 3.2000, time {m:.2f}ms, mfu 12.30%",
     "torchtune": "Step {s} | loss:1.2 lr:2e-05 tokens_per_second_per_gpu:{r:.2f} peak_memory_active:9.1",

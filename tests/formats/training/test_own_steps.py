@@ -31,7 +31,7 @@ TIMES = (
     "Train Epoch: 1 [{s}/60000 (1%)] Loss: {l:.4f} time: {d:.4f}",
     "rank0: step {s} | {d:.4f} s/it | loss {l:.3f}",
     "{s}/1000 [==>...........................] - ETA: 10:00 - loss: {l:.3f} {m:.1f}ms/step",
-    "INFO:tensorflow:global_step/sec: {i:.4f}\nINFO:tensorflow:loss = {l:.3f}, step = {s} ({d:.3f} sec)",
+    "INFO:tensorflow:global_step/sec: {i:.4f}",
     "Batch {s} took {d:.4f} seconds, loss {l:.3f}",
     "{{'train_loss': {l:.3f}, 'step': {s}, 'step_time': {d:.4f}}}",
     "step {s}: loss {l:.3f}, {i:.4f} steps/s",

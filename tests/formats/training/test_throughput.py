@@ -337,3 +337,4 @@ def test_period_needs_a_fixed_distance() -> None:
     assert (8, 48) == period([n for n in range(0, 400, 8) if n != 80], 400)
     assert period(rng.sample(range(10_000), 30), 10_000) is None
     assert period([1, 2, 3], 100) is None
+    assert period(range(100, 150, 10), 400, 10) is None  # neighbours: a stretch that was slow

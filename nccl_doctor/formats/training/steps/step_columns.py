@@ -21,6 +21,8 @@ _DECIMALS = frozenset(
     (b"0.0", *(number + b"e" + sign + b"0" for number in (b"0", b"0.0") for sign in (b"", b"+", b"-")))
 )
 _LEAST, _MOST = 1e-6, 1e12  # of a rate or a time in a loop that nobody knows; 1e999 is no number
+_LEAST_LEFT = 20  # seconds, shown without decimals, from which on they tell the time of a step
+_LEAST_COARSE = 5e-3  # of a step by an epoch's whole seconds; below, samples were counted
 _SLOWEST_ROUNDED = 0.05  # steps a second: printed with three decimals, 0.005 stands for 180 to 220 s
 _STAMP = compiled(rb"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?")
 _DEVICE = compiled(r"(?i)gpu\d{1,2}: ")  # a node or a device: either way lines of one writer
@@ -38,6 +40,7 @@ Name = Literal[
     "elapsed",  # seconds, of a progress bar
     "total",  # steps of an epoch or a bar
     "label",  # number of the text in front of a bar
+    "since",  # seconds since the line before
     "when",  # seconds since the epoch, where it is known without the line
 ]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -203,6 +206,14 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
         if "first" in found:
             count = columns["step"] - found["first"]
             columns["seconds"] = np.where(count > 0, found["seconds"] / count, np.nan)
+        if "left" in found:
+            left = found.get("left_hours", 0.0) * 3600 + found.get("left_minutes", 0.0) * 60 + found["left"]
+            columns["seconds"] = np.where(left >= _LEAST_LEFT, left / (found["total"] - found["step"]), np.nan)
+        if "shown" in found and "seconds" not in found:
+            seconds = found["shown"] / found["of"]
+            columns["seconds"] = np.where(seconds >= _LEAST_COARSE, seconds, np.nan)
+        if "per_sample" in found:
+            columns["rate"] = np.where(found["per_sample"] > 0, 1 / found["per_sample"], np.nan)
         if "backward" in found:
             columns["seconds"] = found["forward"] + found["backward"] + found["update"]
         for name, least in (("speed", 0.0), ("rounded_speed", _SLOWEST_ROUNDED)):
@@ -212,7 +223,7 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
             columns["rate"] = np.where(columns["seconds"] > 0, found["batch"] / columns["seconds"], np.nan)
         steps = Steps(size, columns)
         step, seconds, rate = steps["step"], steps["seconds"], steps["rate"]
-        known = np.isfinite(seconds) | np.isfinite(rate)
+        known = np.isfinite(seconds) | np.isfinite(rate) | np.isfinite(steps["since"])
         if is_guess:
             number = np.where(np.isnan(rate), seconds, rate)
             known &= (number >= _LEAST) & (number <= _MOST)
@@ -224,7 +235,9 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
                 columns["elapsed"] = found.get("hours", 0.0) * 3600 + found["minutes"] * 60 + found["rest"]
         if "done" in found:
             known &= found["done"] == found["of"]
-        if "of" in found:
+        if "shown" in found:  # 0 s of many steps is what is left, of a bar that will be drawn again
+            known &= (found["shown"] > 0) | (found["of"] * seconds < 1)
+        if "of" in found and "per_sample" not in found:
             columns["total"] = found["of"]
         if lost or "skipped" in found or "nan" in found:
             columns["lost"] = found.get("skipped", np.zeros(size)) + found.get("nan", 0.0) + lost

@@ -12,7 +12,9 @@ from nccl_doctor.common.expressions import compiled
 #   step, epoch and total (of the steps of an epoch), first (the step before the first of several),
 #   seconds (of a step), forward, backward, update (seconds of its parts), speed (steps a second), rounded_speed (so with three
 #   decimals), rate, data (seconds that waited for data),
-#   done and of (steps of an epoch: the line counts where both are equal and it is over),
+#   done and of (steps of an epoch: the line counts where both are equal and it is over), shown (seconds of the whole epoch),
+#   left, left_minutes and left_hours (until the epoch is over), since (seconds since the line before),
+#   per_sample (seconds of one),
 #   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
 Place = tuple[str, int, int, float]
 
@@ -42,15 +44,17 @@ class Tool(NamedTuple):
     is_guess: bool = False  # of a loop that nobody knows: a number that cannot be a rate or a time makes a line none
 
 
-_NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_RATE = rb"(?P<rate>" + _NUMBER + rb")"
-_SECONDS = rb"(?P<seconds>" + _NUMBER + rb")"
-_SPEED = rb"(?P<speed>" + _NUMBER + rb")"
-_DATA = rb"(?P<data>" + _NUMBER + rb")"
+NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+RATE = rb"(?P<rate>" + NUMBER + rb")"
+SECONDS = rb"(?P<seconds>" + NUMBER + rb")"
+SPEED = rb"(?P<speed>" + NUMBER + rb")"
+DATA = rb"(?P<data>" + NUMBER + rb")"
 _EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
 _FACTORS = {
     "milliseconds": ("seconds", 1e-3),
     "microseconds": ("seconds", 1e-6),
+    "sample_milliseconds": ("per_sample", 1e-3),
+    "sample_microseconds": ("per_sample", 1e-6),
     **{f"{part}_milliseconds": (part, 1e-3) for part in ("forward", "backward", "update")},
 }  # names of groups that are no names of numbers
 
@@ -58,7 +62,7 @@ _ANSI = compiled(rb"\x1b\[[0-9;]*m|\[(?:0|3\d)m")
 _DESCRIPTION = compiled(rb"(?i)\b(?:epoch|train|training|step|steps|iter|iteration)\b")
 
 
-def _by(expression: bytes) -> Find:
+def by(expression: bytes) -> Find:
     """Finds numbers by the groups of an expression."""
     search = compiled(expression).search
 
@@ -76,7 +80,7 @@ def _by(expression: bytes) -> Find:
     return find
 
 
-def _without(word: bytes, find: Find) -> Find:
+def without(word: bytes, find: Find) -> Find:
     return lambda line: find(line) if word not in line else None
 
 
@@ -109,15 +113,15 @@ def _find_bar(line: bytes) -> Fields | None:
 
 _COUNTS = (
     ("batch", compiled(rb"global batch size: +(\d+)")),
-    ("scale", compiled(rb"loss scale: +(" + _NUMBER + rb")")),
+    ("scale", compiled(rb"loss scale: +(" + NUMBER + rb")")),
     ("skipped", compiled(rb"skipped iterations: +(\d+)")),
     ("nan", compiled(rb"nan iterations: +(\d+)")),
 )
-_find_iteration = _by(
+_find_iteration = by(
     rb"iteration +(?P<step>\d+)/ *\d+ \|.{0,300}?elapsed time per iteration \((?:s\): +"
-    + _SECONDS
+    + SECONDS
     + rb"|ms\): +(?P<milliseconds>"
-    + _NUMBER
+    + NUMBER
     + rb")) \|"
 )
 
@@ -130,9 +134,9 @@ def _find_megatron(line: bytes) -> Fields | None:
     return fields._replace(places=fields.places + counts, lost=b"loss: NAN" in line or b"loss: nan" in line)
 
 
-_SCALE = compiled(rb'"loss_scale": "(' + _NUMBER + rb')"')
-_find_fairseq_json = _by(
-    rb'"wps": "?' + _RATE + rb'"?, "ups": "?' + _SPEED + rb'"?,.{0,400}?"num_updates": "?(?P<step>\d+)'
+_SCALE = compiled(rb'"loss_scale": "(' + NUMBER + rb')"')
+_find_fairseq_json = by(
+    rb'"wps": "?' + RATE + rb'"?, "ups": "?' + SPEED + rb'"?,.{0,400}?"num_updates": "?(?P<step>\d+)'
 )
 
 
@@ -145,33 +149,26 @@ def _find_fairseq(line: bytes) -> Fields | None:
     return fields._replace(places=fields.places + scale, lost=b'"loss": "nan"' in line)
 
 
-_TIME = rb"(?<!\w)(?:batch_|iter_|step_)?[Tt]ime:? ?=? {0,4}" + _SECONDS
-_DATA_TIME = rb"data_time:? ?=? {0,4}" + _DATA
-_MMDET = _by(
+_TIME = rb"(?<!\w)(?:batch_|iter_|step_)?[Tt]ime:? ?=? {0,4}" + SECONDS
+_DATA_TIME = rb"data_time:? ?=? {0,4}" + DATA
+_MMDET = by(
     rb"Epoch {0,9}(?:\(train\))? {0,9}\[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/(?P<total>\d+)\].{0,300}?"
     + _TIME
     + rb".{0,60}?"
     + _DATA_TIME
 )
 _STEP = rb"(?:iter: (?P<step>\d+) .{0,300}?|batch: \d+/\d+ .{0,300}?)?"
-_DETECTRON = _by(_STEP + _TIME + rb"(?: +last_time: [\d.]+)?.{0,60}?" + _DATA_TIME)
-_DATA_FIRST = _by(_STEP + _DATA_TIME + rb"s?(?: \([^)]{0,200}\))?[,; |\-]{1,9}" + _TIME)
+_DETECTRON = by(_STEP + _TIME + rb"(?: +last_time: [\d.]+)?.{0,60}?" + _DATA_TIME)
+_DATA_FIRST = by(_STEP + _DATA_TIME + rb"s?(?: \([^)]{0,200}\))?[,; |\-]{1,9}" + _TIME)
 _BRACE = (b"{",)
 
 TOOLS = (
-    Tool(
-        b"images/sec: ",
-        "tf-cnn-benchmarks",
-        "samples/s",
-        "job",
-        _without(b"total ", _by(rb"(?P<step>\d{1,20})\s{1,40}images/sec: " + _RATE)),
-    ),
     Tool(
         b"/sec per ",
         "horovod-synthetic",
         "samples/s",
         "gpu",
-        _by(rb"Iter #(?P<step>\d+): " + _RATE + rb" \w+/sec per"),
+        by(rb"Iter #(?P<step>\d+): " + RATE + rb" \w+/sec per"),
     ),
     Tool(b'"ups": ', "fairseq", "tokens/s", "job", _find_fairseq),
     Tool(
@@ -179,7 +176,7 @@ TOOLS = (
         "fairseq",
         "tokens/s",
         "job",
-        _by(rb"\bwps=" + _RATE + rb", ups=" + _SPEED + rb",.{0,400}?\bnum_updates=(?P<step>\d+)"),
+        by(rb"\bwps=" + RATE + rb", ups=" + SPEED + rb",.{0,400}?\bnum_updates=(?P<step>\d+)"),
     ),
     Tool(b"elapsed time per iteration (", "megatron", "samples/s", "job", _find_megatron),
     *(
@@ -188,9 +185,9 @@ TOOLS = (
             "deepspeed",
             "samples/s",
             "job",
-            _by(
+            by(
                 rb"(?:epoch=\d+/)?(?:micro_step=\d+/)?(?:global_step=|/)(?P<step>\d+), "
-                rb"(?:RunningAvgSamplesPerSec=[\d.naif]+, Curr)?SamplesPerSec=" + _RATE
+                rb"(?:RunningAvgSamplesPerSec=[\d.naif]+, Curr)?SamplesPerSec=" + RATE
             ),
         )
         for literal in (b"CurrSamplesPerSec=", b", SamplesPerSec=")
@@ -200,13 +197,13 @@ TOOLS = (
         "deepspeed-timers",  # of all micro steps since the step before; the gradients' all-reduce is part of the backward pass
         "samples/s",
         "job",
-        _by(
+        by(
             rb"time \(ms\) \| (?:fwd|forward): (?P<forward_milliseconds>"
-            + _NUMBER
+            + NUMBER
             + rb") \| (?:bwd|backward): (?P<backward_milliseconds>"
-            + _NUMBER
+            + NUMBER
             + rb") .{0,200}?\| step: (?P<update_milliseconds>"
-            + _NUMBER
+            + NUMBER
             + rb")"
         ),
     ),
@@ -217,11 +214,11 @@ TOOLS = (
         "job",
         _from(
             _BRACE,
-            _by(
+            by(
                 rb"'train_samples_per_second': '?"
-                + _RATE
+                + RATE
                 + rb"'?, 'train_steps_per_second': '?(?P<rounded_speed>"
-                + _NUMBER
+                + NUMBER
                 + rb")"
             ),
         ),
@@ -232,7 +229,7 @@ TOOLS = (
         "lightning",  # where rich draws the bar; into a file only the last of each fit is written, epochs counted from 0
         "samples/s",
         "job",
-        _by(
+        by(
             rb"Epoch (?P<epoch>\d{1,9})/\d{1,9} {1,200}(?:\xe2[\x80-\xbf]{2}| ){1,400}(?P<step>\d{1,15})/(?P<total>\d{1,15})"
             rb" (?:\d{1,4}:){1,2}\d\d \xe2\x80\xa2 [-\d:]{4,12} +(?P<speed>\d{1,9}(?:\.\d{1,9})?)it/s"
         ),
@@ -242,44 +239,16 @@ TOOLS = (
         "torchtitan",
         "tokens/s",
         "gpu",
-        _without(b"validate step:", _by(rb"\bstep: +(?P<step>\d+) .{0,300}?\btps: +(?P<rate>\d[\d,]*)")),
+        without(b"validate step:", by(rb"\bstep: +(?P<step>\d+) .{0,300}?\btps: +(?P<rate>\d[\d,]*)")),
     ),
-    Tool(
-        b"throughput/samples_per_sec: ", "composer", "samples/s", "job", _by(rb"throughput/samples_per_sec: " + _RATE)
-    ),
-    Tool(
-        b" examples/second between steps ",
-        "tf-official",
-        "samples/s",
-        "job",
-        _by(
-            rb"TimeHistory: "
-            + _SECONDS
-            + rb" seconds, "
-            + _RATE
-            + rb" examples/second between steps (?P<first>\d+) and (?P<step>\d+)"
-        ),
-    ),
-    Tool(
-        b" examples/sec; ",
-        "tf-tutorial",
-        "samples/s",
-        "job",
-        _by(rb"\bstep (?P<step>\d+), .{0,80}?\(" + _RATE + rb" examples/sec; " + _SECONDS + rb" sec/batch\)"),
-    ),
+    Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", by(rb"throughput/samples_per_sec: " + RATE)),
     Tool(
         b"Epoch: [",
         "pytorch-example",
         "samples/s",
         "process",
-        _by(
-            rb"Epoch: "
-            + _EPOCH
-            + rb"\].{0,300}?\b[Tt]ime:? +"
-            + _SECONDS
-            + rb"(?:.{0,60}?\b[Dd]ata:? +"
-            + _DATA
-            + rb")?"
+        by(
+            rb"Epoch: " + _EPOCH + rb"\].{0,300}?\b[Tt]ime:? +" + SECONDS + rb"(?:.{0,60}?\b[Dd]ata:? +" + DATA + rb")?"
         ),
     ),
     Tool(
@@ -287,25 +256,25 @@ TOOLS = (
         "nanogpt",
         "samples/s",
         "job",
-        _by(rb"\biter (?P<step>\d+): loss [\d.naif]+, time (?P<milliseconds>" + _NUMBER + rb")ms, mfu "),
+        by(rb"\biter (?P<step>\d+): loss [\d.naif]+, time (?P<milliseconds>" + NUMBER + rb")ms, mfu "),
     ),
     Tool(
         b" tokens_per_second_per_gpu:",
         "torchtune",
         "tokens/s",
         "gpu",
-        _by(rb"\bStep (?P<step>\d+) \| .{0,300}?\btokens_per_second_per_gpu:" + _RATE),
+        by(rb"\bStep (?P<step>\d+) \| .{0,300}?\btokens_per_second_per_gpu:" + RATE),
     ),
     Tool(
         b", Tokens/s/device: ",
         "maxtext",
         "tokens/s",
         "gpu",
-        _by(
+        by(
             rb"completed step: (?P<step>\d+), seconds: "
-            + _SECONDS
+            + SECONDS
             + rb", TFLOP/s/device: [\d.]{1,20}, Tokens/s/device: "
-            + _RATE
+            + RATE
         ),
     ),
     Tool(
@@ -315,7 +284,7 @@ TOOLS = (
         "job",
         _from(
             (b"Training epoch", b"Epoch "),
-            _by(rb"global_step[=:] ?(?P<step>\d+)(?:\.0+)?\b.{0,300}?train_step_timing in s[=:] ?" + _SECONDS),
+            by(rb"global_step[=:] ?(?P<step>\d+)(?:\.0+)?\b.{0,300}?train_step_timing in s[=:] ?" + SECONDS),
         ),
     ),
     *(
@@ -326,7 +295,7 @@ TOOLS = (
             "gpu",
             _from(
                 _BRACE,
-                _by(rb"'loss': .{0,400}?'(?:tokens_per_second_per_gpu|tokens/train_per_sec_per_gpu)': '?" + _RATE),
+                by(rb"'loss': .{0,400}?'(?:tokens_per_second_per_gpu|tokens/train_per_sec_per_gpu)': '?" + RATE),
             ),
         )
         for literal in (b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ")
@@ -336,30 +305,20 @@ TOOLS = (
         "gnmt",
         "tokens/s",
         "job",
-        _by(rb"TRAIN " + _EPOCH + rb"\]\s+Time " + _SECONDS + rb" .{0,40}?Data " + _DATA + rb" .{0,40}?Tok/s " + _RATE),
+        by(rb"TRAIN " + _EPOCH + rb"\]\s+Time " + SECONDS + rb" .{0,40}?Data " + DATA + rb" .{0,40}?Tok/s " + RATE),
     ),
     Tool(
         b"Train: ",
         "timm",
         "samples/s",
         "job",
-        _by(
+        by(
             rb"Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/(?P<total>\d+) .{0,200}?Time: "
-            + _SECONDS
+            + SECONDS
             + rb"s, +"
-            + _RATE
+            + RATE
             + rb"/s.{0,120}?Data: "
-            + _DATA
-        ),
-    ),
-    Tool(
-        b"s/step - ",
-        "keras",  # of an epoch, whose bar and line end with the mean time of its steps
-        "samples/s",
-        "job",
-        _by(
-            rb"(?<![\d/])(?P<done>\d{1,15})/(?P<of>\d{1,15}) (?:\[=|\xe2\x94\x81|- ).{0,400}? "
-            rb"(?:(?P<milliseconds>\d{1,9})ms|(?P<seconds>\d{1,9})s|(?P<microseconds>\d{1,9})us)/step - "
+            + DATA
         ),
     ),
     Tool(
@@ -367,13 +326,13 @@ TOOLS = (
         "open-clip",  # which counts samples and no steps
         "samples/s",
         "job",
-        _by(
+        by(
             rb"Train Epoch: \d{1,9} \[ *\d{1,15}/\d{1,15} .{0,40}?Data \(t\): "
-            + _DATA
+            + DATA
             + rb" Batch \(t\): "
-            + _SECONDS
+            + SECONDS
             + rb", "
-            + _RATE
+            + RATE
             + rb"/s, "
         ),
     ),

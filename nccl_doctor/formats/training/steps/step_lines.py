@@ -48,7 +48,7 @@ _MAX_RUNS = 64  # of one log; ranks that print the same steps tell nothing new
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the step lines of a log.
 
-    Source: the programs of `step_formats.TOOLS`, each with what it prints (Megatron-LM `training.py`, DeepSpeed `timer.py`, …)::
+    Source: the programs of `step_formats` and `tensorflow_steps`, each with what it prints (Megatron-LM `training.py`, …)::
 
          iteration       20/     100 | consumed samples:          640 | elapsed time per iteration (ms): 812.4 | learning rate: ...
         [2026-05-07 12:00:20,101] [INFO] [timer.py:199:stop] 0/20, SamplesPerSec=157.3, MemAllocated=11.2GB

@@ -30,6 +30,8 @@ class StepRepeats:
             ends = np.isnan(steps["step"]) & np.isnan(steps["elapsed"]) & ~np.isnan(steps["total"])
             if ends.any():
                 steps.put("step", ends, (self.last or 0) + np.cumsum(steps["total"][ends]))
+        if "since" in steps:
+            self._divide(steps)
         kept = self._new_bars(steps) if self._is_bar else None
         step = steps["step"] if kept is None else steps["step"][kept]
         known = step[~np.isnan(step)]
@@ -48,6 +50,15 @@ class StepRepeats:
             before = one if is_new and one == one else before
         self.last = int(before)
         return np.array(flags)
+
+    def _divide(self, steps: Steps) -> None:
+        """The seconds of a step, of lines with the seconds since the one before; the first takes the distance of the others."""
+        count = np.diff(steps["step"], prepend=np.nan if self.last is None else self.last)
+        ahead = count[count > 0]
+        if len(ahead):
+            with np.errstate(invalid="ignore"):
+                count = np.where(count > 0, count, np.median(ahead))
+            steps.put("seconds", np.ones(steps.count, bool), steps["since"] / count)
 
     def _new_bars(self, steps: Steps) -> Flags | None:
         """Bars of another step, or of the same at another time: that is another epoch."""
