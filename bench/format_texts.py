@@ -1,7 +1,7 @@
 """Endless text of each format that is read as a stream, for `formats.py`: what one program prints, with numbers that change.
 
 Left out are captures that are small by nature and read whole: topology and graphs of NCCL, RAS, `nvidia-smi -q -x`, results of DCGM in
-JSON, manifests of Kubernetes, lists of packages, flight recorders, databases of Nsight Systems.
+JSON, manifests of Kubernetes, lists of packages, jobs of PBS and LSF, flight recorders, databases of Nsight Systems.
 """
 
 import json

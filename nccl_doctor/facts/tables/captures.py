@@ -223,9 +223,9 @@ class QueuedJob(NamedTuple):
 
 
 class AccountedJob(NamedTuple):
-    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `sstat`, `seff`, `qacct`)."""
+    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `sstat`, `seff`, `qacct`, `qstat -f`, LSF's report)."""
 
-    scheduler: str  # slurm, gridengine
+    scheduler: str  # slurm, gridengine, pbs, lsf
     job: str  # id, with the index of an array and the name of a step
     name: str | None
     state: str | None

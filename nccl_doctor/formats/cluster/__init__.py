@@ -31,6 +31,21 @@ FORMATS = (
         begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
     ),
     Format(
+        "pbs-accounting",
+        "pbs_accounting",
+        tables=("accounted_job", "message", "process_end"),
+        begins=compiled(rb"\A\s{0,100}\{[^{}]{0,400}\"pbs_version\"[^{}]{0,400}\"Jobs\"\s{0,100}:"),
+        inside=(b"    job_state = ",),
+        after=("training-steps",),
+    ),
+    Format(
+        "lsf-report",
+        "lsf_report",
+        tables=("accounted_job", "process_end"),
+        inside=(b"Resource usage summary:",),
+        after=("training-steps",),
+    ),
+    Format(
         "slurm-state",
         "slurm_state",
         tables=("scheduler_node", "queued_job"),
@@ -57,6 +72,8 @@ FORMATS = (
             "link-quality",
             "nvidia-smi-q",
             "slurm-state",
+            "pbs-accounting",
+            "lsf-report",
         ),
     ),
 )
