@@ -12,6 +12,8 @@ SHARES = {  # measure -> a clause around its value
     "idle": "{} % idle",
     "exposed_communication": "{} % exposed communication",
     "gpu_busy": "GPUs busy {} % of the time",
+    "gpu_sm_active": "SMs active {} %",
+    "gpu_power": "{} W a GPU",
 }
 SHORT = 24  # characters of host names that may precede the rest of the line
 _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")

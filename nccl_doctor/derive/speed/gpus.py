@@ -10,8 +10,15 @@ from nccl_doctor.facts.tables.gpu import GpuUse
 
 _SAMPLES = 20  # fewer prove nothing about a GPU, but for one that works as the others do at a clock far below theirs
 _WORKING = 80.0  # % of utilisation
+_IDLE = 5.0  # % of utilisation; less is none
 _MANY = 64  # from so many GPUs on one more or less does not move the median
 _IN_USE = 1024.0  # MiB
+_METRICS = {
+    "utilisation": ("util_mean", 1.0),
+    "SM activity": ("sm_active", 100.0),
+    "power": ("power_median", 1.0),
+    "clock": ("clock_median", 1.0),
+}  # the column of each, and what makes it % (W, MHz)
 _FLOOR = 0.01  # of the median: a spread below that is noise of the reading
 
 
@@ -20,9 +27,9 @@ def gpu_peers(facts: Facts) -> Iterator[GpuPeer]:
     """How each sampled GPU compares with the others."""
     uses = facts.rows(GpuUse)
     many = any(_is_sampled(use) for use in uses)
-    for metric, column in (("utilisation", "util_mean"), ("power", "power_median"), ("clock", "clock_median")):
+    for metric, (column, unit) in _METRICS.items():
         rows = [use for use in uses if _taking_part(use, many) and getattr(use, column) is not None]
-        values = [float(getattr(use, column)) for use in rows]
+        values = [unit * float(getattr(use, column)) for use in rows]
         if len(rows) < 2:
             continue
         whole = spread(values) if len(rows) >= _MANY else None
@@ -44,4 +51,6 @@ def _is_sampled(use: GpuUse) -> bool:
 def _taking_part(use: GpuUse, many: bool) -> bool:
     if not many:
         return (use.util_mean or 0) >= _WORKING
-    return _is_sampled(use) and ((use.memory_max or 0) >= _IN_USE or (use.util_mean or 0) >= 5)
+    if use.memory_max is None and use.util_mean is None and use.sm_active is not None:
+        return _is_sampled(use) and use.sm_active >= _IDLE / 100
+    return _is_sampled(use) and ((use.memory_max or 0) >= _IN_USE or (use.util_mean or 0) >= _IDLE)

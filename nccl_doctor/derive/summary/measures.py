@@ -128,6 +128,8 @@ QUERIES = (
     " WHERE busy_share IS NOT NULL",
     "SELECT 'gpu_power', power_median, 'W', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE power_median IS NOT NULL",
+    "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
+    " WHERE sm_active IS NOT NULL",
     # links: what mlxlink measured, and errors that commands counted
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",

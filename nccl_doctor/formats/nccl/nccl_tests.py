@@ -7,6 +7,7 @@ behind a few thousand other lines. Columns are recognised by their number, not b
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
@@ -64,9 +65,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     first = facts.query("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
     reader = _Reader(name)
     lines, start = 0, True
-    for block in blocks(stream):
+    parts = blocks(stream)
+    for block in parts:
         if start and NCCL_TESTS_JSON.search(block.data[:65_536]):
-            rest = b"".join([block.data, *(more.data for more in blocks(stream))][:64])
+            rest = b"".join([block.data, *(more.data for more in islice(parts, 63))])
             return nccl_tests_json.read_json(rest, name, facts, first)
         start = False
         reader.block(block.data, block.first)

@@ -68,10 +68,10 @@ def _row(bench: Bench, row: dict[str, Any], text: str) -> int:
 
 def _numbers(place: dict[str, Any]) -> tuple[float, float, float, bytes]:
     time = place.get("time", place.get("cpu_time"))
-    wrong = place.get("nwrong")
+    wrong = finite(place.get("nwrong"))  # printed with %lf
     return (
         float(time or 0.0), float(place["alg_bw"]), float(place["bus_bw"]),
-        str(wrong).encode() if isinstance(wrong, int) else b"N/A",
+        b"N/A" if wrong is None else b"%d" % wrong,
     )  # fmt: skip
 
 

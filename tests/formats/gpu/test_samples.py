@@ -331,6 +331,18 @@ def test_a_row_of_a_million_columns_does_not_take_the_memory(header: bool) -> No
     assert peak < 10 * len(title + row)
 
 
+def test_without_utilisation_the_activity_of_the_sms_is_compared(tmp_path: Path) -> None:
+    title = ["#Entity   SMCLK    POWER    SMACT", "ID        MHz      W"]
+    rows = [
+        f"GPU {gpu}     1965     {330 if gpu == 5 else 640}.0    {0.41 if gpu == 5 else 0.93}"
+        for _ in range(30)
+        for gpu in range(8)
+    ]
+    path = tmp_path / "dmon.txt"
+    path.write_text("\n".join([*title, *rows]) + "\n")
+    assert {("gpu-straggler", "warning")} == found(path)
+
+
 def test_a_title_that_comes_twice_is_one_column() -> None:
     row = "2026/05/07 12:00:01.000, 0, 97 %, 50 %, 40 %\n"
     facts, reading = read("timestamp, index" + ", utilization.gpu [%]" * 3 + "\n" + row * 20)

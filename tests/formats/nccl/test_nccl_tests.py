@@ -172,6 +172,14 @@ def test_json_is_read_and_a_broken_one_as_far_as_it_goes() -> None:
     assert "nccl-tests" == known.kind
 
 
+def test_json_without_a_last_line_end_is_whole_and_its_wrong_values_count() -> None:
+    """The writer ends with a brace, and prints `nwrong` with `%lf`."""
+    text = (FIXTURES / "two.json").read_text().rstrip().replace('"nwrong": 0', '"nwrong": 3.000000', 1)
+    facts, reading = read(text.encode())
+    assert reading.note is None
+    assert [3, 0] == [row.wrong for row in facts.rows(BenchRow)][:2]
+
+
 @examples(60)
 @given(st.data())
 def test_damaged_output_never_raises(data: st.DataObject) -> None:

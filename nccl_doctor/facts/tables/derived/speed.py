@@ -152,7 +152,7 @@ class GpuPeer(NamedTuple):
 
     host: str | None
     gpu: int | None
-    metric: str  # utilisation, power, clock
+    metric: str  # utilisation, SM activity, power, clock
     value: float
     median: float  # of the other GPUs
     mad: float  # median distance of the others from their median

@@ -71,7 +71,8 @@ def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> tup
 
 
 _WAITED = compiled(
-    rb"(?i)(?<![a-z_])data(?:[_ ]?(?:time|wait|load(?:ing)?))?[\"']?\s?[:=]?\s?(\d{1,9}(?:\.\d{1,20})?)\s?(ms\b)?(?![\w.%/])"
+    rb"(?i)(?<![a-z_])data(?:[_ ]?(?:wait|load(?:ing|er)?|fetch))?(?:[_ ]?time)?[\"']?\s?[:=]?\s?"
+    rb"(\d{1,9}(?:\.\d{1,20})?)\s?(ms\b)?(?![\w.%/])"
 )
 
 
