@@ -147,6 +147,29 @@ VIEWS = (
         """,
     ),
     View(
+        "listed_pod",
+        "A pod of `kubectl get pods`, as its last row in a file shows it.",
+        {
+            "pod": "name, behind its namespace where the list has one", "namespace": "where the list has it",
+            "base": "name without number and suffix",
+            "number": "of the replica", "suffix": "that Kubernetes made up", "status": "without the mark of init containers",
+            "in_init": "1 when the status is that of an init container", "restarts": "of its containers", "age": "as printed, NULL of JSON",
+            "node": "name, NULL where the list does not say", "ref": "evidence",
+        },
+        """
+        SELECT coalesce(namespace || '/', '') || pods || coalesce('-' || number, '') || coalesce(suffix, ''),
+          namespace, pods, number, suffix, replace(status, 'Init:', ''), status LIKE 'Init:%', restarts, age, nullif(node, '<none>'), ref
+        FROM (
+          SELECT *, row_number() OVER (PARTITION BY file, namespace, pods, number, suffix ORDER BY last_line DESC) AS back FROM (
+            SELECT e.file, m.last_line, m.ref, field(m.fields, 'namespace') AS namespace, field(m.fields, 'pods') AS pods,
+              field(m.fields, 'index') AS number, field(m.fields, 'suffix') AS suffix, field(m.fields, 'status') AS status,
+              CAST(field(m.fields, 'restarts') AS INTEGER) AS restarts, field(m.fields, 'age') AS age, field(m.fields, 'node') AS node
+            FROM message m JOIN evidence e ON e.id = m.ref WHERE m.kind = 'k8s-pod-listed'
+          )
+        ) WHERE back = 1
+        """,
+    ),
+    View(
         "job_end",
         "One row: whether the job ended in order.",
         {"in_order": "1 when it ended in order, 0 when not or not known"},

@@ -141,6 +141,15 @@ def test_pods_are_read_as_get_and_describe_print_them() -> None:
     ] == texts(text)
 
 
+def test_a_pod_without_node_says_why() -> None:
+    why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes are available"}
+    row = {"kind": "Pod", "metadata": {"name": "w-0"}, "status": {"phase": "Pending", "conditions": [why, 7]}}
+    assert [
+        "[pod/w-0/log] w-0   0/0   Pending   0",
+        "[pod/w-0/log] Warning   FailedScheduling   pod/w-0   0/4 nodes are available",
+    ] == texts(json.dumps(row))
+
+
 @pytest.mark.parametrize(
     "status", [[], {"containerStatuses": [7, {"state": [], "lastState": {"terminated": 1}}]}, {"containerStatuses": 1}]
 )

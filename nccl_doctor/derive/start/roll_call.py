@@ -54,6 +54,7 @@ _PODS = """
 SELECT m.host, field(m.fields, 'pods'), CAST(field(m.fields, 'index') AS INTEGER), field(m.fields, 'status'),
        CAST(field(m.fields, 'ready') AS INTEGER) < CAST(field(m.fields, 'containers') AS INTEGER), m.ref, e.file, m.last_line
 FROM message m JOIN evidence e ON e.id = m.ref WHERE m.kind = 'k8s-pod-listed'
+  AND field(m.fields, 'index') IS NOT NULL AND field(m.fields, 'age') NOT LIKE '%s'  -- a minute old or older
 """
 _WAITED_FOR = """
 SELECT field(fields, 'job'), CAST(field(fields, 'task') AS INTEGER), sum(n), min(ref) FROM message

@@ -183,11 +183,20 @@ def _of_pod(row: dict[str, Any]) -> dict[str, Any]:
     ready = sum(one.get("ready") is True for one in containers)
     restarts = sum(count for one in containers if isinstance(count := one.get("restartCount"), int))
     head = f"{metadata.get('name')}   {ready}/{len(containers)}   {reason}   {restarts}"
+    lines += _unscheduled(status.get("conditions"), metadata.get("name"))
     return {
         "message": "\n".join([head, *_lines_of(status.get("message"), "Message:      "), *lines]),
         "time": status.get("startTime"),
         "pod": metadata.get("name"),
     }
+
+
+def _unscheduled(conditions: object, name: object) -> list[str]:
+    """Why a pod got no node, as an event says it."""
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, dict) and one.get("reason") == "Unschedulable" and one.get("status") == "False":
+            return _lines_of(one.get("message"), f"Warning   FailedScheduling   pod/{name}   ")
+    return []
 
 
 def _lines_of(text: object, before: str) -> list[str]:
