@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
@@ -9,6 +10,7 @@ from nccl_doctor.facts.tables.derived.hang import RankDoing
 from nccl_doctor.facts.tables.stacks import RankState, Stack
 
 _OF_HOST = 1000  # process ids from here on are those of a host; a container counts from 1
+_ANY = "any"  # rank
 WAITING = ("collective", "backward", "cuda-sync")
 WAITS = (*WAITING, "rendezvous")  # for other ranks
 
@@ -84,17 +86,47 @@ def _last_looks(tops: list[Stack], threads: dict[int, frozenset[str]]) -> tuple[
     """
     last: list[Stack] = []
     moved: dict[int, int] = {}
-    known: dict[tuple[str | None, int], list[int]] = defaultdict(list)  # places in `last`
+    places = _Places(threads)
     for top in tops:
-        same = next((at for at in known[top.host, top.pid] if _same_process(last[at], top, threads)), None)
+        same = next((at for at in places.candidates(top) if _same_process(last[at], top, threads)), None)
         if same is None:
-            known[top.host, top.pid].append(len(last))
+            places.put(top, len(last))
             last.append(top)
             continue
         before = last[same]
         moved[top.ref] = int((before.doing, before.leaf, before.frames) != (top.doing, top.leaf, top.frames))
         last[same] = top if top.rank is not None else top._replace(rank=before.rank)
+        places.drop(before, same)
+        places.put(last[same], same)
     return last, moved
+
+
+class _Places:
+    """Where the last dumps of processes are that another dump may be of, so that it is not compared with those of all containers."""
+
+    def __init__(self, threads: dict[int, frozenset[str]]) -> None:
+        self._threads = threads
+        self._places: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+
+    def candidates(self, top: Stack) -> list[int]:
+        """In ascending order."""
+        ranks = (_ANY,) if top.rank is None else (top.rank, None)
+        return sorted(set().union(*(self._places.get(key, ()) for rank in ranks for key in self._keys(top, rank))))
+
+    def put(self, top: Stack, place: int) -> None:
+        """The last dump of a process is at this place."""
+        for key in (*self._keys(top, top.rank), *self._keys(top, _ANY)):
+            self._places[key].add(place)
+
+    def drop(self, top: Stack, place: int) -> None:
+        """The last dump of a process is no longer this one."""
+        for key in (*self._keys(top, top.rank), *self._keys(top, _ANY)):
+            self._places[key].discard(place)
+
+    def _keys(self, top: Stack, rank: int | str | None) -> Iterator[tuple[Any, ...]]:
+        """What two dumps of one process share, at least in part: its line, or threads, or that it has no others."""
+        for part in (top.ref, *(self._threads.get(top.ref) or ("",))):
+            yield top.host, top.pid, rank, part
 
 
 def _same_process(one: Stack, other: Stack, threads: dict[int, frozenset[str]]) -> bool:
