@@ -333,3 +333,28 @@ def test_a_closed_standard_output_is_one_line() -> None:
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "nccl_doctor", "analyze", str(DEMO)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert (2, "nccl-doctor: standard output is closed\n") == (done.returncode, done.stderr)
+
+
+# the end
+
+ENDING = """
+import atexit, sys
+from nccl_doctor.cli.main import run
+atexit.register(lambda: print("callback", file=sys.stderr))
+{before}
+sys.argv = ["nccl-doctor", "analyze", *sys.argv[1:]]
+run()
+"""
+
+
+@pytest.mark.parametrize("before", ["", "sys.setprofile(lambda *_: None)"])
+def test_analyze_ends_with_its_status_output_and_callbacks(before: str) -> None:
+    done = run_python(ENDING.format(before=before), str(DEMO))
+    assert (1, "callback\n") == (done.returncode, done.stderr)
+    assert done.stdout.startswith("ERROR: ")
+
+
+def test_numpy_starts_no_threads_for_analyze() -> None:
+    code = "import os, sys\nfrom nccl_doctor.cli import main\nmain.main = lambda _: print(os.environ['OPENBLAS_NUM_THREADS']) or 0\n"
+    done = run_python(f"{code}sys.argv = ['nccl-doctor', 'analyze']\nmain.run()")
+    assert "1\n" == done.stdout
