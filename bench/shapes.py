@@ -19,6 +19,7 @@ from pathlib import Path
 
 import logs
 import strange
+import subsystems
 import wrapped
 
 RANKS = 64
@@ -322,6 +323,7 @@ SHAPES: dict[str, Callable[[], Texts]] = {
     "retries": retries,
     **wrapped.SHAPES,
     **strange.SHAPES,
+    **subsystems.SHAPES,
 }
 
 

@@ -89,6 +89,7 @@ def test_times_are_read(form: str) -> None:
         "step {s} remaining time: {t:.1f}s",
         "val step {s} loss {l:.3f} {r:.0f} tokens/s",
         "n1:42:42 [0] NCCL INFO Channel {s:02d}/0 : 0[0] -> 1[1] via P2P/IPC time: {r:.1f}",
+        "n1:42:42 [{s}] NCCL INFO Registration of the buffer took {d:.3f} ms",
         "request {s} took {d:.3f} seconds",
         "Avg prompt throughput: {r:.1f} tokens/s, Avg generation throughput: {r:.1f} tokens/s",
         "epoch {s} took {d:.3f} seconds",

@@ -1,10 +1,12 @@
 """Where a log has step lines: the literals that find them, and which lines of a block are of one form."""
 
 from functools import cache
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import Numbers
 from nccl_doctor.formats.training import all_reduce_bench, layout, run_settings
 from nccl_doctor.formats.training.lines.block_lines import LONGEST, BlockLines
@@ -34,6 +36,7 @@ SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))
 _AGAIN = SETTINGS.union(REDUCED)  # of a line all of them are looked at
 _BESIDE_STEPS = _AGAIN.union(Losses.LITERALS, (STAMPS,))
 _TOGETHER = 1 << 14  # lines whose forms are looked for together
+_NCCL = compiled(rb"NCCL (?:INFO|TRACE|WARN) ")  # NCCL's `[0]` is a GPU, and what `took 3 ms` in its lines is no step
 LITERALS = sorted(
     {
         *_TOOLS,
@@ -178,13 +181,24 @@ class Places(NamedTuple):
             groups.append(StepGroup(Group(known.key, rows[some], numbers), known.literals))
             start += len(of_layout)
         last = np.append(first[1:], len(self.at))
+        only_guess = np.logical_and.reduceat(_IS_GUESS[self.which], first) if len(first) else np.zeros(0, bool)
         for start in range(0, len(parts), _TOGETHER):
-            some = slice(start, start + _TOGETHER)
-            for group in Texts(self.lines.texts(parts[some])).groups():
-                row = start + int(group.rows[0])
-                literals = tuple(self.which[first[row] : last[row]].tolist())
-                self._learn(layouts, parts[some][group.rows], group.key, literals)
-                groups.append(StepGroup(group._replace(rows=rows[some][group.rows]), literals))
+            these = np.arange(start, min(start + _TOGETHER, len(parts)))
+            texts = self.lines.texts(parts[these])
+            is_step = np.array(
+                [
+                    not guess or _NCCL.search(text) is None
+                    for guess, text in zip(only_guess[these].tolist(), texts, strict=True)
+                ],
+                bool,
+            )
+            if not is_step.all():
+                these, texts = these[is_step], list(compress(texts, is_step.tolist()))
+            for group in Texts(texts).groups() if texts else ():
+                of = these[group.rows]
+                literals = tuple(self.which[first[of[0]] : last[of[0]]].tolist())
+                self._learn(layouts, parts[of], group.key, literals)
+                groups.append(StepGroup(group._replace(rows=rows[of]), literals))
         every = every[order]
         lines = self.lines
         return Batch(lines.block, lines.start[every], lines.stop[every], lines.numbers(every) + self.number), groups
