@@ -110,6 +110,20 @@ def test_a_line_that_lost_its_header_is_read_as_the_message_of_nccl(line: str, t
         assert [(source,)] == facts.query(f"SELECT source FROM {table}")
 
 
+def test_nccl_before_2_3_wrote_its_header_without_its_name() -> None:
+    facts = analyze.read_text(
+        "node07:1456:1460 [1] misc/ibvwrap.cu:269 WARN Call to ibv_create_qp failed\n"
+        "node07:1456:1460 [1] INFO transport/net_ib.cu:344 -> 2\n"
+    )
+    assert [("node07", "ibv_create_qp")] == facts.query("SELECT host, call FROM verbs_error")
+    assert [("node07", 1456, "transport/net_ib.cu", 2)] == facts.query("SELECT host, pid, source, code FROM trail")
+
+
+def test_what_cuda_says_is_read_behind_words_that_nothing_knows() -> None:
+    facts = analyze.read_text("Failed to copy a vector (error code no CUDA-capable device is detected)!\n")
+    assert [("no CUDA-capable device is detected",)] == facts.query("SELECT text FROM cuda_error")
+
+
 def test_a_source_line_of_another_program_stays_unread() -> None:
     facts = analyze.read_text("loader/proxy.cc:12 could not start the loader\n")
     assert [("error-looking",)] == facts.query("SELECT kind FROM message")

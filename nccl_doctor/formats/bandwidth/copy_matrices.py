@@ -25,7 +25,9 @@ _PROCESS = re.compile(
     r"Process +(\d{1,6}) \((\S{1,253})\): device (\d{1,4}): (\S.{1,120}?)(?: \([\da-fA-F:]{8,20}\))?\s*$"
 )
 _ENDED = re.compile(r"(?:ERROR|Error|Waived|WAIVED): ?(.{0,300})$")
-_FAILED = re.compile(r"\[?CUDA_ERROR_\w{2,60}|Invalid value when checking the pattern|NVML_ERROR_\w{2,60}")
+_FAILED = re.compile(
+    r"\[?(?:CUDA_ERROR_\w{2,60}|cudaError[A-Z]\w{2,60})|Invalid value when checking the pattern|NVML_ERROR_\w{2,60}"
+)
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,253}$")
 _UNITS = ("(GB/s)", "(ns)", "(us)", " CE BW")
 _STARTS = ("SUM ", "Running ")
@@ -39,6 +41,7 @@ _ABOUT = (
     "Waived",
     "WAIVED",
     "[CUDA",
+    "[cudaError",
     "CUDA_ERROR",
     "Invalid value",
     "NVML_ERROR",

@@ -165,17 +165,27 @@ class TextLines:
             if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
                 return
             pattern, body, number = repeated, match["text"], last
-        source = None
+        speaker = source = None
         if pattern.reader == HEADLESS:
             whole = self._headless(pattern, body)
             if whole is None:
                 return
             pattern, match = whole
-            source, left, body = match["source"], left + body[: match.start("text")], match["text"].rstrip()
-        speaker = self.speaker(label, source)
+            left, body = left + body[: match.start("text")], match["text"].rstrip()
+            speaker = self._header_before(left, label)
+            source = match["source"]
+        if speaker is None:
+            speaker = self.speaker(label, source)
         hour = hour_of(left, label.stamp) if is_dated(pattern) else None
         key = EventKey(speaker, pattern.order, "", body, hour)
         self._counts.count(key, label.repeat, number, label.stamp, left)
+
+    def _header_before(self, left: str, label: prefixes.Label) -> int | None:
+        """The number of the whole header before a message of NCCL 2.0 to 2.2, which has no tag `NCCL`; None where it is cut off."""
+        header = nccl_header.parse_header(left.rstrip().removesuffix("INFO").removesuffix("WARN"))
+        if header.host is None or header.pid is None:
+            return None
+        return self._counts.header_id(header._replace(label=label._replace(stamp=None, repeat=1)))
 
     def speaker(self, label: prefixes.Label, source: str | None = None) -> int:
         """The number of the header of a writer."""

@@ -261,3 +261,12 @@ def test_lines_of_several_hosts_that_pdsh_mixed_are_kept_apart() -> None:
     facts, _ = read(mixed + "\n")
     assert [("gpu", "node03", 2, None)] == culprits(facts)
     assert 4 == len({row.number for row in facts.rows(CopyTest)})
+
+
+@pytest.mark.parametrize("error", ["CUDA_ERROR_NOT_PERMITTED", "cudaErrorUnsupportedPtxVersion"])
+def test_a_test_that_cuda_ended_has_failed(error: str) -> None:
+    facts = analyze.read_text(
+        "nvbandwidth Version: v0.8\nDevice 0: NVIDIA H100 80GB HBM3 (00000000:1b:00)\n\n"
+        f"Running host_to_device_memcpy_ce.\n[{error}] words of CUDA in expression call()\n"
+    )
+    assert [("host_to_device_memcpy_ce", "error")] == facts.query("SELECT test, status FROM copy_test")
