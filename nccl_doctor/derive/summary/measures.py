@@ -152,6 +152,7 @@ QUERIES = (
 
 
 _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end, not a line a step
+_UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step, and are not one a step
 
 
 @derivation(
@@ -249,7 +250,7 @@ def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[Thr
 def _steps(run: ThroughputRun, least: int | None) -> int:
     """Steps that a run went through; a program may print every tenth only, and the last of an epoch besides; `least` apart."""
     if run.first_step is None or run.last_step is None or run.last_step <= run.first_step:
-        return (run.last_step or 0) if run.tool in _SUMMARIES else run.points
+        return (run.last_step or 0) if run.tool in (*_SUMMARIES, *_UNCOUNTED) else run.points
     if run.points < 2:
         return run.last_step - run.first_step + 1
     stride = (run.last_step - run.first_step) / (run.points - 1)

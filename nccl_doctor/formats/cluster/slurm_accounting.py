@@ -109,6 +109,7 @@ def _accounted(row: _Row) -> Accounted:
         elapsed=parse_clock(get("Elapsed") or get("Job Wall-clock time") or ""), nodes=nodes,
         cpus=nodes * each if nodes is not None and each is not None else cpus,
         max_rss=_size((get("MaxRSS") or get("Memory Utilized") or "").split(" (")[0]),
+        max_rss_host=get("MaxRSSNode") or None, max_rss_task=_whole(get("MaxRSSTask", "")),
         used_cpu=parse_clock(get("TotalCPU", "")), cpu_efficiency=_share(get("CPU Efficiency", "")),
         memory_efficiency=_share(get("Memory Efficiency", "")), tasks=_whole(get("NTasks", "")),
         mean_cpu=parse_clock(get("AveCPU", "")), least_cpu=parse_clock(get("MinCPU", "")),

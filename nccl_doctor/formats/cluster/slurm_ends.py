@@ -39,6 +39,7 @@ class End(NamedTuple):
     line: int
     text: str
     reporter: str  # scontrol, sacct, seff
+    process: str | None = None  # what of the job ended, for a sentence; None for all of it
 
 
 def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd]:
@@ -53,6 +54,8 @@ def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd
             "state": end.state,
             "reason": end.reason,
         }
+        if end.process is not None:
+            words["process"] = end.process
         yield Message(
             kind=ANNOUNCED[end.state], level=None, host=end.host, rank=None, pid=None, source=None, text=end.text,
             fields=json.dumps(words, ensure_ascii=False), n=1, last_line=end.line, stamp=end.stamp,

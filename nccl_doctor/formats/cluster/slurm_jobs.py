@@ -27,7 +27,9 @@ class Accounted(NamedTuple):
     elapsed: float | None = None
     nodes: int | None = None
     cpus: int | None = None
-    max_rss: float | None = None
+    max_rss: float | None = None  # of the task with most
+    max_rss_host: str | None = None
+    max_rss_task: int | None = None
     used_cpu: float | None = None  # CPU time of all tasks
     cpu_efficiency: float | None = None
     memory_efficiency: float | None = None
@@ -40,6 +42,12 @@ class Accounted(NamedTuple):
     @property
     def is_step(self) -> bool:
         return "." in self.job
+
+    @property
+    def host(self) -> str | None:
+        """The only node of the job or step; None where there are several."""
+        single = re.fullmatch(r"[\w.-]{1,200}", self.node_list) and self.node_list not in ("None", "(null)")
+        return self.node_list if single else None
 
     @property
     def signal(self) -> str:
@@ -58,17 +66,28 @@ def rows(facts: Facts, file: str, accounted: Iterable[Accounted]) -> Iterator[An
         yield job_row(facts, file, one)
     for job in jobs:
         # A job that failed says with which status its script ended, and a step why.
-        own = [step for step in steps.get(job.job, []) if job.state == "FAILED" and _is_reason(step)]
+        ended = job.state in ("FAILED", "OUT_OF_MEMORY")
+        own = [step for step in steps.get(job.job, []) if ended and _is_reason(step)]
         worst = min(own, key=_by_reason, default=job)
         shown = worst.exit_code if worst.exit_code != "0:0" else job.exit_code
+        out_of_memory = "OUT_OF_MEMORY" in (worst.state, job.state)
         yield from end_rows(
             facts, file,
             End(
-                job=job.job, state=worst.state if worst.state == "OUT_OF_MEMORY" else job.state, exit_code=shown,
-                host=job.node_list if re.fullmatch(r"[\w.-]{1,200}", job.node_list) and job.node_list != "None" else None,
-                reason=job.reason, stamp=job.end, line=worst.line, text=worst.text, reporter=job.reporter,
+                job=job.job, state="OUT_OF_MEMORY" if out_of_memory else job.state, exit_code=shown,
+                host=(worst.host if out_of_memory else None) or job.host, reason=job.reason, stamp=job.end,
+                line=worst.line, text=worst.text, reporter=job.reporter,
+                process=_process(worst) if worst.state == "OUT_OF_MEMORY" and worst.is_step else None,
             ),
         )  # fmt: skip
+
+
+def _process(step: Accounted) -> str:
+    """`a process of step 4711.0 (most memory: 310 GiB, task 17 on node03)`, for a sentence."""
+    task = f", task {step.max_rss_task}" if step.max_rss_task is not None else ""
+    place = f" on {step.max_rss_host}" if step.max_rss_host else ""
+    most = f" (most memory: {step.max_rss / 1024:,.0f} GiB{task}{place})" if step.max_rss else ""
+    return f"a process of step {step.job[:80]}{most}"
 
 
 def _is_reason(step: Accounted) -> bool:

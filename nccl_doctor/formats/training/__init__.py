@@ -30,12 +30,12 @@ FORMATS = (
         "training-steps",
         "steps.step_lines",
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
-        # Literals of step lines that ordinary output does not have; see `steps.step_formats` and `steps.tensorflow_steps`.
+        # Literals of step lines that ordinary output does not have; see `steps.step_formats` and its neighbours.
         inside=(
             b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=", b" | step: ",
             b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ",
-            b"throughput/samples_per_sec: ", b" examples/second between steps ", b" examples/sec; ", b"Epoch: [", b"data_time",
-            b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
+            b"throughput/samples_per_sec: ", b"throughput/device/", b" examples/second between steps ", b" examples/sec; ",
+            b"Epoch: [", b"data_time", b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
             b"ms, mfu ", b" tokens_per_second_per_gpu:", b", Tokens/s/device: ", b"train_step_timing in s",
             b"{'loss': ", b" \xe2\x80\xa2 0:",
             b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",

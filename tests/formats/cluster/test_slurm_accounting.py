@@ -114,6 +114,20 @@ def test_answer_of_seff(state: str, kinds: list[str], codes: list[int]) -> None:
     )  # fmt: skip
 
 
+def test_the_step_that_ran_out_of_memory_is_named_with_its_node(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(
+        "JobID|JobName|NNodes|State|ExitCode|NodeList|MaxRSS|MaxRSSNode|MaxRSSTask\n"
+        "81|train|4|OUT_OF_MEMORY|0:125|gpu[011-014]|||\n"
+        "81.batch|batch|1|OUT_OF_MEMORY|0:125|gpu011|1048576000K|gpu011|0\n"
+        "81.0|python|4|FAILED|1:0|gpu[011-014]|310000000K|gpu013|17\n"
+    )
+    report, _, _ = analyze.analyze([str(path)])
+    (finding,) = report.findings
+    assert ("host-memory-oom", "gpu011") == (finding.name, finding.hosts)
+    assert "a process of step 81.batch (most memory: 1,000 GiB, task 0 on gpu011)" in finding.message
+
+
 def test_measures_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "seff.txt"
     path.write_text(SEFF.format(state="COMPLETED (exit code 0)"))

@@ -241,7 +241,6 @@ TOOLS = (
         "gpu",
         without(b"validate step:", by(rb"\bstep: +(?P<step>\d+) .{0,300}?\btps: +(?P<rate>\d[\d,]*)")),
     ),
-    Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", by(rb"throughput/samples_per_sec: " + RATE)),
     Tool(
         b"Epoch: [",
         "pytorch-example",

@@ -12,7 +12,7 @@ from nccl_doctor.formats.training import all_reduce_bench, layout, run_settings
 from nccl_doctor.formats.training.lines.block_lines import LONGEST, BlockLines
 from nccl_doctor.formats.training.lines.line_layouts import Alike, Layouts, without
 from nccl_doctor.formats.training.lines.line_numbers import Group, Texts
-from nccl_doctor.formats.training.steps import loss_values, own_steps, step_formats, tensorflow_steps
+from nccl_doctor.formats.training.steps import loss_values, metric_lines, own_steps, step_formats, tensorflow_steps
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.inputs.blocks import Cursor
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
@@ -30,7 +30,9 @@ STAMPS = b"BatchTimestamp<batch_index: "
 COMM = b"| comm op: "
 REDUCED = b"ward_allreduce: ", b" bwd_allreduce: "
 TOTAL = b"total images/sec: "
-_TOOLS = {tool.literal: tool for tool in (*own_steps.TOOLS, *step_formats.TOOLS, *tensorflow_steps.TOOLS)}
+_TOOLS = {
+    tool.literal: tool for tool in (*own_steps.TOOLS, *step_formats.TOOLS, *tensorflow_steps.TOOLS, *metric_lines.TOOLS)
+}
 KINDS = dict(_EVENTS)
 SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))
 _AGAIN = SETTINGS.union(REDUCED)  # of a line all of them are looked at
