@@ -29,9 +29,10 @@ CAPTURE = (
 )
 
 
-_GPU_STATES = (  # what captures of a node show of its GPUs
-    "SELECT 1 FROM (SELECT ref FROM node_gpu UNION ALL SELECT ref FROM active_test UNION ALL SELECT ref FROM amd_gpu) LIMIT 1"
-)
+_NODE_GROUPS = {  # groups of rules about nodes, and whether captures of a node show what they judge
+    "node-gpu": "SELECT 1 FROM (SELECT ref FROM node_gpu UNION ALL SELECT ref FROM active_test UNION ALL SELECT ref FROM amd_gpu) LIMIT 1",
+    "node-software": "SELECT 1 FROM software_version LIMIT 1",
+}
 # A rule about nodes speaks of a log whose messages name its fault.
 _NAMED_FAULTS = "SELECT DISTINCT fault FROM known_message WHERE fault IS NOT NULL"
 _LOGS = {"nccl-log", "job-log", "text"}  # kinds of inputs
@@ -217,20 +218,19 @@ def report_of(
     """Ask the rules, or those that need one of some tables, and order what they found; `drawn` adds pictures."""
     kinds = {row.kind for row in facts.rows(Input)} - {UNREAD, BROKEN}
     every = partial(loader.load_usable, tuple(rules_dirs))
-    shows_gpus = bool(facts.query(_GPU_STATES))
-    of_logs = not rules_dirs and "node" not in kinds and not shows_gpus  # then a third of the rules is not needed
+    of_node = {group for group, query in _NODE_GROUPS.items() if facts.query(query)}
+    of_logs = not rules_dirs and "node" not in kinds and not of_node  # then a third of the rules is not needed
     usable = every(without=schema.NODE) if of_logs else every()
     named = {fault for (fault,) in facts.query(_NAMED_FAULTS)} - {rule.name for rule in usable.rules}
     usable = every() if named else usable
     chosen = (config or Config()).apply(usable.rules, lambda: every().rules)
     if needs:
         chosen = [rule for rule in chosen if not {*needs}.isdisjoint(rule.needs)]
-    if "node" not in kinds:  # of the rules about nodes only those on GPUs may have something to say
-        asked = "node-gpu" if shows_gpus else ""
+    if "node" not in kinds:  # of the rules about nodes only those on what captures show may have something to say
         chosen = [
             rule
             for rule in chosen
-            if rule.name in named or rule.group == asked or not rule.group.startswith(schema.NODE)
+            if rule.name in named or rule.group in of_node or not rule.group.startswith(schema.NODE)
         ]
     elif kinds == {"node"}:  # and those about jobs have nothing to say about a node alone
         chosen = [rule for rule in chosen if rule.group.startswith(schema.NODE)]

@@ -26,6 +26,19 @@ FORMATS = (
         ),
     ),
     Format(
+        "environment-report",
+        "environment_report",
+        tables=("software_version", "package", "message"),
+        inside=(
+            b"CUDA used to build PyTorch",
+            b"Is CUDA available",
+            b"PyTorch version (",
+            b"torch cuda version ...",
+            b"CUDA Driver Version: ",
+        ),
+        after=("training-steps", "node-capture", "nvidia-smi"),
+    ),
+    Format(
         "node-capture",
         "node_commands",
         tables=(

@@ -42,13 +42,18 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         found = _found(line, source)
         used += bool(found)
         for package, version in found:
-            if _KEPT.match(package):
+            if is_kept(package):
                 pip = source == "conda" and line.rstrip().endswith(" pypi")
                 ref = facts.evidence(name, number, line)
                 rows.append(Package(name, "pip" if pip else source, package.lower().replace("_", "-"), version, ref))
     facts.add(rows)
     facts.mark_covered("package")
     return Reading(number, used)
+
+
+def is_kept(package: str) -> bool:
+    """Whether a package has to do with distributed training on GPUs."""
+    return _KEPT.match(package.replace("_", "-")) is not None
 
 
 def _found(line: str, source: str) -> list[tuple[str, str]]:

@@ -74,6 +74,7 @@ FORMATS = (
             "slurm-state",
             "pbs-accounting",
             "lsf-report",
+            "environment-report",
         ),
     ),
 )
