@@ -12,7 +12,9 @@ from itertools import islice
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
-from nccl_doctor.formats.nccl.nccl_tests_run import Bench, Copies
+from nccl_doctor.formats.nccl.nccl_tests_copies import Copies
+from nccl_doctor.formats.nccl.nccl_tests_run import Bench
+from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 from nccl_doctor.inputs.streams import Readable
@@ -34,7 +36,9 @@ _STARTING = re.compile(rb"Collective test starting: (\w+?)(?:_perf)?\s*$")
 _COMMAND = re.compile(
     rb"(?:^|[\s/])(all_reduce|all_gather|alltoall|broadcast|reduce_scatter|reduce|sendrecv|scatter|gather|hypercube)_perf\b"
 )
-_THREADS = re.compile(rb"nThread\s+\d+ +nGpus\s+\d+")
+_LAUNCH = re.compile(rb"\b(?:mpirun|mpiexec|orterun|srun)(?:\.\w{1,20})?\s")
+_PROCESSES = re.compile(rb"\s(?:-np?|--np|--ntasks)[ =]{0,3}(\d{1,7})(?=\s)")
+_THREADS = re.compile(rb"nThread\s+(\d{1,9}) +nGpus\s+(\d{1,9})")
 _BOUNDS = re.compile(rb"Out of bounds values : (\d+) (OK|FAILED)")
 _AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
@@ -154,6 +158,9 @@ class _Reader:
             self._graph = int(match[1]) * min(float(match[2]), float(match[3]))
         if (match := _COMMAND.search(line)) is not None:
             self._operation = match[1].decode()
+            if (launch := _LAUNCH.search(line, 0, match.start())) is not None:
+                processes = _PROCESSES.search(line, launch.end() - 1, match.start())
+                self.copies.command(int(processes[1]) if processes is not None else None)
         if b"#" in line:
             self._row(line, number)
 
@@ -167,7 +174,8 @@ class _Reader:
             self.ends()
             self._version = match[1].decode(), _library(match[2])
             return True
-        if _THREADS.search(line):
+        if match := _THREADS.search(line):
+            self.copies.parameters(int(match[1]) * int(match[2]))
             if self._bench is not None and (self._bench.devices or self._bench.rows):
                 self.ends()
             count, last = self._headings
@@ -180,7 +188,7 @@ class _Reader:
                 self.ends()
             self._headings = 0, 0
             if rank == "0":
-                self.copies.starts(host, pid)
+                self.copies.starts(host, pid, prefixes.split(line[:400].decode("utf-8", "replace"))[0].rank)
             self._run(line, number).device(int(rank), host, int(device), bus, model.strip())
             return True
         if match := _BOUNDS.search(line):

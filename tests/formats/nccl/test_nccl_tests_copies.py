@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
-from nccl_doctor.formats.nccl.nccl_tests_run import Copies
+from nccl_doctor.formats.nccl.nccl_tests_copies import Copies
 
 SIZES = (8, 1024, 131072, 16777216)
 
@@ -78,6 +78,40 @@ def test_runs_one_after_the_other_are_no_copies(tmp_path: Path) -> None:
     assert [] == report.findings
 
 
+@pytest.mark.parametrize("prefix", ["{}: ", "[1,{}]<stdout>:", "[{}]<stdout>: "])
+def test_tables_of_several_tasks_of_a_launch_are_those_of_copies(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "bench.log"
+    path.write_text("".join(f"{prefix.format(copy)}{line}\n" for copy in (0, 1) for line in table(copy, 8, 200.0)))
+    report, _, _ = analyze.analyze([str(path)])
+    assert ["nccl-tests-without-mpi"] == [finding.name for finding in report.findings]
+    assert "2 processes print as if each were the only one: each measures alone" in report.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("command", "is_found"),
+    [
+        ("+ mpirun -np 2 --map-by ppr:1:node ./build/all_reduce_perf -b 8 -e 16M -g 8", True),
+        ("srun --ntasks=2 --ntasks-per-node=1 ./build/all_reduce_perf -b 8 -e 16M -g 8", True),
+        ("+ mpirun -np 16 ./build/all_reduce_perf -b 8 -e 16M -g 1", False),  # two runs of it
+        ("+ ./build/all_reduce_perf -b 8 -e 16M -g 8", False),
+    ],
+)
+def test_tables_of_as_many_processes_as_a_command_asks_for(tmp_path: Path, command: str, is_found: bool) -> None:
+    path = tmp_path / "bench.log"
+    path.write_text("\n".join([command, *table(0, 8, 200.0), *table(1, 8, 200.0)]) + "\n")
+    report, _, _ = analyze.analyze([str(path)])
+    assert is_found == any(finding.name == "nccl-tests-without-mpi" for finding in report.findings)
+
+
+def test_copies_on_all_gpus_of_a_node_each_with_a_file_of_mpirun(tmp_path: Path) -> None:
+    for copy in range(2):
+        text = "\n".join(table(copy, 8, 210.0)).replace("node01", f"node{copy}")
+        (tmp_path / f"out.{copy}").write_text(f"{text}\n")
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    found = [one for part in [report, *report.jobs] for one in part.findings]
+    assert [("nccl-tests-without-mpi", "likely")] == [(one.name, one.confidence) for one in found]
+
+
 @given(st.lists(st.sampled_from("sre"), max_size=30), st.integers(0, 3))
 def test_any_order_of_lines_counts_at_most_its_processes(lines: list[str], ranks: int) -> None:
     copies = Copies()
@@ -97,6 +131,7 @@ def test_any_order_of_lines_counts_at_most_its_processes(lines: list[str], ranks
         (["1/rank.0/stdout", "1/rank.1/stdout", "1/rank.2/stdout"], 8, "likely"),
         (["1/rank.0/stdout", "1/rank.1/stdout"], 1, "likely"),
         (["out.0", "out.1", "out.2", "out.3"], 1, "possible"),
+        (["out.0", "out.1"], 8, None),  # one run after the other on the same node
         (["job.123456.0.out", "job.123456.1.out"], 1, "possible"),
         (["node01.log", "node02.log"], 8, None),  # each node tested by itself
         (["job.123456.0.out", "job.123456.1.out"], 8, None),
