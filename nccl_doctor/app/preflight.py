@@ -157,7 +157,7 @@ def hostname(root: Root) -> str | None:
     """The host name of the node, for a tree from its /proc or /etc."""
     if root.live:
         return socket.gethostname()
-    return root.value("/proc/sys/kernel/hostname") or root.value("/etc/hostname")
+    return root.host_name()
 
 
 def check_of(facts: Facts) -> drain_policy.Check:

@@ -144,7 +144,9 @@ def main(arguments: Sequence[str]) -> int:
             return _failed(arguments, f"{os.fsdecode(error.filename)}: {error.strerror}", USAGE)
         if error.errno in _NO_MORE:
             return _lacking(arguments, f"{error.strerror} ({_NO_MORE[error.errno]})")
-        if error.errno not in _NO_SPACE or error.filename is not None:
+        if error.errno is not None and error.filename is not None:  # a disk or a server that fails
+            return _lacking(arguments, f"{os.fsdecode(error.filename)}: {error.strerror}")
+        if error.errno not in _NO_SPACE:
             return _internal(arguments, error)
         silence_stdout()
         return _failed(arguments, f"cannot write to standard output: {error.strerror}", USAGE)

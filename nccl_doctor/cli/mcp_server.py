@@ -5,7 +5,10 @@ damaged or a hostile file costs an answer and not the server. What it prints is 
 """
 
 import json
+import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
@@ -23,6 +26,8 @@ from nccl_doctor.common.printable import printable
 LONGEST = 40_000  # characters of an answer; an assistant's memory is small
 ROWS = 200  # of a query, at most
 EVIDENCE, TEXT = 4, 400  # lines of a finding, and characters of one of them
+ASKED = 100_000  # characters of a question; Linux takes some 128 kB for one argument
+ENDING = 2.0  # seconds in which a command that is ended has to remove what it unpacked
 READ = 64 << 20  # bytes of a child's output
 INSTRUCTIONS = (
     "nccl-doctor reads what distributed GPU jobs (NCCL, RCCL, PyTorch, Horovod, MPI, Slurm) left behind and says which fault it"
@@ -36,8 +41,25 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 
 def server(folders: Sequence[Path], seconds: float) -> MCPServer[Any]:
     """A server that answers about files below these folders; a question may take so many seconds."""
+    return _server(Questions(folders, seconds))
+
+
+def serve(folders: Sequence[Path], seconds: float) -> None:
+    """Answer on standard input and output until the input ends. SIGINT and SIGTERM end it at once, with 130 and 143."""
+    ask = Questions(folders, seconds)
+
+    def end(number: int, _frame: object) -> None:
+        ask.end()
+        os._exit(128 + number)  # a thread of the SDK waits for standard input, and Python would wait for it
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    _server(ask).run("stdio")
+
+
+def _server(ask: "Questions") -> MCPServer[Any]:
     made = MCPServer("nccl-doctor", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    ask = Questions([folder.resolve() for folder in folders], seconds)
     for tool in (ask.analyze, ask.explain, ask.facts, ask.sql):
         made.add_tool(tool, annotations=_READS, structured_output=False)
     return made
@@ -47,8 +69,14 @@ class Questions:
     """The tools; the first line of each docstring and the types are what the assistant reads."""
 
     def __init__(self, folders: Sequence[Path], seconds: float) -> None:
-        self._folders = folders
+        self._folders = [folder.resolve() for folder in folders]
         self._seconds = seconds
+        self._running: set[Process] = set()
+
+    def end(self) -> None:
+        """End the commands that run; they remove what they unpacked."""
+        for process in self._running:
+            _end(process)
 
     async def analyze(self, paths: list[str]) -> str:
         """Diagnose logs, folders, archives or other files of one job: verdict, findings with evidence, why, and what to do."""
@@ -81,8 +109,8 @@ class Questions:
         found = []
         for name in paths:
             for folder in self._folders:
-                path = (folder / name).resolve()
-                if path.is_relative_to(folder) and path.exists():
+                path = _below(folder, name)
+                if path is not None:
                     found.append(str(path))
                     break
             else:
@@ -92,23 +120,55 @@ class Questions:
 
     async def _run(self, *arguments: str) -> str:
         """What a command prints. Raises ToolError with its last line if it fails, takes too long or prints too much."""
-        if any("\0" in argument for argument in arguments):
-            raise ToolError("a text holds a NUL")
+        if any(not _typeable(argument) for argument in arguments):
+            raise ToolError("a text holds a NUL or half a character")
+        if sum(map(len, arguments)) > ASKED:
+            raise ToolError("the question is too long; name a folder in place of its files")
         errors: list[str] = []
         async with await anyio.open_process(
             [*own_command(), *arguments], stdin=DEVNULL, stdout=PIPE, stderr=PIPE
         ) as process:
+            self._running.add(process)
             try:
                 with anyio.fail_after(self._seconds):
                     printed = await _printed(process, errors)
             except TimeoutError:
                 raise ToolError(f"no answer within {self._seconds:g} s") from None
             finally:
+                self._running.discard(process)
+                if process.returncode is None:
+                    _end(process)
+                    with anyio.move_on_after(ENDING, shield=True):
+                        await process.wait()
                 if process.returncode is None:
                     process.kill()
         if process.returncode != 0:
             raise ToolError(errors[-1] if errors else f"the command ended with status {process.returncode}")
         return printed
+
+
+def _below(folder: Path, name: str) -> Path | None:
+    """The path of what lies in a folder; None where it leads out, or where no file can have that path."""
+    with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle, until Python 3.13
+        path = (folder / name).resolve()
+        if path.is_relative_to(folder) and path.exists():
+            return path
+    return None
+
+
+def _typeable(text: str) -> bool:
+    """Whether a command line can hold a text."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _end(process: Process) -> None:
+    """Have a command end at once: the first signal alone has it report on what it has read."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
 
 
 async def _printed(process: Process, errors: list[str]) -> str:

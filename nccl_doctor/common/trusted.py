@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import BinaryIO
 
 FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin", "/opt/amazon/efa/bin")
 LIBRARIES = tuple(
@@ -77,11 +78,18 @@ def distrust_tree(folder: str | os.PathLike[str], most: int = 10_000) -> str | N
     return None
 
 
+def regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file that is opened for reading. Raises OSError for a FIFO, a device or a folder: opening or reading those may never end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return open(handle, "rb")  # noqa: PTH123
+
+
 def read(path: str | os.PathLike[str], most: int = 1 << 20) -> bytes:
-    """The content of a file of the site. Raises OSError where it is larger, or a FIFO or a device: reading those may never end."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    """The content of a file of the site. Raises OSError where it is larger, or not a regular file."""
+    with regular(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most} bytes", os.fspath(path))

@@ -193,7 +193,8 @@ class Facts:
                     if rest < len(rows):  # SQLite takes longer to parse the statement than to insert a few rows
                         self._db.executemany(into + ", ".join([marks] * size), groups)
                 except BaseException:
-                    self._db.execute("ROLLBACK")
+                    if self._db.in_transaction:  # SQLite itself gives up where the memory or the disk is full
+                        self._db.execute("ROLLBACK")
                     raise
                 self._db.execute("COMMIT")
 

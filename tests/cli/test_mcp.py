@@ -1,6 +1,9 @@
 """The MCP server, asked by a client of the official SDK in this process."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -72,10 +75,12 @@ def test_nothing_outside_the_folders_is_read(tmp_path: Path) -> None:
     folder.mkdir()
     secret.write_text("n1:1:1 [0] NCCL WARN secret\n")
     (folder / "link.log").symlink_to(secret)
+    (folder / "loop.log").symlink_to("loop.log")
     (folder / "--help").write_text("n1:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")
 
     async def work(client: Client) -> Any:
         names = [str(secret), "../secret.log", "link.log", "nope", "/proc/self/environ", "a\x1b[2J\nb"]
+        names += ["loop.log", "x" * 300, "x/" * 3000, "\0", "\ud800"]
         refused = [await ask(client, "analyze", paths=[name]) for name in names]
         refused += [await ask(client, "sql", paths=[name], query="SELECT 1") for name in names]
         refused += [await ask(client, "analyze", paths=[]), await ask(client, "facts", table="rank; DROP")]
@@ -85,6 +90,34 @@ def test_nothing_outside_the_folders_is_read(tmp_path: Path) -> None:
     assert all(failed for failed, _ in refused)
     assert not [text for _, text in refused if "secret" in text.replace("secret.log", "") or not text.isprintable()]
     assert not named[0]
+
+
+def test_what_no_command_line_can_hold_is_one_line() -> None:
+    async def work(client: Client) -> Any:
+        return [
+            await ask(client, "explain", text="\ud800"),
+            await ask(client, "explain", text="a\0b"),
+            await ask(client, "analyze", paths=["demo.log"] * 20_000),
+            await ask(client, "sql", paths=["demo.log"], query="SELECT 1 --" + "x" * 200_000),
+        ]
+
+    assert [True] * 4 == [(failed and "a text holds" in text) or "too long" in text for failed, text in talk(work)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_while_it_waits_for_its_client(number: signal.Signals) -> None:
+    begins = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begins}
+    command = [sys.executable, "-m", "nccl_doctor", "mcp", str(FIXTURES)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(hello).encode() + b"\n")
+        process.stdin.flush()
+        assert 1 == json.loads(process.stdout.readline())["id"]
+        process.send_signal(number)
+
+        assert 128 + number == process.wait(LIMIT)
 
 
 def test_a_query_that_writes_is_one_line() -> None:

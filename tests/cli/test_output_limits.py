@@ -81,6 +81,8 @@ def test_few_descriptors_are_one_line_or_enough(number: int) -> None:
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files (ulimit -n)"),
         (BlockingIOError(errno.EAGAIN, "Try again"), "Try again (ulimit -u)"),
         (OSError(errno.EBADF, "Bad file"), "cannot write to standard output: Bad file"),
+        (OSError(errno.EIO, "Input/output error", "/data/job.log"), "/data/job.log: Input/output error"),
+        (OSError(errno.ESTALE, "Stale file handle", b"/nfs/\xff"), "/nfs/?: Stale file handle"),
     ],
 )
 def test_a_machine_that_gives_no_more_is_no_bug_of_ours(

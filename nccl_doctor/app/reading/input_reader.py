@@ -343,8 +343,6 @@ def _read_tree(facts: Facts, path: str) -> None:
 
     with tree.opened(Path(path)) as folder:
         root = Root(folder)
-        names = ("/proc/sys/kernel/hostname", "/etc/hostname")  # a pipe in their place gives no answer
-        host = next((root.value(one) for one in names if Path(root.where(one)).is_file() and root.value(one)), None)
-        collect(facts, root, host, seconds=TREE_SECONDS)
+        collect(facts, root, root.host_name(), seconds=TREE_SECONDS)
     expectations.add(facts, {})
     facts.add([Input(path, "node", 0, 0, 0, 0, None)])

@@ -32,7 +32,7 @@ def command(folders: tuple[Path, ...], timeout: float) -> None:
     except ImportError:
         raise UsageProblem("mcp needs the SDK: pip install 'nccl-doctor[mcp]'") from None
     try:
-        mcp_server.server(folders or (Path(),), timeout).run("stdio")
+        mcp_server.serve(folders or (Path(),), timeout)
     except OSError as error:
         raise UsageProblem(f"cannot serve: {error.strerror}") from None
     except ExceptionGroup as group:

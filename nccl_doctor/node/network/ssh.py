@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from nccl_doctor.common import trusted
 from nccl_doctor.facts.evidence import Seen
 from nccl_doctor.facts.tables import SshLogin, SshSetting
 from nccl_doctor.node.runtime.root import Absent, Output, Root
@@ -186,14 +187,14 @@ def keys_of(folder: str) -> dict[str, Any]:
     private: dict[str, Any] = {}
     for name in _KEYS:
         try:
-            with open(f"{folder}/{name}", "rb") as file:
+            with trusted.regular(f"{folder}/{name}") as file:
                 content = file.read(4096)
                 mode = os.fstat(file.fileno()).st_mode & 0o777
         except OSError:
             continue
         private[name] = {"encrypted": encrypted(content), "open": oct(mode)[2:] if mode & 0o077 else ""}
     try:
-        with open(f"{folder}/authorized_keys", "rb") as file:
+        with trusted.regular(f"{folder}/authorized_keys") as file:
             lines = file.read(1 << 20).splitlines()
     except OSError:
         lines = []

@@ -55,6 +55,7 @@ SHORT = (
 )  # one child for all: a child takes 5 ms to start
 STALLED = 0.5  # seconds after which those of them that have not begun get children of their own
 _LINE = 1 << 22  # bytes of one row at most
+_TEXT = 1 << 16  # characters of one value at most; a file of a node may be anything
 _FITS: dict[type, tuple[type, ...]] = {float: (float, int), bool: (bool, int)}
 _HUNG = {"outcome": "hung", "note": "no answer within the time limit", "looked": []}
 _SILENT = {"outcome": "failed", "note": "ended without a word", "looked": []}
@@ -268,7 +269,7 @@ def _kept(value: Any, wanted: type) -> Any:
     if not isinstance(value, _FITS.get(wanted, wanted)):
         return None
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return value[:_TEXT].encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         return None
     return value

@@ -18,6 +18,7 @@ from nccl_doctor.common import trusted
 EXTRA = ".nccl-doctor"
 MOST = 1 << 20  # bytes that are read of one file
 _MOST_EXTRA = 64 << 20  # the same of the JSON in a tree
+_HOST_NAME = re.compile(r"[\w.-]{1,253}")
 HOPS = 40  # symbolic links in one path, as the kernel allows
 
 
@@ -64,9 +65,9 @@ class Root:
         self._folders: dict[str, str] = {}  # of a tree: folder of the node -> where it really lies
 
     def text(self, path: str, most: int = MOST) -> str | None:
-        """The content of a file, up to `most` bytes; None where it is absent, a folder, or may not be read."""
+        """The content of a file, up to `most` bytes; None where it is absent, not a regular file, or may not be read."""
         try:
-            with open(self.where(path), "rb") as file:
+            with trusted.regular(self.where(path)) as file:
                 return file.read(most).decode("utf-8", "replace")
         except OSError as error:
             self._failed(path, error)
@@ -86,6 +87,11 @@ class Root:
         except ValueError:
             found = int(text) if text.isascii() and text.isdecimal() else 1 << 63
         return found if -(1 << 63) <= found < 1 << 63 else None
+
+    def host_name(self) -> str | None:
+        """The name of the node in its /proc or /etc: what hostname(7) allows, else None."""
+        names = (self.value("/proc/sys/kernel/hostname"), self.value("/etc/hostname"))
+        return next((name for name in names if name and _HOST_NAME.fullmatch(name)), None)
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, sorted; empty where it is absent."""

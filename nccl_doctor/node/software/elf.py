@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
+from nccl_doctor.common import trusted
 from nccl_doctor.node.runtime.root import Root
 
 _VERSION = re.compile(rb"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})[\w.]*(?:\+cuda(\d{1,2}\.\d{1,2}))?")
@@ -70,7 +71,7 @@ def _plain(found: Library | None) -> dict[str, Any] | None:
 def look(path: str) -> Library | None:
     """Read a file of this machine; None where it cannot be opened. What is broken in it is left out."""
     try:
-        with open(path, "rb") as file:
+        with trusted.regular(path) as file:
             return _read(file)
     except (OSError, ValueError):
         return None

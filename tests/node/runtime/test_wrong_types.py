@@ -2,15 +2,16 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nccl_doctor.app import analyze
-from nccl_doctor.app.reading import input_reader
+from nccl_doctor.app import analyze, preflight
 from nccl_doctor.facts.schema import by_name, column_types
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Collection
 from nccl_doctor.node.runtime import collect
 from nccl_doctor.node.runtime.root import EXTRA, Root
 from nccl_doctor.simulate import node
@@ -68,10 +69,37 @@ def test_json_of_a_tree_that_never_ends_is_unknown(tmp_path: Path) -> None:
     assert [{}, {}] == [Root(tmp_path).extra(name) for name in ("shm", "stat")]
 
 
-def test_a_pipe_in_the_place_of_the_name_of_a_node_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(input_reader, "TREE_SECONDS", 1.0)  # which the collectors wait for that ask for the name too
+def replace_files(tree: Path, make: Callable[[Path], object]) -> None:
+    """Put something else in the place of each file of a node, but not of the marker of a tree."""
+    for file in [one for one in tree.rglob("*") if one.is_file() and EXTRA not in one.parts]:
+        file.unlink()
+        make(file)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_what_is_no_file_of_a_tree_is_not_waited_for(make: Callable[[Path], object], tmp_path: Path) -> None:
+    node.build("dgx-h100").write(tmp_path)
+    replace_files(tmp_path, make)
+
+    facts = preflight.look(Root(tmp_path, deep=1), seconds=600)
+
+    assert [] == [one for one in facts.rows(Collection) if one.outcome in ("hung", "failed")]
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0" * (1 << 20), b"a" * (1 << 20), b"x 1 y: 2\n" * 100_000], ids=lambda data: data[:3]
+)
+def test_files_of_megabytes_in_a_tree_fail_no_collector(data: bytes, tmp_path: Path) -> None:
+    node.build("dgx-h100").write(tmp_path)
+    replace_files(tmp_path, lambda file: file.write_bytes(data))
+
+    facts = preflight.look(Root(tmp_path), seconds=600)
+
+    assert [] == [one for one in facts.rows(Collection) if one.outcome in ("hung", "failed")]
+    assert {None} == {one.host for one in facts.rows(Collection)}  # no megabyte of a name in each row
+
+
+def test_a_pipe_in_the_place_of_the_name_of_a_node_stops_nothing(tmp_path: Path) -> None:
     node.build("dgx-h100").write(tmp_path)
     name = tmp_path / "proc/sys/kernel/hostname"
     name.unlink()
@@ -80,3 +108,4 @@ def test_a_pipe_in_the_place_of_the_name_of_a_node_stops_nothing(
     report, _, _ = analyze.analyze([str(tmp_path)])
 
     assert "node" == report.inputs[0].kind
+    assert preflight.hostname(Root(tmp_path)) is None
