@@ -80,7 +80,7 @@ class Store:
         except Exception:  # another version of the internals; what `re` says of the expression counts
             return re.compile(expression, flags)
         if not self._new:
-            atexit.register(self.save)
+            atexit.register(self._save_at_exit)
         self._new[expression, flags] = marshal.dumps(tuple(code))
         return pattern
 
@@ -96,6 +96,10 @@ class Store:
             value = marshal.dumps(chosen)
             parse_cache.keep(self._file, _head(value) + value)
         self._new = {}
+
+    def _save_at_exit(self) -> None:
+        with suppress(KeyboardInterrupt):  # a signal ends the saving alone: the report is out
+            self.save()
 
 
 def _code(expression: str | bytes, flags: int) -> _Code:

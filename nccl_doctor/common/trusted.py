@@ -80,11 +80,15 @@ def distrust_tree(folder: str | os.PathLike[str], most: int = 10_000) -> str | N
 
 def regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A file that is opened for reading. Raises OSError for a FIFO, a device or a folder: opening or reading those may never end."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return open(path, "rb", opener=_open_regular)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return open(handle, "rb")  # noqa: PTH123
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return handle
 
 
 def read(path: str | os.PathLike[str], most: int = 1 << 20) -> bytes:

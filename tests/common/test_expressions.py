@@ -2,11 +2,12 @@
 
 import marshal
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nccl_doctor.common import expressions
+from nccl_doctor.common import expressions, parse_cache
 from nccl_doctor.common.expressions import Store
 from nccl_doctor.formats import registry
 from nccl_doctor.log import line_patterns
@@ -102,3 +103,19 @@ def test_what_was_not_used_goes_where_there_is_too_much(file: Path, monkeypatch:
             store.pattern(name, 0)
         store.save()
     assert {name for name, _ in Store(file)._kept} == {"b", "d"}
+
+
+def test_a_signal_while_code_is_kept_at_the_end_leaves_no_traceback(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[Callable[[], None]] = []
+
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(expressions.atexit, "register", registered.append)
+    monkeypatch.setattr(parse_cache, "keep", interrupt)
+    Store(file).pattern("a+b", 0)
+
+    (at_exit,) = registered
+    at_exit()
