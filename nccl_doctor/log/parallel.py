@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from nccl_doctor.common import interruption
 from nccl_doctor.formats import registry
-from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks import rank_progress
 from nccl_doctor.log.ranks.rank_progress import RankProgress
@@ -61,7 +61,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
     """Read a plain file, a large one in several processes; `on_bytes` then gets estimates of what they have read."""
     size = path.stat().st_size
     count = min(size // PARALLEL, processors(), PROCESSES)
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         if count < 2:
             return scan(_StoppableStream(file, on_bytes), large=(large and size >= SMALL) or size >= LARGE)
         cuts = [line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
@@ -85,7 +85,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
 def _load(path: Path) -> None:
     """Load what reading a large log needs; processes that are forked from this one share it."""
     _scanner(large=True)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if TOKEN in file.read(HEAD):
             from nccl_doctor.log.groups import grouped_counts  # noqa: F401
 
@@ -129,7 +129,7 @@ def _logs(paths: list[Path]) -> list[bytes | None]:
 
 def _log(path: Path) -> bytes | None:
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             if registry.recognise(file.read(HEAD)) is not None:
                 return None
             file.seek(0)
@@ -151,14 +151,14 @@ def line_start(file: BinaryIO, offset: int) -> int:
 
 def read_part(path: Path, start: int, length: int, on_bytes: OnBytes | None = None) -> LogCounts:
     """The counts of a part of a plain file that begins and ends with a line."""
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         file.seek(start)
         return _scanner(large=True).read(_StoppableStream(file, on_bytes), length)
 
 
 def read_end(path: Path, size: int) -> RankProgress:
     """The progress of ranks that the end of a plain file of so many bytes shows."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(size - rank_progress.TAIL, 0))
         return rank_progress.collect(file.read(size - file.tell()))
 

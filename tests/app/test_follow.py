@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from helpers.waiting import until
@@ -138,6 +140,41 @@ def test_a_log_that_is_truncated_without_a_copy_keeps_what_was_read(log: Log) ->
     last = log.follow(steps(), log.path)
     assert log.shown[0].findings[0].rule == last.findings[0].rule
     assert [f"{log.path}: {followed.GONE}"] == log.problems
+
+
+def test_a_pipe_beside_a_truncated_log_is_not_waited_for(log: Log) -> None:
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        yield
+        os.mkfifo(log.path.with_name("job.log.pipe"))
+        log.path.write_bytes(b"a new job begins\n")
+        yield
+        yield
+
+    last = log.follow(steps(), log.path)
+    assert log.shown[0].findings[0].rule == last.findings[0].rule
+
+
+@pytest.mark.parametrize("name", ["scan_file", "read_end"])
+def test_a_pipe_that_takes_the_place_of_a_log_while_it_is_looked_at_is_not_waited_for(
+    name: str, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = getattr(parallel, name)
+
+    def late(path: Path, *arguments: Any, **options: Any) -> Any:
+        path.unlink()
+        os.mkfifo(path)
+        return real(path, *arguments, **options)
+
+    append(log.path, LOG)
+    expected = analyze.analyze([str(log.path)])[0].findings[0]
+    monkeypatch.setattr(parallel, name, late)
+    report, _, problems = analyze.analyze(
+        [str(log.path)], **({"read_ahead": followed.Follower()} if name == "read_end" else {})
+    )
+
+    assert expected.rule == report.findings[0].rule  # of the file that was opened before
+    assert [] == problems
 
 
 def test_a_log_that_is_compressed_in_place_counts_once(log: Log) -> None:

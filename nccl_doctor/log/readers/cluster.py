@@ -15,6 +15,7 @@ import nccl_doctor
 from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.formats import registry
+from nccl_doctor.inputs.streams import open_regular
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.parallel import OnBytes
@@ -161,7 +162,7 @@ class ClusterReader:
 
 def _parts(path: Path, size: int) -> list[_Part]:
     """A log in parts that are worth a task; none of a file of another format."""
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         if registry.recognise(file.read(parallel.HEAD)) is not None:
             return []
         count = max(size // parallel.PARALLEL, 1)
@@ -181,7 +182,7 @@ def read_parts(parts: list[_Part], version: str) -> list[bytes]:
 
 
 def _read_part(part: _Part) -> bytes:
-    with part.path.open("rb", buffering=0) as file:
+    with open_regular(part.path) as file:
         file.seek(part.start)
         if file.read(len(part.mark)) != part.mark:
             raise NotTheSame(f"{part.path} is another file on the worker")

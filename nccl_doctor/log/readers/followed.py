@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from nccl_doctor.inputs.streams import open_regular
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts, PackedCounts
 from nccl_doctor.log.parallel import OnBytes
@@ -45,7 +46,7 @@ class GrowingLog:
     def begins(self, path: Path) -> bool:
         """Whether a file begins with what was read of this one."""
         try:
-            with path.open("rb", buffering=0) as file:
+            with open_regular(path) as file:
                 return path.stat().st_size >= self.size and file.read(len(self.mark)) == self.mark
         except OSError:
             return False
@@ -55,7 +56,7 @@ class GrowingLog:
         self.path = path
         if size == self.size:
             return
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             self.mark = file.read(min(_MARK, size))
             start = max(size - AHEAD - _WINDOW, self._offset)
             file.seek(start)
@@ -105,7 +106,7 @@ class Follower:
                 known.path = next((path for path in _beside(known.path) if _inode(path) == inode), known.path)
             if _inode(known.path) == inode:
                 found.append(known.path)
-                if known.path.stat().st_size < known.size:
+                if _is_shorter(known.path, known.size):
                     self._past.append(self._known.pop(inode))
         return found + [path for past in self._past for path in _copies(past.path) if past.begins(path)]
 
@@ -152,6 +153,13 @@ def _beside(path: Path) -> list[Path]:
 def _copies(path: Path) -> list[Path]:
     """Files beside one whose names begin with its name."""
     return [other for other in _beside(path) if other.name.startswith(path.name) and other != path]
+
+
+def _is_shorter(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size < size
+    except OSError:  # it went away a moment ago
+        return False
 
 
 def _inode(path: Path) -> _Inode | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from nccl_doctor import __version__
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.reading_points import ReadingPoint
+from nccl_doctor.inputs.streams import open_regular
 from nccl_doctor.log import line_patterns
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.parallel import OnBytes
@@ -117,7 +118,7 @@ def _restore(log: GrowingLog, point: ReadingPoint) -> bool:
 def _hash_file(path: Path, digest: "hashlib._Hash", start: int, stop: int) -> bool:
     """Add bytes of a file to a hash; returns whether the file had as many."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             file.seek(start)
             while start < stop and (piece := file.read(min(_PIECE, stop - start))):
                 digest.update(piece)
