@@ -94,6 +94,17 @@ def is_copied_and_truncated(path: Path) -> Iterator[None]:
     yield
 
 
+def is_truncated_and_rotated(path: Path) -> Iterator[None]:
+    append(path, LOG[:HALF])
+    yield
+    shutil.copy(path, path.with_name("job.log.2"))
+    path.write_bytes(b"")
+    append(path, LOG[HALF : HALF + 900])
+    path.rename(path.with_name("job.log.1"))
+    append(path, LOG[HALF + 900 :])
+    yield
+
+
 def is_joined_by_others(path: Path) -> Iterator[None]:
     append(path, LOG[:HALF])
     yield
@@ -103,7 +114,9 @@ def is_joined_by_others(path: Path) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("happens", [grows, rotates, is_copied_and_truncated, is_joined_by_others])
+@pytest.mark.parametrize(
+    "happens", [grows, rotates, is_copied_and_truncated, is_truncated_and_rotated, is_joined_by_others]
+)
 def test_the_report_is_that_of_the_whole_folder(
     log: Log, happens: Callable[[Path], Iterator[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

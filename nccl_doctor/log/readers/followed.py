@@ -36,6 +36,7 @@ class GrowingLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.name = path.name  # at first: its copies have names that begin with this one, whatever it is renamed to
         self.size = 0  # bytes at the last look
         self.end = RankProgress({}, 0)  # what they show
         self.mark = b""  # the first bytes
@@ -108,7 +109,7 @@ class Follower:
                 found.append(known.path)
                 if _is_shorter(known.path, known.size):
                     self._past.append(self._known.pop(inode))
-        return found + [path for past in self._past for path in _copies(past.path) if past.begins(path)]
+        return found + [path for past in self._past for path in _copies(past) if past.begins(path)]
 
     def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
         """The counts of a whole file and what its end shows; only what was appended is read."""
@@ -131,13 +132,13 @@ class Follower:
         """The logs that this look did not meet again; of a compressed one it met the copy."""
         gone = [known for inode, known in self._known.items() if inode not in self._seen]
         for known in (*self._past, *gone):
-            if known.size and not any(path.suffix in _PACKED for path in _copies(known.path)):
+            if known.size and not any(path.suffix in _PACKED for path in _copies(known)):
                 yield Vanished(str(known.path), known.counts(), known.end)
 
     def _copied(self, path: Path) -> GrowingLog | None:
         """The truncated log of which a new file is the copy."""
         for past in self._past:
-            if past.path != path and path.name.startswith(past.path.name) and past.begins(path):
+            if past.path != path and path.name.startswith(past.name) and past.begins(path):
                 self._past.remove(past)
                 return past
         return None
@@ -150,9 +151,9 @@ def _beside(path: Path) -> list[Path]:
         return []
 
 
-def _copies(path: Path) -> list[Path]:
-    """Files beside one whose names begin with its name."""
-    return [other for other in _beside(path) if other.name.startswith(path.name) and other != path]
+def _copies(log: GrowingLog) -> list[Path]:
+    """Files beside a log whose names begin with its name."""
+    return [other for other in _beside(log.path) if other.name.startswith(log.name) and other != log.path]
 
 
 def _is_shorter(path: Path, size: int) -> bool:
