@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.places import DEMO
+from helpers.places import DEMO, FIXTURES
 
 from nccl_doctor.cli.main import main
 
@@ -59,6 +59,27 @@ def test_a_current_folder_that_was_removed_is_no_bug_of_ours(tmp_path: Path, arg
     assert (2 if arguments else 1) == done.returncode, done.stderr
     said = f"nccl-doctor: cannot write {arguments[-1]}: No such file or directory\n" if arguments else ""
     assert said == done.stderr
+
+
+@pytest.mark.parametrize("settings", ["text.usetex: True\n", None], ids=["TeX", "pipe"])
+def test_pictures_obey_no_file_of_the_current_folder_and_leave_none_in_the_home(
+    settings: str | None, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    if settings is None:
+        os.mkfifo(here / "matplotlibrc")
+    else:
+        (here / "matplotlibrc").write_text(settings)
+    command = [*NCCL_DOCTOR, "analyze", str(FIXTURES / "job" / "xid-hang"), "--fail-on", "never", "-o", "x.html"]
+    environment = {**os.environ, "HOME": str(home), "PATH": "/nowhere"}
+    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "<svg" in (here / "x.html").read_text("utf-8")
+    assert [] == list(home.rglob("*"))
 
 
 def test_links_in_a_circle_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

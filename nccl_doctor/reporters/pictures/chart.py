@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.diagnosis.picture import Chart, Span, TimeLine
+from nccl_doctor.reporters.pictures.matplotlib_import import load
 from nccl_doctor.reporters.words import clean, escaped
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ def time_line(shown: TimeLine, prefix: str = "") -> str:
 def _drawn(shown: Chart | TimeLine, prefix: str) -> str:
     if find_spec("matplotlib") is None:
         return f"<p>{escaped(MISSING)}</p>"
+    load()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     style: Any = {
         "svg.fonttype": "none", "svg.hashsalt": f"{prefix}{shown.name}", "text.parse_math": False, "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _SOFT,
-        "xtick.color": _INK, "ytick.color": _INK, "grid.color": _RULE, "hatch.color": _RULE, "axes.spines.top": False,
+        "xtick.color": _INK, "ytick.color": _INK, "grid.color": _RULE, "hatch.color": _RULE, "axes.spines.top": False, "text.usetex": False,
         "axes.spines.right": False, "legend.frameon": False, "patch.linewidth": 0, "path.simplify": False,
     }  # fmt: skip
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # what it says of its caches is for nobody here
