@@ -95,7 +95,7 @@ class LinkCounter(NamedTuple):
     host: str | None
     file: str
     source: str  # ethtool, ip, perfquery, rdma, mlxlink, nvidia-smi, dcgmi, amd-smi, rocm-smi, node_exporter
-    kind: str  # ib, ethernet, nvlink, xgmi, pcie
+    kind: str  # ib, ethernet, nvlink, c2c, xgmi, pcie
     link: str  # mlx5_0/1, lid 7 port 1, eth0, GPU 3 link 5, GPU 3
     name: str  # of the same counter the same from all programs: symbol_error, link_downed, rx_crc_errors, nvlink-replay, pcie-replay
     value: int

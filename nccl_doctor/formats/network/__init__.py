@@ -22,6 +22,7 @@ FORMATS = (
             b" active_pds ",
             b": Replay Errors: ",
             b": Malformed packet Errors: ",
+            b": Error Replay Count: ",
             b"NVLINK Error Counts",
         ),
     ),

@@ -76,5 +76,8 @@ NVLINK = {
     "malformed packet errors": "nvlink-malformed", "effective errors": "nvlink-effective-errors",
     "symbol errors": "nvlink-symbol-errors", "total link recovery events": "nvlink-link-recovery",
     "link recovery failed events": "nvlink-link-recovery-failed",
+    # between a Grace CPU and its GPU
+    "error interrupt count": "c2c-interrupt", "error replay count": "c2c-replay",
+    "error back-to-back replay count": "c2c-replay-repeated",
 }  # fmt: skip
-"""Titles of `nvidia-smi nvlink -e` and `dcgmi nvlink -e`, in small letters."""
+"""Titles of `nvidia-smi nvlink -e`, `nvidia-smi c2c -e` and `dcgmi nvlink -e`, in small letters."""

@@ -1,6 +1,7 @@
 """Error counters of links in the output of commands, in files of their own or inside logs.
 
-`ethtool -S`, `ip -s link`, `rdma statistic`, `perfquery`, `ibqueryerrors`, `nvidia-smi nvlink -e`, `dcgmi nvlink -e`. Lines may
+`ethtool -S`, `ip -s link`, `rdma statistic`, `perfquery`, `ibqueryerrors`, `nvidia-smi nvlink -e`,
+`nvidia-smi c2c -e`, `dcgmi nvlink -e`. Lines may
 carry the prefix of pdsh, clush or srun; then each host is kept apart. Counters of traffic and of single queues are left out.
 """
 
@@ -49,7 +50,7 @@ _INTERFACE_MORE = (
 _INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]\w*){3,8})\s*$")
 _RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
 _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
-_NVLINK_ROW = re.compile(r"\s+Link (\d{1,3}): ([A-Z][\w ]{3,40}?): (\d{1,20})\s*$")
+_NVLINK_ROW = re.compile(r"\s+(C2C )?Link (\d{1,3}): ([A-Z][\w -]{3,40}?): (\d{1,20})\s*$")
 _HEAD = re.compile(r"NIC statistics:|# Port |Errors for |\d|link |\s{0,20}GPU \d|\|")  # with which tables begin
 _DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
 _DCGM_ROW = re.compile(r"\|\s*-> ([A-Z][\w ]{3,40}?)\s*\| (\d{1,20})\s*\|")
@@ -66,6 +67,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
              rx_crc_errors_phy: 12
         SymbolErrorCounter:..............0
              Link 0: Replay Errors: 0
+             C2C Link 0: Error Replay Count: 0
     """
     reader = _Reader(name, facts)
     sections = Sections(stream, _COUNTER_HEADS)
@@ -97,7 +99,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 def _parse_nvlink(text: str) -> tuple[str, str | None, str] | None:
     """The link, the name of its counter, None for one that is not read, and the value; None for another line."""
     found = _NVLINK_ROW.match(text)
-    return None if found is None else (f"link {found[1]}", NVLINK.get(found[2].lower()), found[3])
+    return None if found is None else (f"{found[1] or ''}link {found[2]}", NVLINK.get(found[3].lower()), found[4])
 
 
 class _Open:
@@ -298,12 +300,12 @@ class _Reader:
     def _nvlink(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
         rows = [row for row in takewhile(bool, map(_parse_nvlink, texts)) if row is not None]
         if not rows:
-            return texts[0].lstrip().startswith("Link ")
+            return texts[0].lstrip().startswith(("Link ", "C2C Link "))
         if not self._is_full():
             for at, (link, name, value) in enumerate(rows):
                 if name is not None:
                     state.link = f"GPU {state.gpu} {link}"
-                    self._add(state, label, "nvidia-smi", "nvlink", name, value, (number + at, texts[at]))
+                    self._add(state, label, "nvidia-smi", name.partition("-")[0], name, value, (number + at, texts[at]))
         return len(rows)
 
     def _dcgm(self, state: _Open, label: Label, text: str, number: int) -> bool:
