@@ -122,13 +122,17 @@ def period(places: Sequence[int], span: int, stride: int = 1) -> tuple[int, int]
     gaps = sorted({b - a for a, b in itertools.pairwise(known) if b - a > stride})
     for gap in gaps:
         slack = max(stride, gap // 50)
-        tries = [p for p in known if p + gap <= known[-1] + slack]
-        met = sum(_near(known, p + gap, slack) for p in tries)
         chance = min(len(known) * (2 * slack // stride + 1) * stride / span, 1.0)
-        if met >= 3 and met >= 0.6 * len(tries) and met >= 0.6 * (len(known) - 1) and met > 2 * chance * len(tries):
+        tries = bisect_right(known, known[-1] + slack - gap)
+        if 2 * chance >= 1 or tries < 0.6 * (len(known) - 1):  # no number of them is enough
+            continue
+        met = sum(_near(known, place + gap, slack) for place in known[:tries])
+        if met >= 3 and met >= 0.6 * tries and met >= 0.6 * (len(known) - 1) and met > 2 * chance * tries:
             return gap, met + 1
     return None
 
 
 def _near(places: list[int], place: int, slack: int) -> bool:
-    return any(abs(other - place) < slack or other == place for other in places)
+    """Whether one of the places, which ascend, is nearer than the slack."""
+    at = bisect_right(places, place - slack)
+    return at < len(places) and places[at] < place + slack

@@ -6,8 +6,8 @@ no pattern could match another line of it: what decides is its text without numb
 """
 
 import re
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nccl_doctor.common.text_keys import Keys
     from nccl_doctor.log.classifier import Classifier
     from nccl_doctor.log.groups.line_groups import PlainLines
-    from nccl_doctor.log.line_patterns import Pattern
+    from nccl_doctor.log.line_patterns import Grammar, Pattern
 
 _ADDRESS = 16  # digits
 _X = 1  # stands for the x of `0x` in a text without numbers, so that `0x7` and `5x7` differ
@@ -79,31 +79,56 @@ def holds_no_fact(classifier: "Classifier", text: str, plain: str) -> bool:
     sentence = classifier.sentence("INFO", text)
     if sentence is None or sentence.pattern is not None:
         return False
-    if any(may_hold(literal, plain) for literal in classifier.grammar.in_records):
-        return False
-    if any(plain.startswith(_plain(lead)) for lead in catalogue().info_leads):
-        return False
-    return _is_skipped(classifier.grammar.records("INFO"), text, plain)
+    return _is_skipped(classifier.grammar, text, _short(plain))
 
 
-def _is_skipped(patterns: "list[Pattern]", text: str, plain: str) -> bool:
-    """Whether a pattern that holds no fact matches each text of the shape before any other could."""
-    for pattern in patterns:
-        if pattern.reader == "skip":
-            if pattern.regex:
-                if pattern.any_number and pattern.match(text) is not None:
-                    return True
-            elif any(not re.search(r"\d", start) and text.startswith(start) for start in pattern.starts):
-                return True
-        elif _may_match(pattern, plain):
-            return False
-    return False
+def _is_skipped(grammar: "Grammar", text: str, short: str) -> bool:
+    """Whether a pattern that holds no fact matches each text of the shape before any other could.
+
+    `short` is the text without numbers, each of them as one digit: most shapes of a log differ in the lengths of numbers.
+    """
+    skip = _skip_of(grammar, short)
+    return skip is not None and (not skip.regex or skip.match(text) is not None)
 
 
-def _may_match(pattern: "Pattern", plain: str) -> bool:
-    if pattern.has and not may_hold(pattern.has, plain):
-        return False
-    return any(plain.startswith(_plain(opening.strip(_HEX))) for opening in pattern.openings)
+@lru_cache(_MEMO)
+def _skip_of(grammar: "Grammar", short: str) -> "Pattern | None":
+    """The pattern without a fact that is asked before all others that might match texts of a shape."""
+    deciders = _deciders(grammar)
+    if any(literal in short for literal in deciders.anywhere) or short.startswith(deciders.leads):
+        return None
+    for pattern, has, starts in deciders.records:
+        if short.startswith(starts) and has in short:
+            return pattern if pattern.reader == "skip" else None
+    return None
+
+
+class _Deciders(NamedTuple):
+    """What the texts of a shape may hold or begin with, without numbers."""
+
+    anywhere: tuple[str, ...]  # literals of patterns of texts
+    leads: tuple[str, ...]  # of messages that the catalogue knows
+    records: list[tuple["Pattern", str, tuple[str, ...]]]  # each with what its messages hold and begin with
+
+
+@cache
+def _deciders(grammar: "Grammar") -> _Deciders:
+    records = []
+    for pattern in grammar.records("INFO"):
+        if pattern.reader != "skip":
+            starts = tuple(_short(_plain(opening.rstrip(_HEX))) for opening in pattern.openings)
+            records.append((pattern, _short(_plain(pattern.has.strip(_HEX))), starts))
+        elif pattern.regex and pattern.any_number:
+            records.append((pattern, "", ("",)))
+        elif not pattern.regex:
+            starts = tuple(_short(start) for start in pattern.starts if not re.search(r"\d", start))
+            records.append((pattern, "", starts))
+    anywhere = tuple(_short(_plain(literal.strip(_HEX))) for literal in grammar.in_records)
+    return _Deciders(anywhere, tuple(_short(_plain(lead)) for lead in catalogue().info_leads), records)
+
+
+def _short(plain: str) -> str:
+    return re.sub("0+", "0", plain)
 
 
 def may_hold(literal: str, plain: str) -> bool:
