@@ -21,12 +21,12 @@ _ZEROS = str.maketrans("123456789", "0" * 9)
 _NAME, _UNNAMED = "mlx5", "mlx\x05"  # a name whose digit is no number
 _RAW_NAME, _RAW_UNNAMED = _NAME.encode(), b"mlx\xff"
 _HEX = compiled(
-    rb"0x[0-9a-f]{1,1000}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{5,1000}"
-)  # an address or code, a UUID, or another number
+    rb"(?<![0-9A-Za-z_\x80-\xff])(?:0x[0-9a-f]{1,1000}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{5,1000})"
+    rb"(?![0-9A-Za-z_\x80-\xff])"
+)  # an address or code, a UUID, or another number; none is part of a word
 _MIXED = compiled(rb"[0-9]-?[a-f]|[a-f]-?[0-9]")  # a number of decimal digits has another shape
 _ZERO_CODE = b"0x0"
 _MASK = b"\xfe"
-_BETWEEN = bytes(code for code in range(128) if not (chr(code).isalnum() or chr(code) == "_"))
 _MASKED = bytes.maketrans(b"0123456789abcdef", _MASK * 16)
 _RUN = compiled(rb"\xfe[\xfe-]*")
 _VARIANTS = (
@@ -93,10 +93,8 @@ def variants(line: str, shape: bytes) -> list[str]:
 
 
 def _masked(found: re.Match[bytes]) -> bytes:
-    """The mask of a hexadecimal number, which is no part of a word; else what was found."""
-    number, (start, stop) = found[0], found.span()
-    if (found.string[max(start - 1, 0) : start] + found.string[stop : stop + 1]).strip(_BETWEEN):
-        return number
+    """The mask of a hexadecimal number; what was found where it is 0 or has digits or letters alone."""
+    number = found[0]
     if number.startswith(b"0x"):
         return number if not number.strip(b"0x") else b"0x" + number[2:].translate(_MASKED)
     return number.translate(_MASKED) if _MIXED.search(number) else number

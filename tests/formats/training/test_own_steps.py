@@ -115,6 +115,12 @@ def test_lines_of_two_writers_are_two_runs(word: str, hosts: list[str | None]) -
     assert {3000.0, 7000.0} == {step.rate for step in steps}
 
 
+def test_a_time_is_read_at_the_end_of_a_log_and_beside_a_message() -> None:
+    lines = [f'step {n}  loss 2.0  {500 + n % 3} ms msg="x"\nstep {n}  loss 2.0  {500 + n % 3} ms\n' for n in range(30)]
+    (run,), _ = read("".join(lines).rstrip("\n"))
+    assert 30 == run.points
+
+
 def test_a_known_program_counts_alone() -> None:
     form = "iter {s}: loss {l:.4f}, time {m:.2f}ms, mfu 41.20%\nstep {s} | {d:.3f} s/it"
     (run,), _ = read(log(form, [1984.0] * 20))

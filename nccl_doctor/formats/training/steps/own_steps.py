@@ -107,7 +107,7 @@ def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) ->
 
 def _milliseconds(line: bytes) -> Fields | None:
     """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name. ` msg=` is none."""
-    return _LONE_TIME(line) if line.count(_LONE) == 1 and _MILLISECONDS.search(line) is not None else None
+    return _LONE_TIME(line) if line.count(LONE) == 1 and _MILLISECONDS.search(line) is not None else None
 
 
 _RATES = {
@@ -123,7 +123,7 @@ _TIMES = (
     b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
     b" time: ", b" time=", b" took ", b"time per step",
 )  # fmt: skip
-_LONE = b" ms"
+LONE = b" ms"
 _MILLISECONDS = compiled(rb"[\dkKM][ \t]{0,8} ms(?![A-Za-z])")
 _PER_STEP = (
     (b"s/step", 1.0),
@@ -136,7 +136,7 @@ _PER_STEP = (
 )
 
 
-_LONE_TIME = _seconds(_LONE, 1e-3)
+_LONE_TIME = _seconds(LONE, 1e-3)
 TOOLS = tuple(
     Tool(word, NAME, unit, "job", find, is_guess=True)
     for word, unit, find in (
@@ -144,7 +144,7 @@ TOOLS = tuple(
         *((word, "samples/s", _rate(word, "speed")) for word in _SPEEDS),
         *((word, "samples/s", _seconds(word, only_after=True)) for word in _TIMES),
         *((word, "samples/s", _seconds(word, scale)) for word, scale in _PER_STEP),
-        (_LONE, "samples/s", _milliseconds),
+        (LONE, "samples/s", _milliseconds),
     )
 )
 

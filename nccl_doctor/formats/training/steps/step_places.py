@@ -57,6 +57,7 @@ TOOL_OF = [_TOOLS.get(literal) for literal in LITERALS]
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _NUMBERED = [zeros for literal in LITERALS if b"0" in (zeros := literal.translate(_AS_ZEROS))]
 LOSSES = LITERALS.index(loss_values.LITERAL)
+_LONE = LITERALS.index(own_steps.LONE)
 _IS_TOOL = np.array([tool is not None or which == LOSSES for which, tool in enumerate(TOOL_OF)])
 _IS_GUESS = np.array([tool is not None and tool.is_guess for tool in TOOL_OF])
 
@@ -73,7 +74,13 @@ def _places(block: bytes, with_guesses: bool) -> tuple[Numbers, Numbers]:
     """Where a block has literals, and which."""
     gate, indexes = _gate(with_guesses)
     at, which = gate.places(block)
-    return at, indexes[which]
+    which = indexes[which]
+    lone = np.flatnonzero((which == _LONE) & (at + 1 < len(block)))
+    if len(lone):  # ` msg=` in each line of a log is no time
+        behind = np.frombuffer(block, np.uint8)[at[lone] + 1] | np.uint8(0x20)
+        lone = lone[behind - np.uint8(ord("a")) < 26]
+        at, which = np.delete(at, lone), np.delete(which, lone)
+    return at, which
 
 
 class Batch(NamedTuple):
