@@ -31,6 +31,7 @@ class Found(NamedTuple):
     ranks: frozenset[int] = frozenset()
     refs: frozenset[int] = frozenset()  # its evidence
     jobs: frozenset[str] = frozenset()  # where the accounting of a scheduler lists several
+    doubt: int = 0  # of the surest finding of its jobs, so that a job whose end is certain comes before another one
     leads: frozenset[int] = frozenset()  # evidence of symptoms that it came before, by the clocks of their files
     attempt: int = 0  # how often the job had begun again before its first evidence
     is_reason: bool = False  # a symptom that counts as a cause
@@ -59,16 +60,16 @@ def _strength(found: Found) -> tuple[int, ...]:
 def _class(found: Found) -> tuple[int, ...]:
     """What a finding is sorted by first.
 
-    What was there before a restart, causes that were seen here before those concluded from what others failed to do, special
-    rules before messages of programs, then the class of the rule.
+    Jobs of an accounting of which one thing is sure, what was there before a restart, causes that were seen here before those
+    concluded from what others failed to do, special rules before messages of programs, then the class of the rule.
     """
     elsewhere = found.elsewhere and found.finding.role == "cause"
-    return *_strength(found), found.attempt, int(elsewhere), int(found.rule.unclaimed), found.rule.order
+    return *_strength(found), found.doubt, found.attempt, int(elsewhere), int(found.rule.unclaimed), found.rule.order
 
 
 def order(items: Sequence[Found]) -> list[Finding]:
     """Causes first, then what nothing explains; an explained finding is placed under the first finding that explains it."""
-    items = _with_reasons(items)
+    items = _with_doubts(_with_reasons(items))
     accounts = _Accounts(items)
     ranked = sorted(items, key=accounts.place)
     under = _parents(ranked, accounts)
@@ -101,6 +102,16 @@ def _with_reasons(items: Sequence[Found]) -> Sequence[Found]:
         return item.attempt < first and _is_error(item, "symptom") and any(accounts(item.rule.id, id_) for id_ in same)
 
     return [item._replace(is_reason=True) if is_reason(item) else item for item in items]
+
+
+def _with_doubts(items: Sequence[Found]) -> Sequence[Found]:
+    """The findings, each with how sure the surest of its job is, where there are several jobs."""
+    surest: dict[str, int] = {}
+    for item in items:
+        confidence = CONFIDENCES.index(item.finding.confidence)
+        for job in item.jobs if item.finding.severity == "error" else ():
+            surest[job] = min(surest.get(job, confidence), confidence)
+    return [item._replace(doubt=min((surest.get(job, 0) for job in item.jobs), default=0)) for item in items]
 
 
 def _is_error(item: Found, role: str) -> bool:

@@ -45,6 +45,17 @@ def read(text: str) -> tuple[Facts, Reading]:
     return facts, slurm_accounting.read_format(io.BytesIO(text.encode()), "sacct.txt", facts)
 
 
+def test_the_job_whose_end_is_certain_comes_first(tmp_path: Path) -> None:
+    rows = ["JobID|JobName|State|ExitCode|Elapsed|NodeList|End"]
+    for job, state, status in ((21, "FAILED", "0:9"), (22, "NODE_FAIL", "0:0"), (23, "OUT_OF_MEMORY", "0:125")):
+        rows.append(f"{job}|train|{state}|{status}|00:20:00|node{job}|2026-05-07T12:{job}:00")
+    (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n")
+    report, _, _ = analyze.analyze([str(tmp_path / "sacct.txt")])
+    assert [("host-memory-oom", "certain"), ("node-failed", "certain"), ("rank-sigkill", "likely")] == [
+        (finding.name, finding.confidence) for finding in report.findings
+    ]
+
+
 def test_table_of_sacct() -> None:
     report, facts, problems = analyze.analyze([str(SACCT)])
     assert [] == problems
