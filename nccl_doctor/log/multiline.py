@@ -69,6 +69,8 @@ def following_lines(
                 continue
         if line.is_record:
             break
+        if line.text and rows and line.text == rows[-1].text:  # printed by two handlers, or copied twice
+            continue
         rows.append(FollowingLine(line.text, distance))
         if len(rows) == count:
             break

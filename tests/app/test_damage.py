@@ -39,3 +39,18 @@ def test_a_damaged_log_of_a_healthy_job_raises_no_alarm(name: str, tmp_path: Pat
         lines = [line.encode() for line in write_log(replace(SPECS[0], fault=None, seed=seed))]
         report = report_on(DAMAGES[name](lines, set(), Random(seed)), tmp_path / str(seed))
         assert [] == [one.name for one in report.findings if one.severity != "note"]
+
+
+@pytest.mark.parametrize("twice", [{2}, {0, 2, 3}, {3}])
+def test_lines_of_one_message_that_come_twice(twice: set[int], tmp_path: Path) -> None:
+    lines = [
+        b"Libfabric EFA provider has encountered an internal error:",
+        b"",
+        b"Libfabric error: (-12) Cannot allocate memory",
+        b"EFA internal error: (4112) Failure to post internal receive buffers",
+    ]
+    found = first(
+        report_on([[copy for at, line in enumerate(lines) for copy in [line] * (1 + (at in twice))]], tmp_path / "x")
+    )
+    assert found is not None
+    assert ("memlock-limit", "likely") == (found.name, found.confidence)

@@ -94,6 +94,13 @@ def test_garbage_between_records(tmp_path: Path) -> None:
     assert 1 == len([one for one in heard.records[:2] if one["kind"] == "host"])
 
 
+def test_no_number_of_a_record_is_larger_than_floats_can_hold() -> None:
+    line = b'{"kind": "gpu", "gpus": [{"index": %d, "power.draw": -%d, "memory.used": 81559}]}' % (10**400, 10**400)
+    assert {"kind": "gpu", "gpus": [{"index": None, "power.draw": None, "memory.used": 81559}]} == feed.parse_record(
+        line
+    )
+
+
 def test_a_line_without_end_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "_MAX_LINE", 1 << 16)
     with watching(script(tmp_path, "head -c 300000 /dev/zero; echo; say; sleep 600"), "n1") as heard:

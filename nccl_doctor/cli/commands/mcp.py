@@ -1,5 +1,6 @@
 """`nccl-doctor mcp`: answers the questions of an assistant about files."""
 
+import signal
 from pathlib import Path
 
 import click
@@ -27,6 +28,9 @@ def command(folders: tuple[Path, ...], timeout: float) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise UsageProblem(f"{folder}: no such folder")
+    for number in (signal.SIGINT, signal.SIGTERM):  # an exception in the middle of an import may be lost
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     try:
         from nccl_doctor.cli import mcp_server
     except ImportError:

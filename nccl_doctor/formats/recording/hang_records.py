@@ -74,7 +74,7 @@ class Looks:
 
 def parse_ranks(record: dict[str, Any], before: dict[str, Any] | None) -> Iterator[tuple[RankState, str]]:
     """Yields the state of each rank of a look, compared with the look before, and its stack as text."""
-    earlier = {one.get("pid"): one for one in _dicts((before or {}).get("ranks"))}
+    earlier = {_whole(one.get("pid")): one for one in _dicts((before or {}).get("ranks"))}
     at, then = _time(record), _time(before or {})
     for one in _dicts(record.get("ranks")):
         pid = _whole(one.get("pid"))

@@ -61,6 +61,19 @@ def aliases(heads: Iterable[NcclHeader], hosts: dict[str, str]) -> dict[str, str
     return {label: next(iter(names)) for label, names in behind.items() if len(names) == 1 and label not in own}
 
 
+def is_no_rank(heads: Iterable[NcclHeader]) -> bool:
+    """Whether the one number that prefixes give is that of a task and not of a rank: it is in front of lines of several hosts."""
+    numbers: set[int] = set()
+    hosts: set[str] = set()
+    for head in heads:
+        if head.label.rank is not None and head.host and head.clean and head.tid is not None:
+            numbers.add(head.label.rank)
+            hosts.add(head.host)
+            if len(numbers) > 1:
+                return False
+    return len(hosts) > 1
+
+
 class RankMap:
     """Gives the rank and host of the header of a line."""
 
@@ -92,13 +105,11 @@ class RankMap:
                     self._device[*process, m.cuda_dev] = m.comm_rank
         self._by_label: dict[int, str] = {}
         self._by_pid: dict[int, tuple[str | None, int | None]] = {}
-        self._labels_differ = False
+        self._no_rank = is_no_rank(heads)
         for head in heads:
             host = self.host(head.host)
             rank = self._of_process(head)
-            if rank is not None and head.label.rank is not None and rank != head.label.rank:
-                self._labels_differ = True
-            number = rank if rank is not None else head.label.rank
+            number = rank if rank is not None else self._labelled(head)
             if host and number is not None:
                 self._by_label.setdefault(number, host)
             if head.pid is not None and head.tid is not None:
@@ -122,7 +133,11 @@ class RankMap:
             if found is not None:
                 return found
         rank = self._of_process(head)
-        return rank if rank is not None else head.label.rank
+        return rank if rank is not None else self._labelled(head)
+
+    def _labelled(self, head: NcclHeader) -> int | None:
+        """What the launcher's prefix says."""
+        return None if self._no_rank else head.label.rank
 
     def place(self, head: NcclHeader) -> str | None:
         """The host that wrote a line; by rank where the line does not name it."""

@@ -159,7 +159,13 @@ class _Child:
 def parse_record(line: bytes) -> dict[str, Any] | None:
     """Returns the record in a line, None for anything else: `{"kind": "host", "hostname": "n1", "host": {...}}`."""
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_int=_whole)
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
+
+
+def _whole(digits: str) -> int | None:
+    """An integer of at most 64 bits; None for others, which floats may not hold."""
+    value = int(digits)
+    return value if -(1 << 63) <= value < 1 << 64 else None

@@ -29,3 +29,9 @@ def test_a_rank_that_polls_in_a_collective_waits_whatever_it_costs(share: float,
 def test_a_time_that_is_no_number_is_unknown(number: Any) -> None:
     ((state, _),) = parse_ranks(look(2, number, since=number, quiet=number), look(1, 1.0))
     assert (None, None) == (state.since, state.busy)
+
+
+@pytest.mark.parametrize("pid", [[1], {"a": 1}, None, "7", 1.5])
+def test_a_process_number_that_is_none_is_passed_over(pid: Any) -> None:
+    look = {"query_time": "2026-01-01T00:00:00", "ranks": [{"pid": pid}, {"pid": 7, "cpu": 1.0}]}
+    assert [7] == [state.pid for state, _ in parse_ranks(look, look)]
