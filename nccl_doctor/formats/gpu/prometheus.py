@@ -202,7 +202,8 @@ def _answer(data: bytes, note: str | None, rows: _Rows) -> tuple[int, str | None
         return number, note or f"is no complete JSON: {str(error)[:100]}"
     body = top.get("data") if isinstance(top, dict) else None
     series = body.get("result") if isinstance(body, dict) else None
-    for one in series if isinstance(series, list) else []:
+    # An answer is one line: the place of a value is the number of its series.
+    for place, one in enumerate(series if isinstance(series, list) else [], 1):
         metric = one.get("metric") if isinstance(one, dict) else None
         if not isinstance(metric, dict):
             continue
@@ -212,7 +213,7 @@ def _answer(data: bytes, note: str | None, rows: _Rows) -> tuple[int, str | None
             continue
         shown = json.dumps(metric)
         for time, value in _points(points):
-            rows.take(known, time, value, 1, shown)
+            rows.take(known, time, value, place, shown)
     return number, note
 
 

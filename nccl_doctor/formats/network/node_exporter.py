@@ -7,6 +7,7 @@ and the last value are kept, else the last.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -106,6 +107,7 @@ def _read_answer(stream: Readable, name: str, facts: Facts) -> Reading:
     data = b"".join(parts)
     answer, note = _answer(data.decode("utf-8-sig", "replace"))
     found = _Found()
+    places = count(1)  # an answer is one line: the place of a value is its number among those that are looked at
     for one in answer[:_MOST_SERIES]:
         metric = one.get("metric") if isinstance(one, dict) else None
         if not isinstance(metric, dict) or (named := _METRIC_NAME.fullmatch(str(metric.get("__name__")))) is None:
@@ -119,7 +121,7 @@ def _read_answer(stream: Readable, name: str, facts: Facts) -> Reading:
             if series is not None:
                 kind, link, counter, value = series
                 shown = f"{json.dumps(metric)[:500]} {point[1]}"
-                found.add((_host_of(labels), link, counter), (kind, value, 1, shown))
+                found.add((_host_of(labels), link, counter), (kind, value, next(places), shown))
     found.write(facts, name, None)
     return Reading(data.count(b"\n") + (not data.endswith(b"\n")), len(found), note)
 

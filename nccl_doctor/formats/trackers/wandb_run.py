@@ -13,7 +13,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProcessEnd
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.training.metrics import number, setting_of
+from nccl_doctor.formats.training.metrics import number, rank_of, setting_of
 from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.inputs.streams import Readable
@@ -196,3 +196,5 @@ class _Run:
             values = _items(config, _UPDATE)
             self.settings.world = self.settings.world or setting_of(values, gpus=True)
             self.settings.batch = self.settings.batch or setting_of(values, gpus=False)
+            if self.series.rank is None:
+                self.series.rank = rank_of(values, self.settings.world)

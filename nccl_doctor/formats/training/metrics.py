@@ -80,6 +80,7 @@ _DATA_MS = compiled(r"(?i)(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?(?:[_ -]time)
 _END_TO_END = compiled(r"(?i)^time_metrics/end_to_end\(s\)$")
 _GPUS = compiled(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
 _BATCH = compiled(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
+_RANK = compiled(r"(?i)(?:^|[./])(?:(?:global|world)[_-]?)?rank$")
 
 
 class Speed(NamedTuple):
@@ -222,3 +223,13 @@ def setting_of(metrics: Mapping[str, Any], *, gpus: bool) -> int | None:
     values = [number(value) for key, value in metrics.items() if pattern.search(key)]
     known = [int(value) for value in values if value is not None and 1 <= value < 1 << 40]
     return known[0] if known else None
+
+
+def rank_of(metrics: Mapping[str, Any], world: int | None) -> int | None:
+    """The rank that the parameters of a run of `world` ranks name as their own; without a world it may be one of LoRA."""
+    if world is None:
+        return None
+    for key, value in metrics.items():
+        if _RANK.search(key) and (rank := number(value)) is not None and rank in range(world):
+            return int(rank)
+    return None

@@ -30,6 +30,7 @@ class RecordSeries:
 
     def __init__(self) -> None:
         self.runs = 0  # that `rows` gave
+        self.rank: int | None = None  # of the process that keeps the records, where they tell it
         self._series: dict[str, Series] = {}
         self.scalars = Scalars()
         self._units: dict[str, str] = {}  # of a metric, as its library declared it
@@ -109,7 +110,7 @@ class RecordSeries:
         found = self._series.get(tool)
         if found is None:
             shown = Tool(b"", tool, speed.unit or "samples/s", speed.scope or "job")
-            found = self._series[tool] = Series(shown, None, None)
+            found = self._series[tool] = Series(shown, None, self.rank)
         return found
 
     def take_steps(self, other: "RecordSeries") -> None:

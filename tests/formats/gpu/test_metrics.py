@@ -109,6 +109,7 @@ def test_a_counter_that_grows_on_one_gpu_names_it(tmp_path: Path, metric: str, i
         findings = analyze.analyze([str(path)])[0].findings
         assert wanted == [finding.name for finding in findings]
         assert all(finding.hosts == "node01" and "GPU 2" in finding.message for finding in findings)
+        assert all("GPU-2" in place.text for finding in findings for place in finding.evidence)
 
 
 def uses(path: Path) -> list[tuple[object, ...]]:

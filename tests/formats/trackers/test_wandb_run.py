@@ -19,6 +19,7 @@ from nccl_doctor.facts.tables import Step, ThroughputRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.registry import recognise
 from nccl_doctor.formats.trackers import wandb_run
+from nccl_doctor.formats.training.metrics import rank_of
 
 RUN = FIXTURES / "records" / "run-slow.wandb"
 
@@ -75,6 +76,14 @@ def test_records_longer_than_a_block_and_values_of_other_kinds() -> None:
     assert (3, None) == (reading.understood, reading.note)
     assert [0.5, 0.25] == [step.seconds for step in facts.rows(Step)]
     assert [("loss", 1)] == facts.query("SELECT name, not_finite FROM scalar WHERE name <> 'step_time'")
+
+
+@pytest.mark.parametrize(
+    ("names", "rank"), [(("rank", "world_size"), 2), (("rank",), None), (("lora_rank", "world_size"), None)]
+)
+def test_the_rank_in_the_configuration_of_a_run(names: tuple[str, ...], rank: int | None) -> None:
+    """A rank without a number of ranks may be one of LoRA."""
+    assert rank == rank_of({names[0]: 2} | dict.fromkeys(names[1:], 4), 4 if "world_size" in names else None)
 
 
 def field(number: int, value: bytes) -> bytes:
