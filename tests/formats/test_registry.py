@@ -44,6 +44,7 @@ SAMPLES = {
     "environment-report": ["captures/collect_env.txt"],
     "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],
     "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],
+    "cpu-samples": ["captures/mpstat.txt", "captures/vmstat.txt"],
     "link-counters": ["network/perfquery_switch.txt", "network/ip_s_link.txt"],
     "dcgm-results": ["gpu/dcgmi_diag.txt", "gpu/dcgmi_health.txt"],
     "dcgm-nvlink": ["network/dcgmi_nvlink.json"],

@@ -15,6 +15,7 @@ from nccl_doctor.facts.tables import (
     FabricCheck,
     GpuMatrix,
     GpuUse,
+    HostUse,
     InspectorColl,
     LinkCounter,
     LinkQuality,
@@ -45,6 +46,7 @@ Clause = tuple[str, int | None]  # words, evidence
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
+        HostUse,
     ],
     reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -110,6 +112,15 @@ def _stacks(facts: Facts) -> Iterator[Clause]:
         )[0][0]
         where = f", main thread in {doing.replace(',', ', ')}" if doing else ""
         yield f"stacks of {counted(processes, 'process')}: {counted(threads, 'thread')}{where}", ref
+
+
+def _processors(facts: Facts) -> Iterator[Clause]:
+    rows = facts.query(
+        "SELECT max(cpu_mean), host, ref FROM host_use WHERE seconds IS NULL AND cpu_mean IS NOT NULL GROUP BY host ORDER BY 1 DESC"
+    )
+    if rows:
+        busy = f"{rows[0][0]:.3g} %" if len(rows) == 1 else f"{rows[-1][0]:.3g} to {rows[0][0]:.3g} %"
+        yield f"CPUs of {counted(len(rows), 'host')} {busy} busy", rows[0][2]
 
 
 def _samples(facts: Facts) -> Iterator[Clause]:
@@ -267,6 +278,7 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "flight-recorder": _dumps,
     "stacks": _stacks,
     "gpu-samples": _samples,
+    "cpu-samples": _processors,
     "topology": _topologies,
     "nccl-state": _states,
     "node-command": _commands,

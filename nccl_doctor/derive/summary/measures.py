@@ -22,6 +22,7 @@ from nccl_doctor.facts.tables import (
     CopySlow,
     CopyTest,
     GpuUse,
+    HostUse,
     InitTiming,
     InspectorColl,
     LinkCounter,
@@ -130,6 +131,7 @@ QUERIES = (
     " WHERE power_median IS NOT NULL",
     "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE sm_active IS NOT NULL",
+    "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
     # links: what mlxlink measured, and errors that commands counted
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",
@@ -161,7 +163,7 @@ _UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

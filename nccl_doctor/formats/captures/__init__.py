@@ -16,6 +16,13 @@ FORMATS = (
         ),
     ),
     Format(
+        "cpu-samples",
+        "cpu_samples",
+        tables=("host_use",),
+        inside=(b" %idle", b" swpd   free "),
+        after=("training-steps", "node-capture"),
+    ),
+    Format(
         "packages",
         "packages",
         tables=("package",),

@@ -66,6 +66,7 @@ FORMATS = (
         inside=(b" JobState=",),
         after=(
             "training-steps",
+            "cpu-samples",
             "dcgm-results",
             "fabric-checks",
             "link-counters",

@@ -1,0 +1,67 @@
+"""Samples of the processors that sysstat 12.6 and procps-ng 4 printed on two busy processors, and changed ones."""
+
+import io
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.recorded import HostUse
+from nccl_doctor.formats.captures import cpu_samples
+
+CAPTURES = FIXTURES / "captures"
+
+
+def read(text: str) -> list[HostUse]:
+    facts = Facts()
+    cpu_samples.read_format(io.BytesIO(text.encode()), "sar.txt", facts)
+    return facts.rows(HostUse)
+
+
+def idle_of(name: str) -> list[float]:
+    """Of each sample, by the last column of its table; iostat and vmstat begin with the mean since the start."""
+    rows = [line.split() for line in (CAPTURES / name).read_text().splitlines()]
+    if name in ("mpstat.txt", "sar.txt"):
+        return [float(row[-1]) for row in rows if row[1:2] == ["all"] and row[0] != "Average:"]
+    if name == "iostat.txt":
+        return [float(row[-1]) for row in rows if len(row) == 6 and row[0][0].isdigit()][1:]
+    return [float(row[14]) for row in rows if len(row) == 17 and row[0].isdigit()][1:]
+
+
+@pytest.mark.parametrize("name", ["mpstat.txt", "sar.txt", "iostat.txt", "vmstat.txt"])
+def test_every_sample_counts_once(name: str) -> None:
+    (use,) = read((CAPTURES / name).read_text())
+    idle = idle_of(name)
+    assert (len(idle), None if name == "vmstat.txt" else 2) == (use.samples, use.cpus)
+    assert 100 - sum(idle) / len(idle) == pytest.approx(use.cpu_mean, abs=0.01)
+
+
+def test_a_host_without_a_free_processor_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "sar.txt"
+    path.write_text((CAPTURES / "sar.txt").read_text())
+    report, _, _ = analyze.analyze([str(path)])
+    assert [("host-cpu-saturated", "vm")] == [(finding.name, finding.hosts) for finding in report.findings]
+    assert ["CPUs of 1 host 100 % busy"] == report.job["captured"]
+
+
+def test_clocks_of_twelve_hours_and_means_in_another_language() -> None:
+    text = (
+        "Linux 6.1.0 (node03) \t03/04/2026 \t_x86_64_\t(96 CPU)\n\n"
+        "08:00:01 AM     CPU     %user     %nice   %system   %iowait    %steal     %idle\n"
+        "08:00:11 AM     all     20.00      0.00      5.00     10.00      0.00     65.00\n"
+        "Moyenne :       all     99.00      0.00      0.00      0.00      0.00      1.00\n"
+    )
+    assert [("node03", 1, 96, 25.0)] == [(use.host, use.samples, use.cpus, use.cpu_mean) for use in read(text)]
+
+
+def test_hosts_behind_the_prefixes_of_pdsh() -> None:
+    text = (CAPTURES / "mpstat.txt").read_text()
+    both = "".join(f"{host}: {line}\n" for host in ("node01", "node02") for line in text.splitlines())
+    assert [("node01", 12), ("node02", 12)] == [(use.host, use.samples) for use in read(both)]
+
+
+@pytest.mark.parametrize("row", ["all 1 2 3 4 5 1e9", "all - - - - - -", "all 0 0 0 0 0 101.00", "all"])
+def test_rows_that_are_none(row: str) -> None:
+    assert [] == read(f"08:00:01 CPU %user %nice %system %iowait %steal %idle\n08:00:11 {row}\n")
