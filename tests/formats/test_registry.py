@@ -41,6 +41,8 @@ SAMPLES = {
     "kubernetes": ["captures/mpijob_bad.yaml", "captures/describe_node.txt"],
     "pbs-accounting": ["batch/qstat_f.txt", "batch/qstat_f.json"],
     "lsf-report": ["batch/lsf.out"],
+    "tcp-test": ["bandwidth/iperf3_one.txt", "bandwidth/iperf3_reverse.json"],
+    "storage-test": ["bandwidth/fio_read.txt", "bandwidth/fio_read.json"],
     "environment-report": ["captures/collect_env.txt"],
     "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],
     "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],

@@ -98,8 +98,9 @@ RUNS: tuple[Words | Number, ...] = (
     Number(
         "bandwidth",
         ("active_test",),
-        "SELECT 'RDMA, ' || test, median(value), unit, NULL, min(ref) FROM active_test"
-        " WHERE tool = 'perftest' AND unit = 'Gb/s' GROUP BY test",
+        "SELECT CASE tool WHEN 'perftest' THEN 'RDMA, ' WHEN 'fio' THEN 'storage, ' ELSE '' END || test, median(value), unit, NULL,"
+        " min(ref) FROM active_test WHERE tool IN ('perftest', 'fio') AND unit <> 'us' OR tool = 'iperf3' AND test = 'tcp'"
+        " GROUP BY tool, test",
         better=1,
         share=None,
     ),

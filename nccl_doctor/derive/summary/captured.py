@@ -223,8 +223,8 @@ def _links(facts: Facts) -> Iterator[Clause]:
     ):
         yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
     for test, runs, worst, usual, unit, ref in facts.query(
-        "SELECT test, count(*), iif(unit = 'us', max(value), min(value)), median(value), unit, min(ref) FROM active_test"
-        " WHERE tool = 'perftest' GROUP BY test, unit"
+        "SELECT iif(tool = 'perftest', '', tool || ' ') || test, count(*), iif(unit = 'us', max(value), min(value)), median(value),"
+        " unit, min(ref) FROM active_test WHERE tool IN ('perftest', 'iperf3', 'fio') AND value IS NOT NULL GROUP BY tool, test, unit"
     ):
         over = f" over {runs:,} runs, {worst:.4g} at worst" if runs > 1 else ""
         yield f"{test}: {usual:.4g} {unit}{over}", ref

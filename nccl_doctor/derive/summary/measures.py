@@ -91,6 +91,10 @@ QUERIES = (
     "SELECT iif(unit = 'us', 'rdma_latency', 'rdma_bandwidth'), value, unit, 'link',"
     " coalesce(host || ' ', '') || coalesce(device || ' ', '') || test, ref FROM active_test"
     " WHERE tool = 'perftest' AND value IS NOT NULL LIMIT 2000",
+    # iperf3 between two hosts, fio on a file system
+    "SELECT iif(tool = 'fio', 'storage_bandwidth', test || '_bandwidth'), value, unit, iif(tool = 'fio', 'host', 'link'),"
+    " coalesce(host || ' ', '') || coalesce(device, test), ref FROM active_test"
+    " WHERE tool IN ('iperf3', 'fio') AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",
     "SELECT 'c2c_bandwidth', c2c / 1000.0, 'GB/s', 'gpu', file || ' GPU ' || coalesce(gpu, bus, ''), ref FROM topo_gpu WHERE c2c > 0",

@@ -1,4 +1,4 @@
-"""Programs that measure copies between GPUs, between GPUs and host memory, and between network cards."""
+"""Programs that measure copies between GPUs, between GPUs and host memory, between network cards and hosts, and with storage."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -29,5 +29,23 @@ FORMATS = (
             b"Send Latency Test",
         ),
         after=("copy-bandwidth",),
+    ),
+    Format(
+        "tcp-test",
+        "iperf3",
+        tables=("active_test",),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,20}\"start\"\s{0,4}:\s{0,4}\{\s{0,20}\"connected\"\s{0,4}:"
+        ),
+        inside=(b"bits/sec  ",),
+        after=("rdma-test",),
+    ),
+    Format(
+        "storage-test",
+        "fio",
+        tables=("active_test",),
+        begins=compiled(rb"\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,20}\"fio version\"\s{0,4}:"),
+        inside=(b": (groupid=",),
+        after=("rdma-test",),
     ),
 )

@@ -76,6 +76,8 @@ FORMATS = (
             "pbs-accounting",
             "lsf-report",
             "environment-report",
+            "tcp-test",
+            "storage-test",
         ),
     ),
 )

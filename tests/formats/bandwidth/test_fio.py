@@ -1,0 +1,73 @@
+"""Output of fio: recorded on a local disk, and other nodes in its form."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ActiveTest
+from nccl_doctor.formats.bandwidth import fio
+
+READ = FIXTURES / "bandwidth" / "fio_read.txt"
+
+
+def read(text: str) -> list[ActiveTest]:
+    facts = Facts()
+    fio.read_format(io.BytesIO(text.encode()), "fio.txt", facts)
+    return facts.rows(ActiveTest)
+
+
+def test_recorded_runs() -> None:
+    assert [("seqread read", 490.0)] == [(row.test, row.value) for row in read(READ.read_text())]
+    mixed = (FIXTURES / "bandwidth" / "fio_mixed.txt").read_text()
+    assert [("mix read", 93.4), ("mix write", 98.3)] == [(row.test, row.value) for row in read(mixed)]
+
+
+def test_recorded_json_agrees_with_its_own_bytes() -> None:
+    text = READ.with_suffix(".json").read_text()
+    said = json.loads(text)["jobs"][0]["read"]
+    (row,) = read(text)
+    assert pytest.approx(said["io_bytes"] / said["runtime"] / 1e3, rel=1e-3) == row.value
+    assert ("seqread read", "MB/s", "pass") == (row.test, row.unit, row.outcome)
+
+
+@pytest.mark.parametrize(("text", "value"), [("(512kB/s)", 0.512), ("(3.50GB/s)", 3500.0), ("(900B/s)", 0.0009)])
+def test_units(text: str, value: float) -> None:
+    (row,) = read(READ.read_text().replace("(490MB/s)(", f"{text}("))
+    assert pytest.approx(value) == row.value
+
+
+def test_the_slow_node_is_named(tmp_path: Path) -> None:
+    for node, rate in enumerate((490, 495, 21, 488)):
+        (tmp_path / f"node0{node}.txt").write_text(READ.read_text().replace("490MB/s", f"{rate}MB/s"))
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    assert ["storage-test-slow"] == [finding.name for finding in report.findings]
+    assert "node02: seqread read reaches 21.0 MB/s, 489.0 are usual over 4 runs" in report.findings[0].message
+
+
+def test_a_job_that_failed_is_an_error(tmp_path: Path) -> None:
+    failed = READ.read_text().replace(
+        "err= 0:", "err=28 (file:filesetup.c:245, func=write, error=No space left on device):"
+    )
+    rows = read(failed)
+    assert [("seqread", "fail", None)] == [(row.test, row.outcome, row.value) for row in rows[:1]]
+    (tmp_path / "fio.txt").write_text(failed)
+    report, _, _ = analyze.analyze([str(tmp_path / "fio.txt")])
+    assert "error" == report.findings[0].severity
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"fio version": "x", "jobs": 3}',
+        '{"fio version": "x", "jobs": [1, {"jobname": 2}]}',
+        "x: (groupid=0, jobs=1): err=",
+    ],
+)
+def test_odd_text_says_nothing(text: str) -> None:
+    assert [] == read(text)
