@@ -18,7 +18,6 @@ _TOTAL = re.compile(
     r"\s+(?P<rate>\d{1,9}(?:\.\d{1,6})?) (?P<unit>[KMGT]?)bits/sec(?P<more>.{0,80}?)\s(?P<side>sender|receiver)\s*$"
 )
 _OF_UNIT = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
-_RETRIED = re.compile(r"\s+(\d{1,12})\s*$")
 _LOST = re.compile(r"\((\d{1,3}(?:\.\d{1,6})?)%\)")
 _LARGEST = 64 << 20  # bytes of JSON
 _MOST = 20_000
@@ -170,8 +169,9 @@ def _detail(more: str, side: str) -> str | None:
     """What a row says behind the rate: segments that TCP sent again, datagrams that were lost."""
     if (lost := _LOST.search(more)) is not None:
         return f"{lost[1]} % lost"
-    retried = _RETRIED.search(more) if side == "sender" else None
-    return f"{int(retried[1]):,} segments sent again" if retried and int(retried[1]) else None
+    last = more.split()[-1:] if side == "sender" else []
+    retried = int(last[0]) if last and re.fullmatch(r"\d{1,12}", last[0]) else 0
+    return f"{retried:,} segments sent again" if retried else None
 
 
 def _object(value: Any) -> dict[str, Any]:
