@@ -26,7 +26,6 @@ SMALL = 3 << 15  # bytes of a log that is read line by line in the time that num
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 LOST = bytes(16)  # in a log: lines that were not written before a crash, or cut off while their writer went on
 HEAD = 1 << 16  # bytes by which a format is recognised
-LONGER = 0.1  # share of a part that this process reads in addition, while the others pack their counts
 PARTS = 4096  # reads whose bytes are kept apart
 _REUSED = (32 << 20) - (1 << 16)  # bytes; glibc learns from no larger ones
 
@@ -64,7 +63,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
     with open_regular(path) as file:
         if count < 2:
             return scan(_StoppableStream(file, on_bytes), large=(large and size >= SMALL) or size >= LARGE)
-        cuts = [line_start(file, int(size * (part + LONGER) / (count + LONGER))) for part in range(1, count)]
+        cuts = [line_start(file, size * part // count) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
         _load(path)
