@@ -115,12 +115,14 @@ def _stacks(facts: Facts) -> Iterator[Clause]:
 
 
 def _processors(facts: Facts) -> Iterator[Clause]:
+    # vmstat does not say of which host it tells: beside named hosts that is one of them
     rows = facts.query(
-        "SELECT max(cpu_mean), host, ref FROM host_use WHERE seconds IS NULL AND cpu_mean IS NOT NULL GROUP BY host ORDER BY 1 DESC"
+        "SELECT max(cpu_mean), ref FROM host_use WHERE seconds IS NULL AND cpu_mean IS NOT NULL"
+        " AND (host IS NOT NULL OR NOT EXISTS (SELECT 1 FROM host_use WHERE host IS NOT NULL)) GROUP BY host ORDER BY 1 DESC"
     )
     if rows:
-        busy = f"{rows[0][0]:.3g} %" if len(rows) == 1 else f"{rows[-1][0]:.3g} to {rows[0][0]:.3g} %"
-        yield f"CPUs of {counted(len(rows), 'host')} {busy} busy", rows[0][2]
+        high, low = f"{rows[0][0]:.3g}", f"{rows[-1][0]:.3g}"
+        yield f"CPUs of {counted(len(rows), 'host')} {high if high == low else f'{low} to {high}'} % busy", rows[0][1]
 
 
 def _samples(facts: Facts) -> Iterator[Clause]:

@@ -1,7 +1,6 @@
 """Samples of the processors that sysstat 12.6 and procps-ng 4 printed on two busy processors, and changed ones."""
 
 import io
-from pathlib import Path
 
 import pytest
 from helpers.places import FIXTURES
@@ -38,10 +37,8 @@ def test_every_sample_counts_once(name: str) -> None:
     assert 100 - sum(idle) / len(idle) == pytest.approx(use.cpu_mean, abs=0.01)
 
 
-def test_a_host_without_a_free_processor_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "sar.txt"
-    path.write_text((CAPTURES / "sar.txt").read_text())
-    report, _, _ = analyze.analyze([str(path)])
+def test_a_host_without_a_free_processor_is_told() -> None:
+    report, _, _ = analyze.analyze([str(CAPTURES / name) for name in ("sar.txt", "vmstat.txt")])
     assert [("host-cpu-saturated", "vm")] == [(finding.name, finding.hosts) for finding in report.findings]
     assert ["CPUs of 1 host 100 % busy"] == report.job["captured"]
 
