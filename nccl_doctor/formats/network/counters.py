@@ -6,7 +6,7 @@ carry the prefix of pdsh, clush or srun; then each host is kept apart. Counters 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise, takewhile
 
@@ -18,8 +18,10 @@ from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
-_MOST_ROWS = 200_000  # of one file
+_MOST_ROWS = 200_000  # counters of one file
 _MOST_HOSTS = 20_000
+_Key = tuple[str, str, str, str]  # source, kind, link, name
+_Place = tuple[int, str]  # of a line
 _COUNTER_HEADS = re.compile(
     rb"NIC statistics:|# Port (?:extended )?counters: |Errors for [0\"]|> mtu \d|link \S{1,40}/\d{1,3} |\(UUID: |NVLINK Error Counts"
     rb"|ethtool (?:-S|--statistics) "
@@ -90,7 +92,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                     break
         if last:
             sections.used(first + last - 1)
-    facts.add(reader.rows)
+    facts.add(reader.rows())
     facts.mark_covered("link_counter")
     return Reading(sections.lines, used, reader.note)
 
@@ -116,7 +118,7 @@ class _Open:
         self.title = ""  # a line that may name the interface of the table after it
         self.tables = 0  # of `ethtool` that nothing names
         self.head = (0, "")
-        self.head_ref: int | None = None
+        self.counters: dict[_Key, tuple[int, _Place, int, _Place]] = {}  # the lowest and the highest value of each
 
 
 class _Reader:
@@ -124,7 +126,7 @@ class _Reader:
         self._name = name
         self._facts = facts
         self._hosts: dict[tuple[str | None, int | None], _Open] = {}
-        self.rows: list[LinkCounter] = []
+        self._count = 0  # counters of all of them
         self.note: str | None = None
 
     def state(self, label: Label) -> "_Open | None":
@@ -169,7 +171,7 @@ class _Reader:
             state.link, state.columns, state.take_all = device[1], (), self._interface
         elif (rdma := _RDMA_LINK.match(text)) is not None:
             state.link, state.take = rdma[1], self._rdma
-            state.head, state.head_ref = (number, text), None
+            state.head = number, text
             self._rdma(state, label, text[rdma.end() :], number)
         elif (owner := _NVLINK_OWNER.match(text)) is not None:
             state.gpu, state.take_all = owner[1], self._nvlink
@@ -178,7 +180,7 @@ class _Reader:
         else:
             state.take, state.take_all = before
             return False
-        state.head, state.head_ref = (number, text), None
+        state.head = number, text
         return True
 
     def take_run(self, sections: Sections, state: _Open, label: Label, number: int) -> int:
@@ -200,7 +202,7 @@ class _Reader:
             for at, name in enumerate(map(_ETHTOOL_NAMES.get, titles)):
                 if name is not None:
                     value = texts[at].rpartition(": ")[2].rstrip()
-                    self._add(state, label, "ethtool", "ethernet", name, value, (first + at, texts[at]))
+                    self._add(state, "ethtool", "ethernet", name, value, (first + at, texts[at]))
         return len(titles)
 
     def _perfquery_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
@@ -214,32 +216,45 @@ class _Reader:
                 if value != b"0":
                     texts = texts or table.splitlines()
                     text = texts[number - first].decode("ascii", "replace")
-                self._add(state, label, "perfquery", "ib", _PERFQUERY_NAMES[title], value.decode(), (number, text))
+                self._add(state, "perfquery", "ib", _PERFQUERY_NAMES[title], value.decode(), (number, text))
         return len(cells)
 
     def _is_full(self) -> bool:
         """Whether no more rows are kept, which the note then says."""
-        full = len(self.rows) >= _MOST_ROWS
+        full = self._count >= _MOST_ROWS
         if full and self.note is None:
             self.note = f"holds more than {_MOST_ROWS:,} counters; the others were left out"
         return full
 
-    def _add(
-        self, state: _Open, label: Label, source: str, kind: str, name: str, value: str, at: tuple[int, str]
-    ) -> None:
-        """Add one counter; those that are zero share the evidence of their table's head."""
-        if self._is_full():
-            return
+    def _add(self, state: _Open, source: str, kind: str, name: str, value: str, at: tuple[int, str]) -> None:
+        """Take one value of a counter; one that is zero has the head of its table as evidence.
+
+        A command that is run again and again adds nothing but a lower or a higher value.
+        """
         count = int(value)
         if count >= 1 << 63:  # all bits set is how drivers say that they do not count
             return
-        if count:
-            ref = self._facts.evidence(self._name, at[0], at[1].strip())
-        else:
-            if state.head_ref is None:
-                state.head_ref = self._facts.evidence(self._name, state.head[0], state.head[1].strip())
-            ref = state.head_ref
-        self.rows.append(LinkCounter(label.host, self._name, source, kind, state.link, name, count, ref))
+        counters, key = state.counters, (source, kind, state.link, name)
+        known = counters.get(key)
+        if known is None:
+            if not self._is_full():
+                self._count += 1
+                place = at if count else state.head
+                counters[key] = count, place, count, place
+        elif count < known[0]:
+            counters[key] = count, at if count else state.head, *known[2:]
+        elif count > known[2]:
+            counters[key] = *known[:2], count, at
+
+    def rows(self) -> Iterator[LinkCounter]:
+        """The rows of the counters, two of one that changed."""
+        last, ref = 0, 0
+        for (host, _), state in self._hosts.items():
+            for (source, kind, link, name), (low, low_place, high, high_place) in state.counters.items():
+                for count, (number, text) in ((low, low_place), (high, high_place))[: 1 + (low < high)]:
+                    if number != last:
+                        last, ref = number, self._facts.evidence(self._name, number, text.strip())
+                    yield LinkCounter(host, self._name, source, kind, link, name, count, ref)
 
     def _ethtool(self, state: _Open, label: Label, text: str, number: int) -> bool:
         found = _ETHTOOL_ROW.match(text)
@@ -247,7 +262,7 @@ class _Reader:
             return False
         name = ETHTOOL.get(found[1])
         if name is not None:
-            self._add(state, label, "ethtool", "ethernet", name, found[2], (number, text))
+            self._add(state, "ethtool", "ethernet", name, found[2], (number, text))
         return True
 
     def _perfquery(self, state: _Open, label: Label, text: str, number: int) -> bool:
@@ -256,7 +271,7 @@ class _Reader:
             return ":...." in text
         name = PERFQUERY.get(found[1])
         if name is not None:
-            self._add(state, label, "perfquery", "ib", name, found[2], (number, text))
+            self._add(state, "perfquery", "ib", name, found[2], (number, text))
         return True
 
     def _query_errors(self, state: _Open, label: Label, text: str, number: int) -> bool:
@@ -269,7 +284,7 @@ class _Reader:
         for title, value in _ERRORS_CELL.findall(found[3][:4000]):
             name = PERFQUERY.get(title)
             if name is not None:
-                self._add(state, label, "ibqueryerrors", "ib", name, value, (number, text))
+                self._add(state, "ibqueryerrors", "ib", name, value, (number, text))
         return True
 
     def _interface(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
@@ -277,9 +292,10 @@ class _Reader:
             cells = text.split() if state.columns else ()
             if cells and len(cells) == len(state.columns) and "".join(cells).isdecimal() and max(map(len, cells)) <= 20:
                 if state.link != "lo" and not self._is_full():
+                    place = number + at, text
                     for name, value in zip(state.columns, cells, strict=True):
                         if name:
-                            self._add(state, label, "ip", "ethernet", name, value, (number + at, text))
+                            self._add(state, "ip", "ethernet", name, value, place)
                 state.columns = ()
             elif titles := _interface_columns(text):
                 state.columns = titles
@@ -294,7 +310,7 @@ class _Reader:
         cells = [(title, value) for title, value in pairwise(words) if value.isdecimal()]
         for title, value in cells:
             if title in RDMA and len(value) <= 20:
-                self._add(state, label, "rdma", "ib", RDMA[title], value, (number, text))
+                self._add(state, "rdma", "ib", RDMA[title], value, (number, text))
         return bool(cells)
 
     def _nvlink(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
@@ -305,7 +321,7 @@ class _Reader:
             for at, (link, name, value) in enumerate(rows):
                 if name is not None:
                     state.link = f"GPU {state.gpu} {link}"
-                    self._add(state, label, "nvidia-smi", name.partition("-")[0], name, value, (number + at, texts[at]))
+                    self._add(state, "nvidia-smi", name.partition("-")[0], name, value, (number + at, texts[at]))
         return len(rows)
 
     def _dcgm(self, state: _Open, label: Label, text: str, number: int) -> bool:
@@ -313,7 +329,7 @@ class _Reader:
         if row is not None and state.link:
             name = NVLINK.get(row[1].lower() + "s")
             if name is not None:
-                self._add(state, label, "dcgmi", "nvlink", name, row[2], (number, text))
+                self._add(state, "dcgmi", "nvlink", name, row[2], (number, text))
             return True
         title = _DCGM_TITLE.match(text)
         if title is None:

@@ -97,6 +97,23 @@ def test_interfaces_of_ip_agree_with_another_reading() -> None:
     assert ("lo", "rx_errors") not in values(facts)
 
 
+def test_a_command_that_runs_again_and_again_keeps_the_lowest_and_the_highest_value() -> None:
+    shown = (3, 3, 7, 5, 40, 12)
+    facts, reading = read(
+        "".join(f"NIC statistics:\n     rx_crc_errors_phy: {n}\n     rx_discards_phy: 0\n" for n in shown).replace(
+            "NIC", "# ethtool -S eth0\nNIC"
+        )
+    )
+    rows = [(row.link, row.name, row.value, row.ref) for row in facts.rows(LinkCounter)]
+    assert [("eth0", "rx_crc_errors", 3), ("eth0", "rx_crc_errors", 40), ("eth0", "rx_discards", 0)] == [
+        row[:3] for row in rows
+    ]
+    assert ["rx_crc_errors_phy: 3", "rx_crc_errors_phy: 40", "NIC statistics:"] == [
+        facts.evidence_rows([row[3]])[0].text for row in rows
+    ]
+    assert 3 * len(shown) <= reading.understood
+
+
 def test_ethtool_is_named_by_the_command_or_a_title_or_counted() -> None:
     text = (FIXTURES / "ethtool_virtio.txt").read_text()
     assert {"eth0"} == {link for link, _ in values(read(text)[0])}
