@@ -16,7 +16,7 @@ _BLANKS = compiled(r"[ \t]{2,}")
 
 def squeezed(text: str) -> str:
     """The text with one blank for each run of blanks: programs and wrapping loggers differ in them."""
-    return _BLANKS.sub(" ", text)
+    return _BLANKS.sub(" ", text) if "  " in text or "\t" in text else text
 
 
 def text_parts(template: str) -> list[str]:
