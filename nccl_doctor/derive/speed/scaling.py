@@ -75,8 +75,14 @@ def _scaling(runs: list[_Run]) -> Iterator[Scaling]:
         if old is None or run.points > old.run.points:
             same[run.gpus or 0] = item
     for (tool, unit, synthetic), by_gpus in series.items():
-        if len(by_gpus) > 1:
+        if len(by_gpus) > 1 and (unit != "steps/s" or _same_batch(by_gpus)):
             yield from _table(f"{tool} {unit}" + (" with synthetic data" if synthetic else ""), by_gpus)
+
+
+def _same_batch(by_gpus: dict[int, _Run]) -> bool:
+    """Whether the steps of all runs are known to be of one size: with the batch a GPU kept, more GPUs do more in a step."""
+    batches = {item.run.batch for item in by_gpus.values()}
+    return len(batches) == 1 and None not in batches
 
 
 def _table(name: str, by_gpus: dict[int, _Run]) -> Iterator[Scaling]:

@@ -140,6 +140,23 @@ def test_rate_of_the_whole_run_is_shown_where_its_steps_have_none(tmp_path: Path
     assert (2.0, 2460.5) == (found["step_time"], found["throughput"])
 
 
+@pytest.mark.parametrize(
+    ("rates", "efficiencies"), [({8: 10_000.0, 16: 19_600.0, 32: 22_080.0}, [1.0, 0.98, 0.552]), ({}, [])]
+)
+def test_steps_of_an_unknown_batch_are_not_compared(
+    tmp_path: Path, rates: dict[int, float], efficiencies: list[float]
+) -> None:
+    """With the batch a GPU kept, twice the GPUs do twice as much in a step of the same length."""
+    parameters = 'DLLL {{"timestamp": "1700000000.0", "type": "LOG", "step": "PARAMETER", "data": {{"gpus": {}}}}}\n'
+    steps: list[object] = [[0, number] for number in range(50)]
+    for gpus in (8, 16, 32):
+        data = {"train.ips": rates[gpus]} if rates else {}
+        text = parameters.format(gpus).encode() + dllogger(steps, [0.1 * gpus**0.1] * 50, **data)
+        (tmp_path / f"{gpus}.json").write_bytes(text)
+    _, facts, _ = analyze.analyze([str(tmp_path)])
+    assert efficiencies == pytest.approx([row.efficiency for row in facts.rows(Scaling)])
+
+
 def test_aborted_run_is_named_and_a_running_one_has_no_end() -> None:
     text = (FIXTURES / "mlperf_8.log").read_text()
     facts = analyze.read_text(text.replace('"status": "success"', '"status": "aborted"'))
