@@ -116,6 +116,23 @@ def test_torchtitan_counts_one_gpu_and_the_job_all() -> None:
     assert statistics.median(rates) * 128 == steady.job_rate
 
 
+@pytest.mark.parametrize(
+    ("line", "rate"),
+    [
+        ("step: {n:2}  loss:  7.9000  memory: 30.12GiB(31.70%)  tps: {r:,}  tflops: 380.10  mfu: 38.43%", 7120),
+        ("step: {n:2}  loss:  7.9000  step_time:  0.5100s  tps: 56,960  per_device_tps: {r:,}  tflops: 380.10", 7120),
+    ],
+)
+def test_forms_of_torchtitan_tell_what_one_device_does(line: str, rate: int) -> None:
+    text = "".join(
+        f"[rank0]:[titan] 2026-05-07 12:00:{n:02},101 - root - INFO - {line.format(n=n, r=rate)}\n"
+        f"[rank0]:[titan] 2026-05-07 12:00:{n:02},501 - root - INFO - evaluation:  step: {n:2}  loss: 7.0  tps: 9,999  mfu: 9.00%\n"
+        for n in range(1, 20)
+    )
+    facts, _ = read(text)
+    assert [(n, rate) for n in range(1, 20)] == [(step.step, step.rate) for step in facts.rows(Step)]
+
+
 def test_fairseq_values_are_strings_and_stamps_are_kept() -> None:
     path = FIXTURES / "fairseq.log"
     entries = [json.loads(line.split(" | ", 3)[3]) for line in path.read_text().splitlines()[1:]]

@@ -239,7 +239,14 @@ TOOLS = (
         "torchtitan",
         "tokens/s",
         "gpu",
-        without(b"validate step:", by(rb"\bstep: +(?P<step>\d+) .{0,300}?\btps: +(?P<rate>\d[\d,]*)")),
+        without(
+            b"validate step:",
+            without(
+                b"evaluation: ",
+                # what the job does may stand in front of what a device does
+                by(rb"\bstep: +(?P<step>\d+) .{0,300}?\btps: +(?:\d[\d,]* +per_device_tps: +)?(?P<rate>\d[\d,]*)"),
+            ),
+        ),
     ),
     Tool(
         b"Epoch: [",
