@@ -45,6 +45,7 @@ def job(facts: Facts) -> list[Job]:
     lowest = min(versions, key=lambda v: version_number(v) or 0, default=None)
     nodes = _node_count(facts)
     ranks = facts.query(_WORLD)[0][0]
+    alone = ranks == 1
     labelled = facts.query("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
     world = facts.query("SELECT max(gpus) FROM throughput_run WHERE gpus_source = 'world-size'")[0][0]
     if ranks is None and world:
@@ -58,6 +59,8 @@ def job(facts: Facts) -> list[Job]:
     multi = None if nodes is None else int(nodes > 1)
     if nodes is None and _reached_elsewhere(facts):
         multi = 1
+    elif nodes is None and alone:
+        multi = 0
     return [
         Job(
             hosts=nodes, multi_node=multi, ranks=ranks, processes=processes or None, nccl=lowest,
@@ -113,4 +116,4 @@ def _reached_elsewhere(facts: Facts) -> bool:
         "SELECT peer FROM socket_error WHERE peer IS NOT NULL UNION SELECT peer FROM ib_error WHERE peer IS NOT NULL"
     )
     others = {peer.split("<")[0] for (peer,) in peers} - own
-    return bool(own and any(other and not other.startswith(("127.", "::1")) for other in others))
+    return bool(own and any(other and not other.startswith(("127.", "::1", "localhost")) for other in others))
