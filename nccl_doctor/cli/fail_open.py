@@ -6,14 +6,16 @@ Python (1, 2, 120), `timeout` (124, 125, 137), `env` and `nice` (125), sysexits.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from nccl_doctor.common.printable import printable
 
 DRAIN = 90
 JOB = 91  # the node is fine, this job cannot work on it as launched
 LOG = "/dev/log"
+GRACE = 10.0  # seconds beyond twice the time limit after which `preflight` ends itself
 _WARNING = 3 << 3 | 4  # facility daemon, severity warning (RFC 5424)
 _UNKNOWN = {"npd": 2, "nagios": 3}  # callers that drain nothing and have a status for "could not look"
 
@@ -38,3 +40,27 @@ def syslog(text: str) -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
         stream.setblocking(False)
         stream.sendto(f"<{_WARNING}>nccl-doctor[{os.getpid()}]: {line}".encode(), LOG)
+
+
+@contextmanager
+def ended_after(seconds: float, caller: str | None) -> Iterator[None]:
+    """End the process without a verdict where it takes far longer than this limit, whatever it is at.
+
+    Collectors keep the limit by themselves; rules and files of the parent have none. An exception could be caught on its way.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        said = f"preflight found no verdict within {2 * seconds + GRACE:g} s"
+        if caller is not None:
+            syslog(f"{said}; nothing is drained")
+        with suppress(OSError):
+            os.write(2, f"nccl-doctor: {said}\n".encode())
+        os._exit(_UNKNOWN.get(caller, 0) if caller is not None else 3)
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, 2 * seconds + GRACE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

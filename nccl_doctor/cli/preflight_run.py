@@ -3,14 +3,14 @@
 import os
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.app import preflight, preflight_config
 from nccl_doctor.cli import prologue, terminal_size
-from nccl_doctor.cli.fail_open import DRAIN, JOB, syslog
+from nccl_doctor.cli.fail_open import DRAIN, JOB, ended_after, syslog
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.cli.site import preflight_rules, refuse
 from nccl_doctor.common.atomic_write import replace_file
@@ -99,12 +99,14 @@ def run(request: Request) -> int:
     config = Config.read(refuse(holds.config, "--config")) if holds.config else None
     names = _collectors(request.only)
     wanted = expectations.read(refuse(holds.expect, "--expect")) if holds.expect else {}
-    facts = _look(request, holds, names, wanted)
-    if facts is None:
-        return STATUS["unknown"]
-    if request.form == "facts":
-        return _put(wire.dump(facts), request.output)
-    return _answer(request, holds, facts, wanted, config)
+    is_one_node = request.nodes is None and request.root is None
+    with ended_after(holds.timeout, request.caller) if is_one_node else nullcontext():
+        facts = _look(request, holds, names, wanted)
+        if facts is None:
+            return STATUS["unknown"]
+        if request.form == "facts":
+            return _put(wire.dump(facts), request.output)
+        return _answer(request, holds, facts, wanted, config)
 
 
 def _site(request: Request) -> preflight_config.Loaded:

@@ -201,6 +201,21 @@ def test_a_bug_of_ours_is_one_line_in_syslog(log: socket.socket, well: Path, mon
         assert 1 == len(received(log))
 
 
+@pytest.mark.parametrize(("caller", "status"), [(None, 3), ("slurm", 0), ("npd", 2), ("nagios", 3)])
+def test_rules_that_never_end_end_with_the_job_running(caller: str | None, status: int, log: socket.socket) -> None:
+    script = (
+        "import sys, time; from nccl_doctor.app import preflight; from nccl_doctor.cli import fail_open, main\n"
+        f"fail_open.GRACE, fail_open.LOG = 0.1, {fail_open.LOG!r}\n"
+        "preflight.report_of = lambda *_, **__: time.sleep(3600)\n"
+        "main.run()"
+    )
+    options = ["preflight", "--state", "-", "--timeout", "0.5", *(["--for", caller] if caller else [])]
+    done = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True, check=False)
+
+    assert (status, "nccl-doctor: preflight found no verdict within 1.1 s\n") == (done.returncode, done.stderr)
+    assert bool(caller) == any("; nothing is drained" in line for line in received(log))
+
+
 def test_a_log_that_nobody_reads_holds_nobody_up(log: socket.socket) -> None:
     for _ in range(2000):
         fail_open.syslog("x" * 900)
