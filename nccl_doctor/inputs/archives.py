@@ -1,6 +1,7 @@
 """Members of tar and zip archives as sources: read in place, never written to disk, their names never used as paths."""
 
 import io
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from nccl_doctor.common import budgets
+from nccl_doctor.inputs.detect import HollowFile, is_hollow
 from nccl_doctor.inputs.streams import (
     BREAKS,
     InputProblem,
@@ -190,9 +192,13 @@ class _Seekable:
             _Seekable._opened.close()
         self.close()
         raw = open_regular(self._path)
-        plain = compression(raw.read(8)) is None
-        raw.seek(0)
-        self._stream = raw if plain else Stream(self._name, raw)
+        if compression(raw.read(8)) is None:
+            raw.seek(0)
+            self._stream = raw
+        else:
+            hollow = is_hollow(os.fstat(raw.fileno()))
+            raw.close()
+            self._stream = Stream(self._name, HollowFile(self._path) if hollow else open_regular(self._path))
         self._next = 0
         _Seekable._opened = self
 

@@ -1,14 +1,19 @@
-"""What kind of file some bytes are from: recognised by content."""
+"""What kind of file some bytes are from, recognised by content; and files that are mostly holes, which are not read."""
 
+import errno
+import os
 import re
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.inputs.streams import compression, encoding
+from nccl_doctor.inputs.streams import compression, encoding, growth_problem, open_regular
 
 NCCL = compiled(
     rb"NCCL (?:INFO|WARN|ATTN|TRACE|CALL|DIAG) |\bR?CCL version \d|\bNCCL version \d|:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?(?:INFO|WARN) "
 )
 _HOLE = 64  # zero bytes; binary files have shorter rows of them
+_SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no block
+_BLOCK = 512  # bytes in which `st_blocks` counts
+_ZEROS = bytes(64)  # what is read in the place of a hole
 _JOB = compiled(
     rb"Traceback \(most recent call last\)|<std(?:out|err)>:|\[rank\d+\]:|^ ?\d+: |\bsrun: |slurmstepd: |\bmpirun\b|torch|"
     rb"[Hh]orovod|NVRM: |SXid|nccl|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\(\w+ pid=\d+|[Ee]poch|\biter(?:ation)?\b|\bstep\b|\bloss\b",
@@ -104,3 +109,46 @@ def _binary(head: bytes) -> str | None:
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
         return "pickle"
     return next((kind for magic, kind in PROGRAMS if head.startswith(magic)), None)
+
+
+def is_hollow(found: os.stat_result) -> bool:
+    """Whether less than half of a file lies on the disk."""
+    return found.st_size > _SPARSE_FROM and found.st_blocks * _BLOCK < found.st_size // 2
+
+
+class HollowFile:
+    """The bytes of a log that was truncated while its writer went on, or of a sparse file: few zeros in the place of a hole, none in front.
+
+    Where the file system does not tell holes, zeros are read up to the ratio that holds for compressed files. Raises OverflowError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = open_regular(path)
+        self._place = 0
+        self._read = 0
+        found = os.fstat(self._file.fileno())
+        self._size, self._stored = found.st_size, found.st_blocks * _BLOCK
+
+    def read(self, size: int, /) -> bytes:
+        handle, place = self._file.fileno(), self._place
+        try:
+            data = os.lseek(handle, place, os.SEEK_DATA)
+            end = os.lseek(handle, data, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # no data up to the end
+                self._place = self._size
+                return _ZEROS if 0 < place < self._size else b""
+            data, end = place, place + size  # the file system knows no holes
+        self._place = data
+        if 0 < place < data:
+            return _ZEROS
+        os.lseek(handle, data, os.SEEK_SET)
+        piece = os.read(handle, min(size, end - data))
+        self._place += len(piece)
+        self._read += len(piece)
+        if problem := growth_problem(self._read, self._stored):
+            raise OverflowError(problem)
+        return piece
+
+    def close(self) -> None:
+        self._file.close()

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 20
+_NUMBER_ENDS = (".", "e", "E", "e-", "e+", "E-", "E+")  # with which a block breaks a number off
 _LARGEST = 64 << 20  # characters of one element
 _NEAR_END = 10  # an error so close to the end of what was read may be a word that goes on
 _TOGETHER = 1 << 16  # characters of elements that are decoded at once
@@ -78,7 +79,7 @@ def array_items(stream: Readable, key: str, take: Callable[[str, int], int] | No
             except (ValueError, RecursionError) as error:
                 raise BrokenJson(str(error)) from None
             else:
-                if end < len(text.buffer):
+                if end < len(text.buffer) and text.buffer[end:] not in _NUMBER_ENDS:
                     text.at = end
                     yield item
                     continue

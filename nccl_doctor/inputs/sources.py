@@ -15,7 +15,7 @@ from nccl_doctor.common import budgets, interruption
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.inputs import conversions, exports
-from nccl_doctor.inputs.detect import no_log, sniff
+from nccl_doctor.inputs.detect import HollowFile, is_hollow, no_log, sniff
 from nccl_doctor.inputs.streams import (
     BREAKS,
     ForeignInput,
@@ -25,7 +25,6 @@ from nccl_doctor.inputs.streams import (
     Stream,
     compression,
     encoding,
-    growth_problem,
     one_line,
     open_regular,
     open_stream,
@@ -47,9 +46,6 @@ __all__ = [
 ]
 
 HEAD = 1 << 16  # bytes that tell what a file is
-_SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no block
-_BLOCK = 512  # bytes in which `st_blocks` counts
-_HOLE = bytes(64)  # what is read in the place of a hole
 SHOWN = 20  # members of one archive whose problems are told one by one
 
 _NOT_LOOKED_INTO = {".git", ".venv", "__pycache__", "node_modules", "site-packages", ".ipynb_checkpoints"}
@@ -224,8 +220,8 @@ def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Ite
     """One regular file: itself, the members of an archive, or a problem; nothing for one that is empty, unless it was named."""
     name = one_line(text)
     path = Path(text)
-    hollow = _is_hollow(found)
-    opener: Callable[[], Raw] = partial(_HollowFile if hollow else open_regular, path)
+    hollow = is_hollow(found)
+    opener: Callable[[], Raw] = partial(HollowFile if hollow else open_regular, path)
     try:
         raw = opener()
         with closing(raw):
@@ -249,49 +245,6 @@ def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Ite
         return
     plain = not packed and not encoding(first) and found.st_size > 0 and not hollow and exports.recognise(head) is None
     yield Source(name, path, found.st_size, plain, opener)
-
-
-def _is_hollow(found: os.stat_result) -> bool:
-    """Whether less than half of a file lies on the disk."""
-    return found.st_size > _SPARSE_FROM and found.st_blocks * _BLOCK < found.st_size // 2
-
-
-class _HollowFile:
-    """The bytes of a log that was truncated while its writer went on, or of a sparse file: few zeros in the place of a hole, none in front.
-
-    Where the file system does not tell holes, zeros are read up to the ratio that holds for compressed files. Raises OverflowError.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = open_regular(path)
-        self._place = 0
-        self._read = 0
-        found = os.fstat(self._file.fileno())
-        self._size, self._stored = found.st_size, found.st_blocks * _BLOCK
-
-    def read(self, size: int, /) -> bytes:
-        handle, place = self._file.fileno(), self._place
-        try:
-            data = os.lseek(handle, place, os.SEEK_DATA)
-            end = os.lseek(handle, data, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # no data up to the end
-                self._place = self._size
-                return _HOLE if 0 < place < self._size else b""
-            data, end = place, place + size  # the file system knows no holes
-        self._place = data
-        if 0 < place < data:
-            return _HOLE
-        os.lseek(handle, data, os.SEEK_SET)
-        piece = os.read(handle, min(size, end - data))
-        self._place += len(piece)
-        self._read += len(piece)
-        if problem := growth_problem(self._read, self._stored):
-            raise OverflowError(problem)
-        return piece
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | None:

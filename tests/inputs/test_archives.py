@@ -115,6 +115,18 @@ def test_a_tar_of_which_members_are_lost_is_told(tmp_path: Path, cut: int | str)
     assert [f"is a damaged archive ({reason}); the member before that was looked at"] == problems
 
 
+@pytest.mark.parametrize("name", ["logs.tar", "logs.tar.gz"])
+def test_the_hole_behind_an_archive_is_not_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    write_tar(path, {"job.log": LOG}, "w:gz" if name.endswith("gz") else "w")
+    os.truncate(path, 1 << 40)
+
+    [source], problems = look(path)
+
+    assert LOG == text(source)
+    assert [] == problems
+
+
 def test_tar_members_that_are_no_files(tmp_path: Path) -> None:
     path = tmp_path / "job.tar"
     with tarfile.open(path, "w") as tar:

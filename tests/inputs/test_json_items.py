@@ -47,6 +47,12 @@ def test_elements_are_those_of_json(values: list[Any], size: int, indent: int | 
     assert (values, True) == taken(data, size)
 
 
+@pytest.mark.parametrize("number", ["0.0", "1e5", "-2E-7", "3.25e+9"])
+def test_a_number_that_a_block_breaks_off_is_whole(number: str) -> None:
+    data = f'{{"events": [{number}, {number}]}}'.encode()
+    assert [([float(number)] * 2, True)] * len(data) == [taken(data, size) for size in range(1, len(data) + 1)]
+
+
 @given(st.lists(st.dictionaries(st.text(max_size=4), VALUES, max_size=3), min_size=1, max_size=4), st.data())
 def test_a_cut_text_ends_behind_the_last_whole_element(values: list[Any], data: st.DataObject) -> None:
     text = json.dumps({"events": values}).encode()

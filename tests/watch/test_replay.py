@@ -1,6 +1,7 @@
 """Recordings that are torn, and the time line of a replay."""
 
 import json
+import os
 from pathlib import Path
 
 from helpers.screens import play, screen, shows, text
@@ -76,3 +77,16 @@ def test_marks_lead_to_the_findings(tmp_path: Path) -> None:
         await shows(pilot, app, lambda: "JOB STOPPED" in screen(app)[1])
 
     play(app, steps, (120, 30))
+
+
+def test_the_hole_of_a_recording_is_not_read(tmp_path: Path) -> None:
+    recording(tmp_path, 3)
+    expected = len(Replay(lambda _: None, tmp_path).records)
+    gpu = tmp_path / "gpu.jsonl"
+    size = gpu.stat().st_size
+    with gpu.open("r+b") as file:
+        file.seek(1 << 40)
+        file.write(b"\n" + gpu.read_bytes()[:size])
+    os.truncate(tmp_path / "host.jsonl", 1 << 40)
+
+    assert expected + 6 == len(Replay(lambda _: None, tmp_path).records)

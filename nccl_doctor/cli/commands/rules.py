@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from nccl_doctor.cli import backend, table
-from nccl_doctor.cli.output import emit
+from nccl_doctor.cli.output import emit, write_file
 from nccl_doctor.cli.site import rule_folders
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.reporters.words import clean, clean_block
@@ -122,7 +122,7 @@ def format_(files: tuple[Path, ...]) -> None:
         if old.count("#") != text.count("#"):
             raise UsageProblem(f"{path} holds comments, which would be lost")
         if text != old:
-            path.write_text(text, "utf-8")
+            write_file(path, text.encode())
             emit(f"{path}\n")
 
 

@@ -96,7 +96,7 @@ class Replay:
         skipped = self._skipped.setdefault(name, Skipped())
         try:
             with io.BufferedReader(open_regular(file)) as lines:
-                for number, line in enumerate(iter(lambda: lines.readline(_LONGEST), b""), 1):
+                for number, line in enumerate(iter(lambda: _line(lines), b""), 1):
                     record = parse_record(line)
                     at = record_time(record) if record is not None else None
                     if record is not None and at is not None:
@@ -107,6 +107,17 @@ class Replay:
                         skipped.lines, skipped.first = skipped.lines + 1, skipped.first or number
         except OSError as error:
             skipped.problem = f"cannot be read: {error.strerror}"
+
+
+def _line(lines: "io.BufferedReader[io.FileIO]") -> bytes:
+    """The next line, or so much of it as may be held; a hole of a sparse file is passed over."""
+    line = lines.readline(_LONGEST)
+    if len(line) == _LONGEST and not line.strip(b"\0"):
+        try:
+            lines.seek(os.lseek(lines.fileno(), lines.tell(), os.SEEK_DATA))
+        except OSError:  # ENXIO: there is no data up to the end
+            lines.seek(0, os.SEEK_END)
+    return line
 
 
 def _gap(line: bytes) -> tuple[str, int] | None:
