@@ -253,3 +253,20 @@ def test_the_csv_of_monitor() -> None:
 
     assert [(701.0, 99.0)] == [(use.power_median, use.util_mean) for use in facts.rows(GpuUse)]
     assert [(4, 3)] == [(gpu.corrected, gpu.uncorrected) for gpu in facts.rows(AmdGpu)]
+
+
+def test_the_record_of_the_gpu_is_shown_where_all_are_one_line(tmp_path: Path) -> None:
+    cards = {
+        f"card{gpu}": {
+            "Temperature (Sensor junction) (C)": "106.0" if gpu == 3 else f"{60 + gpu}.0",
+            "Current Socket Graphics Package Power (W)": "737.0",
+            "GPU use (%)": "100",
+        }
+        for gpu in range(8)
+    }
+    path = tmp_path / "rocm.json"
+    path.write_text(json.dumps(cards))
+    report, _, _ = analyze.analyze([str(path)])
+    (finding,) = report.findings
+    assert "GPU 3" in finding.message
+    assert all("106.0" in place.text for place in finding.evidence)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -222,15 +222,15 @@ def _json(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
     text = data.decode("utf-8", "replace").lstrip("\ufeff")
     number, used, at, note = text.count("\n") + 1, 0, 0, None
     decoder = json.JSONDecoder()
+    places = count(1)  # an answer may be one line: the place of a GPU is the number of its record
     while (start := _next_value(text, at)) is not None:
         try:
             top, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
             note = f"is not complete JSON: {str(error)[:100]}"
             break
-        line = text.count("\n", 0, start) + 1
         for gpu, record in _records(top):
-            place = line, json.dumps(record)[:400]
+            place = next(places), json.dumps(record)[:400]
             used += reader.take(gpu, {path: (value, *place) for path, value in _flat(record)})
     return number, used, note
 
