@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.speed.nccl_tests import LARGE
 from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
@@ -267,7 +266,7 @@ def _steps(run: ThroughputRun, least: int | None) -> int:
 
 
 def _plateaus(facts: Facts) -> Iterator[Measure]:
-    """Bus bandwidth at the three largest sizes; runs of one operation in a file, such as one a size, count together."""
+    """Bus bandwidth at the largest size; runs of one operation in a file, such as one a size, count together."""
     sizes: dict[tuple[str, int | None, str], dict[int, list[BenchRow]]] = defaultdict(lambda: defaultdict(list))
     runs = {run.run: run for run in facts.rows(BenchRun)}
     operations: dict[tuple[str, int | None], set[str]] = defaultdict(set)
@@ -282,10 +281,9 @@ def _plateaus(facts: Facts) -> Iterator[Measure]:
         operation = run.operation or (next(iter(known)) if len(known) == 1 else "")
         sizes[run.file, run.ranks, operation][row.size].append(row)
     for (_, _, operation), by_size in sizes.items():
-        large = sorted(size for size in by_size if size >= LARGE)[-3:]
-        rows = [row for size in large or [max(by_size)] for row in by_size[size]]
+        rows = by_size[max(by_size)]
         yield Measure("busbw", median(row.busbw for row in rows), "GB/s", "run", operation, rows[-1].ref)
-        yield Measure("busbw_size", max(row.size for row in rows), "B", "run", operation, rows[-1].ref)
+        yield Measure("busbw_size", rows[0].size, "B", "run", operation, rows[-1].ref)
     if not runs and not facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
         for operation, size, busbw, ref in facts.query(
             "SELECT op, size, median(busbw), min(ref) FROM comm_op c WHERE busbw IS NOT NULL"
