@@ -14,6 +14,7 @@ FORMATS = (
             rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"data_time\" ?: ?\d)(?=[^\n{}]{0,9000}\"(?:step|iter|iteration)\" ?: ?\d)"
             rb"(?=[^\n{}]{0,9000}\"time\" ?: ?\d)"
             rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"perf/step_time_seconds\" ?: ?\d)(?=[^\n{}]{0,9000}\"step\" ?: ?\d)"
+            rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"current_steps\" ?: ?\d)(?=[^\n{}]{0,9000}\"elapsed_time\" ?: ?\"\d)"
             rb"|\ADLLL \{\""
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),

@@ -1,6 +1,6 @@
 """Records that training libraries keep: MLPerf events and DLLogger lines in a log or file, `trainer_state.json` of the Hugging
-Face Trainer, `wandb-summary.json` and histories in JSON lines of Weights & Biases, mmengine, detectron2 and
-MaxText.
+Face Trainer, `wandb-summary.json` and histories in JSON lines of Weights & Biases, mmengine, detectron2, MaxText and
+LLaMA-Factory.
 """
 
 import json
@@ -33,7 +33,8 @@ _TRAINER_STATE = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}\{[^\[\]]{0,4000}\"log_
 _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
 _BROKEN = object()
-_HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"')
+_HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
+_CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):(\d\d)")
 _LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
 _decode = json.JSONDecoder().raw_decode
 
@@ -42,7 +43,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the records of a file.
 
     Source: mlperf_logging, dllogger (its file and what it prints), transformers (TrainerState), wandb, mmengine
-    (`vis_data/scalars.json`), detectron2 (`metrics.json`), MaxText (`metrics_file`)::
+    (`vis_data/scalars.json`), detectron2 (`metrics.json`), MaxText (`metrics_file`), LLaMA-Factory (`trainer_log.jsonl`)::
 
         :::MLLOG {"namespace": "", "time_ms": 1721026805975, "event_type": "POINT_IN_TIME", "key": "tracked_stats", "value": …}
         DLLL {"timestamp": "1721026805.97", "elapsedtime": "3.2", "datetime": "…", "type": "LOG", "step": [0, 10], "data": {…}}
@@ -127,6 +128,9 @@ class _Reader:
         self._numbers = dllogger.StepNumber()
         self._broken = 0
         self._launches = 0  # runs of MLPerf so far
+        self._before: tuple[float, float, float] | None = (
+            None  # seconds, steps and tokens of LLaMA-Factory's record before
+        )
 
     def block(self, block: bytes, first: int) -> None:
         """Take the lines of MLPerf and DLLogger in a block."""
@@ -273,7 +277,10 @@ class _Reader:
                     self._averages(record, line, place)
 
     def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
-        """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of MaxText."""
+        """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of others."""
+        if "current_steps" in record:
+            self._progress(record, line, place)
+            return
         step = next((number(record[key]) for key in ("step", "iteration", "iter") if key in record), None)
         numbers = {key: value for key, value in record.items() if key not in ("step", "iteration", "iter", "epoch")}
         self.understood += 1
@@ -285,6 +292,28 @@ class _Reader:
         else:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
             self.series.record("detection", int(step), None, times, (line, place))
+
+    def _progress(self, record: dict[str, Any], line: bytes, place: int) -> None:
+        """Take a record of LLaMA-Factory: steps, tokens and seconds since the start; its own rate is that of the whole time."""
+        step, clock = number(record["current_steps"]), _CLOCK.fullmatch(str(record.get("elapsed_time"))[:40])
+        if step is None or clock is None:
+            return
+        self.understood += 1
+        losses = {
+            key: value for key, value in record.items() if key in ("loss", "eval_loss", "lr", "reward", "accuracy")
+        }
+        self.series.scalars.note_scalars(losses, step, (line, place))
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        when = 86_400.0 * days + 3600 * hours + 60 * minutes + seconds
+        tokens = number(record.get("total_tokens")) or 0.0
+        before, self._before = self._before, (when, step, tokens)
+        if before is None or step <= before[1] or when <= before[0]:
+            return
+        passed = when - before[0]
+        rates = {"tokens_per_second": (tokens - before[2]) / passed} if tokens > before[2] > 0 else {}
+        self.series.record(
+            "llama-factory", int(step), None, {"step_time": passed / (step - before[1]), **rates}, (line, place)
+        )
 
     def _history(self, records: list[dict[str, Any]], places: list[Place]) -> None:
         """Take records of Weights & Biases with their places."""
