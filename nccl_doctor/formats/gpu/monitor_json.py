@@ -15,6 +15,7 @@ import numpy as np
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu import gpustat_text
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
@@ -52,7 +53,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"time": "2026-05-07 12:00:01", "gpu_usage:0": 97, "gpu_temperature:0": 61, "gpu_power:0": 688}
         {"hostname": "node01", "query_time": "2026-05-07T12:00:01", "gpus": [{"index": 0, "utilization.gpu": 97, ...}]}
     """
-    return _Reader(name, facts).read_records(stream)
+    return read_objects(LineObjects(stream), name, facts)
+
+
+def read_objects(objects: LineObjects | gpustat_text.Records, name: str, facts: Facts) -> Reading:
+    """The same of objects that were found in a stream."""
+    return _Reader(name, facts).read_records(objects)
 
 
 class _Shape(NamedTuple):
@@ -110,9 +116,8 @@ class _Reader:
         self._processes: dict[tuple[str | None, int | None, int], GpuProcess] = {}
         self._times_seen: dict[tuple[str | None, int | None, int], int] = {}
 
-    def read_records(self, stream: Readable) -> Reading:
+    def read_records(self, objects: LineObjects | gpustat_text.Records) -> Reading:
         used = 0
-        objects = LineObjects(stream)
         for number, text, record in objects:
             used += self._take(record, (number, text))
             if len(self._rows) >= _BATCH:

@@ -1,4 +1,4 @@
-"""Samples of GPUs over time: nvidia-smi CSV, dmon, pmon, `dcgmi dmon`, and JSON of monitors, alone or inside a log."""
+"""Samples of GPUs over time: nvidia-smi CSV, dmon, pmon, `dcgmi dmon`, JSON of monitors and gpustat, alone or inside a log."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu import dmon, monitor_json
+from nccl_doctor.formats.gpu import dmon, gpustat_text, monitor_json
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
 from nccl_doctor.inputs import prefixes
@@ -39,6 +39,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         return reading
     if body.lstrip()[:1] in (b"{", b"["):
         return monitor_json.read_format(Joined(head, stream), name, facts)
+    if gpustat_text.HEAD.match(body):
+        return monitor_json.read_objects(gpustat_text.Records(Joined(head, stream)), name, facts)
     return _mixed(Joined(head, stream), name, facts)
 
 
