@@ -24,6 +24,7 @@ FORMATS = (
             + SAMPLE
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
             rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
+            rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n"  # nor its units
             rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
             rb"|\A\s{0,200}#\s?(?:Date +Time +)?gpu +(?:pwr|sm|pid|gtemp|fb|rxpci) [^\n]*\n"  # dmon, pmon
             rb"\s{0,20}# ?(?:YYYYMMDD +HH:MM:SS +)?Idx "

@@ -19,6 +19,7 @@ from nccl_doctor.inputs.text_lines import Joined, line_lists
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
 _BARE_ROW = re.compile(r" *(?:\d{8} +\d\d:\d\d:\d\d +)?\d{1,4} +[\d. -]{1,400}")  # of dmon, without a prefix
+_NAMELESS = re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n")
 _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
 
@@ -39,6 +40,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         return reading
     if body.lstrip()[:1] in (b"{", b"["):
         return monitor_json.read_format(Joined(head, stream), name, facts)
+    if _NAMELESS.match(body):
+        return Reading(
+            body.count(b"\n"), 0, "rows of nvidia-smi without titles and units: leave out `noheader` or `nounits`"
+        )
     if gpustat_text.HEAD.match(body):
         return monitor_json.read_objects(gpustat_text.Records(Joined(head, stream)), name, facts)
     return _mixed(Joined(head, stream), name, facts)

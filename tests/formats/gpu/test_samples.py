@@ -367,3 +367,18 @@ def test_a_time_that_no_clock_shows_ends_no_reading(digits: str) -> None:
         (table + f"{digits}, 0, 97 %, 70000 MiB\n" + "1778155201, 0, 97 %, 70000 MiB\n").encode(), "samples.csv"
     )
     assert [(0, 97.0)] == facts.query("SELECT gpu, util_mean FROM gpu_use")
+
+
+def test_rows_without_titles_and_units_are_told_as_such() -> None:
+    rows = "".join(
+        f"2026/05/07 12:00:{second:02d}.123, {gpu}, NVIDIA H100 80GB HBM3, 95, 61234, 690.12\n"
+        for second in range(3)
+        for gpu in range(2)
+    )
+    known = registry.recognise(rows.encode())
+    assert known is not None
+    assert "gpu-samples" == known.kind
+    facts = Facts()
+    reading = gpu_samples.read_format(io.BytesIO(rows.encode()), "smi.csv", facts)
+    assert "rows of nvidia-smi without titles and units: leave out `noheader` or `nounits`" == reading.note
+    assert not facts.rows(GpuUse)
