@@ -41,7 +41,7 @@ FORMATS = (
             b"Is CUDA available",
             b"PyTorch version (",
             b"torch cuda version ...",
-            b"CUDA Driver Version: ",
+            b"CUDA available: ",
         ),
         after=("training-steps", "node-capture", "nvidia-smi"),
     ),

@@ -25,7 +25,10 @@ _TITLES = (  # what a line tells, under the names of collect_env, Hugging Face, 
     ),
     ("cuda", rf"(?:CUDA used to build PyTorch *: |torch cuda version \.{{3,60}} )({_VERSION}|None|N/A)"),
     ("rocm", rf"(?:ROCM used to build PyTorch *: |torch hip version \.{{3,60}} ){_VERSION}"),
-    ("driver", rf"(?:Nvidia driver version *: |CUDA Driver Version: |[-*] `?NVIDIA driver version`?: `?){_VERSION}"),
+    (
+        "driver",
+        r"(?:Nvidia driver version *: |CUDA Driver Version: |[-*] `?NVIDIA driver version`?: `?)(\d{3}\.\d{1,3}(?:\.\d{1,3})?)",
+    ),
     ("nvcc", rf"(?:CUDA runtime version *: |nvcc version \.{{3,60}} |NVCC: .{{0,80}}\bV){_VERSION}"),
     ("gcc", r"GCC version *: \(.{0,120}\) (\d{1,3}\.\d{1,3}\.\d{1,3})"),
     ("deepspeed", rf"deepspeed info \.{{3,60}} {_VERSION}"),
@@ -37,8 +40,8 @@ _GPU = re.compile(r"(?:GPU models and configuration *: *)?GPU (\d{1,3}(?:,\d{1,3
 _LISTED = re.compile(r"\[(?:pip3?|conda)\] ([A-Za-z0-9][\w.-]{0,80})(?:==| +)([\w.+!-]{1,60})")
 _NAMED = re.compile(rf"([a-z][\w.-]{{1,60}}): {_VERSION}\s*$")  # of SGLang's report, below its line of PyTorch
 _HEADS = re.compile(
-    rb"(?:PyTorch version|Is CUDA available) *: |PyTorch version \((?:GPU|accelerator)\?\)|torch version \.{3}|CUDA Driver Version: "
-    rb"|CUDA available: |\[pip3?\] |\[conda\] "
+    rb"(?:PyTorch version|Is CUDA available) *: |PyTorch version \((?:GPU|accelerator)\?\)|torch version \.{3}|CUDA available: "
+    rb"|\[pip3?\] |\[conda\] "
 )
 _KEEP = 100  # lines between two that tell something: collect_env prints those of lscpu
 

@@ -173,3 +173,8 @@ def test_a_line_of_a_program_is_no_report() -> None:
     facts = read("PyTorch version: 2.5.1\nthe tokenizer of this version is new\n")
     assert not facts.rows(SoftwareVersion)
     assert not facts.rows(Message)
+
+
+def test_the_number_that_cuda_has_for_itself_is_no_driver() -> None:
+    """nvbandwidth prints `CUDA Driver Version: 12040`."""
+    assert "nvidia-driver" not in versions(read(SGLANG.replace("580.105.08", "12040")))
