@@ -63,7 +63,7 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
             continue
         sections.used()
         used += 1
-        if len(rows) > _MOST:
+        if len(rows) > _MOST or len(jobs) > _MOST:
             note = f"holds more than {_MOST:,} results; the others were left out"
             break
     facts.add(rows)
@@ -71,9 +71,7 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
-    content = bytearray()
-    while len(content) < _LARGEST and (piece := stream.read(1 << 20)):
-        content += piece
+    content = read_head(stream, _LARGEST)
     note = None
     run: Any = None
     try:

@@ -92,7 +92,7 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
         if (ends := _ENDS.match(text)) is not None:
             if run is None or run.rates:
                 rows += run.rows(facts, name, label.host) if run is not None else []
-                if len(runs) < _HOSTS:
+                if run is not None or len(runs) < _HOSTS:
                     runs[label.host] = _Run(ends[1], ends[2])
         elif run is not None and (total := _TOTAL.match(text)) is not None:
             run.total(total, number, text)
@@ -110,9 +110,7 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
-    content = bytearray()
-    while len(content) < _LARGEST and (piece := stream.read(1 << 20)):
-        content += piece
+    content = read_head(stream, _LARGEST)
     text = content.decode("utf-8-sig", "replace").lstrip()
     rows: list[ActiveTest] = []
     note = None

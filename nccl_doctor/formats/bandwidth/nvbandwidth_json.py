@@ -8,6 +8,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.bandwidth.matrix import Device, Matrix, without_matrix
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import read_head
 
 _LARGEST = 64 << 20
 _DEVICE = re.compile(r"(\d{1,4}): (.{1,120}?)(?: \([\da-fA-F:]{8,20}\))?(?:: \((\S{1,253})\))?$")
@@ -24,9 +25,7 @@ def read_json(stream: Readable, name: str, facts: Facts, number: int) -> Reading
         {"nvbandwidth": {"GPU Device list": ["0: NVIDIA … (00000000:1b:00): (node01)"],
          "testcases": [{"name": "host_to_device_memcpy_ce", "bandwidth_matrix": [["55.63", "N/A"]], "status": "Passed"}]}}
     """
-    content = bytearray()
-    while len(content) < _LARGEST and (piece := stream.read(1 << 20)):
-        content += piece
+    content = read_head(stream, _LARGEST)
     lines = content.count(b"\n") + (not content.endswith(b"\n"))
     text = content.decode("utf-8-sig", "replace").lstrip()
     note = None

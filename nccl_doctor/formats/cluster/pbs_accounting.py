@@ -69,9 +69,7 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
-    content = bytearray()
-    while len(content) < _LARGEST and (piece := stream.read(1 << 20)):
-        content += piece
+    content = read_head(stream, _LARGEST)
     lines = content.count(b"\n") + (not content.endswith(b"\n"))
     note = None
     jobs: Any = None
@@ -93,7 +91,7 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(lines, len(known), note or _too_many(len(known)))
 
 
-def _places(content: bytearray) -> dict[str, tuple[int, int]]:
+def _places(content: bytes) -> dict[str, tuple[int, int]]:
     """The lines where each job begins and where it says its status."""
     places: dict[str, tuple[int, int]] = {}
     line, at, identity = 1, 0, ""

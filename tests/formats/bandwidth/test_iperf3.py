@@ -103,3 +103,14 @@ def test_text_that_breaks_off(size: int) -> None:
 )
 def test_odd_json_says_nothing(text: str) -> None:
     assert [] == read(text)
+
+
+def test_hosts_beyond_the_most_leave_the_others_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iperf3, "_HOSTS", 1)
+    lines = [
+        f"{host}: {line}\n"
+        for rate in (1, 2)
+        for host in ("node01", "node02")
+        for line in run("10.0.0.9", f"{rate} Gbits/sec").splitlines()
+    ]
+    assert [("node01", 1.0), ("node01", 2.0)] == [(row.host, row.value) for row in read("".join(lines))]
