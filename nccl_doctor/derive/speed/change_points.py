@@ -71,6 +71,32 @@ def _merged(values: Sequence[float], places: list[int], shift: float) -> list[in
     return places
 
 
+def bumps(
+    values: Sequence[float], *, alpha: float = 0.001, least: int = 5, times: float = 1.25, most: int = 3
+) -> list[tuple[int, int]]:
+    """Stretches of one level that are higher for a while: (first index, index after the last), ascending.
+
+    Pettitt's test asks for one place that parts a series, so it overlooks a short stretch in the middle. A bump is at least `least`
+    neighbours that are all `times` the median of the level. So many in a row must be unlikely by chance, judged by how common
+    such values are elsewhere. More than `most` are a pattern and not found here: see `period`.
+    """
+    if len(values) < 3 * least:
+        return []
+    limit = times * median(values)
+    runs: list[tuple[int, int]] = []
+    for is_high, group in itertools.groupby(enumerate(values), key=lambda item: item[1] > limit):
+        places = [index for index, _ in group]
+        if is_high and len(places) >= least:
+            near = bool(runs) and places[0] - runs[-1][1] <= 2
+            runs.append((runs.pop()[0] if near else places[0], places[-1] + 1))
+    inside = sum(stop - start for start, stop in runs)
+    share = sum(value > limit for value in values) - sum(value > limit for a, b in runs for value in values[a:b])
+    chance = max(share, 1) / (len(values) - inside) if inside < len(values) else 1.0
+    if len(runs) > most or inside > len(values) / 3:
+        return []
+    return [(start, stop) for start, stop in runs if len(values) * chance ** (stop - start) < alpha]
+
+
 def ranks(values: Sequence[float]) -> list[float]:
     """Ranks from 1; equal values share the mean of theirs."""
     order = sorted(range(len(values)), key=values.__getitem__)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccl_doctor.common.robust import median, spread
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.speed.change_points import change_points, drift, period
+from nccl_doctor.derive.speed.change_points import bumps, change_points, drift, period
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import DipPeriod, Regime, Stall, Steady, Step, ThroughputRun, TrainingEvent
 
@@ -55,12 +55,12 @@ class _Series(NamedTuple):
     costs: list[float]  # seconds of each step, or something proportional
     middles: list[float]  # the median cost of the stretch of each step
     stretches: list[tuple[int, int]]  # first index, index after the last
+    levels: list[list[Step]]  # those of each level, without the bumps in it
 
     @property
     def longest(self) -> list[Step]:
-        """The steps of the stretch with the most of them; of equal ones the later."""
-        start, stop = max(self.stretches, key=lambda ends: (sum(step.n for step in self.steps[slice(*ends)]), ends))
-        return self.steps[start:stop]
+        """The steps of the level with the most of them; of equal ones the later."""
+        return max(enumerate(self.levels), key=lambda level: (sum(step.n for step in level[1]), level[0]))[1]
 
 
 def _rows(
@@ -79,10 +79,13 @@ def _rows(
 
 
 def _series(run: ThroughputRun, steps: list[Step], costs: list[float]) -> _Series:
-    edges = [0, *change_points(costs), len(steps)]
-    stretches = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+    ends = [(a, b) for a, b in itertools.pairwise([0, *change_points(costs), len(steps)]) if b > a]
+    high = [(a + start, a + stop) for a, b in ends for start, stop in bumps(costs[a:b])]
+    stretches = list(itertools.pairwise(sorted({place for pair in (*ends, *high) for place in pair})))
+    inside = {index for pair in high for index in range(*pair)}
+    levels = [[steps[index] for index in range(*pair) if index not in inside] for pair in ends]
     middles = [middle for a, b in stretches for middle in [median(costs[a:b])] * (b - a)]
-    return _Series(run, steps, costs, middles, stretches)
+    return _Series(run, steps, costs, middles, stretches, levels)
 
 
 def _steady(series: _Series, warm_steps: int) -> Steady:

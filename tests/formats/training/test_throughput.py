@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.derive.registry import derive_all
-from nccl_doctor.derive.speed.change_points import change_points, drift, period
+from nccl_doctor.derive.speed.change_points import bumps, change_points, drift, period
 from nccl_doctor.derive.speed.scaling import amdahl
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
@@ -339,6 +339,18 @@ def test_change_points_find_levels_and_not_single_stalls() -> None:
     assert [] == change_points([rng.gauss(1, 0.05) for _ in range(300)])
     assert [] == change_points([1.0] * 50)
     assert [] == change_points([])
+
+
+def test_bumps_find_a_slow_stretch_and_no_pattern() -> None:
+    rng = random.Random(1)
+    values = [rng.gauss(1, 0.03) for _ in range(40)]
+    values[20:25] = [2 * value for value in values[20:25]]
+    assert [] == change_points(values)
+    assert [(20, 25)] == bumps(values)
+    assert [] == bumps([*values[:20], 9.0, *values[25:]])
+    repeated = [value for _ in range(5) for value in values[10:30]]
+    assert [] == bumps(repeated)
+    assert [] == bumps([])
 
 
 def test_drift_needs_a_trend() -> None:
