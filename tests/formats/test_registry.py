@@ -39,6 +39,7 @@ SAMPLES = {
     "nccl-inspector-metrics": ["topology/inspector.prom"],
     "nccl-profiler": ["topology/profiler_rank3.json"],
     "kubernetes": ["captures/mpijob_bad.yaml", "captures/describe_node.txt"],
+    "pod-description": ["captures/describe_pod.txt"],
     "pbs-accounting": ["batch/qstat_f.txt", "batch/qstat_f.json"],
     "lsf-report": ["batch/lsf.out"],
     "tcp-test": ["bandwidth/iperf3_one.txt", "bandwidth/iperf3_reverse.json"],

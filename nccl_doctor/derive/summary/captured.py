@@ -17,8 +17,10 @@ from nccl_doctor.facts.tables import (
     GpuUse,
     HostUse,
     InspectorColl,
+    KubePod,
     LinkCounter,
     LinkQuality,
+    Message,
     NvlinkState,
     NvlinkUse,
     OfiDomain,
@@ -46,7 +48,7 @@ Clause = tuple[str, int | None]  # words, evidence
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostUse,
+        HostUse, KubePod, Message,
     ],
     reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -262,6 +264,16 @@ def _scheduler(facts: Facts) -> Iterator[Clause]:
 _STATES = {"pd": "waiting", "r": "running", "cg": "ending"}  # of squeue
 
 
+def _pods(facts: Facts) -> Iterator[Clause]:
+    """Pods by their state, and the GPUs that they ask for."""
+    rows = facts.query("SELECT status, count(*), min(ref) FROM listed_pod GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5")
+    if rows:
+        parts = ", ".join(f"{count:,} {status}" for status, count, _ in rows)
+        gpus = facts.query("SELECT sum(gpus) FROM kube_pod WHERE kind = 'Pod'")[0][0]
+        asked = f" for {counted(gpus, 'GPU')}" if gpus else ""
+        yield f"Kubernetes: {counted(sum(row[1] for row in rows), 'pod')}{asked} ({parts})", rows[0][2]
+
+
 def _profiles(facts: Facts) -> Iterator[Clause]:
     for tool, report, total, ref in facts.query(
         "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
@@ -287,5 +299,6 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "link": _links,
     "copies": _copies,
     "scheduler": _scheduler,
+    "pods": _pods,
     "profile": _profiles,
 }

@@ -7,13 +7,19 @@ FORMATS = (
     Format(
         "kubernetes",
         "kubernetes",
-        tables=("kube_pod", "kube_resource"),
+        tables=("kube_pod", "kube_resource", "message", "process_end"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:(?:#|---)[^\n]*)?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
             rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
             rb"(?:apiVersion|kind|metadata|spec): ?"
             rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node
         ),
+    ),
+    Format(
+        "pod-description",
+        "pod_states",
+        tables=("message", "process_end"),
+        inside=(b"Restart Count:", b"  Exit Code:  "),
     ),
     Format(
         "cpu-samples",

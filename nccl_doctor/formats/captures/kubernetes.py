@@ -6,6 +6,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import KubePod, KubeResource
+from nccl_doctor.formats.captures.pod_states import Place, pod_rows
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 
@@ -46,8 +47,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         parsed, problem = _parse(document)
         if problem is not None:
             note = f"the document that starts in line {start} is not plain YAML ({problem})"
-        rows = list(_pods(parsed, name, facts, _Lines(document, start))) if isinstance(parsed, dict) else []
+        where = _Lines(document, start)
+        rows = list(_pods(parsed, name, facts, where)) if isinstance(parsed, dict) else []
         facts.add(rows)
+        if rows and (states := pod_rows(list(_plain_pods(parsed)), where.find, name, facts)):
+            facts.add(states)
+            facts.mark_covered("message", "process_end")
         used += len(rows)
         start += document.count("\n") + 1
     return Reading(total, used, note)
@@ -67,6 +72,13 @@ class _Lines:
             pattern = re.compile(rf"\s*(?:- )?[\"']?{re.escape(key)}[\"']?\s*:")
             at = next((n for n in range(at, len(self._lines)) if pattern.match(self._lines[n])), at)
         return self._start + at, self._lines[at].strip() if self._lines else ""
+
+    def find(self, expression: str, behind: Place) -> Place:
+        """The first line behind a place that an expression matches, or that place."""
+        pattern = re.compile(rf"\s*(?:- )?{expression}")
+        at = max(behind[0] - self._start + 1, 0)
+        found = next((n for n in range(at, len(self._lines)) if pattern.match(self._lines[n])), None)
+        return behind if found is None else (self._start + found, self._lines[found].strip())
 
 
 def _parse(text: str) -> tuple[Any, str | None]:
@@ -143,6 +155,14 @@ def _pods(document: dict[str, Any], file: str, facts: Facts, where: _Lines) -> I
         pod = spec if kind == "Pod" else _dict(_dict(spec.get("template")).get("spec"))
         count = spec.get("replicas", spec.get("parallelism", 1))
         yield _pod(pod, file, str(kind), name, None, count, None, facts, where.of("kind"))
+
+
+def _plain_pods(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The pods themselves, without templates."""
+    if document.get("kind") == "Pod":
+        yield document
+    elif document.get("kind") == "List":
+        yield from (item for item in _items(document.get("items")) if item.get("kind") == "Pod")
 
 
 def _pod(

@@ -78,6 +78,7 @@ FORMATS = (
             "environment-report",
             "tcp-test",
             "storage-test",
+            "pod-description",
         ),
     ),
 )
