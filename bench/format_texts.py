@@ -1,19 +1,20 @@
 """Endless text of each format that is read as a stream, for `formats.py`: what one program prints, with numbers that change.
 
 Left out are captures that are small by nature and read whole: topology and graphs of NCCL, RAS, `nvidia-smi -q -x`, results of DCGM in
-JSON, manifests of Kubernetes, lists of packages, jobs of PBS and LSF, flight recorders, databases of Nsight Systems.
+JSON, manifests of Kubernetes, lists of packages, JSON of one answer (`qstat`, iperf3, fio), flight recorders, databases of Nsight Systems.
 """
 
 import json
 import sys
 from collections.abc import Callable, Iterator
-from itertools import chain, count, repeat
-from pathlib import Path
+from itertools import count
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
+from cluster_texts import CLUSTER
+from varied import FIXTURES, looped, on_nodes, varied
+
 sys.path.insert(0, str(FIXTURES / "make"))
 
-import timeline  # noqa: E402 - the script beside the fixtures
+import timeline  # the script beside the fixtures
 
 
 def nccl_tests() -> Iterator[str]:
@@ -39,16 +40,26 @@ def _nccl_test() -> Iterator[str]:
     yield "# Avg bus bandwidth    : 120.5"
 
 
+def nccl_tests_of_pairs() -> Iterator[str]:
+    """A run of each two of many nodes, as a script prints that looks for a slow one."""
+    table = (FIXTURES / "nccl_tests" / "a100_8.out").read_text()
+    for number, printed in enumerate(varied(table, sizes=True), 1):
+        first, second = number % 997, number % 991 + 997
+        yield f"+ srun --nodelist=node[{first:04d},{second:04d}] all_reduce_perf -b 8 -e 1G -f 2 -g 8"
+        yield printed.replace("gpunode01", f"node{first:04d}")
+
+
 def steps(line: str) -> Callable[[], Iterator[str]]:
-    """Lines of a program with the number of the step for <N> and a time that changes for <T>."""
+    """Lines of a program with the number of the step for <N> and a time that changes for <T>; what else has a fraction changes too."""
 
     def text() -> Iterator[str]:
-        number = 0
-        while True:
-            number += 1
-            yield line.replace("<N>", str(number)).replace("<T>", str(200 + number * 7919 % 40))
+        for number, printed in enumerate(varied(line, sizes=True), 1):
+            yield printed.replace("<N>", str(number)).replace("<T>", str(200 + number * 7919 % 40))
 
     return text
+
+
+CELLS = r"(?<=  )[1-9](?P<more>\d{1,2})(?= )"  # of a table: two or three digits
 
 
 def csv() -> Iterator[str]:
@@ -199,23 +210,6 @@ def horovod_timeline() -> Iterator[str]:
         )
 
 
-def looped(path: str) -> Callable[[], Iterator[str]]:
-    """What a command in a loop prints: the lines of a fixture again and again, the head of its table only once in one file."""
-    lines = (FIXTURES / path).read_text().splitlines()
-    return lambda: chain.from_iterable(repeat(lines))
-
-
-def on_nodes(path: str, prompt: str = "") -> Callable[[], Iterator[str]]:
-    """What pdsh prints: a fixture from one node after another; `prompt` stands before that of each."""
-
-    def text() -> Iterator[str]:
-        lines = [*([prompt] if prompt else []), *(FIXTURES / path).read_text().splitlines()]
-        for node in count(1):
-            yield from (f"node{node:05d}: {line}" for line in lines)
-
-    return text
-
-
 def sacct() -> Iterator[str]:
     yield "JobID|JobName|State|ExitCode|Elapsed|MaxRSS|NodeList|End"
     for job in count(4711):
@@ -331,14 +325,14 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "TensorBoard": tensorboard,  # type: ignore[dict-item]  # bytes
     # GPUs
     "nvidia-smi CSV": csv,
-    "nvidia-smi dmon": looped("gpu/dmon.txt"),
-    "nvidia-smi pmon": looped("gpu/pmon_all_on_0.txt"),
-    "nvidia-smi -q": on_nodes("captures/smi_q.txt"),
-    "dcgmi dmon": looped("gpu/dcgmi_dmon.txt"),
+    "nvidia-smi dmon": looped("gpu/dmon.txt", CELLS),
+    "nvidia-smi pmon": looped("gpu/pmon_all_on_0.txt", CELLS),
+    "nvidia-smi -q": on_nodes("captures/smi_q.txt", more=r"(?<=: )[1-9](?P<more>\d+)(?= [%WC]$)"),
+    "dcgmi dmon": looped("gpu/dcgmi_dmon.txt", CELLS),
     "dcgmi diag": on_nodes("gpu/dcgmi_diag.txt"),
-    "gpustat": looped("gpu/gpustat.json"),
+    "gpustat": looped("gpu/gpustat.json", r'(?:gpu|draw)": [1-9](?P<more>\d+)'),
     "SuperBench": looped("gpu/superbench.jsonl"),
-    "amd-smi metric": looped("gpu/amd_smi_metric.txt"),
+    "amd-smi metric": looped("gpu/amd_smi_metric.txt", r"(?<=: )[1-9](?P<more>\d+)(?= [%WC]$)"),
     "DCGM exporter": looped("gpu/dcgm_exporter.txt"),
     "nvbandwidth": on_nodes("bandwidth/nvbandwidth.txt"),
     # links and nodes
@@ -348,22 +342,24 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "ip -s link": on_nodes("network/ip_s_link.txt"),
     "rdma statistic": rdma_statistic,
     "nvidia-smi nvlink": nvlink_errors,
-    "mlxlink": on_nodes("network/mlxlink.txt"),
+    "mlxlink": on_nodes("network/mlxlink.txt", more=r"(?<=: )(?P<more>\d)E-"),
     "ibdiagnet": on_nodes("network/ibdiagnet.log"),
     "node_exporter": node_exporter,
-    "ib_write_bw": looped("bandwidth/ib_write_bw.txt"),
+    "ib_write_bw": looped("bandwidth/ib_write_bw.txt", names="mlx5_", sizes=True),
     "ibstat": on_nodes("captures/ibstat_up.txt"),
     "topo -m": on_nodes("captures/topo_nv18.txt"),
     # schedulers
     "sacct -P": sacct,
-    "scontrol show node": looped("slurm/scontrol_node.txt"),
-    "scontrol show job": looped("captures/scontrol_jobs.txt"),
-    "qacct": looped("gridengine/qacct.txt"),
+    "scontrol show node": looped("slurm/scontrol_node.txt", names="Name=n"),
+    "scontrol show job": looped("captures/scontrol_jobs.txt", names="JobId="),
+    "qacct": looped("gridengine/qacct.txt", names="jobnumber    "),
+    **CLUSTER,
     # NCCL
     "nccl-tests": nccl_tests,
+    "nccl-tests of pairs": nccl_tests_of_pairs,
     "NCCL Inspector": inspector,
-    "NCCL Inspector for Prometheus": looped("topology/inspector.prom"),
-    "py-spy": looped("stacks/loader_w2_rank1_subprocesses.txt"),
+    "NCCL Inspector for Prometheus": looped("topology/inspector.prom", r'coll_sn="(?P<more>\d+)'),
+    "py-spy": looped("stacks/loader_w2_rank1_subprocesses.txt", r"(?:Process|Thread) (?P<more>\d+)"),
 }  # fmt: skip
 TRACES: dict[str, Callable[[], Iterator[str]]] = {
     "Kineto": kineto,

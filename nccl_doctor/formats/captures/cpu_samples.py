@@ -1,6 +1,9 @@
 """How busy the processors of a host were, as `sar -u`, `mpstat`, `iostat` and `vmstat` print it, in files of their own or in a log."""
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.recorded import HostUse
@@ -11,8 +14,20 @@ from nccl_doctor.inputs.text_lines import plain_batches
 HIGH = 95.0  # % busy
 _MOST_HOSTS = 10_000
 _BANNER = re.compile(r"Linux \S{1,80} \((\S{1,253})\)\s.{0,80}?\((\d{1,5}) CPU\)")
-_CLOCK = re.compile(r"(?:\d{1,2}:\d\d:\d\d\s+)?(?:[AP]M\s+)?")
-_PERCENT = re.compile(r"\d{1,3}(?:[.,]\d{1,2})?")
+_CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
+_HALVES = ("AM", "PM")
+
+
+class _Head(NamedTuple):
+    """The titles of a table."""
+
+    kind: str  # the first of them
+    columns: int  # of its rows, without the time in front of them; 0 where these are not read
+    idle: int  # which column says how idle the processors were, and which how long they waited
+    waiting: int | None
+    cpu: int | None  # which column names the processor
+    average: bool  # below it is one row, after `avg-cpu:`
+    totals: bool  # whether the first report of this kind is the mean since the start of the node
 
 
 class _Use:
@@ -31,63 +46,92 @@ class _Reader:
         self.host: str | None = None
         self.cpus: int | None = None
         self.use: _Use | None = None
-        self._titles: list[str] = []
-        self._cpu: int | None = None  # which column names the processor
-        self._since_boot = False  # the first report of iostat and vmstat is not of the moment
-        self._average = False  # titles of `avg-cpu:`, below which is one row
+        self._head: _Head | None = None  # of the table whose rows are read
+        self._since_boot = False  # the next row is not of the moment
         self._reports: set[str] = set()
 
-    def take(self, line: str, number: int) -> bool:
-        """Use a line; False where it is none of a table."""
+    def take_all(self, lines: Sequence[str], first: int) -> int:
+        """Use lines one after another; how many are of a table."""
+        used = 0
+        for number, line in enumerate(lines, first):
+            if "%idle" in line or " swpd " in line or line.startswith("Linux "):
+                used += self._opens(line)
+            elif self._head is not None and (words := line.split()):
+                used += self._takes(self._head, words, line, number)
+        return used
+
+    def _opens(self, line: str) -> bool:
+        """Whether a line says whose the tables are, or is the head of one."""
         if (banner := _BANNER.match(line)) is not None:
             self.host, self.cpus = self.host or banner[1], int(banner[2])
             self._reports.clear()
             return True
-        words = _CLOCK.sub("", line, count=1).split()
-        if "%idle" in words or ("id" in words and "swpd" in words):
-            self._head(words)
-            return True
-        if not self._titles or len(words) != len(self._titles):
+        head = _parse_head(line)
+        if head is None:
             return False
-        if self._cpu is not None and words[self._cpu] != "all":
-            return words[self._cpu].isdecimal()
-        return self._sample(words, line, number)
-
-    def _head(self, words: list[str]) -> None:
-        kind = words[0]
-        self._average = kind == "avg-cpu:"
-        # in front of the means at the end is `Average:`, in the language of the user
-        self._titles = words[1:] if self._average else words if kind in ("CPU", "r") else []
-        self._cpu = words.index("CPU") if "CPU" in words else None
-        first = kind not in self._reports
+        self._head = head if head.columns else None
         # vmstat repeats its titles after each screen, iostat before each report
-        self._since_boot = first and (self._average or "swpd" in words)
-        self._reports.add(kind)
+        self._since_boot = head.totals and head.kind not in self._reports
+        self._reports.add(head.kind)
+        return True
 
-    def _sample(self, words: list[str], line: str, number: int) -> bool:
+    def _takes(self, head: _Head, words: list[str], line: str, number: int) -> bool:
+        """Whether a line is a row of the open table."""
+        if len(words) != head.columns:
+            words = _without_clock(words)
+            if len(words) != head.columns:
+                return False
+        if head.cpu is not None and words[head.cpu] != "all":
+            return words[head.cpu].isdecimal()
         if self._since_boot:
             self._since_boot = False
             return True
-        values = dict(zip(self._titles, words, strict=True))
-        idle = _percent(values.get("%idle", values.get("id", "")))
-        waiting = _percent(values.get("%iowait", values.get("wa", "0"))) or 0.0
+        idle = _percent(words[head.idle])
+        waiting = 0.0 if head.waiting is None else _percent(words[head.waiting]) or 0.0
         if idle is None or not 0 <= (busy := 100 - idle - waiting) <= 100:
             return False
-        if self.use is None:
-            self.use = _Use(number, line.strip()[:600])
-        self.use.samples += 1
-        self.use.busy += busy
+        use = self.use
+        if use is None:
+            use = self.use = _Use(number, line.strip()[:600])
+        use.samples += 1
+        use.busy += busy
         if busy >= HIGH:
-            if not self.use.high:
-                self.use.place = number, line.strip()[:600]
-            self.use.high += 1
-        if self._average:
-            self._titles = []
+            if not use.high:
+                use.place = number, line.strip()[:600]
+            use.high += 1
+        if head.average:
+            self._head = None
         return True
 
 
+@lru_cache(1 << 8)
+def _parse_head(line: str) -> _Head | None:
+    """The titles that a line lists; None for another line."""
+    words = _without_clock(line.split())
+    if not ("%idle" in words or ("id" in words and "swpd" in words)):
+        return None
+    kind = words[0]
+    average = kind == "avg-cpu:"
+    # in front of the means at the end is `Average:`, in the language of the user
+    titles = words[1:] if average else words if kind in ("CPU", "r") else []
+    places = {title: at for at, title in enumerate(titles)}
+    idle = places.get("%idle", places.get("id", 0))
+    waiting = places.get("%iowait", places.get("wa"))
+    return _Head(kind, len(titles), idle, waiting, places.get("CPU"), average, average or "swpd" in words)
+
+
+def _without_clock(words: list[str]) -> list[str]:
+    """The words of a row of a table behind the time in front of them."""
+    if words and _CLOCK.fullmatch(words[0]):
+        words = words[1:]
+    return words[1:] if words and words[0] in _HALVES else words
+
+
 def _percent(text: str) -> float | None:
-    return float(text.replace(",", ".")) if _PERCENT.fullmatch(text) else None
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        return None
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -100,16 +144,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         08:00:11        all     70.94      5.91     11.33      0.00      0.00     11.82
     """
     readers: dict[str | None, _Reader] = {}
-    number = used = 0
+    lines = used = 0
     for first, label, texts in plain_batches(stream):
+        lines = first - 1 + len(texts)
         reader = readers.get(label.host)
         if reader is None:
             if len(readers) >= _MOST_HOSTS:
                 continue
             reader = readers[label.host] = _Reader()
             reader.host = label.host
-        for number, line in enumerate(texts, first):
-            used += reader.take(line, number)
+        used += reader.take_all(texts, first)
     facts.mark_covered("host_use")
     facts.add(
         HostUse(
@@ -121,4 +165,4 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         for reader in readers.values()
         if reader.use is not None
     )  # fmt: skip
-    return Reading(number, used)
+    return Reading(lines, used)
