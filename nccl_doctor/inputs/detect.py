@@ -1,8 +1,10 @@
 """What kind of file some bytes are from, recognised by content; and files that are mostly holes, which are not read."""
 
 import errno
+import io
 import os
 import re
+import sys
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.streams import compression, encoding, growth_problem, open_regular
@@ -114,6 +116,30 @@ def _binary(head: bytes) -> str | None:
 def is_hollow(found: os.stat_result) -> bool:
     """Whether less than half of a file lies on the disk."""
     return found.st_size > _SPARSE_FROM and found.st_blocks * _BLOCK < found.st_size // 2
+
+
+def stat_solid(file: str | os.PathLike[str] | int) -> os.stat_result:
+    """The state of a file that lies on the disk, by its path or descriptor. Raises OSError for one that is mostly a hole."""
+    found = os.stat(file)  # noqa: PTH116 - also of a descriptor
+    if is_hollow(found):
+        raise OSError(errno.EFBIG, "a sparse file")
+    return found
+
+
+class SizedFile:
+    """The bytes that a file had when it was opened: one that grows faster than it is read would never end."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self._left = os.fstat(file.fileno()).st_size or sys.maxsize  # those of the kernel have no size
+
+    def read(self, size: int, /) -> bytes:
+        data = self._file.read(min(size, self._left)) or b""
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class HollowFile:

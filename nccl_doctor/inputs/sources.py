@@ -15,7 +15,7 @@ from nccl_doctor.common import budgets, interruption
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.inputs import conversions, exports
-from nccl_doctor.inputs.detect import HollowFile, is_hollow, no_log, sniff
+from nccl_doctor.inputs.detect import HollowFile, SizedFile, is_hollow, no_log, sniff
 from nccl_doctor.inputs.streams import (
     BREAKS,
     ForeignInput,
@@ -221,7 +221,7 @@ def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Ite
     name = one_line(text)
     path = Path(text)
     hollow = is_hollow(found)
-    opener: Callable[[], Raw] = partial(HollowFile if hollow else open_regular, path)
+    opener: Callable[[], Raw] = partial(_open_file, path)
     try:
         raw = opener()
         with closing(raw):
@@ -245,6 +245,15 @@ def _file(text: str, found: os.stat_result, known: Known, *, asked: bool) -> Ite
         return
     plain = not packed and not encoding(first) and found.st_size > 0 and not hollow and exports.recognise(head) is None
     yield Source(name, path, found.st_size, plain, opener)
+
+
+def _open_file(path: Path) -> Raw:
+    """The bytes of a file as it is now: since its size was seen, it may have become a hole of terabytes."""
+    file = open_regular(path)
+    if not is_hollow(os.fstat(file.fileno())):
+        return SizedFile(file)
+    file.close()
+    return HollowFile(path)
 
 
 def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | None:

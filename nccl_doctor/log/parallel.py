@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from nccl_doctor.common import interruption
 from nccl_doctor.formats import registry
+from nccl_doctor.inputs.detect import SizedFile, stat_solid
 from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks import rank_progress
@@ -57,12 +58,15 @@ def scan(stream: Readable, *, large: bool = False) -> tuple[LogCounts, RankProgr
 
 
 def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = False) -> tuple[LogCounts, RankProgress]:
-    """Read a plain file, a large one in several processes; `on_bytes` then gets estimates of what they have read."""
-    size = path.stat().st_size
-    count = min(size // PARALLEL, processors(), PROCESSES)
+    """Read a plain file, a large one in several processes; `on_bytes` then gets estimates of what they have read.
+
+    Raises OSError where it became a hole since it was recognised.
+    """
     with open_regular(path) as file:
+        size = stat_solid(file.fileno()).st_size
+        count = min(size // PARALLEL, processors(), PROCESSES)
         if count < 2:
-            return scan(_StoppableStream(file, on_bytes), large=(large and size >= SMALL) or size >= LARGE)
+            return scan(_StoppableStream(SizedFile(file), on_bytes), large=(large and size >= SMALL) or size >= LARGE)
         cuts = [line_start(file, size * part // count) for part in range(1, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
@@ -132,7 +136,8 @@ def _log(path: Path) -> bytes | None:
             if registry.recognise(file.read(HEAD)) is not None:
                 return None
             file.seek(0)
-            counts, end = scan(file, large=path.stat().st_size >= SMALL)
+            large = stat_solid(file.fileno()).st_size >= SMALL
+            counts, end = scan(SizedFile(file), large=large)
     except OSError:
         return None
     return pickle.dumps((counts.packed(), end), pickle.HIGHEST_PROTOCOL)

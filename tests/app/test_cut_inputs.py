@@ -112,6 +112,25 @@ def test_a_file_that_changes_while_it_is_read(healthy: Path, change: str, monkey
     assert change == "grow" or "healthy" != report.verdict
 
 
+@pytest.mark.parametrize("moment", [(parallel, "scan_file"), (sources, "_file")])
+def test_a_file_that_becomes_a_hole_of_a_terabyte_while_it_is_read(
+    healthy: Path, moment: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it held when it was opened is read; not the zeros behind it."""
+    where, name = moment
+    real = getattr(where, name)
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        os.truncate(healthy, 1 << 40)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(where, name, late)
+
+    [read] = analyze.analyze([str(healthy)])[0].inputs
+
+    assert len(HEALTHY) <= read.bytes <= len(HEALTHY) + (1 << 16)  # with the rest of the last block
+
+
 def test_a_disk_that_fails_in_the_middle_of_a_file(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also a file on a server that was replaced there (ESTALE): what was read before it counts, and the rest is told."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from nccl_doctor import __version__
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.reading_points import ReadingPoint
+from nccl_doctor.inputs.detect import stat_solid
 from nccl_doctor.inputs.streams import open_regular
 from nccl_doctor.log import line_patterns
 from nccl_doctor.log.counts import LogCounts
@@ -49,7 +50,7 @@ class ResumedReader:
 
     def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
         """The counts of a whole file and what its end shows."""
-        size = path.stat().st_size
+        size = stat_solid(path).st_size
         log, digest, hashed = GrowingLog(path), hashlib.sha256(), 0
         point = self._points.get(_name(path))
         if point is not None:
