@@ -143,6 +143,64 @@ def test_a_log_that_was_named_is_followed_to_its_next_name(log: Log, happens: Ca
     assert [] == log.problems
 
 
+def rotate(path: Path, *, packed: bool) -> None:
+    """What logrotate does with a log of two older parts."""
+    for number in (2, 1):
+        for old in path.parent.glob(f"job.log.{number}*"):
+            old.rename(path.with_name(old.name.replace(f"log.{number}", f"log.{number + 1}")))
+    path.rename(path.with_name("job.log.1"))
+    if packed:
+        times = path.with_name("job.log.1").stat()
+        path.with_name("job.log.1.gz").write_bytes(gzip.compress(path.with_name("job.log.1").read_bytes()))
+        os.utime(path.with_name("job.log.1.gz"), ns=(times.st_atime_ns, times.st_mtime_ns))
+        path.with_name("job.log.1").unlink()
+
+
+def write_at(path: Path, data: bytes, second: int) -> None:
+    append(path, data)
+    os.utime(path, ns=(second * 10**9, second * 10**9))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["job.log.1", "job.log.1.gz"])
+def test_a_part_that_was_rotated_away_between_two_looks_is_read(log: Log, packed: bool, name: str) -> None:
+    """But no part that was there before."""
+    append(log.path.with_name(name), gzip.compress(LOG[:900]) if name.endswith("gz") else LOG[:900])
+    os.utime(log.path.with_name(name), ns=(10**9, 10**9))
+
+    def steps() -> Iterator[None]:
+        write_at(log.path, LOG[:HALF], 2)
+        yield
+        rotate(log.path, packed=packed)
+        write_at(log.path, LOG[HALF : HALF + 9000], 3)
+        rotate(log.path, packed=packed)
+        write_at(log.path, LOG[HALF + 9000 :], 4)
+        yield
+        append(log.path, b"the last words\n")
+        yield
+
+    last = log.follow(steps(), log.path)
+
+    end = ".gz" if packed else ""
+    assert sorted(["job.log", f"job.log.1{end}", f"job.log.2{end}"]) == sorted(Path(one.path).name for one in last.inputs)
+    assert LOG.count(b"\n") + 1 <= sum(one.lines for one in last.inputs) <= LOG.count(b"\n") + 3  # cut within lines
+    assert [] == log.problems
+
+
+def test_an_older_part_is_not_taken_for_what_was_truncated_away(log: Log) -> None:
+    write_at(log.path.with_name("job.log.1.gz"), gzip.compress(LOG[:900]), 1)
+
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        yield
+        log.path.write_bytes(b"a new job begins\n")
+        yield
+
+    last = log.follow(steps(), log.path)
+    assert log.shown[0].findings[0].rule == last.findings[0].rule
+    assert [f"{log.path}: {followed.GONE}"] == log.problems
+
+
 def test_a_log_that_is_truncated_without_a_copy_keeps_what_was_read(log: Log) -> None:
     def steps() -> Iterator[None]:
         append(log.path, LOG)

@@ -1,14 +1,20 @@
 """Logs that grow: what was read of a file is kept as counts, and only what was appended is read.
 
 A file is known by its inode, so that a renamed one (`job.log` to `job.log.1`) keeps its counts. One that was truncated begins anew;
-if there is a copy of its old content beside it (copytruncate), the counts go on with the copy.
+if there is a copy of its old content beside it (copytruncate), the counts go on with the copy. Where a log was rotated twice
+between two looks, the part that was never seen under its own name is found by the names that logrotate(8) gives: `job.log.1`,
+`job.log-20240131.gz`, `job-2.log`.
 """
 
+import re
+import stat
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_doctor.inputs.streams import open_regular
+from nccl_doctor.inputs.detect import stat_solid
+from nccl_doctor.inputs.streams import BREAKS, Source, open_regular, open_stream
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts, PackedCounts
 from nccl_doctor.log.parallel import OnBytes
@@ -18,7 +24,8 @@ from nccl_doctor.log.scanner import AHEAD
 _MARK = 4096  # bytes at the start of a file by which it is known to be the same
 _WINDOW = 1 << 20  # bytes in which the end of the last settled line is looked for
 _PACKED = (".gz", ".xz", ".bz2", ".zst")
-GONE = "was removed or truncated; what had been read before counts"
+_ROTATED = re.compile(r"[.\-_](?:\d[\w:.\-]{0,40}|old|bak)")  # what a rotation adds to a name
+GONE = "was removed or truncated; what had been read before counts, and what was written since is unknown"
 
 _Inode = tuple[int, int]
 
@@ -38,6 +45,7 @@ class GrowingLog:
         self.path = path
         self.name = path.name  # at first: its copies have names that begin with this one, whatever it is renamed to
         self.size = 0  # bytes at the last look
+        self.changed = 0  # ns since 1970, at that look
         self.end = RankProgress({}, 0)  # what they show
         self.mark = b""  # the first bytes
         self._settled = LogCounts()  # of the lines that later ones cannot change
@@ -45,12 +53,22 @@ class GrowingLog:
         self._rest = LogCounts().packed()  # of those behind them
 
     def begins(self, path: Path) -> bool:
-        """Whether a file begins with what was read of this one."""
+        """Whether a file, which may be compressed, begins with what was read of this one."""
         try:
+            if path.suffix in _PACKED:  # it keeps the time of what it was made of
+                packed = Source(str(path), path, None, False, partial(open_regular, path))
+                with open_stream(packed) as stream:
+                    return path.stat().st_mtime_ns >= self.changed and stream.read(len(self.mark)) == self.mark
             with open_regular(path) as file:
                 return path.stat().st_size >= self.size and file.read(len(self.mark)) == self.mark
-        except OSError:
+        except BREAKS:
             return False
+
+    def parts(self) -> Iterator[Path]:
+        """Files beside it that have the name of a rotated part and were written to since the last look."""
+        for path in _beside(self.path):
+            if _is_part(path.name, self.name) and path != self.path and _changed(path) > self.changed:
+                yield path
 
     def read(self, path: Path, size: int, on_bytes: OnBytes | None) -> None:
         """Count what was appended since the last time."""
@@ -68,6 +86,7 @@ class GrowingLog:
             self._offset = stop
         self._rest = parallel.read_part(path, self._offset, size - self._offset, on_bytes).packed()
         self.size, self.end = size, parallel.read_end(path, size)
+        self.changed = _changed(path)
 
     def settled(self) -> tuple[int, PackedCounts]:
         """How many bytes lie in front of any line that what is appended can change, and their counts."""
@@ -100,8 +119,8 @@ class Follower:
         return self
 
     def refresh(self) -> list[Path]:
-        """The present names of all logs: also of those that were renamed within their folder, and of copies of truncated ones."""
-        found = []
+        """The present names of all logs and of their parts that were rotated away: renamed, copied and truncated, or compressed."""
+        found, rotated = [], list(self._past)
         for inode, known in list(self._known.items()):
             if _inode(known.path) != inode:
                 known.path = next((path for path in _beside(known.path) if _inode(path) == inode), known.path)
@@ -109,11 +128,17 @@ class Follower:
                 found.append(known.path)
                 if _is_shorter(known.path, known.size):
                     self._past.append(self._known.pop(inode))
-        return found + [path for past in self._past for path in _copies(past) if past.begins(path)]
+                    rotated.append(known)
+                elif known.path.name != known.name:
+                    rotated.append(known)
+            elif known.size:
+                rotated.append(known)
+        copies = [path for past in rotated for path in _copies(past) if path not in found and past.begins(path)]
+        return found + copies + [path for past in rotated for path in past.parts() if path not in found]
 
     def scan_file(self, path: Path, on_bytes: OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
         """The counts of a whole file and what its end shows; only what was appended is read."""
-        found = path.stat()
+        found = stat_solid(path)
         inode = found.st_dev, found.st_ino
         known = self._known.get(inode)
         if known is not None and not known.begins(path):
@@ -132,7 +157,7 @@ class Follower:
         """The logs that this look did not meet again; of a compressed one it met the copy."""
         gone = [known for inode, known in self._known.items() if inode not in self._seen]
         for known in (*self._past, *gone):
-            if known.size and not any(path.suffix in _PACKED for path in _copies(known)):
+            if known.size and not any(path.suffix in _PACKED and known.begins(path) for path in _copies(known)):
                 yield Vanished(str(known.path), known.counts(), known.end)
 
     def _copied(self, path: Path) -> GrowingLog | None:
@@ -154,6 +179,26 @@ def _beside(path: Path) -> list[Path]:
 def _copies(log: GrowingLog) -> list[Path]:
     """Files beside a log whose names begin with its name."""
     return [other for other in _beside(log.path) if other.name.startswith(log.name) and other != log.path]
+
+
+def _is_part(name: str, of: str) -> bool:
+    """Whether a name is that of a log with what a rotation adds, behind it or in front of its extension."""
+    plain = next((name[: -len(end)] for end in _PACKED if name.endswith(end)), name)
+    stem, dot, end = of.rpartition(".")
+    fronts = [(of, ""), (stem, dot + end)] if stem else [(of, "")]
+    return any(
+        plain.startswith(front) and plain.endswith(back) and _ROTATED.fullmatch(plain[len(front) : len(plain) - len(back)])
+        for front, back in fronts
+    )
+
+
+def _changed(path: Path) -> int:
+    """When a regular file was last written to, in ns since 1970; 0 for others."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return 0
+    return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else 0
 
 
 def _is_shorter(path: Path, size: int) -> bool:
