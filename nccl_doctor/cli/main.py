@@ -218,7 +218,13 @@ def run() -> None:
 
 def _end_at_once(status: int) -> None:
     """End without freeing each object, which takes 10 ms for a small log; returns where Python has more to do than that."""
-    if threading.active_count() > 1 or sys.getprofile() is not None or sys.gettrace() is not None:
+    call_exit_functions = getattr(atexit, "_run_exitfuncs", None)  # of CPython; not documented, so it may go
+    if (
+        call_exit_functions is None
+        or threading.active_count() > 1
+        or sys.getprofile() is not None
+        or sys.gettrace() is not None
+    ):
         return
     try:
         for stream in (sys.stdout, sys.stderr):
@@ -226,5 +232,5 @@ def _end_at_once(status: int) -> None:
                 stream.flush()
     except (OSError, ValueError):
         return
-    atexit._run_exitfuncs()
+    call_exit_functions()
     os._exit(status)

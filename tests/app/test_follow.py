@@ -182,7 +182,9 @@ def test_a_part_that_was_rotated_away_between_two_looks_is_read(log: Log, packed
     last = log.follow(steps(), log.path)
 
     end = ".gz" if packed else ""
-    assert sorted(["job.log", f"job.log.1{end}", f"job.log.2{end}"]) == sorted(Path(one.path).name for one in last.inputs)
+    assert sorted(["job.log", f"job.log.1{end}", f"job.log.2{end}"]) == sorted(
+        Path(one.path).name for one in last.inputs
+    )
     assert LOG.count(b"\n") + 1 <= sum(one.lines for one in last.inputs) <= LOG.count(b"\n") + 3  # cut within lines
     assert [] == log.problems
 

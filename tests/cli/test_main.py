@@ -347,7 +347,7 @@ run()
 """
 
 
-@pytest.mark.parametrize("before", ["", "sys.setprofile(lambda *_: None)"])
+@pytest.mark.parametrize("before", ["", "sys.setprofile(lambda *_: None)", "del atexit._run_exitfuncs"])
 def test_analyze_ends_with_its_status_output_and_callbacks(before: str) -> None:
     done = run_python(ENDING.format(before=before), str(DEMO))
     assert (1, "callback\n") == (done.returncode, done.stderr)

@@ -187,7 +187,9 @@ def _is_part(name: str, of: str) -> bool:
     stem, dot, end = of.rpartition(".")
     fronts = [(of, ""), (stem, dot + end)] if stem else [(of, "")]
     return any(
-        plain.startswith(front) and plain.endswith(back) and _ROTATED.fullmatch(plain[len(front) : len(plain) - len(back)])
+        plain.startswith(front)
+        and plain.endswith(back)
+        and _ROTATED.fullmatch(plain[len(front) : len(plain) - len(back)])
         for front, back in fronts
     )
 
