@@ -61,15 +61,21 @@ def shapes_of(lines: Sequence[bytes]) -> list[bytes]:
     shapes = shape_of(b"\n".join(short)).split(b"\n")
     if len(_masked_shapes) > _MEMO:
         _masked_shapes.clear()
-    # Which parts are numbers depends on the shape alone; but 0x00 is no code, and 0x01 of the same shape is one.
-    new = [at for at, shape in enumerate(shapes) if shape not in _masked_shapes]
-    if new:
-        masked = _HEX.sub(_masked, b"\n".join([short[at] for at in new]))
-        for at, shape in zip(new, shape_of(masked).split(b"\n"), strict=True):
-            if _ZERO_CODE in shapes[at]:
-                shapes[at] = shape
+    # Which parts are numbers depends on the shape alone, so one line of each is enough; but 0x00 is no code, and 0x01 of the same shape is one.
+    new, zeros = dict[bytes, int](), list[int]()
+    for at, shape in enumerate(shapes):
+        if shape not in _masked_shapes and shape not in new:
+            if _ZERO_CODE in shape:
+                zeros.append(at)
             else:
-                _masked_shapes[shapes[at]] = shape
+                new[shape] = at
+    asked = [*new.values(), *zeros]
+    if asked:
+        masked = _HEX.sub(_masked, b"\n".join([short[at] for at in asked]))
+        found = shape_of(masked).split(b"\n")
+        _masked_shapes.update(zip(new, found, strict=False))
+        for at, shape in zip(zeros, found[len(new) :], strict=True):
+            shapes[at] = shape
     return [_masked_shapes.get(shape, shape) for shape in shapes]
 
 
