@@ -61,7 +61,8 @@ def shapes_of(lines: Sequence[bytes]) -> list[bytes]:
     shapes = shape_of(b"\n".join(short)).split(b"\n")
     if len(_masked_shapes) > _MEMO:
         _masked_shapes.clear()
-    # Which parts are numbers depends on the shape alone, so one line of each is enough; but 0x00 is no code, and 0x01 of the same shape is one.
+    # Which parts are numbers depends on the shape alone, so one line of each is enough; but 0x00 is no code, and 0x01
+    # of the same shape is one.
     new, zeros = dict[bytes, int](), list[int]()
     for at, shape in enumerate(shapes):
         if shape not in _masked_shapes and shape not in new:

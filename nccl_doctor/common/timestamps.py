@@ -17,6 +17,7 @@ _ASCTIME = compiled(
     rf"\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<year>(?:19|20)\d\d)\b)?"
 )
 _GLOG = compiled(rf"(?:^|[\s\[:])[IWEF](?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK} ")
+_EPOCH = datetime(1970, 1, 1)
 _LOOKED_AT = 600  # characters of a line
 
 
@@ -28,7 +29,7 @@ def iso_seconds(text: str, *, local: bool = False) -> float | None:
     text = text.replace("/", "-").removesuffix(" UTC").removesuffix("UTC")
     try:
         when = datetime.fromisoformat(text)
-        return (when if local or when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        return when.timestamp() if local or when.tzinfo else (when - _EPOCH).total_seconds()
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -20,7 +20,7 @@ from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.scanner import TOKEN, Scanner
 from nccl_doctor.log.workers import PROCESSES, Ahead, ended_with_us, pool, processors, result_of
 
-PARALLEL = 48 << 20  # bytes that are worth a process of their own
+PARALLEL = 16 << 20  # bytes that are worth a process of their own
 MANY = 100_000  # objects that are worth it to leave out of a collection
 LARGE = 4 << 20  # bytes of all logs; from here on numpy is worth its import at the first dense block
 SMALL = 3 << 15  # bytes of a log that is read line by line in the time that numpy takes to begin

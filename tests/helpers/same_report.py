@@ -34,7 +34,7 @@ def differences(paths: Sequence[Path], client: Any = None) -> list[str]:
 
 def _report(paths: Sequence[Path], processes: int, read_ahead: Any) -> dict[str, Any] | str:
     small = mock.patch.multiple(parallel, processors=lambda: processes, PARALLEL=PART, GROUP=PART)
-    with small:
+    with small, mock.patch.object(cluster, "TASK", PART):
         try:
             report, _, problems = analyze.analyze([str(path) for path in paths], read_ahead=read_ahead)
         except UsageProblem as problem:

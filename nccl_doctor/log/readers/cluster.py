@@ -25,6 +25,7 @@ from nccl_doctor.log.workers import processors
 JOBS = 4  # of Slurm, where the user names no number
 CONNECTED = "20s"  # to reach a scheduler
 MOST = 1_000  # workers of a cluster of our own
+TASK = 48 << 20  # bytes that are worth one of a worker
 _MARK = 4096  # bytes at the start of a part by which a worker knows that it reads the same file
 
 
@@ -165,7 +166,7 @@ def _parts(path: Path, size: int) -> list[_Part]:
     with open_regular(path) as file:
         if registry.recognise(file.read(parallel.HEAD)) is not None:
             return []
-        count = max(size // parallel.PARALLEL, 1)
+        count = max(size // TASK, 1)
         cuts = [parallel.line_start(file, size * part // count) for part in range(1, count)]
         parts = []
         for start, stop in zip([0, *cuts], [*cuts, size], strict=True):

@@ -40,7 +40,7 @@ def client() -> Iterator[Any]:
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a log of many parts, small ones, a compressed one, and output of another kind."""
-    monkeypatch.setattr(parallel, "PARALLEL", 50_000)
+    monkeypatch.setattr(cluster, "TASK", 50_000)
     monkeypatch.setattr(parallel, "processors", lambda: 1)
     folder = tmp_path / "logs"
     folder.mkdir()
