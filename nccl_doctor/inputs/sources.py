@@ -55,6 +55,7 @@ _NO_LOG = compiled(
     r"go|java|js|ts|css|html?|md|rst|ipynb|sh|bash|toml|ya?ml|cfg|ini|png|jpe?g|gif|svg|pdf|mp4|wav|ko|ptx|cubin)$",
     re.IGNORECASE,
 )
+_RUN_STATE = "meta.yaml"  # in which MLflow keeps how a run ended
 _PACKED = {
     "tar": "is an archive inside an archive or a compressed file; unpack it first",
     "zip": "is an archive inside an archive or a compressed file; unpack it first",
@@ -264,6 +265,14 @@ def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | 
     return foreign if foreign is not None or kind not in _NEVER else ForeignInput(name, _NEVER[kind])
 
 
+def _is_known(path: str, known: Known) -> bool:
+    try:
+        with closing(open_regular(path)) as file:
+            return known(file.read(HEAD) or b"")
+    except (OSError, InputProblem):
+        return False
+
+
 def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> Iterator[Source | InputProblem]:
     from nccl_doctor.inputs.archives import members  # with tarfile and zipfile
 
@@ -276,7 +285,9 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
             continue
         looked += 1
         inner = member.name[len(name) + 1 :]
-        if _NO_LOG.search(inner) or not _NOT_LOOKED_INTO.isdisjoint(inner.split("/")):
+        if (_NO_LOG.search(inner) and not inner.endswith(f"/{_RUN_STATE}")) or not _NOT_LOOKED_INTO.isdisjoint(
+            inner.split("/")
+        ):
             continue
         try:
             with open_stream(member) as stream:
@@ -287,6 +298,8 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
             unread += 1
             if unread <= SHOWN:
                 yield problem
+            continue
+        if _NO_LOG.search(inner) and not known(head):
             continue
         reason = _problem(member.name, head, found, known)
         given = given or not isinstance(reason, ForeignInput)
@@ -331,7 +344,7 @@ def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Sou
                     more = f"{budgets.limit('files'):,} files; the others were not read; {budgets.reached('files')}"
                     yield InputProblem(one_line(root), f"holds more than {more}")
                     return
-                if _NO_LOG.search(entry.name):
+                if _NO_LOG.search(entry.name) and not (entry.name == _RUN_STATE and _is_known(entry.path, known)):
                     continue
                 for source in _once(_file(entry.path, found, known, asked=False), found, seen):
                     given = given or not isinstance(source, ForeignInput)

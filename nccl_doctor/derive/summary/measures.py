@@ -200,7 +200,7 @@ def _training(facts: Facts) -> Iterator[Measure]:
         numbers = {
             "step_time": (speed.seconds, "s"),
             "step_spread": (spreads.get(run.run), "s"),
-            "throughput": (speed.job_rate if speed.job_rate is not None else speed.rate, run.unit),
+            "throughput": _rate(run, speed),
             "data_wait": (100 * speed.data if speed.data is not None else None, "%"),
         }
         for name, (value, unit) in numbers.items():
@@ -227,8 +227,17 @@ def _rates_beside(
         tool = max(runs, key=lambda run: run.points).tool
         for run in runs:
             speed = steady[run.run]
-            if run.tool == tool and (rate := speed.job_rate if speed.job_rate is not None else speed.rate) is not None:
-                yield Measure("throughput", rate, run.unit, "run", run.tool, speed.ref)
+            rate, unit = _rate(run, speed)
+            if run.tool == tool and rate is not None:
+                yield Measure("throughput", rate, unit, "run", run.tool, speed.ref)
+
+
+def _rate(run: ThroughputRun, speed: Steady) -> tuple[float | None, str]:
+    """The rate of the job and its unit; that of one GPU or process where nothing tells how many there are."""
+    if speed.job_rate is not None:
+        return speed.job_rate, run.unit
+    of = {"gpu": " a GPU", "process": " a process"}.get(run.scope, "") if run.unit != "steps/s" else ""
+    return speed.rate, run.unit + of
 
 
 _LONGEST_ALL_REDUCE = """

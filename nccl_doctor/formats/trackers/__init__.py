@@ -1,4 +1,4 @@
-"""What trackers of experiments keep of a run: TensorBoard, Weights & Biases, tables of metrics."""
+"""What trackers of experiments keep of a run: TensorBoard, Weights & Biases, MLflow, tables of metrics."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -21,6 +21,16 @@ FORMATS = (
             rb"(?=[-+\d.\"enaif]{0,400},)[-+\d.,\"enaif]{1,20000}(?:\r?\n|\Z)"
         ),
         after=("gpu-samples", "profile-summary", "slurm-accounting", "node-capture", "nccl-tests"),
+    ),
+    Format(
+        "mlflow-store",
+        "mlflow_store",
+        tables=("throughput_run", "step", "scalar", "process_end"),
+        begins=compiled(
+            rb"\A(?:1[4-9]\d{11} (?:-?(?:\d[\d.]{0,40}(?:e[+-]?\d{1,3})?|inf)|nan)(?: -?\d{1,15})?(?: [^\n]{1,400})?"
+            rb"(?:\r?\n|\Z)){1,3}(?:\Z|1[4-9]\d{11} )"
+            rb"|\A(?=[^\0]{0,4000}\nlifecycle_stage: )(?:artifact_uri|artifact_location): "
+        ),
     ),
     Format(
         "wandb-run",

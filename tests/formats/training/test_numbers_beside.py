@@ -34,7 +34,7 @@ def test_tokens_beside_a_progress_bar(tmp_path: Path) -> None:
             )
     numbers = measured(report_of(tmp_path / "train.log", "\n".join(lines) + "\n"))
     assert pytest.approx(3.41, abs=0.01) == numbers["step_time"][0]
-    assert "tokens/s" == numbers["throughput"][1]
+    assert "tokens/s a GPU" == numbers["throughput"][1]
     assert 2400 <= numbers["throughput"][0] <= 2407
 
 
