@@ -359,7 +359,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "nccl-tests of pairs": nccl_tests_of_pairs,
     "NCCL Inspector": inspector,
     "NCCL Inspector for Prometheus": looped("topology/inspector.prom", r'coll_sn="(?P<more>\d+)'),
-    "py-spy": looped("stacks/loader_w2_rank1_subprocesses.txt", r"(?:Process|Thread) (?P<more>\d+)"),
+    "py-spy": looped("stacks/loader_w2_rank1_subprocesses.txt", r"(?:Process|Thread) \d(?P<more>\d+)"),
 }  # fmt: skip
 TRACES: dict[str, Callable[[], Iterator[str]]] = {
     "Kineto": kineto,

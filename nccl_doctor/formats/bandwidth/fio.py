@@ -49,12 +49,12 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     note = None
     for number, label, text in sections:
         job = jobs.get(label.host)
-        if (begin := _JOB.match(text)) is not None:
+        if "(groupid=" in text and (begin := _JOB.match(text)) is not None:
             error = None if begin[2] == "0" else f"error {begin[2]}{f' ({begin[3]})' if begin[3] else ''}"
             jobs[label.host] = job = _Job(begin[1], error, number, text.strip())
             if error is not None:
                 rows.append(_row(facts, name, label.host, job, job.name, None, number, job.text))
-        elif job is not None and (rate := _RATE.match(text)) is not None:
+        elif job is not None and "BW=" in text and (rate := _RATE.match(text)) is not None:
             value = float(rate[2]) * _OF_UNIT[rate[3]]
             rows.append(
                 _row(facts, name, label.host, job, f"{job.name} {rate[1]}", value, number, f"{job.name} {text.strip()}")
@@ -80,10 +80,13 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
         note = f"is no complete JSON: {str(error)[:100]}"
     jobs = run.get("jobs") or run.get("client_stats") if isinstance(run, dict) else None
     rows: list[ActiveTest] = []
+    at, number = 0, 1  # where the job before is named, and its line
     for one in jobs[:_MOST] if isinstance(jobs, list) else []:
         if not isinstance(one, dict) or not isinstance(one.get("jobname"), str):
             continue
-        number = content.count(b"\n", 0, max(content.find(json.dumps(one["jobname"]).encode()), 0)) + 1
+        named = content.find(json.dumps(one["jobname"]).encode(), at)
+        if named > 0:
+            at, number = named + 1, number + content.count(b"\n", at, named)
         host = one.get("hostname")  # of `fio --client`
         failed = finite(one.get("error"))
         job = _Job(one["jobname"][:100], f"error {failed:.0f}" if failed else None, number, one["jobname"][:100])

@@ -17,8 +17,10 @@ _TOTAL = re.compile(
     r".{0,40}?\[ ?(?P<stream>SUM|[ \d]{1,6})\](?:\[(?P<role>[TR]X-[CS])\])?\s+[\d.]{1,12}-\s?[\d.]{1,12}\s+sec\s+[\d.]{1,12} [KMGT]?Bytes"
     r"\s+(?P<rate>\d{1,9}(?:\.\d{1,6})?) (?P<unit>[KMGT]?)bits/sec(?P<more>.{0,80}?)\s(?P<side>sender|receiver)\s*$"
 )
+_SIDES = ("sender", "receiver")
 _OF_UNIT = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 _LOST = re.compile(r"\((\d{1,3}(?:\.\d{1,6})?)%\)")
+_GAP = re.compile(r"\s*")
 _LARGEST = 64 << 20  # bytes of JSON
 _MOST = 20_000
 _HOSTS = 20_000
@@ -89,12 +91,12 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     note = None
     for number, label, text in sections:
         run = runs.get(label.host)
-        if (ends := _ENDS.match(text)) is not None:
+        if "] local " in text and (ends := _ENDS.match(text)) is not None:
             if run is None or run.rates:
                 rows += run.rows(facts, name, label.host) if run is not None else []
                 if run is not None or len(runs) < _HOSTS:
                     runs[label.host] = _Run(ends[1], ends[2])
-        elif run is not None and (total := _TOTAL.match(text)) is not None:
+        elif run is not None and text.rstrip().endswith(_SIDES) and (total := _TOTAL.match(text)) is not None:
             run.total(total, number, text)
         else:
             continue
@@ -122,7 +124,8 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
             note = f"is no complete JSON: {str(error)[:100]}"
             break
         rows += _of_json(run, facts, name, line + 1) if isinstance(run, dict) else []
-        behind = len(text) - len(text[end:].lstrip())
+        gap = _GAP.match(text, end)
+        behind = gap.end() if gap is not None else end
         line += text.count("\n", at, behind)
         at = behind
     facts.add(rows)

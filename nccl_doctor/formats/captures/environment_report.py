@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -36,6 +37,7 @@ _TITLES = (  # what a line tells, under the names of collect_env, Hugging Face, 
 _NAMES = {"torch": "torch", "driver": "nvidia-driver", "nvcc": "nvcc", "gcc": "gcc", "deepspeed": "deepspeed"}
 _TITLE = re.compile("|".join(f"(?P<{name}>{expression})" for name, expression in _TITLES))
 _VALUES = {name: re.compile(expression) for name, expression in _TITLES}
+_WORDS = ("PyTorch", "torch ", "CUDA", "driver", "nvcc", "NVCC", "GCC", "ROCM", "deepspeed")  # one is in each title
 _GPU = re.compile(r"(?:GPU models and configuration *: *)?GPU (\d{1,3}(?:,\d{1,3}){0,63}): \S")
 _LISTED = re.compile(r"\[(?:pip3?|conda)\] ([A-Za-z0-9][\w.-]{0,80})(?:==| +)([\w.+!-]{1,60})")
 _NAMED = re.compile(rf"([a-z][\w.-]{{1,60}}): {_VERSION}\s*$")  # of SGLang's report, below its line of PyTorch
@@ -71,8 +73,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             sections.used()
             used += 1
     told = [report for report in reports.values() if report.is_one]
-    for report in told:
-        facts.add(report.rows(facts, name))
+    facts.add(chain.from_iterable(report.rows(facts, name) for report in told))
     if told:
         facts.mark_covered("software_version", "package", "message")
     return Reading(sections.lines, used if told else 0, note)
@@ -95,11 +96,12 @@ class _Report:
 
     def take(self, number: int, text: str) -> bool:
         """Take a line; whether it tells something."""
-        title = _TITLE.search(text)
+        title = _TITLE.search(text) if any(map(text.__contains__, _WORDS)) else None
         if title is not None:
             self._names_packages |= text.lstrip().startswith("PyTorch: ")
-            for key, expression in _VALUES.items():  # a line of Hugging Face's reports tells two things
-                if (match := expression.search(text)) is not None:
+            # a line of Hugging Face's reports tells two things
+            for key in _VALUES if "PyTorch" in text else (title.lastgroup or "",):
+                if (match := _VALUES[key].search(text)) is not None:
                     if key == "torch":
                         self._begin()
                     self.said[key] = match[1], number, text.strip()

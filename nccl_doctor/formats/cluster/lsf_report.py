@@ -32,14 +32,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     report = _Report()
     jobs = lines = used = 0
 
+    rows: list[AccountedJob] = []
+
     def end() -> None:
         if report.numbers:
-            facts.add([report.row(lambda text: facts.evidence(name, report.line, text))])
+            rows.append(report.row(lambda text: facts.evidence(name, report.line, text)))
 
     for first, _, texts in plain_batches(stream):
         lines += len(texts)
         for number, line in enumerate(texts, first):
-            if (subject := _SUBJECT.match(line)) is not None:
+            if line.startswith("Subject: ") and (subject := _SUBJECT.match(line)) is not None:
                 end()
                 report, jobs = _Report(number, line.strip(), *subject.groups()), jobs + 1
                 used += 1
@@ -48,6 +50,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if jobs > _MOST_JOBS:
             break
     end()
+    facts.add(rows)
     facts.mark_covered("accounted_job", "process_end")
     note = f"holds reports of more than {_MOST_JOBS:,} jobs; the others were left out" if jobs > _MOST_JOBS else None
     return Reading(lines, used, note)
@@ -67,7 +70,7 @@ class _Report:
 
     def take(self, number: int, line: str) -> bool:
         """Take one line; whether it says something."""
-        if (found := _NUMBER.match(line)) is not None:
+        if " : " in line and (found := _NUMBER.match(line)) is not None:
             title, value, unit = found.groups()
             self.numbers[title] = float(value) * (1 if unit == "sec" else _MIB_OF[unit[0]])
             if not self._text:

@@ -43,14 +43,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     job: PbsJob | None = None
     last = ""  # attribute whose value may go on
+    rows: list[Any] = []
     jobs = lines = used = 0
     for first, _, texts in plain_batches(stream):
         lines += len(texts)
         for number, line in enumerate(texts, first):
-            if (start := _JOB.match(line)) is not None:
-                _add(facts, name, job)
+            if line.startswith("Job Id:") and (start := _JOB.match(line)) is not None:
+                _add(facts, name, job, rows)
                 jobs, job, last = jobs + 1, PbsJob(start[1], number, {}), ""
-            elif job is not None and (said := _ATTRIBUTE.match(line)) is not None:
+            elif job is not None and line.startswith("    ") and (said := _ATTRIBUTE.match(line)) is not None:
                 last = said[1] if said[1] in READ else ""
                 if last:
                     job.said[last] = said[2].strip()[:_LONGEST], number
@@ -64,7 +65,10 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
         if jobs > _MOST_JOBS:
             job = None
             break
-    _add(facts, name, job)
+        facts.add(rows)
+        rows.clear()
+    _add(facts, name, job, rows)
+    facts.add(rows)
     return Reading(lines, used, _too_many(jobs))
 
 
@@ -78,6 +82,7 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
     except (ValueError, RecursionError) as error:
         note = f"is no complete JSON: {str(error)[:100]}"
     known = jobs if isinstance(jobs, dict) else {}
+    rows: list[Any] = []
     places = _places(content)
     for identity in islice(known, _MOST_JOBS):
         if isinstance(known[identity], dict) and re.fullmatch(_ID, identity):
@@ -87,7 +92,8 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
                 for key, value in _flat(known[identity])
                 if key in READ
             }
-            _add(facts, name, PbsJob(identity, line, said))
+            _add(facts, name, PbsJob(identity, line, said), rows)
+    facts.add(rows)
     return Reading(lines, len(known), note or _too_many(len(known)))
 
 
@@ -116,9 +122,9 @@ def _flat(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, str(value)
 
 
-def _add(facts: Facts, file: str, job: PbsJob | None) -> None:
+def _add(facts: Facts, file: str, job: PbsJob | None, rows: list[Any]) -> None:
     if job is not None:
-        facts.add(pbs_jobs.rows(facts, file, job))
+        rows += pbs_jobs.rows(facts, file, job)
 
 
 def _too_many(jobs: int) -> str | None:
