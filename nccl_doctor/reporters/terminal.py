@@ -29,6 +29,7 @@ ASCII = str.maketrans({"·": "-", "…": "~", "→": ">"})
 NCCL = " NCCL "  # separates the header of an NCCL line from its text
 UNLIMITED = 10**6
 MORE = " … (-v)"  # marks cut text
+_FAR = 4  # times the width of a row, within which a word ends that may fit
 _WORDS = compiled(r"[^\s`]*`[^`\s][^`]*`\S*|\S+")  # short code in backticks is not broken
 
 
@@ -337,13 +338,14 @@ class _Screen:
         for word in [one for part in code for one in ([part] if cell_len(part) <= width // 2 else part.split())]:
             while word:
                 glue = " " if row.strip() else ""
-                if cell_len(row) + len(glue) + cell_len(word) <= width:
+                head = word[: _FAR * width]  # a list of hosts may be a word of 100,000 characters
+                if len(head) == len(word) and cell_len(row) + len(glue) + cell_len(word) <= width:
                     row, word = row + glue + word, ""
                 elif row.strip():
                     rows.append(row)
                     row = indent
                 else:
-                    part = set_cell_size(word, width - len(indent)).rstrip()
+                    part = set_cell_size(head, width - len(indent)).rstrip()
                     rows.append(indent + part)
                     word = word[len(part) :]
         return [*rows, row] if row.strip() or not rows else rows
