@@ -144,10 +144,13 @@ def _log(path: Path) -> bytes | None:
 
 
 def line_start(file: BinaryIO, offset: int) -> int:
-    """The start of the first line after an offset; the offset itself where a line has no end."""
+    """The start of the first line after an offset, or the end of the file; the offset itself in a line of more than 64 MB."""
     file.seek(offset)
     for start in range(0, 64 << 20, 1 << 16):
-        at = file.read(1 << 16).find(b"\n")
+        data = file.read(1 << 16)
+        if not data:
+            return file.tell()
+        at = data.find(b"\n")
         if at >= 0:
             return offset + start + at + 1
     return offset

@@ -302,6 +302,15 @@ def test_several_processes_give_the_facts_of_one(tmp_path: Path) -> None:
             assert one[name] == two[name], name
 
 
+def test_a_last_line_without_an_end_is_one_for_several_processes(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("\n".join([*PIECES[:3], "x" * 9_000]))
+    one = parallel.scan_file(path)[0]
+    with mock.patch.object(parallel, "PARALLEL", 1_000), mock.patch.object(parallel, "processors", return_value=3):
+        two = parallel.scan_file(path)[0]
+    assert (one.lines, one.bytes) == (two.lines, two.bytes)
+
+
 def test_the_gate_tells_marks_from_places() -> None:
     for context in (no_hyperscan(), mock.patch.dict("sys.modules", {})):
         with context:

@@ -21,8 +21,8 @@ _CONTAINER = re.compile(r" {2}([a-z0-9][a-z0-9.-]{0,62}):\s*$")
 _LISTS = ("Init Containers", "Containers")
 _WAITS = ("ContainerCreating", "PodInitializing")
 Place = tuple[int, str]  # number and text of a line
-Find = Callable[[str, Place], Place]
-"""The first line behind a place that an expression matches, or the place itself."""
+Find = Callable[[str, str, Place], Place]
+"""The first line behind a place that gives a key a value, or the place itself."""
 
 
 class _Exit(NamedTuple):
@@ -84,7 +84,7 @@ def _of_document(document: dict[str, Any], find: Find) -> _Pod | None:
     status, metadata = _dict(document.get("status")), _dict(document.get("metadata"))
     if not status or not isinstance(metadata.get("name"), str):
         return None
-    pod = _Pod(metadata["name"], find(rf"\s*name: [\"']?{re.escape(metadata['name'])}[\"']?\s*$", (0, "")))
+    pod = _Pod(metadata["name"], find("name", metadata["name"], (0, "")))
     pod.namespace = _text(metadata.get("namespace"))
     pod.node = _text(_dict(document.get("spec")).get("nodeName"))
     pod.phase = _text(status.get("reason")) or _text(status.get("phase")) or "Unknown"
@@ -107,10 +107,10 @@ def _add_container(pod: _Pod, container: dict[str, Any], before: str, find: Find
         ended = _dict(states.get("terminated"))
         status, why = ended.get("exitCode"), _text(ended.get("reason"))
         if type(status) is int and 0 <= status < 256:
-            pod.exits.append(_Exit(why or "", status, find(rf"exitCode: {status}\s*$", pod.place)))
+            pod.exits.append(_Exit(why or "", status, find("exitCode", str(status), pod.place)))
             reason = reason or why
         if key == "state" and reason is not None and not (before and reason in ("Completed", *_WAITS)):
-            pod.reasons.append((before + reason, find(rf"reason: {re.escape(reason)}\s*$", pod.place)))
+            pod.reasons.append((before + reason, find("reason", reason, pod.place)))
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:

@@ -57,18 +57,19 @@ class Accounted(NamedTuple):
 def rows(facts: Facts, file: str, accounted: Iterable[Accounted]) -> Iterator[Any]:
     """A row of `accounted_job` each, and the ends of the jobs that failed."""
     jobs: list[Accounted] = []
-    steps: dict[str, list[Accounted]] = {}
+    reasons: dict[str, Accounted] = {}  # job -> the step that best says why it failed; a job may be listed many times
     for one in accounted:
         if one.is_step:
-            steps.setdefault(one.job.partition(".")[0], []).append(one)
+            job_id = one.job.partition(".")[0]
+            if _is_reason(one) and (job_id not in reasons or _by_reason(one) < _by_reason(reasons[job_id])):
+                reasons[job_id] = one
         else:
             jobs.append(one)
         yield job_row(facts, file, one)
     for job in jobs:
         # A job that failed says with which status its script ended, and a step why.
         ended = job.state in ("FAILED", "OUT_OF_MEMORY")
-        own = [step for step in steps.get(job.job, []) if ended and _is_reason(step)]
-        worst = min(own, key=_by_reason, default=job)
+        worst = reasons.get(job.job, job) if ended else job
         shown = worst.exit_code if worst.exit_code != "0:0" else job.exit_code
         out_of_memory = "OUT_OF_MEMORY" in (worst.state, job.state)
         yield from end_rows(

@@ -1,5 +1,6 @@
 """How pods ended, of `kubectl describe pod` and `kubectl get pods -o yaml`."""
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -70,3 +71,29 @@ def test_templates_have_no_state(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata:\n  name: train\nspec:\n  containers: []\n")
     facts, _ = read_facts([str(tmp_path / "job.yaml")])
     assert [] == facts.query(LISTED)
+
+
+def test_each_of_many_pods_is_found_in_the_same_number_of_steps(tmp_path: Path) -> None:
+    def steps(pods: int) -> int:
+        text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
+            f"- kind: Pod\n  metadata:\n    name: worker-{number}\n  spec: {{}}\n  status:\n    phase: Failed\n"
+            for number in range(pods)
+        )
+        (tmp_path / "pods.yaml").write_text(text)
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            facts, _ = read_facts([str(tmp_path / "pods.yaml")])
+        finally:
+            sys.setprofile(None)
+        assert [(pods,)] == facts.query("SELECT COUNT(*) FROM listed_pod")
+        return calls
+
+    steps(10)  # imports
+    few, many = steps(100), steps(400)
+    assert many < 4 * few
