@@ -32,12 +32,14 @@ _NOT_A_HOST = compiled(
 _DEVICE_OR_NODE = compiled(r"(?i:gpu)\d{1,2}")
 _WHOLE_LINE = compiled(
     r" ?[|+][-=+ ]|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[\d{4}/|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} |Traceback \(most |=+NVSMI LOG|"
-    r"\[(?:INFO|WARNING|ERROR)\]|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b"
+    r"\[(?:INFO|WARNING|ERROR)\]|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b|"
+    r"Filesystem {2,}|/dev/\S{1,80} +\d|tmpfs +\d|[\d.]{7,15}:/\S{0,80} +\d|(?:Mem|Swap): {2}| {8,14}total {2,}|max locked memory +\("
 )
 _HOST_LIKE = compiled(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
 # What the kernel prints begins with no host: `[   12.345678] irdma0: `, `node01 kernel: irdma0: `.
 _KERNEL_BEFORE = compiled(r"(?:\bkernel: |\[ {0,8}\d{1,12}\.\d{6}\] )$")
 _NUMBER_NEXT = compiled(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
+_DISTANCES = compiled(r"(?: 10|(?: \d\d|[12]\d\d)(?: (?: \d\d|[12]\d\d)){0,63}  10)(?: (?: \d\d|[12]\d\d)){0,63} ?$")
 
 
 @lru_cache(1 << 14)
@@ -78,9 +80,14 @@ def is_service(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool
 
 
 def is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
-    """srun pads to the width of the largest task number; `0: [a, b]` is Horovod's list of what a rank waits for."""
+    """srun pads to the width of the largest task number; `0: [a, b]` is Horovod's list of what a rank waits for.
+
+    `  0:  10  21` is a row of the distances of `numactl -H`.
+    """
     start = found.end()
     if indent + len(found["weak"]) > 5:
+        return False
+    if found.string.startswith((" ", "1", "2"), start) and _DISTANCES.match(found.string, start):
         return False
     return not (found.string.startswith("[", start) and found.string.find("]", start) == len(found.string) - 1)
 

@@ -47,6 +47,7 @@ SAMPLES = {
     "environment-report": ["captures/collect_env.txt"],
     "packages": ["captures/conda_list.txt", "captures/pip_freeze.txt", "captures/efa_installed_packages"],
     "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],
+    "host-commands": ["captures/host_commands.txt"],
     "cpu-samples": ["captures/mpstat.txt", "captures/vmstat.txt"],
     "link-counters": ["network/perfquery_switch.txt", "network/ip_s_link.txt"],
     "dcgm-results": ["gpu/dcgmi_diag.txt", "gpu/dcgmi_health.txt"],
@@ -72,6 +73,7 @@ SAMPLES = {
 # What every reading fills, whatever the format.
 GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"} | {
     "job_fact", "captured", "measure", "coverage", "throttle_span", "idle_span",
+    "host_number",  # reports of the environment hold `lscpu`
 }  # fmt: skip
 
 

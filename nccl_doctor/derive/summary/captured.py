@@ -14,13 +14,19 @@ from nccl_doctor.facts.tables import (
     CopyTest,
     FabricCheck,
     GpuMatrix,
+    GpuPair,
     GpuUse,
+    HostNumber,
     HostUse,
+    IbPort,
     InspectorColl,
     KubePod,
     LinkCounter,
     LinkQuality,
     Message,
+    Mount,
+    MountProbe,
+    NodeGpu,
     NvlinkState,
     NvlinkUse,
     OfiDomain,
@@ -28,6 +34,8 @@ from nccl_doctor.facts.tables import (
     QueuedJob,
     RasComm,
     RasGroup,
+    RdmaDevice,
+    RdmaGid,
     Recorder,
     RecorderCall,
     SchedulerNode,
@@ -48,9 +56,10 @@ Clause = tuple[str, int | None]  # words, evidence
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostUse, KubePod, Message,
+        HostNumber, HostUse, IbPort, KubePod, Message,
+        GpuPair, RdmaGid, Mount,
     ],
-    reads=[CopyRate, RecorderCall, TimelineRank, TopoGpu],
+    reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
 def captured(facts: Facts) -> Iterator[Captured]:
     """One row a kind of capture that is there."""
@@ -214,6 +223,52 @@ def _commands(facts: Facts) -> Iterator[Clause]:
         yield f"fi_info: provider {providers.replace(',', ', ')}, {counted(domains, 'domain')}", ref
 
 
+_NUMBERS_SHOWN = 4
+_COUNTS = {
+    "PCIe link": "SELECT count(*),"
+    " ', ' || sum('downgraded' IN (field(fields, 'width_state'), field(fields, 'speed_state'))) || ' downgraded',"
+    " min(ref) FROM message WHERE kind = 'lspci-link' GROUP BY NULL HAVING count(*)",
+    "GID": "SELECT count(*), ' of ' || count(DISTINCT device || port) || ' RDMA ports, ' || sum(scope = 'ipv4') || ' with an IPv4 address',"
+    " min(ref) FROM rdma_gid WHERE NOT EXISTS (SELECT 1 FROM rdma_device) GROUP BY NULL HAVING count(*)",
+    "pair": "SELECT count(*), ' of GPUs, ' || sum(read > 0) || ' without P2P', min(ref) FROM gpu_pair WHERE gpu < peer"
+    " AND NOT EXISTS (SELECT 1 FROM node_gpu) GROUP BY NULL HAVING count(*)",
+    "mounted file system": "SELECT count(*), ', ' || sum(read_only) || ' read-only', min(ref) FROM mount"
+    " WHERE NOT EXISTS (SELECT 1 FROM mount_probe) GROUP BY NULL HAVING count(*)",
+}
+
+
+def _host_commands(facts: Facts) -> Iterator[Clause]:
+    """What commands about hosts show: of several hosts the range, of file systems the fullest."""
+    for source, ports, active, rate, ref in facts.query(
+        "SELECT '', count(*), sum(state LIKE 'Active%'), max(rate), min(ref) FROM ib_port GROUP BY NULL HAVING count(*)"
+    ):
+        yield f"{source}{counted(ports, 'RDMA port')}, {active} active" + (f", {rate:g} Gb/s" if rate else ""), ref
+    shown: dict[str, list[Clause]] = {}
+    for command, name, low, high, unit, hosts, ref in facts.query(
+        "SELECT command, name, min(value), max(value), unit, count(DISTINCT coalesce(host, '')), min(ref) FROM host_number"
+        " GROUP BY command, name ORDER BY command, iif(command = 'df', -max(value), min(ref))"
+    ):
+        least, most = _amount(low, unit), _amount(high, unit)
+        on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
+        value = most if least == most else f"{least} to {most}"
+        shown.setdefault(command, []).append((f"{name} {value}{on}", ref))
+    for what, query in _COUNTS.items():
+        for number, rest, ref in facts.query(query):
+            yield counted(number, what) + (rest or ""), ref
+    for command, clauses in shown.items():
+        yield f"{command}: " + ", ".join(text for text, _ in clauses[:_NUMBERS_SHOWN]), clauses[0][1]
+
+
+def _amount(value: float, unit: str) -> str:
+    """A number of `host_number` with its unit."""
+    if value == -1:
+        return "unlimited"
+    if unit != "B":
+        return f"{value:,.10g}{' ' + unit if unit else ''}"
+    step = next((power for power in (40, 30, 20, 10) if value >= 1 << power), 0)
+    return f"{value / (1 << step):.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[step // 10]}"
+
+
 def _links(facts: Facts) -> Iterator[Clause]:
     for source, links, hosts, bad, ref in facts.query(
         "SELECT source, count(DISTINCT coalesce(host, '') || ' ' || link), count(DISTINCT host),"
@@ -296,6 +351,7 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "topology": _topologies,
     "nccl-state": _states,
     "node-command": _commands,
+    "host-command": _host_commands,
     "link": _links,
     "copies": _copies,
     "scheduler": _scheduler,

@@ -21,6 +21,7 @@ from nccl_doctor.facts.tables import (
     CopySlow,
     CopyTest,
     GpuUse,
+    HostNumber,
     HostUse,
     InitTiming,
     InspectorColl,
@@ -135,6 +136,9 @@ QUERIES = (
     "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE sm_active IS NOT NULL",
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
+    # commands about hosts: free, df, ulimit, lscpu, numactl, top, perf stat
+    "SELECT replace(command, ' ', '_') || '_' || replace(iif(command = 'df', 'used', name), ' ', '_'), value, unit, 'host',"
+    " coalesce(host || ' ', '') || iif(command = 'df', name, ''), ref FROM host_number WHERE value >= 0 LIMIT 5000",
     # links: what mlxlink measured, and errors that commands counted
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",
@@ -166,7 +170,7 @@ _UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

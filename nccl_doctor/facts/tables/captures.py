@@ -210,6 +210,18 @@ class SchedulerNode(NamedTuple):
     ref: Ref
 
 
+class HostNumber(NamedTuple):
+    """A number that a command shows of a host: `ulimit -a`, `free`, `df`, `lscpu`, `numactl -H`, `top`, `perf stat`."""
+
+    host: str | None
+    file: str
+    command: str  # ulimit, free, df, lscpu, numactl, top, perf stat
+    name: str  # locked memory, available, CPUs, NUMA nodes, used of /scratch
+    value: float  # -1 for a limit that is unlimited
+    unit: str  # B, %, s, empty for a count
+    ref: Ref
+
+
 class QueuedJob(NamedTuple):
     """A job in `squeue` that is not done."""
 

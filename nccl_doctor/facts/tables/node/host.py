@@ -37,7 +37,7 @@ class TaskLimit(NamedTuple):
     """A resource limit of this task, or of the daemon that starts tasks."""
 
     host: str | None
-    process: str  # self, slurmd
+    process: str  # self, slurmd; shell for `ulimit -a` and /proc/PID/limits in a capture
     name: str  # memlock and stack (bytes), nofile, nproc, core (bytes)
     soft: int | None  # -1 = unlimited
     hard: int | None  # -1 = unlimited

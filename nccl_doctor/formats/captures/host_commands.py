@@ -1,0 +1,136 @@
+"""Output of commands about a host, in a file of its own or pasted into a log, of one host or many behind prefixes.
+
+`ulimit -a`, `free`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `perf stat`, `lspci -vv`, `rdma link`, `show_gids` and
+`nvidia-smi topo -p2p`. A command that is run again and again keeps its worst row.
+"""
+
+import re
+from typing import Any
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import (
+    GpuPair,
+    HostMemory,
+    HostNumber,
+    IbPort,
+    Mount,
+    MountProbe,
+    RdmaGid,
+    SharedMemory,
+    TaskLimit,
+)
+from nccl_doctor.formats.captures import device_sections, host_sections
+from nccl_doctor.formats.captures.host_sections import Section
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import plain_batches
+
+_MOST_ROWS = 100_000
+_MOST_WRITERS = 20_000
+_SECTIONS = (*host_sections.SECTIONS, *device_sections.SECTIONS)
+_BEGINS = re.compile("|".join(f"(?:{section.BEGINS.pattern})" for section in _SECTIONS))
+_Key = tuple[Any, ...]
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every capture of a file.
+
+    Source: bash `ulimit`, procps-ng, coreutils, util-linux, numactl, pciutils, iproute2, mlnx-tools, drivers 390 and newer::
+
+        max locked memory           (kbytes, -l) 64
+        Mem:           2.0Ti       1.9Ti        11Gi       502Gi        81Gi        14Gi
+        LnkSta: Speed 16GT/s (downgraded), Width x8 (downgraded)
+    """
+    kept = _Rows()
+    open_: dict[tuple[str | None, int | None], Section | None] = {}
+    lines = used = 0
+    for first, label, texts in plain_batches(stream):
+        lines += len(texts)
+        writer = label.host, label.rank
+        section = open_.get(writer)
+        if section is None and len(open_) >= _MOST_WRITERS:
+            continue
+        for number, text in enumerate(texts, first):
+            kept.host = label.host
+            text = text.rstrip("\r")
+            if section is not None and section.take(text, number):
+                used += 1
+                continue
+            section = None
+            if _BEGINS.match(text):
+                section = next(one for one in _SECTIONS if one.BEGINS.match(text))(kept.add)
+                used += section.take(text, number)
+        open_[writer] = section
+    facts.mark_covered(
+        "host_number", "task_limit", "host_memory", "mount", "mount_probe", "shared_memory", "rdma_gid", "gpu_pair"
+    )
+    facts.mark_covered("message", "ib_port")
+    facts.add(kept.rows(facts, name))
+    note = f"holds more than {_MOST_ROWS:,} facts; the others were left out" if kept.full else None
+    return Reading(lines, used, note)
+
+
+class _Rows:
+    """The rows of all hosts, of the same thing the worst."""
+
+    def __init__(self) -> None:
+        self.host: str | None = None
+        self.full = False
+        self._kept: dict[_Key, tuple[Any, int, str]] = {}
+
+    def add(self, row: Any, number: int, text: str) -> None:
+        """Keep a row, unless a worse one of the same thing is there."""
+        key = (type(row), self.host, *_name(row, number))
+        known = self._kept.get(key)
+        if known is None and len(self._kept) >= _MOST_ROWS:
+            self.full = True
+        elif known is None or _badness(row) > _badness(known[0]):
+            self._kept[key] = row._replace(host=self.host), number, text
+
+    def rows(self, facts: Facts, name: str) -> list[Any]:
+        """The rows with file and evidence."""
+        done = []
+        for row, number, text in self._kept.values():
+            row = row._replace(ref=facts.evidence(name, number, text.strip()[:600]))
+            done.append(row._replace(file=name) if hasattr(row, "file") else row)
+        return done
+
+
+def _name(row: Any, number: int) -> _Key:
+    """What a row is about."""
+    match row:
+        case HostNumber():
+            return row.command, row.name
+        case TaskLimit():
+            return (row.name,)
+        case HostMemory() | SharedMemory():
+            return ()
+        case MountProbe():
+            return row.path, row.size is None
+        case Mount():
+            return (row.path,)
+        case IbPort():
+            return row.hca, row.port
+        case RdmaGid():
+            return row.device, row.port, row.number, row.kind
+        case GpuPair():
+            return row.gpu, row.peer
+        case _:
+            return (number,)
+
+
+def _badness(row: Any) -> float:
+    """How much worse a later row of the same thing is; of others the first counts."""
+    match row:
+        case HostNumber() if row.unit == "%" or row.name == "load":
+            return row.value
+        case HostNumber() if row.name == "available":
+            return -row.value
+        case HostMemory() if row.available is not None:
+            return -float(row.available)
+        case MountProbe():
+            return -float(row.free if row.free is not None else row.files_free or 0)
+        case SharedMemory() if row.free is not None:
+            return -float(row.free)
+        case _:
+            return 0.0
