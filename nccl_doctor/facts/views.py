@@ -182,6 +182,12 @@ VIEWS = (
         "SELECT ref FROM fell_back WHERE used NOT LIKE '%Socket%' AND (SELECT in_order FROM job_end)",
     ),
     View(
+        "nccl_explained",
+        "An error in NCCL's own words, of which a framework's report that a call of NCCL failed is only the echo.",
+        {"ref": "evidence"},
+        "SELECT ref FROM known_message WHERE program = 'nccl' AND severity = 'error'",
+    ),
+    View(
         "reported_fault",
         "A line of the message catalogue that reports a fault, graded by what the program did after it; no notes of jobs in order.",
         {
@@ -207,7 +213,9 @@ VIEWS = (
           CASE k.role WHEN 'echo' THEN iif(k.confidence = 'certain', 'likely', 'possible') ELSE k.confidence END,
           iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
         FROM known_message k JOIN evidence e ON e.id = k.ref
-        WHERE k.kind <> 'harmless' AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
+        WHERE k.kind <> 'harmless'
+          AND NOT (k.message = 'nccl-error-in' AND EXISTS (SELECT 1 FROM nccl_explained))
+          AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
         """,
     ),
     View(

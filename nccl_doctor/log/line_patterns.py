@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parent / "patterns"
 LAST = "core"  # the general grammar: asked after the special ones
 UNKNOWN = "unknown"  # what no other pattern knows: asked last
 CATALOGUE = "catalogue"  # reader and name of the pattern that stands for all messages of the catalogue
+LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
 _CODE = __file__, pattern_openings.__file__, digit_shapes.__file__  # what is kept of patterns depends on
 _KEY = 4  # characters of a message by which patterns are sorted
 _LEAD = 2 * _KEY  # characters of a message that choose its candidates

@@ -14,7 +14,7 @@ from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.knowledge.system_errors import sharpened, told
 from nccl_doctor.knowledge.templates import LINE, RECORD
 from nccl_doctor.log import nccl_header
-from nccl_doctor.log.line_patterns import UNKNOWN, Pattern
+from nccl_doctor.log.line_patterns import LAST_ERROR, UNKNOWN, Pattern
 
 _COMM = compiled(r" comm 0x[0-9a-f]")
 _NET = compiled(
@@ -293,12 +293,19 @@ def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> I
         )  # fmt: skip
 
 
+def _where(context: Context, pattern: Pattern | None) -> str:
+    """Where messages are searched that a text may be: all of them where another program repeats a warning of NCCL."""
+    if context.level:
+        return RECORD
+    return "" if pattern is not None and (pattern.where == "nccl" or pattern.reader == LAST_ERROR) else LINE
+
+
 def _known_message(context: Context, pattern: Pattern | None) -> Iterator[tables.KnownMessage]:
     """The row of a line that the catalogue knows, or that looks like an error and quotes a reason which means the same everywhere."""
     if context.level == "INFO":
         hit = catalogue().find_info(context.text)
     else:
-        hit = catalogue().find(context.text, RECORD if context.level else LINE)
+        hit = catalogue().find(context.text, _where(context, pattern))
     if hit is not None:
         hit = sharpened(hit, context.text)
     elif pattern is not None and (pattern.file == UNKNOWN or pattern.table == "python_error"):

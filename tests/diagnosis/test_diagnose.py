@@ -108,6 +108,20 @@ def test_the_last_error_of_a_framework_is_read_as_a_warning_of_nccl() -> None:
         assert warning in facts.query("SELECT text FROM evidence")[0][0]
 
 
+def test_a_last_error_without_a_pattern_of_its_own_is_that_of_the_catalogue() -> None:
+    text = (
+        "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, "
+        "internal error, NCCL version 2.14.3\nncclInternalError: Internal check failed.\nLast error:\n"
+    )
+    for warning, name in (
+        ("Proxy Call to rank 0 failed (Connect)", "peer-failure-reported"),
+        ("Invalid NCCL_COMM_ID [10.1.0.4], please use format: <ipv4>:<port>", "comm-id-unusable"),
+    ):
+        report = analyze.report_of(analyze.read_text(f"{text}{warning}\n"))
+        assert name == report.findings[0].name
+        assert [warning] == [place.text for place in report.findings[0].evidence]
+
+
 def _ucx(minute: int, rank: int) -> str:
     text = "parser.c:1999 UCX  ERROR Invalid value for TLS: 'rcc'. Expected: comma-separated list of: string"
     return f"2026-05-07T12:{minute:02}:00Z [rank{rank}]: [1700000000.123456] [node01:4321 :0] {text}"

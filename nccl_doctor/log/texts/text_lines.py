@@ -12,11 +12,10 @@ from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.classifier import LONG, SKIP, Classifier, bounded
 from nccl_doctor.log.counts import EventKey
-from nccl_doctor.log.line_patterns import Grammar, Pattern
+from nccl_doctor.log.line_patterns import LAST_ERROR, Grammar, Pattern
 from nccl_doctor.log.multiline import LineBehind
 from nccl_doctor.log.nccl_header import NcclHeader
 
-LAST_ERROR = "last-error"  # reader of patterns that repeat a warning of NCCL
 HEADLESS = "headless"  # reader of patterns for lines of NCCL whose header was cut off or has another tag
 _SHAPES = 10_000  # texts and shapes remembered
 _KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
@@ -160,9 +159,8 @@ class TextLines:
         """Count the text of a record that starts at line `number` and ends at line `last`."""
         if pattern.reader == LAST_ERROR:
             match = pattern.compiled.search(body)
-            repeated = self._grammar.nccl(match["text"], "WARN") if match else None
-            # Of verbs and libfabric; for the others there are patterns of the text alone.
-            if match is None or repeated is None or not (repeated.file == "ib" or repeated.name.startswith("ofi-")):
+            repeated = self._repeated(pattern, match["text"]) if match else None
+            if match is None or repeated is None:
                 return
             pattern, body, number = repeated, match["text"], last
         speaker = source = None
@@ -179,6 +177,18 @@ class TextLines:
         hour = hour_of(left, label.stamp) if is_dated(pattern) else None
         key = EventKey(speaker, pattern.order, "", body, hour)
         self._counts.count(key, label.repeat, number, label.stamp, left)
+
+    def _repeated(self, pattern: Pattern, text: str) -> Pattern | None:
+        """The pattern of a warning of NCCL that another program repeats; None where it is not known.
+
+        It is also None where patterns of the text alone know it: they count it as a line of its own.
+        """
+        record = self._grammar.nccl(text, "WARN")
+        if record is not None and (record.file == "ib" or record.name.startswith("ofi-")):
+            return record
+        if any(one.match(text) is not None for one in self._grammar.candidates(text) if not one.fallback):
+            return None
+        return record or (pattern if catalogue().find(text) is not None else None)
 
     def _header_before(self, left: str, label: prefixes.Label) -> int | None:
         """The number of the whole header before a message of NCCL 2.0 to 2.2, which has no tag `NCCL`; None where it is cut off."""

@@ -19,11 +19,10 @@ from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.log import multiline, nccl_header
 from nccl_doctor.log.block_lines import BlockLines
 from nccl_doctor.log.counts import EventKey
-from nccl_doctor.log.line_patterns import CATALOGUE, Pattern
+from nccl_doctor.log.line_patterns import CATALOGUE, LAST_ERROR, Pattern
 from nccl_doctor.log.multiline import LineBehind
 from nccl_doctor.log.texts.text_lines import (
     HEADLESS,
-    LAST_ERROR,
     Asked,
     LiteralPatterns,
     TextLines,
