@@ -115,7 +115,10 @@ def test_a_last_error_without_a_pattern_of_its_own_is_that_of_the_catalogue() ->
     )
     for warning, name in (
         ("Proxy Call to rank 0 failed (Connect)", "peer-failure-reported"),
-        ("Invalid NCCL_COMM_ID [10.1.0.4], please use format: <ipv4>:<port>", "comm-id-unusable"),
+        (
+            "Invalid NCCL_COMM_ID, please use format: <ipv4>:<port> or [<ipv6>]:<port> or <hostname>:<port>",
+            "comm-id-unusable",
+        ),
     ):
         report = analyze.report_of(analyze.read_text(f"{text}{warning}\n"))
         assert name == report.findings[0].name
