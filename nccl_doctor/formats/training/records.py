@@ -6,7 +6,7 @@ LLaMA-Factory.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -34,7 +34,8 @@ _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
 _BROKEN = object()
 _HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
-_CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):(\d\d)")
+_OF_PROGRESS = ("loss", "eval_loss", "lr", "reward", "accuracy")  # of LLaMA-Factory
+_CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):00")
 _LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
 _decode = json.JSONDecoder().raw_decode
 
@@ -272,15 +273,13 @@ class _Reader:
                 [record for record, _ in read if "_step" in record],
                 [row[::-1] for record, row in read if "_step" in record],
             )
+            self._progress([(record, row[::-1]) for record, row in read if "current_steps" in record])
             for record, (place, line) in read:
-                if "_step" not in record:
+                if "_step" not in record and "current_steps" not in record:
                     self._averages(record, line, place)
 
     def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
         """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of others."""
-        if "current_steps" in record:
-            self._progress(record, line, place)
-            return
         step = next((number(record[key]) for key in ("step", "iteration", "iter") if key in record), None)
         numbers = {key: value for key, value in record.items() if key not in ("step", "iteration", "iter", "epoch")}
         self.understood += 1
@@ -293,27 +292,29 @@ class _Reader:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
             self.series.record("detection", int(step), None, times, (line, place))
 
-    def _progress(self, record: dict[str, Any], line: bytes, place: int) -> None:
-        """Take a record of LLaMA-Factory: steps, tokens and seconds since the start; its own rate is that of the whole time."""
-        step, clock = number(record["current_steps"]), _CLOCK.fullmatch(str(record.get("elapsed_time"))[:40])
-        if step is None or clock is None:
-            return
-        self.understood += 1
-        losses = {
-            key: value for key, value in record.items() if key in ("loss", "eval_loss", "lr", "reward", "accuracy")
-        }
-        self.series.scalars.note_scalars(losses, step, (line, place))
-        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        when = 86_400.0 * days + 3600 * hours + 60 * minutes + seconds
-        tokens = number(record.get("total_tokens")) or 0.0
-        before, self._before = self._before, (when, step, tokens)
-        if before is None or step <= before[1] or when <= before[0]:
-            return
-        passed = when - before[0]
-        rates = {"tokens_per_second": (tokens - before[2]) / passed} if tokens > before[2] > 0 else {}
-        self.series.record(
-            "llama-factory", int(step), None, {"step_time": passed / (step - before[1]), **rates}, (line, place)
-        )
+    def _progress(self, read: list[tuple[dict[str, Any], Place]]) -> None:
+        """Take records of LLaMA-Factory: steps, tokens and seconds since the start; its own rate is that of the whole time."""
+        losses, places = [], []
+        paces: list[dict[str, Any]] = []  # of those that say how long their steps took
+        paced: list[At] = []
+        for record, place in read:
+            step, when = number(record["current_steps"]), _elapsed(record.get("elapsed_time"))
+            if step is None or when is None:
+                continue
+            losses.append({"_step": step, **{key: record[key] for key in _OF_PROGRESS if key in record}})
+            places.append(place)
+            tokens = number(record.get("total_tokens")) or 0.0
+            before, self._before = self._before, (when, step, tokens)
+            if before is None or step <= before[1] or when <= before[0]:
+                continue
+            passed = when - before[0]
+            rates = {"tokens_per_second": (tokens - before[2]) / passed} if tokens > before[2] > 0 else {}
+            paces.append({"step_time": passed / (step - before[1]), **rates})
+            paced.append(At(int(step), None, place))
+        self.understood += len(losses)
+        if losses:
+            self.series.scalars.note_all(losses, "_step", places.__getitem__)
+        self.series.record_all("llama-factory", paces, paced.__getitem__)
 
     def _history(self, records: list[dict[str, Any]], places: list[Place]) -> None:
         """Take records of Weights & Biases with their places."""
@@ -370,6 +371,20 @@ class _Reader:
             mlperf.end(MOST)
             yield from run_rows(facts, self.name, run + self.series.runs, mlperf, self.mlperf.settings)
         yield from self.mlperf.rows(facts, self.name)
+
+
+def _elapsed(clock: Any) -> float | None:
+    """The seconds of `1:02:03` or `1 day, 1:02:03`; None of anything else."""
+    last = clock[-2:] if type(clock) is str and len(clock) < 40 else ""
+    minutes = _to_the_minute(clock[:-2]) if len(last) == 2 and last.isdecimal() else None
+    return None if minutes is None else minutes + int(last)
+
+
+@lru_cache(1 << 8)
+def _to_the_minute(clock: str) -> float | None:
+    found = _CLOCK.fullmatch(f"{clock}00")
+    days, hours, minutes = map(int, found.groups("0")) if found is not None else (0, 0, 0)
+    return None if found is None else 86_400.0 * days + 3600 * hours + 60 * minutes
 
 
 def _step_and_time(record: Mapping[str, Any]) -> tuple[int | None, float | None]:
