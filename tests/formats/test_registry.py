@@ -51,6 +51,7 @@ SAMPLES = {
     "cpu-samples": ["captures/mpstat.txt", "captures/vmstat.txt"],
     "link-counters": ["network/perfquery_switch.txt", "network/ip_s_link.txt"],
     "dcgm-results": ["gpu/dcgmi_diag.txt", "gpu/dcgmi_health.txt"],
+    "ip-json": ["network/ip_s_link.json"],
     "dcgm-nvlink": ["network/dcgmi_nvlink.json"],
     "link-metrics": ["network/node_exporter.txt.gz"],
     "link-quality": ["network/mlxlink.txt"],

@@ -224,6 +224,10 @@ def _commands(facts: Facts) -> Iterator[Clause]:
 
 
 _NUMBERS_SHOWN = 4
+_MOST_ERRORS = """
+SELECT coalesce(host || ' ', '') || link, name, max(value) FROM link_counter
+WHERE source = ? AND value > 0 AND name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause'
+"""
 _COUNTS = {
     "PCIe link": "SELECT count(*),"
     " ', ' || sum('downgraded' IN (field(fields, 'width_state'), field(fields, 'speed_state'))) || ' downgraded',"
@@ -276,7 +280,9 @@ def _links(facts: Facts) -> Iterator[Clause]:
         " WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause' GROUP BY source"
     ):
         on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
-        yield f"{source}: error counters of {counted(links, 'link')}{on}, {bad} not zero", ref
+        most = facts.query(_MOST_ERRORS, (source,)) if bad else []
+        which = "".join(f", most on {link}: {name} {value:,}" for link, name, value in most)
+        yield f"{source}: error counters of {counted(links, 'link')}{on}, {bad} not zero{which}", ref
     for stages, errors, warnings, ref in facts.query(
         "SELECT count(*), sum(errors), sum(warnings), min(ref) FROM fabric_check GROUP BY NULL HAVING count(*)"
     ):

@@ -171,6 +171,17 @@ class BenchRow(NamedTuple):
     ref: int
 
 
+class BenchSpread(NamedTuple):
+    """Single iterations of one size of an nccl-tests run with `-I`."""
+
+    run: int
+    size: int  # bytes
+    time_us: float  # of all iterations, the mean
+    least_us: float
+    most_us: float
+    ref: int
+
+
 class BenchMember(NamedTuple):
     """A host that took part in a run of nccl-tests."""
 

@@ -9,7 +9,7 @@ FORMATS = (
     Format(
         "nccl-tests",
         "nccl_tests",
-        tables=("bench_run", "bench_row", "bench_member"),
+        tables=("bench_run", "bench_row", "bench_spread", "bench_member"),
         begins=NCCL_TESTS_JSON,
         inside=(
             b"Avg bus bandwidth",

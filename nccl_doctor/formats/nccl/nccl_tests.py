@@ -103,6 +103,7 @@ class _Reader:
         self._nccl: str | None = None
         self._graph: float | None = None
         self._columns = 4  # numbers of one placement; per-iteration tables have more
+        self._extremes: tuple[int, int] | None = None  # which of them are the shortest and the longest iteration
         self._wrong: int | None = 3  # which of them counts wrong elements
         self._root: bool | None = None  # whether the table has a column for it
         self._headings: tuple[int, int] = 0, 0  # parameter lines that follow each other, and the line of the last one
@@ -209,6 +210,8 @@ class _Reader:
             self._columns = max(len(names) // names.count(b"busbw"), 3)
             one = names[: self._columns]
             self._wrong = next((i for i, name in enumerate(one) if name in (b"#wrong", b"wrong", b"error")), None)
+            both = b"i_min" in one and b"i_max" in one
+            self._extremes = (one.index(b"i_min"), one.index(b"i_max")) if both else None
             self._run(line, number)
             return True
         return False
@@ -226,7 +229,19 @@ class _Reader:
         self.understood += 1
         self.copies.row()
         bench.numbers(self._blocks(rest), number, line)
+        bench.rows[-1].iterations = self._iterations(rest)
         return True
+
+    def _iterations(self, text: bytes) -> tuple[float, float] | None:
+        """The shortest and the longest iteration of the first placement, with `-I`."""
+        if self._extremes is None:
+            return None
+        fields = re.findall(rb"[^\s|]+", text)[: self._columns]
+        try:
+            least, most = (float(fields[at]) for at in self._extremes)
+        except (ValueError, IndexError):
+            return None
+        return (least, most) if 0 < least <= most else None
 
     def _has_root(self, root: bytes, rest: bytes) -> bool:
         """Whether the number behind the operation is a root and not a time."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import BenchMember, BenchRow, BenchRun
+from nccl_doctor.facts.tables import BenchMember, BenchRow, BenchRun, BenchSpread
 from nccl_doctor.inputs import prefixes
 
 Numbers = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
@@ -21,6 +21,7 @@ class Row:
         self.redop = redop
         self.root = root
         self.places: list[tuple[Numbers, int, bytes]] = []
+        self.iterations: tuple[float, float] | None = None  # the shortest and the longest, microseconds
 
 
 class Bench:
@@ -96,6 +97,8 @@ class Bench:
         for row, place, (one, number, line) in printed:
             if number != shown:  # both placements are mostly in one line
                 shown, ref = number, facts.evidence(file, number, _text(line))
+            if place == "out" and row.iterations is not None:
+                yield BenchSpread(run, row.size, one[0], *row.iterations, ref)
             yield BenchRow(
                 run, row.size, row.count, row.kind, row.redop, row.root, place, *one[:3], _wrong(one[3]),
                 _error(one[3]), ref,

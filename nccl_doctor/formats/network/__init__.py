@@ -33,6 +33,14 @@ FORMATS = (
         begins=compiled(rb"\A\s{0,200}\{\s{0,40}\"(?:body|header)\"\s{0,4}:(?=[\s\S]{0,60000}\"NVLINK Error Counts\")"),
     ),
     Format(
+        "ip-json",
+        "ip_json",
+        tables=("link_counter",),
+        begins=compiled(
+            rb"\A\s{0,200}\[\s{0,40}(?:\{\s{0,40}\}\s{0,20},\s{0,20})?\{\s{0,40}\"(?:ifindex|link_index|ifname)\"\s{0,4}:"
+        ),
+    ),
+    Format(
         "link-metrics",
         "node_exporter",
         tables=("link_counter", "ib_port"),

@@ -30,7 +30,6 @@ def test_every_command_of_a_session_is_read() -> None:
     assert [(64 << 20,)] == facts.query("SELECT size FROM shared_memory")
     faults = {finding.name for finding in report_of(facts).findings}
     assert {
-        "mount-full",
         "inodes-used-up",
         "dev-shm-small",
         "host-memory-low",

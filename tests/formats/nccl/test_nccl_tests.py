@@ -4,6 +4,7 @@ import io
 import json
 import re
 import statistics
+from pathlib import Path
 
 import pandas
 import pytest
@@ -265,3 +266,16 @@ def test_ring_that_nccl_computed_is_the_limit() -> None:
     derive_all(facts)
     (limit,) = facts.rows(BenchLimit)
     assert (96.0, "graph", 1) == (limit.limit_, limit.basis, limit.known)
+
+
+def test_single_iterations_are_kept(tmp_path: Path) -> None:
+    """nccl-tests with `-I` prints the shortest and the longest iteration of each size."""
+    head = "#       size         count      type   redop    root     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%"
+    row = "     1048576        262144     float     sum      -1  42.03  24.95  43.66  0    37.83    273.2    273.2   121.40"
+    again = "     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%"
+    numbers = "  42.03  24.95  43.66  0    37.83    273.2    273.2   121.40"
+    (tmp_path / "b.log").write_text(
+        f"# nThread 1 nGpus 8\n{head}{again}\n{row}{numbers}\n# Avg bus bandwidth    : 43.66\n"
+    )
+    facts, _ = analyze.read_facts([str(tmp_path / "b.log")])
+    assert [(1048576, 42.03, 37.83, 273.2)] == facts.query("SELECT size, time_us, least_us, most_us FROM bench_spread")
