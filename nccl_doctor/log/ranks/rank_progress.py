@@ -5,13 +5,14 @@ count where the file is of one rank.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Progress
 from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.prefix_checks import kind_of
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.nccl_header import NcclHeader
 from nccl_doctor.log.ranks.file_ranks import Writer
@@ -93,6 +94,11 @@ class _Lines:
             tuple[bytes, ...], ShapeCount | None
         ] = {}  # shape and who wrote it; None where nothing counts
 
+        self._words: dict[
+            bytes, tuple[tuple[int, int], ...]
+        ] = {}  # shape -> words whose own digits decide where prefixes end
+        self._layouts: dict[tuple[Any, ...], prefixes.Found] = {}  # by shape and the kinds of these words
+
     def add(self, number: int, raw: bytes, shape: bytes) -> None:
         """Count a line."""
         places = self._places.get(shape)
@@ -117,12 +123,26 @@ class _Lines:
         if shape not in self._once:
             if len(self._once) < _MEMO:
                 self._once.add(shape)
-        elif raw.isascii() and (layout := _layout(raw.decode(), shape)) is not None:
+        elif raw.isascii() and (layout := self._layout(raw.decode(), shape)) is not None:
             names = {(begin, end) for name, begin, end in layout.fields if name in prefixes.NAMES}
             places = {*self._places.get(shape, ()), *names, *layout.words, *(found.number if found is not None else ())}
             self._places[shape] = tuple(sorted(places))
             self._counts[shape, *[raw[begin:end] for begin, end in self._places[shape]]] = count
         return count
+
+    def _layout(self, line: str, shape: bytes) -> prefixes.Found | None:
+        """As `_layout`, which is asked once for all lines of a shape with words of the same kinds."""
+        words = self._words.get(shape, ())
+        known = self._layouts.get((shape, *[kind_of(line[begin:end]) for begin, end in words]))
+        if known is not None:
+            return known
+        found = _layout(line, shape)
+        if found is not None:
+            if len(self._layouts) >= _MEMO:
+                self._layouts.clear()
+            words = self._words[shape] = tuple(dict.fromkeys((*words, *found.words)))
+            self._layouts[(shape, *[kind_of(line[begin:end]) for begin, end in words])] = found
+        return found
 
     def _count(self, found: _Found) -> ShapeCount | None:
         """Where a line is counted; None where enough shapes of its label are kept."""
