@@ -40,6 +40,10 @@ HIDDEN = ("sample",)  # started by other commands, on this node and on others
 _NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)  # no file can have the path, or not for us
 # Of a machine, or of limits, that give no more: what raises the limit.
 _NO_MORE = {errno.EMFILE: "ulimit -n", errno.ENFILE: "ulimit -n", errno.EAGAIN: "ulimit -u", errno.ENOMEM: "ulimit -v"}
+# What the loader of libraries says of them, man 3 dlerror.
+_NO_LIBRARY = {
+    "failed to map segment": "ulimit -v", "annot allocate memory": "ulimit -v", "oo many open files": "ulimit -n",
+}  # fmt: skip
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # of an output that takes no more
 OK, FOUND, USAGE, FAILED = 0, 1, 2, 3
 COMPLETE = "_NCCL_DOCTOR_COMPLETE"  # with which click answers a shell
@@ -154,6 +158,10 @@ def main(arguments: Sequence[str]) -> int:
         if not WITH_SIGNALS.intersection(arguments[:1]):
             interruption.end_children()
         return interruption.status()
+    except ImportError as error:
+        if (lack := next((name for words, name in _NO_LIBRARY.items() if words in str(error)), None)) is None:
+            return _internal(arguments, error)
+        return _lacking(arguments, f"a library cannot be loaded: {error} ({lack})")
     except MemoryError:
         return _lacking(arguments, "there is not enough memory for this process (ulimit -v)")
     except Exception as error:

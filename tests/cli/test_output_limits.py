@@ -79,6 +79,10 @@ def test_few_descriptors_are_one_line_or_enough(number: int) -> None:
     [
         (MemoryError(), "there is not enough memory for this process (ulimit -v)"),
         (OSError(errno.EMFILE, "Too many open files"), "Too many open files (ulimit -n)"),
+        (
+            ImportError("/lib/x.so: failed to map segment from shared object"),
+            "a library cannot be loaded: /lib/x.so: failed to map segment from shared object (ulimit -v)",
+        ),
         (BlockingIOError(errno.EAGAIN, "Try again"), "Try again (ulimit -u)"),
         (OSError(errno.EBADF, "Bad file"), "cannot write to standard output: Bad file"),
         (OSError(errno.EIO, "Input/output error", "/data/job.log"), "/data/job.log: Input/output error"),

@@ -8,7 +8,9 @@ runs another version, is read here.
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import active_children
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import nccl_doctor
@@ -54,7 +56,7 @@ def connected(where: str, say: Callable[[str], None]) -> Iterator[Any]:
         raise UsageProblem("--dask needs more packages: pip install 'nccl-doctor[cluster]'") from None
     with ExitStack() as open_:
         try:
-            cluster = _started(where, say)
+            cluster = _started(where, say, open_)
             if cluster is not None:
                 open_.enter_context(cluster)
             client = Client(where if cluster is None else cluster, timeout=CONNECTED, set_as_default=False)
@@ -66,8 +68,11 @@ def connected(where: str, say: Callable[[str], None]) -> Iterator[Any]:
         yield client
 
 
-def _started(where: str, say: Callable[[str], None]) -> Any:
-    """A cluster of our own; None where the words are the address of one that runs. Raises ValueError for a wrong number."""
+def _started(where: str, say: Callable[[str], None], open_: ExitStack) -> Any:
+    """A cluster of our own; None where the words are the address of one that runs. Raises ValueError for a wrong number.
+
+    What the workers of `local` keep on disk is removed when `open_` is closed.
+    """
     kind, _, number = where.partition(":")
     if kind not in ("local", "slurm"):
         return None
@@ -77,16 +82,29 @@ def _started(where: str, say: Callable[[str], None]) -> Any:
     if not 0 < workers <= MOST:
         raise ValueError(f"{kind}:N starts 1 to {MOST:,} workers")
     if kind == "local":
-        return _local(workers)
+        return _local(workers, open_)
     from nccl_doctor.log.readers import slurm_workers
 
     return slurm_workers.started(workers, say)
 
 
-def _local(workers: int) -> Any:
+def _local(workers: int, open_: ExitStack) -> Any:
+    import dask
     from distributed import LocalCluster
 
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR")
+    folder = open_.enter_context(TemporaryDirectory(prefix="nccl-doctor-", ignore_cleanup_errors=True))
+    open_.enter_context(dask.config.set({"temporary-directory": folder}))
+    cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR")
+    open_.callback(_end_workers, cluster)
+    return cluster
+
+
+def _end_workers(cluster: Any) -> None:
+    """End what is left of a cluster whose closing a signal interrupted."""
+    cluster.shutdown_on_close = False  # or Dask would try it once more at the end of Python
+    for child in active_children():
+        child.kill()
+        child.join()
 
 
 class ClusterReader:

@@ -116,6 +116,14 @@ def test_what_no_worker_can_read_is_read_here(
     assert "NotTheSame" in SAID[0]
 
 
+def test_workers_of_our_own_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with cluster.connected("local:1", SAID.append):
+        assert [*tmp_path.iterdir()]
+    assert [] == [*tmp_path.iterdir()]
+
+
 def test_an_address_of_nobody_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(cluster, "CONNECTED", "1s")
     assert 2 == main(["analyze", "--dask", "tcp://127.0.0.1:1", str(DEMO)])
