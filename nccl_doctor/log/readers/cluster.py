@@ -5,6 +5,8 @@ result is that of a serial run. What no worker could read, because it was killed
 runs another version, is read here.
 """
 
+import atexit
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -91,17 +93,18 @@ def _started(where: str, say: Callable[[str], None], open_: ExitStack) -> Any:
 def _local(workers: int, open_: ExitStack) -> Any:
     import dask
     from distributed import LocalCluster
+    from distributed.deploy.spec import close_clusters
 
     folder = open_.enter_context(TemporaryDirectory(prefix="nccl-doctor-", ignore_cleanup_errors=True))
     open_.enter_context(dask.config.set({"temporary-directory": folder}))
-    cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR")
-    open_.callback(_end_workers, cluster)
-    return cluster
+    open_.callback(_end_workers)
+    atexit.unregister(close_clusters)  # which tries once more to close one whose closing a signal interrupted
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # what workers lack is told by `ClusterReader`
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL")
 
 
-def _end_workers(cluster: Any) -> None:
-    """End what is left of a cluster whose closing a signal interrupted."""
-    cluster.shutdown_on_close = False  # or Dask would try it once more at the end of Python
+def _end_workers() -> None:
+    """End what is left of a cluster that could not be closed."""
     for child in active_children():
         child.kill()
         child.join()

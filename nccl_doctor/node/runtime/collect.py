@@ -228,6 +228,7 @@ def _work(names: Sequence[str], root: Root, pipe: int) -> None:
     with os.fdopen(pipe, "w", encoding="utf-8") as out:
         for name in names:
             root.denied.clear()
+            root.odd.clear()
             for said in answer(name, root):
                 out.write(json.dumps(said) + "\n")
                 out.flush()  # a row that was read before the node hangs counts
@@ -242,13 +243,18 @@ def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
     """What a collector says, fit for JSON: its rows as lists, at the end how it fared. Never raises."""
     started = time.monotonic()
     outcome, note, looked = "ok", "", []
+    kept: list[list[Any]] = []  # rows of a tree, which count when all of them were read
     try:
         module = _module(name)
         for row in module.collect(root):
             *values, seen = row if isinstance(row[-1], Seen) else (*row, Seen(name, ""))
             table = table_name(type(row))
-            kept = [_kept(*one) for one in zip(values, column_types(by_name()[table]).values(), strict=False)]
-            yield [table, [*kept, None], [_kept(seen.path, str), _kept(seen.text[:2000], str), seen.line]]
+            cells = [_kept(*one) for one in zip(values, column_types(by_name()[table]).values(), strict=False)]
+            said = [table, [*cells, None], [_kept(seen.path, str), _kept(seen.text[:2000], str), seen.line]]
+            if root.live:
+                yield said
+            else:
+                kept.append(said)
         looked = [table_name(table) for table in module.TABLES]
     except Absent as error:
         outcome, note = "absent", _words(error)
@@ -259,6 +265,10 @@ def answer(name: str, root: Root) -> Iterator[list[Any] | dict[str, Any]]:
         outcome, note = "failed", f"{type(error).__name__}: {_words(error)}"
     if outcome == "ok" and root.denied:
         outcome, note = "partial", "no permission for " + ", ".join(dict.fromkeys(root.denied[:5]))
+    if root.odd:  # what is missing then says nothing of the node, and rows that lack it would
+        outcome, note, looked = "failed", "cannot be the copy of a file: " + ", ".join(dict.fromkeys(root.odd[:5])), []
+    else:
+        yield from kept
     if isinstance(root, Recorder):
         root.finish()
     yield {"outcome": outcome, "seconds": time.monotonic() - started, "note": note, "looked": looked}

@@ -43,7 +43,7 @@ class Stat(NamedTuple):
 
 
 class Root:
-    """Reads one node. An absent file is None; an unreadable one is None too and listed in `denied`."""
+    """Reads one node. An absent file is None; an unreadable one is None too and listed in `denied`, of a tree also in `odd`."""
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Root:
         self.commands = tuple(commands)  # folders of external commands beyond the system's
         self.live = self.path == Path("/")
         self.denied: list[str] = []
+        self.odd: list[str] = []  # of a tree: what cannot be a copy of a file of a node, such as a pipe
         self._cache: dict[str, Any] = {}
         self._folders: dict[str, str] = {}  # of a tree: folder of the node -> where it really lies
 
@@ -229,6 +230,8 @@ class Root:
     def _failed(self, path: str, error: OSError) -> None:
         if error.errno in (errno.EACCES, errno.EPERM):
             self.denied.append(path)
+        elif not self.live and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            self.odd.append(path)
 
 
 def fields(text: str, separator: str = ":") -> dict[str, str]:

@@ -83,7 +83,23 @@ def test_what_is_no_file_of_a_tree_is_not_waited_for(make: Callable[[Path], obje
 
     facts = preflight.look(Root(tmp_path, deep=1), seconds=600)
 
-    assert [] == [one for one in facts.rows(Collection) if one.outcome in ("hung", "failed")]
+    judged = [one for one in facts.rows(Collection) if "cannot be the copy of a file" not in (one.note or "")]
+    assert [] == [one for one in judged if one.outcome in ("hung", "failed")]
+
+
+@pytest.mark.parametrize("every", [1, 10])
+def test_pipes_in_the_place_of_files_of_a_tree_make_no_fault_of_the_node(every: int, tmp_path: Path) -> None:
+    node.build("dgx-h100").write(tmp_path)
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and EXTRA not in path.parts]
+    for path in sorted(files)[::every]:
+        path.unlink()
+        os.mkfifo(path)
+
+    facts = preflight.look(Root(tmp_path), seconds=600)
+    report = preflight.report_of(facts)
+
+    assert ("unknown", []) == (preflight.fitness(report, facts.rows(Collection)), report.findings)
+    assert all("cannot be the copy of a file: /" in one for one in report.missing)
 
 
 @pytest.mark.parametrize(
