@@ -29,7 +29,9 @@ except ImportError:  # not on Windows
 
 MOST_BYTES = 512 << 20
 MOST_ENTRIES = 200_000  # the buffer holds 2000 by default
-_MEMORY = 2 << 30  # bytes that unpickling may ask for; a pickle of some bytes can ask for 64 GB
+# Bytes that unpickling may ask for, at least and for each byte of the pickle; one of some bytes can ask for 64 GB.
+_MEMORY = 192 << 20
+_MEMORY_EACH = 64
 _RANK = re.compile(r"rank[-_ ]*(\d{1,7})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d{1,7})(?!\d)")
 _EXTENSION = re.compile(r"\.(?:pkl|pickle|json|bin|dump|gz|xz|zst|bz2|\d{4}-\d\d-\d\d\S{0,40})$", re.IGNORECASE)
@@ -126,7 +128,7 @@ def _whole(stream: Readable, name: str) -> bytes:
 
 def _unpickle(data: bytes, name: str) -> Any:
     try:
-        with _bounded_memory():
+        with _bounded_memory(_MEMORY + _MEMORY_EACH * len(data)):
             return _Plain(io.BytesIO(data)).load()
     except _Refused as refused:
         why = f"is a pickle that asks for `{refused}`; a dump of the flight recorder holds plain data only. Nothing of it was run"
@@ -145,13 +147,13 @@ def _unpickle(data: bytes, name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _bounded_memory() -> Iterator[None]:
-    """Let an absurd allocation fail instead of the machine; only where the system tells how much is in use."""
+def _bounded_memory(most: int) -> Iterator[None]:
+    """Let an allocation beyond so many bytes fail instead of the machine; only where the system tells how much is in use."""
     try:
         with open("/proc/self/statm") as file:  # noqa: PTH123 - a file of the kernel
             used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        wanted = used + _MEMORY
+        wanted = used + most
         if soft != resource.RLIM_INFINITY and soft <= wanted:
             raise ValueError
         resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))

@@ -12,6 +12,7 @@ import pytest
 from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
+from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Recorder, RecorderCall, RecorderGroup, RecorderMismatch
 from nccl_doctor.formats import registry
@@ -163,6 +164,14 @@ class _Runs:
 
     def __reduce__(self) -> Any:
         return os.system, (f"touch {self.path}",)
+
+
+def test_a_pickle_of_some_bytes_takes_no_gigabyte(tmp_path: Path) -> None:
+    """The index of a memo, behind the opcode `r`, has the unpickler make room for so many."""
+    data = pickle.dumps(make.dump(make.healthy(0), 4), 2)
+    (tmp_path / "nccl_trace_rank_0").write_bytes(data[:-1] + b"r" + (120 << 20).to_bytes(4, "little") + b".")
+    with pytest.raises(UsageProblem, match="asks for more memory than any dump needs"):
+        analyze.analyze([str(tmp_path / "nccl_trace_rank_0")])
 
 
 def test_a_hostile_pickle_is_refused_by_name_and_not_run(tmp_path: Path) -> None:
