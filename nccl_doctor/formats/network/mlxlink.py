@@ -24,6 +24,7 @@ _LINK_FIELD = re.compile(r"([A-Z][\w ()\[\]/-]{2,50}?) {0,40}: (.{1,300})$")
 _KNOWN_FIELDS = {
     "State", "Physical state", "Speed", "Width", "Raw Physical BER", "Effective Physical BER", "Symbol BER", "Recommendation",
     "Effective Physical Errors", "Symbol Errors", "Link Down Counter", "Link Error Recovery Counter", "Time Since Last Clear [Min]",
+    "Raw Physical Errors Per Lane",
     "Temperature [C]", "Voltage [mV]", "Bias Current [mA]", "Rx Power Current [dBm]", "Tx Power Current [dBm]",
 }  # fmt: skip
 _LINK_COUNTERS = {
@@ -39,7 +40,10 @@ _OF_MODULE = (
     "Voltage [mV]",
     "Temperature [C]",
 )
-_READ_FIELDS = sorted(_KNOWN_FIELDS)
+_LANES = "Raw Physical Errors Per Lane"
+_UNCORRECTED = 1e-13  # bit error rate after correction from which a lane matters
+_ODD = 100  # times the errors of the other lanes
+_READ_FIELDS = sorted(_KNOWN_FIELDS - {_LANES})
 _DECIMAL = r"-?\d{1,9}(?:\.\d{1,9})?"
 _RANGED = re.compile(rf"({_DECIMAL}(?:,{_DECIMAL}){{0,15}}) \[({_DECIMAL})\.\.({_DECIMAL})\]")
 
@@ -107,7 +111,10 @@ class _Port:
             shown = min(fields.values(), key=itemgetter(1))
         ref = facts.evidence(name, *shown[1:])
         said = _said(*[fields[title][0] if title in fields else None for title in _READ_FIELDS])
-        rows: list[LinkQuality | LinkCounter] = [LinkQuality._make((self.host, name, self.link, *said.quality, ref))]
+        quality = LinkQuality._make((self.host, name, self.link, *said.quality, ref))
+        if _LANES in fields and quality.module is None and (quality.effective_ber or 0) > _UNCORRECTED:
+            quality = quality._replace(module=_odd_lane(fields[_LANES][0]))
+        rows: list[LinkQuality | LinkCounter] = [quality]
         for title, counter, value in said.counters:
             at = facts.evidence(name, *fields[title][1:]) if value else ref
             rows.append(LinkCounter(self.host, name, "mlxlink", said.kind, self.link, counter, value, at))
@@ -182,6 +189,8 @@ def _json(head: bytes, stream: Readable, name: str, facts: Facts) -> Reading:
     text = data.decode("utf-8", "replace").split("\n")
     for section in output.values() if isinstance(output, dict) else ():
         for title, value in section.items() if isinstance(section, dict) else ():
+            if title == _LANES and isinstance(value, dict) and isinstance(value.get("values"), list):
+                value = ",".join(map(str, value["values"][:16]))
             if title in _KNOWN_FIELDS and isinstance(value, str | int | float):
                 mark = f'"{title}"'
                 at = next((n for n, line in enumerate(text, 1) if mark in line), 1)
@@ -210,6 +219,17 @@ def _outside(title: str, text: str | None) -> str | None:
         if wrong
         else None
     )
+
+
+def _odd_lane(text: str | None) -> str | None:
+    """`99112,88123,771234123,91231` -> the lane with far more errors before correction than the others; None without one."""
+    if not re.fullmatch(r"\d{1,18}(?:,\d{1,18}){1,15}", text or ""):
+        return None
+    counts = [int(count) for count in (text or "").split(",")]
+    *others, most = sorted(counts)
+    if most < _ODD * max(others[-1], 1):
+        return None
+    return f"lane {counts.index(most) + 1} of {len(counts)} has {most} raw errors, the others up to {others[-1]}"
 
 
 @lru_cache(1 << 12)

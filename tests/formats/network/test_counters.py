@@ -259,6 +259,16 @@ def test_ports_of_mlxlink_are_named_by_the_command_or_counted() -> None:
     assert [0, 91, 0] == [row.value for row in facts.rows(LinkCounter) if row.name == "effective_errors"]
 
 
+def test_the_lane_with_far_more_errors_is_told_where_some_remain_after_correction() -> None:
+    text = (
+        "Operational Info\nState                              : Active\n"
+        "Effective Physical BER             : 3E-9\nRaw Physical Errors Per Lane       : 991,881,771234123,912\n"
+    )
+    for ber, expected in (("3E-9", "lane 3 of 4 has 771234123 raw errors, the others up to 991"), ("15E-255", None)):
+        facts, _ = quality(text.replace("3E-9", ber))
+        assert [expected] == [row.module for row in facts.rows(LinkQuality)]
+
+
 def test_mlxlink_with_json() -> None:
     text = """{"result": {"output": {"Operational Info": {"State": "Active", "Speed": "400G", "Width": "4x"},
       "Troubleshooting Info": {"Recommendation": "No issue was observed"},
