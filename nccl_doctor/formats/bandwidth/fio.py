@@ -47,22 +47,23 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     rows: list[ActiveTest] = []
     used = 0
     note = None
-    for number, label, text in sections:
-        job = jobs.get(label.host)
-        if "(groupid=" in text and (begin := _JOB.match(text)) is not None:
-            error = None if begin[2] == "0" else f"error {begin[2]}{f' ({begin[3]})' if begin[3] else ''}"
-            jobs[label.host] = job = _Job(begin[1], error, number, text.strip())
-            if error is not None:
-                rows.append(_row(facts, name, label.host, job, job.name, None, number, job.text))
-        elif job is not None and "BW=" in text and (rate := _RATE.match(text)) is not None:
-            value = float(rate[2]) * _OF_UNIT[rate[3]]
-            rows.append(
-                _row(facts, name, label.host, job, f"{job.name} {rate[1]}", value, number, f"{job.name} {text.strip()}")
-            )
-        else:
-            continue
-        sections.used()
-        used += 1
+    for first, label, texts in sections.batches():
+        job, last = jobs.get(label.host), 0
+        for number, text in enumerate(texts, first):
+            if "(groupid=" in text and (begin := _JOB.match(text)) is not None:
+                error = None if begin[2] == "0" else f"error {begin[2]}{f' ({begin[3]})' if begin[3] else ''}"
+                jobs[label.host] = job = _Job(begin[1], error, number, text.strip())
+                if error is not None:
+                    rows.append(_row(facts, name, label.host, job, job.name, None, number, job.text))
+            elif job is not None and "BW=" in text and (rate := _RATE.match(text)) is not None:
+                value = float(rate[2]) * _OF_UNIT[rate[3]]
+                what = f"{job.name} {rate[1]}"
+                rows.append(_row(facts, name, label.host, job, what, value, number, f"{job.name} {text.strip()}"))
+            else:
+                continue
+            used, last = used + 1, number
+        if last:
+            sections.used(last)
         if len(rows) > _MOST or len(jobs) > _MOST:
             note = f"holds more than {_MOST:,} results; the others were left out"
             break

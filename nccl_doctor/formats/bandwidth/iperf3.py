@@ -17,7 +17,6 @@ _TOTAL = re.compile(
     r".{0,40}?\[ ?(?P<stream>SUM|[ \d]{1,6})\](?:\[(?P<role>[TR]X-[CS])\])?\s+[\d.]{1,12}-\s?[\d.]{1,12}\s+sec\s+[\d.]{1,12} [KMGT]?Bytes"
     r"\s+(?P<rate>\d{1,9}(?:\.\d{1,6})?) (?P<unit>[KMGT]?)bits/sec(?P<more>.{0,80}?)\s(?P<side>sender|receiver)\s*$"
 )
-_SIDES = ("sender", "receiver")
 _OF_UNIT = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 _LOST = re.compile(r"\((\d{1,3}(?:\.\d{1,6})?)%\)")
 _GAP = re.compile(r"\s*")
@@ -89,19 +88,25 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     rows: list[ActiveTest] = []
     used = 0
     note = None
-    for number, label, text in sections:
-        run = runs.get(label.host)
-        if "] local " in text and (ends := _ENDS.match(text)) is not None:
-            if run is None or run.rates:
-                rows += run.rows(facts, name, label.host) if run is not None else []
-                if run is not None or len(runs) < _HOSTS:
-                    runs[label.host] = _Run(ends[1], ends[2])
-        elif run is not None and text.rstrip().endswith(_SIDES) and (total := _TOTAL.match(text)) is not None:
-            run.total(total, number, text)
-        else:
-            continue
-        sections.used()
-        used += 1
+    for first, label, texts in sections.batches():
+        run, last = runs.get(label.host), 0
+        for number, text in enumerate(texts, first):
+            if "] local " in text and (ends := _ENDS.match(text)) is not None:
+                if run is None or run.rates:
+                    rows += run.rows(facts, name, label.host) if run is not None else []
+                    if run is not None or len(runs) < _HOSTS:
+                        run = runs[label.host] = _Run(ends[1], ends[2])
+            elif (
+                run is not None
+                and ("sender" in text or "receiver" in text)
+                and (total := _TOTAL.match(text)) is not None
+            ):
+                run.total(total, number, text)
+            else:
+                continue
+            used, last = used + 1, number
+        if last:
+            sections.used(last)
         if len(rows) > _MOST:
             note = f"holds more than {_MOST:,} runs; the others were left out"
             break
