@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -79,6 +80,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(sections.lines, used if told else 0, note)
 
 
+@lru_cache(1 << 12)  # most nodes of a cluster say the same
+def _parse_titles(text: str) -> tuple[tuple[str, str], ...]:
+    """What a line tells, and its values; a line of Hugging Face's reports tells two things."""
+    if _TITLE.search(text) is None:
+        return ()
+    found = ((key, expression.search(text)) for key, expression in _VALUES.items())
+    return tuple((key, match[1]) for key, match in found if match is not None)
+
+
 class _Report:
     """What one host said; of several reports the last."""
 
@@ -96,15 +106,13 @@ class _Report:
 
     def take(self, number: int, text: str) -> bool:
         """Take a line; whether it tells something."""
-        title = _TITLE.search(text) if any(map(text.__contains__, _WORDS)) else None
-        if title is not None:
+        told = _parse_titles(text) if any(map(text.__contains__, _WORDS)) else ()
+        if told:
             self._names_packages |= text.lstrip().startswith("PyTorch: ")
-            # a line of Hugging Face's reports tells two things
-            for key in _VALUES if "PyTorch" in text else (title.lastgroup or "",):
-                if (match := _VALUES[key].search(text)) is not None:
-                    if key == "torch":
-                        self._begin()
-                    self.said[key] = match[1], number, text.strip()
+            for key, value in told:
+                if key == "torch":
+                    self._begin()
+                self.said[key] = value, number, text.strip()
             return True
         if (gpu := _GPU.match(text.strip())) is not None:
             self._gpus.update(gpu[1].split(","))
