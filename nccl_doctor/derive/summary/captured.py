@@ -7,6 +7,7 @@ from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.summary import folded
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    AccountedJob,
     ActiveTest,
     C2cState,
     Captured,
@@ -57,7 +58,7 @@ Clause = tuple[str, int | None]  # words, evidence
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
         HostNumber, HostUse, IbPort, KubePod, Message,
-        GpuPair, RdmaGid, Mount,
+        GpuPair, RdmaGid, Mount, AccountedJob,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -335,6 +336,22 @@ def _pods(facts: Facts) -> Iterator[Clause]:
         yield f"Kubernetes: {counted(sum(row[1] for row in rows), 'pod')}{asked} ({parts})", rows[0][2]
 
 
+def _accounting(facts: Facts) -> Iterator[Clause]:
+    """The numbers of a single job of an accounting: how long it ran, the memory and the share of its CPUs that it used."""
+    rows = facts.query(
+        "SELECT job, elapsed_s, max_rss, cpu_efficiency, ref FROM accounted_job WHERE scheduler <> 'slurm' OR instr(job, '.') = 0 LIMIT 2"
+    )
+    if len(rows) != 1 or not rows[0][0]:
+        return
+    job, elapsed, memory, efficiency, ref = rows[0]
+    minutes, seconds = divmod(round(elapsed or 0), 60)
+    parts = [f"ran {minutes // 60}:{minutes % 60:02}:{seconds:02}"] if elapsed is not None else []
+    parts += [_amount(memory * (1 << 20), "B") + " of memory used"] if memory is not None else []
+    parts += [f"{100 * efficiency:.4g} % of its CPU time used"] if efficiency is not None else []
+    if parts:
+        yield f"job {job}: {', '.join(parts)}", ref
+
+
 def _profiles(facts: Facts) -> Iterator[Clause]:
     for tool, report, total, ref in facts.query(
         "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
@@ -362,5 +379,6 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "copies": _copies,
     "scheduler": _scheduler,
     "pods": _pods,
+    "accounting": _accounting,
     "profile": _profiles,
 }
