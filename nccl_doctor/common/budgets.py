@@ -20,6 +20,9 @@ BUDGETS = {
     "elements": Budget(50_000, "elements of an XML document"),
     "depth": Budget(500, "levels of nested JSON; XML may have an eighth of them"),
     "rows": Budget(5_000_000, "rows in one table of facts"),
+    "writers": Budget(1 << 20, "different writers in one log: processes, as their lines name them"),
+    "texts": Budget(2_000_000, "different messages of NCCL in one log; as many further warnings are kept as always"),
+    "edges": Budget(10_000_000, "different edges between ranks in one log"),
 }
 _raised: dict[str, int] = {}  # what the user set
 

@@ -128,6 +128,9 @@ class Classifier:
         if rest in self.skipped:
             counts.understood += 1
             return
+        if counts.is_new_beyond(level, body):
+            counts.understood += 1
+            return
         pattern, text = self._pattern(body, level)
         if _is_skipped(pattern, level):
             self._remember_skipped(rest)
@@ -227,6 +230,11 @@ class Classifier:
         if entry is None:
             if " -> " not in edge or " via " not in edge or edge.endswith((" via", "[send]", "[receive]")):
                 return False
+            if not self.counts.takes_edges(read=1):
+                self.counts.nccl_lines += 1
+                self.counts.understood += 1
+                self.counts.spans[writer.header].add(number, writer.stamp)
+                return True
             entry = channels[edge] = ChannelCounts(0, 0, number, number, channel, writer.left)
         elif number < entry.first:  # plain lines of a block are counted before the others
             entry.first, entry.channel, entry.left = number, channel, writer.left

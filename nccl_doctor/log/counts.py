@@ -4,15 +4,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nccl_doctor.common import budgets
 from nccl_doctor.log.channel_counts import ChannelColumns, ChannelsByEdge
 from nccl_doctor.log.event_columns import EventColumns, EventRow, Message
-from nccl_doctor.log.nccl_header import NcclHeader
+from nccl_doctor.log.nccl_header import NO_LABEL, NcclHeader
 
 MAX_EVENTS = 5_000  # kept of one pattern, INFO lines apart; further ones count for the first of their writer and hour
 _MAX_READ = (
     2 * MAX_EVENTS
 )  # texts of one pattern that a part counts in columns; the parts together are cut to MAX_EVENTS
 _MAX_OBJECTS = 2 * MAX_EVENTS  # events of one pattern that a part holds as objects
+_OTHERS = NcclHeader(None, None, None, None, None, NO_LABEL, True)  # stands for writers beyond the budget
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
 
@@ -122,12 +124,18 @@ class LogCounts:
         self.understood = 0
         self.unknown: dict[str, int] = {}  # samples of messages that no pattern knows
         self.marks: set[bytes] = set()  # literals of other formats that occur in the log
+        self.full: set[str] = set()  # budgets that were reached
+        self._bodies: set[str] = set()  # the messages that are kept, once there are enough of them
+        self._edges_read = 0  # edges that were counted line by line
         self._texts: dict[int, int] = {}
         self._floods: dict[int, dict[_Speaker, Event]] = {}  # pattern -> the events that count the rest of a flood
 
     def header_id(self, header: NcclHeader) -> int:
         """The number of a header."""
         number = self.header_ids.get(header)
+        if number is None and header != _OTHERS and len(self.headers) >= budgets.limit("writers"):
+            self.full.add("writers")
+            return self.header_id(_OTHERS)
         if number is None:
             number = self.header_ids[header] = len(self.headers)
             self.headers.append(header)
@@ -169,6 +177,27 @@ class LogCounts:
         elif line < event.first:  # plain lines of a block are counted before the others
             event.first, event.stamp, event.left = line, stamp, left
         return event
+
+    def is_new_beyond(self, level: str, body: str) -> bool:
+        """Whether a message is a new one and as many are kept as may be. Those of warnings have a limit of their own."""
+        if level != "INFO":
+            return False
+        if not self._bodies:
+            if len(self.events) + len(self.columns.messages) < budgets.limit("texts"):
+                return False
+            self.full.add("texts")
+            self._bodies.update(self.bodies())
+        return body not in self._bodies
+
+    def takes_edges(self, *, read: int = 0) -> bool:
+        """Whether further edges are kept, of which `read` more were counted line by line."""
+        self._edges_read += read
+        if "edges" not in self.full and len(self.edges) + self._edges_read > budgets.limit("edges"):
+            if len(self.edges):
+                self.edges.fold()
+            if len(self.edges) + self._edges_read > budgets.limit("edges") // 2:  # else most were the same
+                self.full.add("edges")
+        return "edges" not in self.full
 
     def has_enough(self, message: Message) -> bool:
         """Whether a message that is counted in columns is new and enough of its pattern are kept; else it is one of them."""
@@ -280,7 +309,7 @@ class LogCounts:
             headers=[(*head, s.n, s.first, s.last, s.stamp) for head, s in zip(self.headers, self.spans, strict=True)],
             events=list(zip(*events, strict=True)), calls=calls, edges=self.all_edges(),
             lines=self.lines, size=self.bytes, nccl_lines=self.nccl_lines, understood=self.understood,
-            unknown=self.unknown, marks=self.marks, columns=self.columns,
+            unknown=self.unknown, marks=self.marks, columns=self.columns, full=self.full,
         )  # fmt: skip
 
     def merge(self, other: "PackedCounts") -> None:
@@ -307,6 +336,8 @@ class LogCounts:
                     event.high = max(event.high, high)
         self.columns.merge(other.columns, ids, offset)
         self.edges.merge(other.edges, ids, offset)
+        self.full |= other.full
+        self.takes_edges()
         for body, n in other.unknown.items():
             self.unknown[body] = self.unknown.get(body, 0) + n
         self.lines += other.lines
@@ -330,3 +361,4 @@ class PackedCounts(NamedTuple):
     unknown: dict[str, int]
     marks: set[bytes]
     columns: EventColumns
+    full: set[str]

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from nccl_doctor.app.reading.input_streams import INTERRUPTED, KeptStream, ReadProgress, RejoinedStream
 from nccl_doctor.app.reading.packed_logs import READABLE, PackedLogs
 from nccl_doctor.common import interruption
+from nccl_doctor.common.budgets import limit, reached
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.store import Facts
@@ -28,6 +29,11 @@ UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
 ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
+_BEYOND = {
+    "writers": "different writers",
+    "texts": "different messages of NCCL",
+    "edges": "different edges between ranks",
+}
 TOLD = 3  # problems that are told where nothing could be read
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
@@ -293,7 +299,7 @@ class InputReader:
     def _keep_log(self, source: sources.Source, log: _Log) -> None:
         """Add what other formats inside a log hold, and keep the log for `job_log.add`."""
         inside = []
-        note = log.note or (ZEROS if parallel.LOST in log.counts.marks else None)
+        note = log.note or beyond(log.counts) or (ZEROS if parallel.LOST in log.counts.marks else None)
         for format_ in registry.within(log.counts.marks):
             reading, problem = self._read_inside(format_, source, log.text)
             inside.append((format_, reading))
@@ -312,6 +318,13 @@ class InputReader:
         self._parts[source.name] = _Part(source, row, tuple(format_ for format_, _ in inside), part)
         if row.note and not log.note:
             self.problems.append(f"{source.name}: {row.note}")
+
+
+def beyond(counts: LogCounts) -> str | None:
+    """What of a log was counted and not kept, because it holds too many different ones."""
+    for name in sorted(counts.full):
+        return f"has more than {limit(name):,} {_BEYOND[name]}; further ones were only counted; {reached(name)}"
+    return None
 
 
 def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:

@@ -175,6 +175,8 @@ class GroupedCounts:
         return self._message_of.learn(keys, new)[of]
 
     def _message(self, level: str, text: str, odd: Sequence[str] | None, present: frozenset[str]) -> int:
+        if self._counts.is_new_beyond(level, text):
+            return _NO_FACT
         sentence = self._classifier.sentence(level, text, odd, present)
         if sentence is None:
             return _READ
@@ -203,6 +205,8 @@ class GroupedCounts:
         parts = lines.edges(first)
         carrier, channel = self._carriers_of(lines, first, parts), self._channels_of(lines, first)
         readable = parts.readable & (carrier >= 0) & (channel >= 0)
+        if not self._counts.takes_edges():
+            return np.where(readable, _NO_FACT, _READ)
         columns = {"src": parts.src, "dst": parts.dst, "carrier": carrier, "channel": channel}
         for name, column in columns.items():
             getattr(self._edges, name).frombytes(column[readable].tobytes())

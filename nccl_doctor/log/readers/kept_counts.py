@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nccl_doctor.common.budgets import BUDGETS
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.log.channel_counts import ChannelColumns
 from nccl_doctor.log.counts import PackedCounts
@@ -41,6 +42,7 @@ def dump(counts: PackedCounts) -> str:
         "events": counts.events,
         "calls": [[number, *call] for number, call in counts.calls.items()],
         "unknown": counts.unknown,
+        "full": sorted(counts.full),
         "marks": sorted(mark.decode("latin-1") for mark in counts.marks),
         "messages": _turned(events.messages),
         "columns": [*(list(getattr(events, name)) for name in _NUMBERS), events.stamp, events.left],
@@ -108,6 +110,7 @@ def _counts(top: dict[str, Any]) -> PackedCounts:
         edges=between, lines=lines, size=size, nccl_lines=nccl_lines, understood=understood,
         unknown=dict(zip(_column([*top["unknown"]], "str"), _column([*top["unknown"].values()], "int"), strict=True)),
         marks={mark.encode("latin-1") for mark in _column(top["marks"], "str")}, columns=found,
+        full={*_column(top["full"], "str")} & BUDGETS.keys(),
     )  # fmt: skip
 
 
