@@ -14,9 +14,9 @@ Counts = npt.NDArray[np.int32]
 Place = tuple[int, str]  # line number and text
 BUSY, SPINNING, IDLE = 80, 95, 5  # % of utilisation
 DIP = (10, 25)  # % of utilisation
-WATT, MHZ = 2, 5  # width of a bin of the histograms of power and clock
+WATT, MHZ = 1, 5  # width of a bin of the histograms of power and clock
 _HISTOGRAMS = {
-    "util": (101, 1), "power_high": (768, WATT), "power_busy": (768, WATT), "power": (768, WATT),
+    "util": (101, 1), "power_high": (1536, WATT), "power_busy": (1536, WATT), "power": (1536, WATT),
     "clock_busy": (700, MHZ), "clock": (700, MHZ),
 }  # fmt: skip
 """Name -> number of bins and width of one. `busy` and `high` count only samples with utilisation of BUSY or SPINNING and more."""
