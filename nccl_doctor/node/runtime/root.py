@@ -230,8 +230,8 @@ class Root:
     def _failed(self, path: str, error: OSError) -> None:
         if error.errno in (errno.EACCES, errno.EPERM):
             self.denied.append(path)
-        elif not self.live and error.errno not in (errno.ENOENT, errno.ENOTDIR):
-            self.odd.append(path)
+        elif not self.live and error.errno not in (errno.ENOENT, errno.ENOTDIR) and not os.path.isdir(self.where(path)):
+            self.odd.append(path)  # a folder may be what a setting of the node names in place of a file
 
 
 def fields(text: str, separator: str = ":") -> dict[str, str]:
