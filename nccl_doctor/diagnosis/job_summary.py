@@ -131,6 +131,8 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(counted(round(steps[0].value), "step"))
     elif epochs := by_name.get("epochs"):
         parts.append(f"{epochs[0].value:.0f} epochs")
+    if epochs := by_name.get("epoch_time"):
+        parts.append(f"{_spread([row.value for row in epochs])} s an epoch")
     if times := by_name.get("step_time"):
         parts.append(_step_time(times, by_name.get("step_spread", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:

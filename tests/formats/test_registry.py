@@ -22,6 +22,8 @@ ROWS = {
 }
 SAMPLES = {
     "profile-summary": ["torch/nsys.csv", "torch/nvprof.txt"],
+    "profiler-table": ["torch/key_averages.txt"],
+    "mlflow-store": ["records/mlflow"],
     "kineto-trace": ["torch/gpu_slow1"],
     "nsys-database": ["torch/nsys.sqlite"],
     "flight-recorder": ["torch/fr_desync_rank1"],

@@ -160,6 +160,7 @@ QUERIES = (
 )
 
 
+_EPOCHS = "epochs/s"  # unit of runs of which only epochs are known
 _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end, not a line a step
 _UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step, and are not one a step
 
@@ -201,12 +202,18 @@ def _training(facts: Facts) -> Iterator[Measure]:
         speed = steady.get(run.run)
         if speed is None:
             continue
-        numbers = {
-            "step_time": (speed.seconds, "s"),
-            "step_spread": (spreads.get(run.run), "s"),
-            "throughput": _rate(run, speed),
-            "data_wait": (100 * speed.data if speed.data is not None else None, "%"),
-        }
+        numbers = (
+            {
+                "epoch_time": (speed.seconds, "s"),
+            }
+            if run.unit == _EPOCHS
+            else {
+                "step_time": (speed.seconds, "s"),
+                "step_spread": (spreads.get(run.run), "s"),
+                "throughput": _rate(run, speed),
+                "data_wait": (100 * speed.data if speed.data is not None else None, "%"),
+            }
+        )
         for name, (value, unit) in numbers.items():
             if value is not None:
                 yield Measure(name, value, unit, "run", run.tool, speed.ref)
@@ -215,7 +222,8 @@ def _training(facts: Facts) -> Iterator[Measure]:
                 yield Measure("allreduce_share", milliseconds / speed.seconds / 10, "%", "run", run.tool, ref)
     yield from _rates_beside(facts.rows(ThroughputRun), runs, steady)
     if most := max(counts.values(), default=0):
-        yield Measure("steps", most, "steps", "job", "", runs[0].ref)
+        what = "epochs" if all(run.unit == _EPOCHS for run in runs) else "steps"
+        yield Measure(what, most, what, "job", "", runs[0].ref)
 
 
 def _rates_beside(
@@ -259,7 +267,7 @@ def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[Thr
 
     def worth(tool: str, own: list[ThroughputRun]) -> tuple[bool, bool, int]:
         timed = any(run.run in steady and steady[run.run].seconds for run in own)
-        return tool not in _SUMMARIES, timed, sum(run.points for run in own)
+        return tool not in (*_SUMMARIES, "epochs"), timed, sum(run.points for run in own)
 
     best = [max(tools.items(), key=lambda item: worth(*item))[1] for tools in by_tool.values()]
     return [run for own in best for run in own]

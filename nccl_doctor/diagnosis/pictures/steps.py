@@ -41,7 +41,7 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Chart]:
                 tables=TABLES,
             )
         rates = tuple((float(at if step is None else step), r) for at, (step, _, _, r) in enumerate(steps) if r)
-        if len(rates) > 2 and unit != "steps/s":
+        if len(rates) > 2 and unit not in ("steps/s", "epochs/s"):
             yield Chart(
                 name=f"rate-{run}",
                 title="Throughput",

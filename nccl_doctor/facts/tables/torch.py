@@ -109,10 +109,10 @@ class RecorderCall(NamedTuple):
 
 
 class ProfileSum(NamedTuple):
-    """A row of `nsys stats` or of nvprof's summary, communication and copies by name, the rest the 20 longest."""
+    """A row of `nsys stats`, of nvprof's summary or of a table of torch.profiler: communication and copies, of others the 20 longest."""
 
     file: str
-    tool: str  # nsys, nvprof
+    tool: str  # nsys, nvprof, torch.profiler
     report: str  # kernels, copies, api, ranges
     kind: str  # communication, compute, copy, memset, other
     name: str

@@ -1,4 +1,4 @@
-"""What profilers print: summaries of Nsight Systems and nvprof, stacks of py-spy."""
+"""What profilers print: summaries of Nsight Systems and nvprof, tables of torch.profiler, stacks of py-spy."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -13,6 +13,12 @@ FORMATS = (
             rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\n\s{0,400}){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
         ),
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
+    ),
+    Format(
+        "profiler-table",
+        "key_averages",
+        tables=("profile_sum", "profile_share"),
+        inside=(b"Self CPU time total: ",),
     ),
     Format(
         "nsys-database",

@@ -228,10 +228,15 @@ def _number(text: str | None) -> float | None:
     return value if abs(value) < 1e18 else None
 
 
+def is_communication(label: str) -> bool:
+    """Whether a kernel or operator moves data between GPUs."""
+    return _COMMUNICATION.search(label) is not None
+
+
 def _kind(report: str, label: str) -> str:
     if report == "copies":
         return "memset" if "memset" in label.lower() else "copy"
-    if _COMMUNICATION.search(label):
+    if is_communication(label):
         return "communication"
     return "compute" if report == "kernels" else "other"
 

@@ -17,7 +17,7 @@ FORMATS = (
         # titles, one of them the step, and a row of numbers; Keras has epochs only
         begins=compiled(
             rb"(?i)\A(?:\xef\xbb\xbf)?(?=(?:[^\r\n]{0,4000},)?\"?(?:_?step|global[_ ]step|trainer/global_step|iter(?:ation)?)\"?[,\r\n]"
-            rb"|epoch,[^\r\n]{0,4000}loss)[\w\"./ ][^\r\n\[\]{}:;=]{3,16000}\r?\n"
+            rb"|epoch,[^\r\n]{0,4000}loss)[\w\"./ ,][^\r\n\[\]{}:;=]{3,16000}\r?\n"
             rb"(?=[-+\d.\"enaif]{0,400},)[-+\d.,\"enaif]{1,20000}(?:\r?\n|\Z)"
         ),
         after=("gpu-samples", "profile-summary", "slurm-accounting", "node-capture", "nccl-tests"),

@@ -15,6 +15,11 @@ FORMATS = (
             rb"(?=[^\n{}]{0,9000}\"time\" ?: ?\d)"
             rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"perf/step_time_seconds\" ?: ?\d)(?=[^\n{}]{0,9000}\"step\" ?: ?\d)"
             rb"|\A\s{0,200}\{(?=[^\n{}]{0,9000}\"current_steps\" ?: ?\d)(?=[^\n{}]{0,9000}\"elapsed_time\" ?: ?\"\d)"
+            # lines of anybody's own, with a step and a loss or a speed, and no words of a log
+            rb"|\A\s{0,200}\{(?![^\n]{0,9000}\"(?:message|msg|level|levelname|severity|log|text)\" ?:)"
+            rb"(?=[^\n]{0,9000}\"(?:trainer/)?(?:(?:global_|train_)?steps?|iter|iteration|num_updates|global_step/max_steps)\" ?: ?\"?\d)"
+            rb"(?=[^\n]{0,9000}\"[\w./() -]{0,80}(?:loss|_time|/s|per_s|_ms|_s)[\w./() -]{0,40}\" ?: ?\"?[-\dN])"
+            rb"[^\n]{1,60000}\}\s{0,9}(?:\Z|\n\{)"
             rb"|\ADLLL \{\""
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),
@@ -46,11 +51,11 @@ FORMATS = (
             b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
             b"time per step", b" time: ", b" time=", b" took ", b" Batch (t): ", b"s/step",
             b" sec)", b"s - loss: ", b"s/sample - ", b" - ETA: ", b"s/iter",
-            b"s/batch", b" it/s", b" s/it", b" ms",
+            b"poch time", b"poch_time", b"poch duration", b"poch took", b"batch_cost", b"s/batch", b" it/s", b" s/it", b" ms",
         ),
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
         after=(
-            "profile-summary", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records",
+            "profile-summary", "profiler-table", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records",
             "deepspeed-comms",
         ),
     ),

@@ -12,7 +12,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
-from nccl_doctor.formats.training.metrics import Speed, number, setting_of, speed_key, speed_of
+from nccl_doctor.formats.training.metrics import Speed, number, rank_of, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
@@ -26,6 +26,8 @@ from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
+_MOST_RANKS = 64
+_LARGEST_STEP = 1 << 62
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
 _HEAD = 1 << 16  # bytes that tell what a file is
 _BLOCK = 1 << 21
@@ -34,6 +36,20 @@ _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
 _BROKEN = object()
 _HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
+_STEP_KEYS = (
+    "step",
+    "global_step",
+    "trainer/global_step",
+    "iteration",
+    "iter",
+    "train_step",
+    "num_updates",
+    "steps",
+    "global_step/max_steps",
+)
+_WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
+_OWN_KEYS = re.compile(rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb')" ?: ?"?\d')
+_YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
 _OF_PROGRESS = ("loss", "eval_loss", "lr", "reward", "accuracy")  # of LLaMA-Factory
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):00")
 _LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
@@ -78,7 +94,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 def _step_keys(data: bytes) -> bool:
     """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
     line, _, more = data.partition(b"\n")
-    return any(key in line for key in _HISTORY_KEYS) and bool(more.strip())
+    return (any(key in line for key in _HISTORY_KEYS) or _OWN_KEYS.search(line) is not None) and bool(more.strip())
 
 
 def _shown(records: list[dict[str, Any]], at: int) -> tuple[bytes, int]:
@@ -122,6 +138,7 @@ class _Reader:
         self.settings = Settings()
         self.mlperf = mllog.MlperfLog()
         self.series = RecordSeries()
+        self._of_ranks: dict[int, RecordSeries] = {}  # the others, where records name their ranks
         self._gate = prefilter(frozenset(_LINES), name="records")
         self._keys: dict[
             bytes, tuple[str, bool]
@@ -280,17 +297,38 @@ class _Reader:
 
     def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
         """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of others."""
-        step = next((number(record[key]) for key in ("step", "iteration", "iter") if key in record), None)
-        numbers = {key: value for key, value in record.items() if key not in ("step", "iteration", "iter", "epoch")}
+        key = next((key for key in _STEP_KEYS if key in record), "")
+        step = number(str(record.get(key)).partition("/")[0])
+        numbers = {key: value for key, value in record.items() if key not in (*_STEP_KEYS, "epoch")}
         self.understood += 1
-        self.series.scalars.note_scalars(numbers, step, (line, place))
-        if step is None or not ("lr" in record or any("loss" in key for key in record)):
+        series = self._series_of(record)
+        series.scalars.note_scalars(numbers, step, (line, place))
+        is_trained = "lr" in record or speed_key(record) is not None or any("loss" in key for key in record)
+        if step is None or abs(step) >= _LARGEST_STEP or not is_trained:
             return
-        if "data_time" not in record:
-            self.series.record("maxtext", int(step), None, numbers, (line, place))
-        else:
+        if "perf/step_time_seconds" in record:
+            series.record("maxtext", int(step), None, numbers, (line, place))
+        elif "data_time" in record:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
-            self.series.record("detection", int(step), None, times, (line, place))
+            series.record("detection", int(step), None, times, (line, place))
+        else:
+            when = next((stamp for key in _WHEN_KEYS if (stamp := number(record.get(key)) or 0.0) > _YEAR_2001), None)
+            series.record("own-records", int(step), when, numbers, (line, place))
+
+    def _series_of(self, record: Mapping[str, Any]) -> RecordSeries:
+        """The series of the rank that a record names; one for all where it names none."""
+        self.parameters(record)
+        rank = rank_of(record, self.settings.world)
+        if rank is None or self.series.rank == rank:
+            return self.series
+        if self.series.rank is None:
+            self.series.rank = rank
+            return self.series
+        found = self._of_ranks.get(rank)
+        if found is None and len(self._of_ranks) < _MOST_RANKS:
+            found = self._of_ranks[rank] = RecordSeries()
+            found.rank = rank
+        return found or self.series
 
     def _progress(self, read: list[tuple[dict[str, Any], Place]]) -> None:
         """Take records of LLaMA-Factory: steps, tokens and seconds since the start; its own rate is that of the whole time."""
@@ -366,6 +404,9 @@ class _Reader:
     def rows(self, facts: Facts, run: int) -> Iterator[Any]:
         """All rows, once the file has been read."""
         yield from self.series.rows(facts, self.name, run, self.settings)
+        for other in self._of_ranks.values():
+            yield from other.rows(facts, self.name, run + self.series.runs, self.settings)
+            self.series.runs += other.runs
         mlperf = next((series for series in self.mlperf.series if series.points), None)
         if mlperf is not None:
             mlperf.end(MOST)

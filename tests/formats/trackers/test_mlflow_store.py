@@ -36,9 +36,9 @@ def keep(folder: Path, status: int) -> Path:
 def test_rate_time_and_end_of_a_run(tmp_path: Path) -> None:
     report, facts, _ = analyze.analyze([str(keep(tmp_path, 4))])
     assert {"rank-exited", "throughput-drop", "loss-nan"} == {finding.name for finding in report.findings}
-    values = {name: (value, unit) for name, value, unit in facts.query("SELECT name, value, unit FROM measure")}
-    assert (pytest.approx(11_940, rel=0.01), "tokens/s") == values["throughput"]
-    assert (pytest.approx(1.507, rel=0.01), "s") == values["step_time"]
+    values = {(name, unit): value for name, value, unit in facts.query("SELECT name, value, unit FROM measure")}
+    assert pytest.approx(11_940, rel=0.01) == values["throughput", "tokens/s"]
+    assert pytest.approx(1.507, rel=0.01) == values["step_time", "s"]
     assert {"train/loss", "tokens_per_second"} == {name for (name,) in facts.query("SELECT name FROM scalar")}
 
 

@@ -36,6 +36,8 @@ TIMES = (
     "{{'train_loss': {l:.3f}, 'step': {s}, 'step_time': {d:.4f}}}",
     "step {s}: loss {l:.3f}, {i:.4f} steps/s",
     "step {s}  loss {l:.3f}  {m:.1f} ms",
+    "Epoch 1 | iter {s} step 7 | loss train: {l:.3f}, val: n/a | iter time: {m:.2f} ms (step)",
+    "[11/02 09:30:00] trainer INFO: Epoch: [0] [{s:>4}/9000] loss: {l:.3f} batch_cost: {d:.4f} data_cost: 0.0001",
 )
 
 
@@ -161,3 +163,20 @@ def test_the_part_that_waited_for_data_is_read(form: str) -> None:
 def test_of_several_times_without_a_name_none_is_that_of_the_step() -> None:
     text = "".join(f"step {n}: forward 100.5 ms, backward 200.1 ms, optimizer {n}.2 ms\n" for n in range(12))
     assert ([], []) == read(text)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "2026-11-02 09:32:23.401: Epoch time: {d:.3f} s",
+        "[epoch {s}] train_loss {l:.3f} val_loss 0.3 epoch_time: {d:.3f}s",
+        "Epoch {s}: loss {l:.3f}, epoch took {m:.1f} ms",
+    ],
+)
+def test_times_of_epochs_where_no_steps_are_told(form: str) -> None:
+    rates = [100 + number % 5 for number in range(20)]
+    runs, steps = read(log(form, rates))
+    assert [("epochs", "epochs/s", 20)] == [(run.tool, run.unit, run.points) for run in runs]
+    assert pytest.approx([1000 / rate for rate in rates], abs=0.001) == [step.seconds for step in steps]
+    both = log(form, rates) + log("step {s} | {d:.4f} s/it | loss {l:.3f}", rates)
+    assert ["own-loop"] == [run.tool for run in read(both)[0]]

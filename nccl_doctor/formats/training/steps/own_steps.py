@@ -18,18 +18,23 @@ _OWN_STEP = compiled(
     rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
     rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
 )
-_OWN_FRONT = compiled(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]]")
+_OWN_FRONT = compiled(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]](?!\s?\d\d:\d\d)")
+_OWN_OF = compiled(rb"\[\s{0,8}(\d{1,15})\s?/\s?(\d{1,15})[\s\]](?!\s?\d\d:\d\d)")
 _KERAS_BAR = compiled(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
 _OWN_EPOCH = compiled(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
-_OTHER_LOOP = compiled(rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z])")
+_OTHER_LOOP = compiled(
+    rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z]|\W{1,3}(?:n/a|none|-)(?![\w.]))"
+)
+_TRAINS = compiled(rb"(?i)(?<![a-z])(?:train(?:ing)?[_ ]loss|loss[_ ]train)")  # and a validation beside it
 
 
 def _step(line: bytes) -> Fields | None:
     """Where the number of the step is; batches of an epoch that tells their number go on counting."""
-    if _OTHER_LOOP.search(line):
+    if _OTHER_LOOP.search(line) and not _TRAINS.search(line):
         return None
-    found = _OWN_STEP.search(line) or _OWN_FRONT.search(line) or _KERAS_BAR.search(line)
     epoch = _OWN_EPOCH.search(line)
+    front = (epoch is not None and _OWN_OF.search(line, epoch.end())) or _OWN_FRONT.search(line)
+    found = _OWN_STEP.search(line) or front or _KERAS_BAR.search(line)
     if found is None:
         return Fields(line.find(b"{"), ()) if b"{" in line and (b"'epoch'" in line or b'"epoch"' in line) else None
     start = min(found.start(), epoch.start()) if epoch is not None else found.start()
@@ -71,7 +76,7 @@ def _beside(line: bytes, at: int, size: int, *, only_after: bool = False) -> tup
 
 
 _WAITED = compiled(
-    rb"(?i)(?<![a-z_])data(?:[_ ]?(?:wait|load(?:ing|er)?|fetch))?(?:[_ ]?time)?[\"']?\s?[:=]?\s?"
+    rb"(?i)(?<![a-z_])(?:data|reader)(?:[_ ]?(?:wait|load(?:ing|er)?|fetch|cost))?(?:[_ ]?time)?[\"']?\s?[:=]?\s?"
     rb"(\d{1,9}(?:\.\d{1,20})?)\s?(ms\b)?(?![\w.%/])"
 )
 
@@ -121,7 +126,7 @@ _ESTIMATOR = b"global_step/sec"  # of TensorFlow, alone on its line
 _SPEEDS = (b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b" it/s", _ESTIMATOR)
 _TIMES = (
     b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
-    b" time: ", b" time=", b" took ", b"time per step",
+    b" time: ", b" time=", b" took ", b"time per step", b"batch_cost",
 )  # fmt: skip
 LONE = b" ms"
 _MILLISECONDS = compiled(rb"[\dkKM][ \t]{0,8} ms(?![A-Za-z])")

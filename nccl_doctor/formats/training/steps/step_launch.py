@@ -9,7 +9,7 @@ import numpy as np
 from nccl_doctor.common.text_keys import Keys, Numbers
 from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.lines.recent_lines import RecentLines
-from nccl_doctor.formats.training.steps import own_steps
+from nccl_doctor.formats.training.steps import epoch_lines, own_steps
 from nccl_doctor.formats.training.steps.step_blocks import Written
 from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
 from nccl_doctor.formats.training.steps.step_folds import Lines
@@ -91,6 +91,8 @@ class Launch:
         if any(one.tool.name == "deepspeed" for one in named):  # whose lines tell the number of the step as well
             named = [one for one in named if one.tool.name != "deepspeed-timers"]
         found = named or own  # lines of a known tool are also of a loop that nobody knows
+        if any(one.tool.name != epoch_lines.NAME for one in found):  # whose steps tell more
+            found = [one for one in found if one.tool.name != epoch_lines.NAME]
         return sorted(found, key=lambda one: (one.tool.name, one.rank if one.rank is not None else -1))
 
     def keep(self, end: int) -> None:

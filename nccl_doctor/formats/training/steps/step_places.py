@@ -12,7 +12,14 @@ from nccl_doctor.formats.training import all_reduce_bench, layout, run_settings
 from nccl_doctor.formats.training.lines.block_lines import LONGEST, BlockLines
 from nccl_doctor.formats.training.lines.line_layouts import Alike, Layouts, without
 from nccl_doctor.formats.training.lines.line_numbers import Group, Texts
-from nccl_doctor.formats.training.steps import loss_values, metric_lines, own_steps, step_formats, tensorflow_steps
+from nccl_doctor.formats.training.steps import (
+    epoch_lines,
+    loss_values,
+    metric_lines,
+    own_steps,
+    step_formats,
+    tensorflow_steps,
+)
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.inputs.blocks import Cursor
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
@@ -31,7 +38,14 @@ COMM = b"| comm op: "
 REDUCED = b"ward_allreduce: ", b" bwd_allreduce: "
 TOTAL = b"total images/sec: "
 _TOOLS = {
-    tool.literal: tool for tool in (*own_steps.TOOLS, *step_formats.TOOLS, *tensorflow_steps.TOOLS, *metric_lines.TOOLS)
+    tool.literal: tool
+    for tool in (
+        *own_steps.TOOLS,
+        *epoch_lines.TOOLS,
+        *step_formats.TOOLS,
+        *tensorflow_steps.TOOLS,
+        *metric_lines.TOOLS,
+    )
 }
 KINDS = dict(_EVENTS)
 SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))

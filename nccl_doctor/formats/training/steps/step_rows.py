@@ -10,6 +10,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Step, ThroughputRun
 from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps import epoch_lines
 from nccl_doctor.formats.training.steps.step_folds import Rows, known, whole
 from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 from nccl_doctor.inputs import prefixes
@@ -27,7 +28,7 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
     seconds, rate = _speeds(series, batch)
     unit = series.tool.unit
     if np.isnan(rate).all():
-        unit = "steps/s"
+        unit = series.tool.unit if series.tool.name == epoch_lines.NAME else "steps/s"
         with np.errstate(divide="ignore"):
             rate = np.where(seconds != 0, 1 / seconds, np.nan)
     steps = list(_steps(facts, file, run, series.rows(), seconds, rate))
@@ -35,7 +36,7 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
         return
     yield ThroughputRun(
         run=run, file=file, host=series.host, rank=series.rank, tool=series.tool.name, unit=unit,
-        scope="job" if unit == "steps/s" else series.scope(gpus), points=series.points,
+        scope="job" if unit in ("steps/s", epoch_lines.UNIT) else series.scope(gpus), points=series.points,
         first_step=series.first_step, last_step=series.last_step, gpus=gpus, gpus_source=source, batch=batch,
         layers=settings.layers, hidden=settings.hidden, sequence=settings.sequence, vocabulary=settings.vocabulary,
         pipeline=settings.pipeline, microbatches=settings.microbatches(batch), synthetic=settings.synthetic,
