@@ -6,13 +6,14 @@ LLaMA-Factory.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, rank_of, setting_of, speed_key, speed_of
+from nccl_doctor.formats.training.progress_records import ProgressRecords
 from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
@@ -50,8 +51,6 @@ _STEP_KEYS = (
 _WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
 _OWN_KEYS = re.compile(rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb')" ?: ?"?\d')
 _YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
-_OF_PROGRESS = ("loss", "eval_loss", "lr", "reward", "accuracy")  # of LLaMA-Factory
-_CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):00")
 _LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
 _decode = json.JSONDecoder().raw_decode
 
@@ -146,9 +145,7 @@ class _Reader:
         self._numbers = dllogger.StepNumber()
         self._broken = 0
         self._launches = 0  # runs of MLPerf so far
-        self._before: tuple[float, float, float] | None = (
-            None  # seconds, steps and tokens of LLaMA-Factory's record before
-        )
+        self._progress = ProgressRecords()
 
     def block(self, block: bytes, first: int) -> None:
         """Take the lines of MLPerf and DLLogger in a block."""
@@ -290,7 +287,8 @@ class _Reader:
                 [record for record, _ in read if "_step" in record],
                 [row[::-1] for record, row in read if "_step" in record],
             )
-            self._progress([(record, row[::-1]) for record, row in read if "current_steps" in record])
+            progress = [(record, row[::-1]) for record, row in read if "current_steps" in record]
+            self.understood += self._progress.take(progress, self.series)
             for record, (place, line) in read:
                 if "_step" not in record and "current_steps" not in record:
                     self._averages(record, line, place)
@@ -329,30 +327,6 @@ class _Reader:
             found = self._of_ranks[rank] = RecordSeries()
             found.rank = rank
         return found or self.series
-
-    def _progress(self, read: list[tuple[dict[str, Any], Place]]) -> None:
-        """Take records of LLaMA-Factory: steps, tokens and seconds since the start; its own rate is that of the whole time."""
-        losses, places = [], []
-        paces: list[dict[str, Any]] = []  # of those that say how long their steps took
-        paced: list[At] = []
-        for record, place in read:
-            step, when = number(record["current_steps"]), _elapsed(record.get("elapsed_time"))
-            if step is None or when is None:
-                continue
-            losses.append({"_step": step, **{key: record[key] for key in _OF_PROGRESS if key in record}})
-            places.append(place)
-            tokens = number(record.get("total_tokens")) or 0.0
-            before, self._before = self._before, (when, step, tokens)
-            if before is None or step <= before[1] or when <= before[0]:
-                continue
-            passed = when - before[0]
-            rates = {"tokens_per_second": (tokens - before[2]) / passed} if tokens > before[2] > 0 else {}
-            paces.append({"step_time": passed / (step - before[1]), **rates})
-            paced.append(At(int(step), None, place))
-        self.understood += len(losses)
-        if losses:
-            self.series.scalars.note_all(losses, "_step", places.__getitem__)
-        self.series.record_all("llama-factory", paces, paced.__getitem__)
 
     def _history(self, records: list[dict[str, Any]], places: list[Place]) -> None:
         """Take records of Weights & Biases with their places."""
@@ -412,20 +386,6 @@ class _Reader:
             mlperf.end(MOST)
             yield from run_rows(facts, self.name, run + self.series.runs, mlperf, self.mlperf.settings)
         yield from self.mlperf.rows(facts, self.name)
-
-
-def _elapsed(clock: Any) -> float | None:
-    """The seconds of `1:02:03` or `1 day, 1:02:03`; None of anything else."""
-    last = clock[-2:] if type(clock) is str and len(clock) < 40 else ""
-    minutes = _to_the_minute(clock[:-2]) if len(last) == 2 and last.isdecimal() else None
-    return None if minutes is None else minutes + int(last)
-
-
-@lru_cache(1 << 8)
-def _to_the_minute(clock: str) -> float | None:
-    found = _CLOCK.fullmatch(f"{clock}00")
-    days, hours, minutes = map(int, found.groups("0")) if found is not None else (0, 0, 0)
-    return None if found is None else 86_400.0 * days + 3600 * hours + 60 * minutes
 
 
 def _step_and_time(record: Mapping[str, Any]) -> tuple[int | None, float | None]:
