@@ -6,7 +6,7 @@ LLaMA-Factory.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -358,7 +358,8 @@ class _Reader:
             records = [one for one in values if isinstance(one, dict)]
             self.understood += len(records)
             if records:
-                self.series.scalars.note_all(records, "step", partial(_shown, records))
+                shown = lru_cache(1 << 8)(partial(_shown, records))  # all numbers of a record show the same text
+                self.series.scalars.note_all(records, "step", shown)
             for one in records if '"train_runtime"' in text else ():
                 steps, seconds = number(one.get("step")), number(one.get("train_runtime"))
                 if steps and seconds:
