@@ -14,6 +14,11 @@ _MAX_READ = (
     2 * MAX_EVENTS
 )  # texts of one pattern that a part counts in columns; the parts together are cut to MAX_EVENTS
 _MAX_OBJECTS = 2 * MAX_EVENTS  # events of one pattern that a part holds as objects
+BUDGETED = {
+    "writers": "different writers",
+    "texts": "different messages of NCCL",
+    "edges": "different edges between ranks",
+}  # of which a log may hold as many as a budget of this name says
 _OTHERS = NcclHeader(None, None, None, None, None, NO_LABEL, True)  # stands for writers beyond the budget
 _START, _COMPLETE = "Init START", "Init COMPLETE"
 
@@ -124,7 +129,7 @@ class LogCounts:
         self.understood = 0
         self.unknown: dict[str, int] = {}  # samples of messages that no pattern knows
         self.marks: set[bytes] = set()  # literals of other formats that occur in the log
-        self.full: set[str] = set()  # budgets that were reached
+        self.full: set[str] = set()  # of BUDGETED, those that were reached
         self._bodies: set[str] = set()  # the messages that are kept, once there are enough of them
         self._edges_read = 0  # edges that were counted line by line
         self._texts: dict[int, int] = {}

@@ -62,6 +62,7 @@ def test_what_was_reached_is_kept_with_the_counts() -> None:
     packed = Scanner().read(BytesIO(flood("writers"))).packed()
     again = load_counts(dump(packed))
     assert {"writers"} == again.full
+    assert set() == load_counts(dump(packed._replace(full={"bytes", "no such budget"}))).full
     counts = LogCounts()
     counts.merge(again)
     assert {"writers"} == counts.full

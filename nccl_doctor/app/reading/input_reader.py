@@ -21,7 +21,7 @@ from nccl_doctor.inputs import conversions, exports, sources
 from nccl_doctor.inputs.exports import partials
 from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log import job_log, parallel
-from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.counts import BUDGETED, LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
 from nccl_doctor.log.readers.followed import GONE, Vanished
 
@@ -29,11 +29,6 @@ UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
 ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
-_BEYOND = {
-    "writers": "different writers",
-    "texts": "different messages of NCCL",
-    "edges": "different edges between ranks",
-}
 TOLD = 3  # problems that are told where nothing could be read
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
@@ -322,9 +317,8 @@ class InputReader:
 
 def beyond(counts: LogCounts) -> str | None:
     """What of a log was counted and not kept, because it holds too many different ones."""
-    for name in sorted(counts.full):
-        return f"has more than {limit(name):,} {_BEYOND[name]}; further ones were only counted; {reached(name)}"
-    return None
+    told = [f"{limit(name):,} {BUDGETED[name]} ({reached(name)})" for name in sorted(counts.full)]
+    return f"has more than {' and '.join(told)}; further ones were only counted" if told else None
 
 
 def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:

@@ -9,10 +9,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nccl_doctor.common.budgets import BUDGETS
 from nccl_doctor.inputs.prefixes import Label
 from nccl_doctor.log.channel_counts import ChannelColumns
-from nccl_doctor.log.counts import PackedCounts
+from nccl_doctor.log.counts import BUDGETED, PackedCounts
 from nccl_doctor.log.event_columns import EventColumns, Message
 from nccl_doctor.log.line_patterns import load
 from nccl_doctor.log.nccl_header import LEVELS
@@ -110,7 +109,7 @@ def _counts(top: dict[str, Any]) -> PackedCounts:
         edges=between, lines=lines, size=size, nccl_lines=nccl_lines, understood=understood,
         unknown=dict(zip(_column([*top["unknown"]], "str"), _column([*top["unknown"].values()], "int"), strict=True)),
         marks={mark.encode("latin-1") for mark in _column(top["marks"], "str")}, columns=found,
-        full={*_column(top["full"], "str")} & BUDGETS.keys(),
+        full={*_column(top["full"], "str")} & BUDGETED.keys(),
     )  # fmt: skip
 
 
