@@ -189,21 +189,11 @@ def test_a_part_that_was_rotated_away_between_two_looks_is_read(log: Log, packed
     assert [] == log.problems
 
 
-def test_an_older_part_is_not_taken_for_what_was_truncated_away(log: Log) -> None:
-    write_at(log.path.with_name("job.log.1.gz"), gzip.compress(LOG[:900]), 1)
+@pytest.mark.parametrize("older_part", [False, True])  # which is no copy of what was truncated away
+def test_a_log_that_is_truncated_without_a_copy_keeps_what_was_read(log: Log, older_part: bool) -> None:
+    if older_part:
+        write_at(log.path.with_name("job.log.1.gz"), gzip.compress(LOG[:900]), 1)
 
-    def steps() -> Iterator[None]:
-        append(log.path, LOG)
-        yield
-        log.path.write_bytes(b"a new job begins\n")
-        yield
-
-    last = log.follow(steps(), log.path)
-    assert log.shown[0].findings[0].rule == last.findings[0].rule
-    assert [f"{log.path}: {followed.GONE}"] == log.problems
-
-
-def test_a_log_that_is_truncated_without_a_copy_keeps_what_was_read(log: Log) -> None:
     def steps() -> Iterator[None]:
         append(log.path, LOG)
         yield

@@ -1,9 +1,9 @@
 """No reader takes more steps for each line where a file has more of them: calls of functions are counted, not seconds."""
 
-import sys
 from pathlib import Path
 
 import pytest
+from helpers.scaling import called
 
 from nccl_doctor.app.analyze import read_facts
 from nccl_doctor.common.errors import UsageProblem
@@ -21,18 +21,7 @@ def fixtures() -> list[str]:
 
 
 def steps(path: Path) -> int:
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    sys.setprofile(count)
-    try:
-        read_facts([str(path)])
-    finally:
-        sys.setprofile(None)
-    return calls
+    return called(lambda: read_facts([str(path)]))
 
 
 @pytest.mark.parametrize("name", fixtures())

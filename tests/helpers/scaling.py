@@ -6,7 +6,7 @@ Steps of SQLite's virtual machine are the same on every machine, so that two siz
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from types import FrameType
@@ -69,6 +69,23 @@ def traced_lines(part_of_path: str) -> Iterator[Counter[str]]:
         yield lines
     finally:
         sys.settrace(before)
+
+
+def called(run: Callable[[], object]) -> int:
+    """How many calls of functions Python and its C code make."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return calls
 
 
 def add_copies(

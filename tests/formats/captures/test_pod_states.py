@@ -1,10 +1,10 @@
 """How pods ended, of `kubectl describe pod` and `kubectl get pods -o yaml`."""
 
-import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from helpers.scaling import called
 
 from nccl_doctor.app.analyze import read_facts
 
@@ -80,19 +80,9 @@ def test_each_of_many_pods_is_found_in_the_same_number_of_steps(tmp_path: Path) 
             for number in range(pods)
         )
         (tmp_path / "pods.yaml").write_text(text)
-        calls = 0
-
-        def count(*_: object) -> None:
-            nonlocal calls
-            calls += 1
-
-        sys.setprofile(count)
-        try:
-            facts, _ = read_facts([str(tmp_path / "pods.yaml")])
-        finally:
-            sys.setprofile(None)
+        facts, _ = read_facts([str(tmp_path / "pods.yaml")])
         assert [(pods,)] == facts.query("SELECT COUNT(*) FROM listed_pod")
-        return calls
+        return called(lambda: read_facts([str(tmp_path / "pods.yaml")]))
 
     steps(10)  # imports
     few, many = steps(100), steps(400)
