@@ -43,6 +43,7 @@ FORMATS = (
             b"throughput/samples_per_sec: ", b"throughput/device/", b" examples/second between steps ", b" examples/sec; ",
             b"Epoch: [", b"data_time", b"BatchTimestamp<batch_index: ", b"| comm op: ", b"/s)  LR: ", b" algo throughput: ",
             b"ms, mfu ", b" tokens_per_second_per_gpu:", b", Tokens/s/device: ", b"train_step_timing in s",
+            b" timing_s/step:",
             b"{'loss': ", b" \xe2\x80\xa2 0:",
             b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",
             b"tokens/s", b"tok/s", b"toks/s", b"tokens_per_s", b" tps ", b"tps=", b"samples/s", b"sample/s", b"images/s", b"imgs/s",

@@ -284,6 +284,19 @@ TOOLS = (
         ),
     ),
     Tool(
+        b"timing_s/step:",
+        "verl",  # all numbers of a step in one line; throughput is tokens a second and GPU
+        "tokens/s",
+        "gpu",
+        by(
+            rb"\bstep:(?P<step>\d+) - .{0,30000}?\btiming_s/step:(?:np\.float64\()?"
+            + SECONDS
+            + rb"(?:.{0,30000}? perf/throughput:(?:np\.float64\()?"
+            + RATE
+            + rb")?"
+        ),
+    ),
+    Tool(
         b"train_step_timing in s",
         "nemo",
         "samples/s",

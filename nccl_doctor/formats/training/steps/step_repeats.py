@@ -4,12 +4,15 @@ from collections import defaultdict
 
 import numpy as np
 
-from nccl_doctor.common.text_keys import Flags
+from nccl_doctor.common.text_keys import Flags, Numbers
 from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.steps.step_columns import Steps
 
 _BACK = 64  # a step so far behind the last one is a line of another rank, not a new pass
 _BARS = 50_000  # steps of bars remembered
+_ADVANCED = 3  # lines of a bar between two bars inside it from which on it is the loop, and those are its evaluations
+_PAUSE = 10  # seconds between two lines of a bar from which on its clock is exact enough
+_SHORT = 0.7  # part of that time below which what a bar shows is a mean over faster steps
 
 
 class StepRepeats:
@@ -23,6 +26,8 @@ class StepRepeats:
             dict
         )  # bar -> step -> when it was drawn
         self._count = 0
+        self._shown: dict[tuple[float, float], tuple[float, float]] = {}  # bar -> step and clock of its last line
+        self._inner: set[tuple[float, float]] = set()  # bars that ran while another stood still
 
     def new(self, steps: Steps) -> Flags | None:
         """Which lines say something new; None for all of them. Numbers the steps of lines that end an epoch and tell how many it had."""
@@ -64,10 +69,59 @@ class StepRepeats:
         """Bars of another step, or of the same at another time: that is another epoch."""
         kept = np.ones(steps.count, bool)
         label, total, step, elapsed = steps["label"], steps["total"], steps["step"], steps["elapsed"]
+        self._find_inner(steps)
         for bar in set(zip(label.tolist(), total.tolist(), strict=True)):
+            if bar in self._inner:
+                kept[(label == bar[0]) & (total == bar[1])] = False
+                continue
             of_bar = np.flatnonzero((label == bar[0]) & (total == bar[1]))
             kept[of_bar] = self._drawn(self._bars[bar], step[of_bar].tolist(), elapsed[of_bar])
+            self._unsmooth(bar, steps, of_bar, kept)
         return None if kept.all() else kept
+
+    def _unsmooth(self, bar: tuple[float, float], steps: Steps, of_bar: Numbers, kept: Flags) -> None:
+        """Correct what a bar shows after a pause, because tqdm shows a moving mean that goes down in ten lines.
+
+        The clock of the bar, in whole seconds, tells the longest and the shortest time that the steps since the line before took.
+        """
+        which = of_bar[kept[of_bar]]
+        if not len(which):
+            return
+        at, when = steps["step"][which], steps["elapsed"][which]
+        before = self._shown.get(bar, (np.nan, np.nan))
+        self._shown[bar] = float(at[-1]), float(when[-1])
+        count, passed = np.diff(at, prepend=before[0]), np.diff(when, prepend=before[1])
+        kept[which[(count == 0) & (passed > 0)]] = False  # drawn again after a pause
+        seconds = steps["seconds"][which]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            known = (count > 0) & (passed >= 0)
+            too_long = known & (seconds > (passed + 1) / count)
+            too_short = known & ~np.isnan(seconds) & (passed >= _PAUSE) & (seconds < _SHORT * (passed - 1) / count)
+            steps.put("seconds", which, np.where(too_long, np.nan, np.where(too_short, passed / count, seconds)))
+
+    def _find_inner(self, steps: Steps) -> None:
+        """Find the bars of evaluations: each was drawn from its start while the bar of the steps, which had advanced, stood still.
+
+        The bar of an epoch inside a bar of epochs is none: the outer one advances once for each.
+        """
+        label, total, step, elapsed = (steps[name] for name in ("label", "total", "step", "elapsed"))
+        starts = np.flatnonzero((np.diff(label, prepend=np.nan) != 0) | (np.diff(total, prepend=np.nan) != 0))
+        if len(starts) < 3:  # a bar, one inside it, and the first again
+            return
+        ends = np.append(starts[1:], steps.count) - 1
+        bars = list(zip(label[starts].tolist(), total[starts].tolist(), strict=True))
+        for at in range(1, len(bars) - 1):
+            before, after = int(ends[at - 1]), int(starts[at + 1])
+            if (
+                bars[at - 1] == bars[at + 1]
+                and step[before] - step[starts[at - 1]] >= _ADVANCED
+                and 0 <= step[after] - step[before] <= 1
+                and elapsed[after] >= elapsed[before]
+                and step[starts[at]] <= 2  # tqdm draws the first ones at once
+            ):
+                self._inner.add(bars[at])
+        resumed = [int(start) for start, bar in zip(starts[1:], bars, strict=False) if bar in self._inner]
+        steps.put("seconds", np.array(resumed, int), np.nan)  # the evaluation is no part of a step
 
     def _drawn(self, known: dict[float, float], steps: list[float], elapsed: Floats) -> Flags:
         times = elapsed.tolist()

@@ -1,0 +1,73 @@
+"""Progress bars of tqdm: bars of evaluations inside that of the steps, pauses, and the mean that a bar shows."""
+
+import io
+
+import pytest
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Step, ThroughputRun
+from nccl_doctor.formats.training.steps import step_lines
+
+
+def _bar(step: int, total: int, clock: float, shown: float) -> str:
+    """A bar as tqdm draws it: hours only where there are any, and a mean over the last steps."""
+    minutes, seconds = divmod(int(clock), 60)
+    rate = f"{shown:.2f}s/it" if shown >= 1 else f"{1 / shown:.2f}it/s"
+    return f"{100 * step // total:3d}%|##        | {step}/{total} [{minutes:02d}:{seconds:02d}<10:00, {rate}]"
+
+
+def _mean(before: float, now: float) -> float:
+    return 0.7 * before + 0.3 * now
+
+
+def _bars(slow: int | None = None, *, evaluates: bool = True) -> str:
+    """300 steps of two seconds with an evaluation of 40 short steps after each 100, and one step of a minute."""
+    lines, clock, shown = [], 0.0, 2.0
+    for step in range(1, 301):
+        taken = 60.0 if step == slow else 2.0
+        clock, shown = (
+            clock + taken,
+            _mean(shown, taken + (20.0 if evaluates and step > 1 and step % 100 == 1 else 0.0)),
+        )
+        lines.append(_bar(step, 300, clock, shown))
+        if evaluates and step % 100 == 0:
+            lines += [_bar(one, 40, one / 2, 0.5) for one in range(41)]
+            clock += 20.0
+    return "\r".join(lines) + "\n"
+
+
+def test_bars_of_evaluations_are_no_steps() -> None:
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO(_bars().encode()), "job.log", facts)
+
+    (run,) = facts.rows(ThroughputRun)
+    steps = facts.rows(Step)
+    assert (300, 1, 300) == (run.points, run.first_step, run.last_step)
+    assert all(
+        step.seconds is None or 1.9 < step.seconds <= 3.0 for step in steps
+    )  # neither the pause nor the mean after it
+
+
+def test_a_slow_step_of_a_bar_has_the_time_of_its_clock() -> None:
+    """A bar shows a mean that goes down in ten lines: no ten slow steps, and not a third of the time."""
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO(_bars(150, evaluates=False).encode()), "job.log", facts)
+
+    times = {step.step: step.seconds for step in facts.rows(Step) if step.seconds is not None}
+    assert {150: pytest.approx(60.0)} == {step: seconds for step, seconds in times.items() if seconds > 3.5}
+
+
+def test_a_bar_of_steps_inside_one_of_epochs_counts() -> None:
+    lines = []
+    for epoch in range(3):
+        lines.append(_bar(epoch, 3, epoch * 100.0, 100.0))
+        lines += [_bar(step, 50, 2.0 * step, 2.0) for step in range(1, 51)]
+    lines.append(_bar(3, 3, 300.0, 100.0))
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO("\n".join([*lines, ""]).encode()), "job.log", facts)
+
+    (run,) = facts.rows(ThroughputRun)
+    assert run.points >= 50
