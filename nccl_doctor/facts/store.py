@@ -7,10 +7,11 @@ import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
 from nccl_doctor.common import budgets
 from nccl_doctor.facts import guard, old_sqlite, saved, schema, views
@@ -35,6 +36,7 @@ class Facts:
 
     def __init__(self, path: Path | None = None) -> None:
         self._db = old_sqlite.connect()
+        finalize(self, _close, self._db).atexit = False
         schema.empty().backup(self._db)
         self._evidence: dict[str, Places] = {}  # file -> line -> number
         self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own
@@ -326,3 +328,9 @@ class Facts:
 
         columns, rows = self.sql(query)
         return pandas.DataFrame.from_records(rows, columns=columns)
+
+
+def _close(database: sqlite3.Connection) -> None:
+    """Free the memory of a database: its connection refers to itself, and the next collection of garbage may be far away."""
+    with suppress(sqlite3.ProgrammingError):  # this is another thread
+        database.close()
