@@ -57,6 +57,9 @@ def _copy(source: sqlite3.Connection, db: sqlite3.Connection, table: str, column
         f'typeof("{name}") NOT IN ({_STORED[type_]}{", " + chr(39) + "null" + chr(39) if empty else ""})'
         for name, (type_, empty) in columns.items()
     )
+    reals = ", ".join(f'"{name}"' for name, (type_, _) in columns.items() if type_ == "REAL")
+    if reals:  # no fact is infinite
+        wrong += f" OR 9e999 IN ({reals}) OR -9e999 IN ({reals})"
     most = budgets.limit("rows")
     marks = ", ".join("?" * len(columns))
     rows = source.execute(f"SELECT {names}, {wrong} FROM {table}")

@@ -41,6 +41,12 @@ def column_types(table: type) -> dict[str, type]:
 
 
 @cache
+def reals(table: type) -> list[int]:
+    """The places of the columns that hold numbers with a fraction."""
+    return [at for at, type_ in enumerate(column_types(table).values()) if type_ is float]
+
+
+@cache
 def by_name() -> dict[str, type]:
     """SQL name -> table class."""
     return {table_name(table): table for table in TABLES}

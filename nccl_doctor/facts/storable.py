@@ -1,11 +1,21 @@
-"""Values that SQLite does not take, and what becomes of them."""
+"""Values that no fact may have, and what becomes of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from operator import itemgetter
 from typing import Any
+
+_ENDLESS = (inf, -inf)
+
+
+def is_endless(rows: Sequence[Sequence[Any]], columns: Sequence[int]) -> bool:
+    """Whether one of these columns holds an infinite number, with which no sum, share or picture can be made."""
+    return any(endless in map(itemgetter(at), rows) for at in columns for endless in _ENDLESS)
 
 
 def storable(rows: Iterable[Sequence[Any]], optional: Sequence[bool]) -> Iterator[list[Any]]:
-    """The rows with what SQLite takes: a number of more than 64 bits is garbage and becomes NULL, a lone surrogate `?`.
+    """The rows with what a fact may be: a number of more than 64 bits or without an end is garbage and becomes NULL, a lone
+    surrogate `?`.
 
     `optional` says of each column whether it may be NULL; where such a number may not, the row is left out.
     """
@@ -21,4 +31,4 @@ def _value(value: Any) -> Any:
 
 
 def _is_too_large(value: object) -> bool:
-    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
+    return value in _ENDLESS if isinstance(value, float) else isinstance(value, int) and not -(1 << 63) <= value < 1 << 63

@@ -19,7 +19,7 @@ from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.places import Places, places_for
 from nccl_doctor.facts.schema import by_name, column_types, table_name
 from nccl_doctor.facts.sql_functions import register_functions
-from nccl_doctor.facts.storable import storable
+from nccl_doctor.facts.storable import is_endless, storable
 from nccl_doctor.facts.tables import TABLES, Evidence
 
 if TYPE_CHECKING:
@@ -164,11 +164,12 @@ class Facts:
     def _insert_waiting(self, table: type) -> None:
         rows = self._waiting.pop(table)
         try:
-            self._insert_all(table, rows)
+            if not is_endless(rows, schema.reals(table)):
+                self._insert_all(table, rows)
+                return
         except (OverflowError, UnicodeEncodeError):
-            self._insert_all(
-                table, list(storable(rows, [name in schema.optional(table) for name in column_types(table)]))
-            )
+            pass
+        self._insert_all(table, list(storable(rows, [name in schema.optional(table) for name in column_types(table)])))
 
     def _within_budget(self, table: type, rows: Sequence[Any]) -> Sequence[Any]:
         """The rows that the table may still take; `cut` counts the others."""

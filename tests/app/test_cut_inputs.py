@@ -4,6 +4,7 @@ import errno
 import gzip
 import io
 import json
+import math
 import os
 import random
 import struct
@@ -19,7 +20,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.cli.main import main
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import BenchRow, Input, Message
+from nccl_doctor.facts.tables import BenchRow, GpuSample, Input, Message
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Format
 from nccl_doctor.inputs import sources, streams
@@ -287,6 +288,16 @@ def test_a_row_whose_number_is_too_large_for_its_column_is_left_out() -> None:
     facts = Facts()
     facts.add([Input("a", "text", 1 << 70, 1, 1, 1, None), Input("b", "text", 1, 1, 1, 1, None)])
     assert ["b"] == [row.path for row in facts.rows(Input)]
+
+
+def test_no_fact_is_infinite() -> None:
+    """An unknown value where the column may have one; else the row is left out."""
+    facts = Facts()
+    samples = [
+        GpuSample("a", 0, "x.csv", 1.0, 60.0, 5, endless, 0.5, None, None, 1) for endless in (math.inf, -math.inf, 9.5)
+    ]
+    facts.add([*samples, samples[2]._replace(start=math.inf)])
+    assert [None, None, 9.5] == [row.util_mean for row in facts.rows(GpuSample)]
 
 
 def test_sizes_beyond_64_bits_in_nccl_tests(tmp_path: Path) -> None:

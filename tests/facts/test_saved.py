@@ -9,7 +9,7 @@ import pytest
 
 from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Input
+from nccl_doctor.facts.tables import GpuSample, Input
 
 
 def names(folder: Path) -> list[str]:
@@ -46,6 +46,17 @@ def test_a_name_that_is_no_utf_8_takes_a_base_with_other_host_names(facts: Facts
     path = tmp_path / os.fsdecode(b"a\xff.db")
     facts.save(path)
     assert len(facts.rows(Input)) == len(Facts.open(path).rows(Input)) > 0
+
+
+def test_a_base_with_an_infinite_number_is_refused(tmp_path: Path) -> None:
+    facts = Facts()
+    facts.add([GpuSample("a", 0, "x.csv", 1.0, 60.0, 5, 1.0, 0.5, None, None, 1)])
+    facts.save(tmp_path / "a.db")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as db:
+        db.execute("UPDATE gpu_sample SET util_mean = -9e999")
+        db.commit()
+    with pytest.raises(QueryProblem, match="wrong type in table gpu_sample"):
+        Facts.open(tmp_path / "a.db")
 
 
 def test_processes_of_two_hosts_that_have_one_number_save_one_name_at_once(facts: Facts, tmp_path: Path) -> None:

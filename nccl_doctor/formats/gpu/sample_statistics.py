@@ -77,6 +77,7 @@ class Samples:
         """Take samples. Those before any GPU is in use, and those after the last one was, are not part of the job."""
         if not len(batch.slots):
             return
+        batch = batch.plausible()
         self._grow()
         self._note(batch)
         entries = self._entries(batch)

@@ -14,6 +14,7 @@ Counts = npt.NDArray[np.int32]
 Place = tuple[int, str]  # line number and text
 BUSY, SPINNING, IDLE = 80, 95, 5  # % of utilisation
 DIP = (10, 25)  # % of utilisation
+LARGEST = 1 << 53  # of a value; whole numbers beyond it are not exact
 WATT, MHZ = 1, 5  # width of a bin of the histograms of power and clock
 _HISTOGRAMS = {
     "util": (101, 1), "power_high": (1536, WATT), "power_busy": (1536, WATT), "power": (1536, WATT),
@@ -47,6 +48,11 @@ class Batch(NamedTuple):
             None if self.times is None else self.times[start:stop],
             lambda row: self.place(row + start),
         )
+
+    def plausible(self) -> "Batch":
+        """Without numbers that no tool measures, whose sum with others may be infinite."""
+        known = self.columns.items()
+        return self._replace(columns={name: np.where(np.abs(values) < LARGEST, values, np.nan) for name, values in known})
 
     def column(self, name: str) -> Floats:
         known = self.columns.get(name)

@@ -18,6 +18,7 @@ from nccl_doctor.facts.tables.gpu import GpuProcess, GpuSample, GpuThrottle, Gpu
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import samples as gpu_samples
+from nccl_doctor.reporters import render
 
 FIXTURES = FIXTURES / "gpu"
 
@@ -382,3 +383,14 @@ def test_rows_without_titles_and_units_are_told_as_such() -> None:
     reading = gpu_samples.read_format(io.BytesIO(rows.encode()), "smi.csv", facts)
     assert "rows of nvidia-smi without titles and units: leave out `noheader` or `nounits`" == reading.note
     assert not facts.rows(GpuUse)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1e308", "9" * 400])
+def test_numbers_that_no_tool_measures_are_unknown(number: str, tmp_path: Path) -> None:
+    """The picture of a GPU's use is drawn of what is known."""
+    rows = [f"2024/09/08 13:03:3{at}.000, 0, {used} %, 568 W" for at, used in enumerate((90, number, 92, number, 94))]
+    path = tmp_path / "gpu.csv"
+    path.write_text("timestamp, index, utilization.gpu [%], power.draw [W]\n" + "\n".join(rows) + "\n")
+    report, facts, _ = analyze.analyze([str(path)], drawn=True)
+    assert [92] == [sample.util_mean for sample in facts.rows(GpuSample)]
+    assert "92 %" in render("html", report)
