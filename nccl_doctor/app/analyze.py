@@ -253,7 +253,11 @@ def _unseen(report: Report, kinds: set[str]) -> list[str]:
     rows = {row.aspect: row for row in report.coverage}
     if report.verdict != "nothing-found" or not kinds & _OUTPUTS or all(row.seen == "not" for row in rows.values()):
         return []
-    return [f"to see {what}: {rows[aspect].capture}" for aspect, what in _UNSEEN.items() if rows[aspect].seen == "not"]
+    return [
+        f"to see {what}: {row.capture}"
+        for aspect, what in _UNSEEN.items()
+        if (row := rows.get(aspect)) is not None and row.seen == "not"  # of a saved base anybody wrote the rows
+    ]
 
 
 def _missing(facts: Facts, kinds: set[str]) -> list[str]:

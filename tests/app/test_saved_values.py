@@ -1,6 +1,5 @@
 """Values of the right type in a saved base that nothing of ours writes: whoever wrote the base is not trusted."""
 
-import math
 import sqlite3
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import JobFact
 
 ODD = [
-    ("lead", "waited", math.inf),
-    ("lead", "seconds", -math.inf),
+    ("lead", "waited", 1.7e308),
+    ("lead", "seconds", -1.7e308),
     ("lead", "symptom_ref", -(1 << 63)),
     ("message", "host", "9" * 5_000),
     ("process", "host", "n" + "9" * 5_000),
@@ -43,6 +42,21 @@ def test_odd_value_of_a_saved_base_stops_nothing(
     for arguments in (["analyze", str(changed)], ["compare", str(base), str(changed), "--format", "markdown"]):
         assert main(arguments) < 2
         assert "internal error" not in capsys.readouterr().err
+
+
+def test_a_saved_base_without_an_aspect_of_the_coverage_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts, _ = analyze.read_facts([str(FIXTURES / "throughput" / "tf_cnn_synthetic.log")])
+    facts.save(tmp_path / "job.db")
+    with sqlite3.connect(tmp_path / "job.db") as db:
+        assert db.execute("UPDATE coverage SET aspect = 'x' WHERE aspect = 'end'").rowcount
+    db.close()
+
+    assert main(["analyze", str(tmp_path / "job.db")]) == 0
+    said = capsys.readouterr()
+    assert "nothing found" in said.out.lower()
+    assert "internal error" not in said.err
 
 
 @pytest.mark.parametrize("value", ["abc", "²", "9" * 5_000, ""])
