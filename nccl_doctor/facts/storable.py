@@ -31,4 +31,6 @@ def _value(value: Any) -> Any:
 
 
 def _is_too_large(value: object) -> bool:
-    return value in _ENDLESS if isinstance(value, float) else isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
+    return (
+        value in _ENDLESS if isinstance(value, float) else isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
+    )

@@ -48,7 +48,7 @@ class Group:
             self.hosts.add(host)
         if job := row.values.get("accounted"):
             self.jobs.add(str(job))
-        if isinstance(rank, int):
+        if isinstance(rank, int) and rank >= 0:
             self.ranks.add(rank)
         addresses = str(row.values.get("gpus") or row.values.get("pci") or "")
         if addresses or isinstance(gpu, int):

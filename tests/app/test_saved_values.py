@@ -17,6 +17,8 @@ ODD = [
     ("lead", "symptom_ref", -(1 << 63)),
     ("message", "host", "9" * 5_000),
     ("process", "host", "n" + "9" * 5_000),
+    ("message", "rank", -(1 << 63)),
+    ("rank", "rank", -7),
 ]
 
 
@@ -39,7 +41,8 @@ def test_odd_value_of_a_saved_base_stops_nothing(
         assert db.execute(f"UPDATE {table} SET {column} = ? WHERE {some}", (value,)).rowcount
     db.close()
 
-    for arguments in (["analyze", str(changed)], ["compare", str(base), str(changed), "--format", "markdown"]):
+    page = ["analyze", "--format", "html", str(changed)]
+    for arguments in (["analyze", str(changed)], page, ["compare", str(base), str(changed), "--format", "markdown"]):
         assert main(arguments) < 2
         assert "internal error" not in capsys.readouterr().err
 

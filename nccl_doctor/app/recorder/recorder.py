@@ -70,6 +70,7 @@ class Recorder:
         self._started = time.time()
         self._signals: list[dict[str, Any]] = []
         self._lacking: dict[str, Any] = {}
+        self._unsampled = ""  # why there are no samples
 
     def job(self, command: Sequence[str], torch: bool = False, horovod: bool = False, tty: bool = False) -> int:
         """Run the command to its end and return its exit status, 128 + the number of the signal that ended it.
@@ -85,9 +86,11 @@ class Recorder:
         terminal = None
         try:
             terminal = Terminal() if tty else None
-            child, channels = self._start(command, environ, terminal, before)
-            tee = Tee(channels, self._rotate)
-            self.sample(own=True)
+            child, tee = self._start(command, environ, terminal, before)
+            try:
+                self.sample(own=True)
+            except OSError as error:  # the job matters more
+                self._unsampled = str(error.strerror)
             while child.poll() is None:
                 self._wait(child, tee, terminal)
             self._lacking = tee.finish()
@@ -107,8 +110,11 @@ class Recorder:
         environ: Mapping[str, str],
         terminal: Terminal | None,
         mask: set[int | signal.Signals],
-    ) -> tuple["subprocess.Popen[bytes]", list[Channel]]:
-        """Start the job with its output in pipes, or in its terminal. Raises UsageProblem."""
+    ) -> tuple["subprocess.Popen[bytes]", Tee]:
+        """Start the job with its output in pipes, or in its terminal. Raises UsageProblem.
+
+        What copies the output is there before the job: where the machine has room for one of them only, no job runs unseen.
+        """
 
         def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -117,15 +123,20 @@ class Recorder:
 
         output = self.run / "output.log"
         stdin = None
-        if terminal is not None:
-            channels = [Channel(terminal.master, 1, output)]
-            writers = [terminal.slave, terminal.slave]
-            stdin = terminal.slave if os.isatty(0) else None
-        else:
-            (out, out_writer), (err, err_writer) = os.pipe(), os.pipe()
-            channels = [Channel(out, 1, output), Channel(err, 2, self.run / "error.log")]
-            writers = [out_writer, err_writer]
+        tee = child = None
+        pipes: list[tuple[int, int]] = []
         try:
+            if terminal is not None:
+                channels = [Channel(terminal.master, 1, output)]
+                writers = [terminal.slave, terminal.slave]
+                stdin = terminal.slave if os.isatty(0) else None
+            else:
+                pipes += [os.pipe()]
+                pipes += [os.pipe()]
+                (out, out_writer), (err, err_writer) = pipes
+                channels = [Channel(out, 1, output), Channel(err, 2, self.run / "error.log")]
+                writers = [out_writer, err_writer]
+            tee = Tee(channels, self._rotate, {*writers})
             child = subprocess.Popen(
                 command, env=environ, stdin=stdin, stdout=writers[0], stderr=writers[1], preexec_fn=prepare
             )
@@ -133,9 +144,11 @@ class Recorder:
             self._write_end(127, None)
             raise UsageProblem(f"cannot run {command[0]}: {error.strerror}") from None
         finally:
-            for writer in set(writers):
+            for writer in {writer for _, writer in pipes} if terminal is None else {terminal.slave}:
                 os.close(writer)
-        return child, channels
+            if child is None and tee is not None:
+                tee.finish()
+        return child, tee
 
     def _wait(self, child: "subprocess.Popen[bytes]", tee: Tee, terminal: Terminal | None) -> None:
         """Wait a moment for a signal and act on it: pass it on to the job, or replace a killed copying process.
@@ -195,10 +208,11 @@ class Recorder:
 
     def lacking(self) -> list[str]:
         """One sentence for each file of the recording that lacks some of the output."""
-        return [
+        lost = [
             f"{self.run / name} lacks {one['dropped']} bytes of the output: {one['why'] or 'the disk did not keep up'}"
             for name, one in self._lacking.items()
         ]
+        return lost + ([f"{self.run} lacks samples of the node: {self._unsampled}"] if self._unsampled else [])
 
     def sample(self, *, own: bool = False) -> None:
         """Start the sampler, a child process that exits when this process exits; `own`: it looks at no other job's stacks."""

@@ -10,7 +10,7 @@ import os
 import selectors
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,17 +34,20 @@ class Channel:
 class Tee:
     """The copying process, as the recorder sees it."""
 
-    def __init__(self, channels: Sequence[Channel], rotate: int | None) -> None:
+    def __init__(self, channels: Sequence[Channel], rotate: int | None, writers: Collection[int] = ()) -> None:
+        """`writers` are the ends of the channels that the job will get; the job has not started."""
         self._channels = channels
         self._rotate = rotate
-        self.start()
+        self.start(writers)
 
-    def start(self) -> None:
-        """Start the copying process, the first time or again."""
+    def start(self, writers: Collection[int] = ()) -> None:
+        """Start the copying process, the first time or again. Raises OSError where the machine has no room for it."""
         ended_read, self._ended = os.pipe()
         self._result, result_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
+            for writer in writers:  # else the output would never end
+                os.close(writer)
             os.close(self._ended)
             os.close(self._result)
             _run(lambda: _Copier(self._channels, self._rotate).run(ended_read, result_write))

@@ -3,13 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.picture import Cell, Grid
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.facts.store import Facts
 
 HOSTS = 160  # rows that are shown
+RANKS = 1 << 20  # of one span; whoever wrote a saved base may name more
 MANY = 16  # hosts from which those with a fault come first
+_SPAN = compiled(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MARKS = {"bad": " ✗", "odd": " !", "wait": " …"}
 _LEGEND = (
     ("bad", "✗ an error names this rank, or others wait for it"),
@@ -82,6 +85,7 @@ def _cell(ranks: Sequence[int], said: dict[int, tuple[str, str]]) -> Cell:
 
 
 def _numbers(folded: str) -> tuple[int, ...]:
-    """`0-3,9` -> 0, 1, 2, 3, 9."""
-    parts = [part.partition("-") for part in folded.split(",") if part]
-    return tuple(n for first, _, last in parts for n in range(int(first), int(last or first) + 1))
+    """`0-3,9` -> 0, 1, 2, 3, 9; without what is no rank."""
+    spans = (_SPAN.fullmatch(part) for part in folded.split(","))
+    known = ((int(span[1]), int(span[2] or span[1])) for span in spans if span is not None)
+    return tuple(n for first, last in known for n in range(first, min(last, first + RANKS) + 1))

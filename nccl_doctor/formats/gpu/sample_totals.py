@@ -52,7 +52,9 @@ class Batch(NamedTuple):
     def plausible(self) -> "Batch":
         """Without numbers that no tool measures, whose sum with others may be infinite."""
         known = self.columns.items()
-        return self._replace(columns={name: np.where(np.abs(values) < LARGEST, values, np.nan) for name, values in known})
+        return self._replace(
+            columns={name: np.where(np.abs(values) < LARGEST, values, np.nan) for name, values in known}
+        )
 
     def column(self, name: str) -> Floats:
         known = self.columns.get(name)

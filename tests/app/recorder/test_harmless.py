@@ -1,5 +1,6 @@
 """`record` costs the job nothing: output and status are its own, whatever happens to the folder, the disk or the recorder."""
 
+import errno
 import json
 import os
 import resource
@@ -15,6 +16,8 @@ import psutil
 import pytest
 from helpers.processes import runs
 from helpers.waiting import until
+
+from nccl_doctor.app.recorder.recorder import Recorder, new_run
 
 RECORD = [sys.executable, "-m", "nccl_doctor", "record"]
 FLOOD = "import sys\nfor n in range(200_000): print(f'line {n} of a job that prints much')\nsys.exit(7)"
@@ -216,3 +219,25 @@ def test_without_a_rank_it_says_what_it_waits_for(tmp_path: Path) -> None:
 def test_a_sampler_whose_recorder_ended_before_it_began_ends(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nccl_doctor", "sample", "--into", str(tmp_path), "--while-parent", "1"]
     assert 0 == subprocess.run(command, check=False).returncode
+
+
+@pytest.mark.parametrize("most", range(5, 15))
+def test_a_machine_without_room_runs_the_whole_job_or_none(most: int, tmp_path: Path) -> None:
+    """Where descriptors lack, no job is left that nobody waits for."""
+    done = subprocess.run(
+        [*RECORD, "-o", str(tmp_path), "--", "sh", "-c", "echo job; exit 7"],
+        capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) in ((2, ""), (7, "job\n"), (1, "")), done.stderr
+    assert not list(tmp_path.glob("run-*/.reserve"))
+
+
+def test_without_samples_the_job_runs_and_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    recorder = Recorder(new_run(tmp_path))
+    monkeypatch.setattr(recorder, "sample", refuse)
+    assert 7 == recorder.job(["sh", "-c", "exit 7"])
+    assert [f"{recorder.run} lacks samples of the node: {os.strerror(errno.EAGAIN)}"] == recorder.lacking()
