@@ -29,6 +29,13 @@ def end_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, _end)
 
 
+def ignore() -> None:
+    """Let no signal disturb the last milliseconds, in which expressions are kept for the next run: all has been said."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) in (signal.default_int_handler, _end):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def status() -> int:
     """The exit status of a shell for a program that the signal ended: 130 for SIGINT, 143 for SIGTERM."""
     return 128 + (_received[-1] if _received else signal.SIGINT)

@@ -218,6 +218,8 @@ def run() -> None:
     if sys.argv[1:]:  # a shell that completes asks without arguments; a job must not turn `preflight` into that
         os.environ.pop(COMPLETE, None)
     status = main(sys.argv[1:])
+    if threading.active_count() == 1:  # nothing is left to wait for
+        interruption.ignore()
     gc.freeze()  # nor walk all of it at the end
     if is_analyze:
         _end_at_once(status)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from nccl_doctor.common import budgets
+from nccl_doctor.facts.storable import LARGEST
 
 SQL_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
 _STORED = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
@@ -57,9 +58,9 @@ def _copy(source: sqlite3.Connection, db: sqlite3.Connection, table: str, column
         f'typeof("{name}") NOT IN ({_STORED[type_]}{", " + chr(39) + "null" + chr(39) if empty else ""})'
         for name, (type_, empty) in columns.items()
     )
-    reals = ", ".join(f'"{name}"' for name, (type_, _) in columns.items() if type_ == "REAL")
-    if reals:  # no fact is infinite
-        wrong += f" OR 9e999 IN ({reals}) OR -9e999 IN ({reals})"
+    for name, (type_, _) in columns.items():
+        if type_ == "REAL":
+            wrong += f' OR abs("{name}") >= {LARGEST}'
     most = budgets.limit("rows")
     marks = ", ".join("?" * len(columns))
     rows = source.execute(f"SELECT {names}, {wrong} FROM {table}")

@@ -1,21 +1,20 @@
 """Values that no fact may have, and what becomes of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import inf
 from operator import itemgetter
 from typing import Any
 
-_ENDLESS = (inf, -inf)
+LARGEST = 1e150  # of a number with a fraction: not even the square of one is infinite
 
 
-def is_endless(rows: Sequence[Sequence[Any]], columns: Sequence[int]) -> bool:
-    """Whether one of these columns holds an infinite number, with which no sum, share or picture can be made."""
-    return any(endless in map(itemgetter(at), rows) for at in columns for endless in _ENDLESS)
+def is_absurd(rows: Sequence[Sequence[Any]], columns: Sequence[int]) -> bool:
+    """Whether one of these columns may hold a number that nobody measured, or NaN: no sum, share or picture comes of those."""
+    return any(not sum(map(abs, filter(None, map(itemgetter(at), rows)))) < LARGEST for at in columns)
 
 
 def storable(rows: Iterable[Sequence[Any]], optional: Sequence[bool]) -> Iterator[list[Any]]:
-    """The rows with what a fact may be: a number of more than 64 bits or without an end is garbage and becomes NULL, a lone
-    surrogate `?`.
+    """The rows with what a fact may be: a number of more than 64 bits, or from LARGEST on, is garbage and becomes
+    NULL, a lone surrogate `?`.
 
     `optional` says of each column whether it may be NULL; where such a number may not, the row is left out.
     """
@@ -31,6 +30,6 @@ def _value(value: Any) -> Any:
 
 
 def _is_too_large(value: object) -> bool:
-    return (
-        value in _ENDLESS if isinstance(value, float) else isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
-    )
+    if isinstance(value, float):
+        return not -LARGEST < value < LARGEST
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63

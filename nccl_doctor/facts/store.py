@@ -19,7 +19,7 @@ from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.places import Places, places_for
 from nccl_doctor.facts.schema import by_name, column_types, table_name
 from nccl_doctor.facts.sql_functions import register_functions
-from nccl_doctor.facts.storable import is_endless, storable
+from nccl_doctor.facts.storable import is_absurd, storable
 from nccl_doctor.facts.tables import TABLES, Evidence
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Facts:
     def _insert_waiting(self, table: type) -> None:
         rows = self._waiting.pop(table)
         try:
-            if not is_endless(rows, schema.reals(table)):
+            if not is_absurd(rows, schema.reals(table)):
                 self._insert_all(table, rows)
                 return
         except (OverflowError, UnicodeEncodeError):

@@ -48,12 +48,13 @@ def test_a_name_that_is_no_utf_8_takes_a_base_with_other_host_names(facts: Facts
     assert len(facts.rows(Input)) == len(Facts.open(path).rows(Input)) > 0
 
 
-def test_a_base_with_an_infinite_number_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", ["-9e999", "1.7e308"])
+def test_a_base_with_an_infinite_number_is_refused(number: str, tmp_path: Path) -> None:
     facts = Facts()
     facts.add([GpuSample("a", 0, "x.csv", 1.0, 60.0, 5, 1.0, 0.5, None, None, 1)])
     facts.save(tmp_path / "a.db")
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
-        db.execute("UPDATE gpu_sample SET util_mean = -9e999")
+        db.execute(f"UPDATE gpu_sample SET util_mean = {number}")
         db.commit()
     with pytest.raises(QueryProblem, match="wrong type in table gpu_sample"):
         Facts.open(tmp_path / "a.db")
