@@ -55,7 +55,9 @@ _NO_LOG = compiled(
     r"go|java|js|ts|css|html?|md|rst|ipynb|sh|bash|toml|ya?ml|cfg|ini|png|jpe?g|gif|svg|pdf|mp4|wav|ko|ptx|cubin)$",
     re.IGNORECASE,
 )
-_RUN_STATE = "meta.yaml"  # in which MLflow keeps how a run ended
+# What a cluster or a tracker kept of a run is YAML as well, and unlike a manifest or a configuration it has one of these keys.
+_YAML = compiled(r"\.ya?ml$", re.IGNORECASE)
+_RUN_STATE = compiled(rb"^(?:- | {0,4})(?:resourceVersion|lifecycle_stage): |^ {0,4}status:\s*$", re.MULTILINE)
 _PACKED = {
     "tar": "is an archive inside an archive or a compressed file; unpack it first",
     "zip": "is an archive inside an archive or a compressed file; unpack it first",
@@ -265,10 +267,19 @@ def _problem(name: str, head: bytes, kind: str, known: Known) -> InputProblem | 
     return foreign if foreign is not None or kind not in _NEVER else ForeignInput(name, _NEVER[kind])
 
 
-def _is_known(path: str, known: Known) -> bool:
+def _is_run_state(head: bytes, known: Known) -> bool:
+    return _RUN_STATE.search(head) is not None and known(head)
+
+
+def _may_be_log(path: str, known: Known) -> bool:
+    """Whether a file in a folder is one to look at, by its name; of YAML, by how it begins."""
+    if _NO_LOG.search(path) is None:
+        return True
+    if _YAML.search(path) is None:
+        return False
     try:
         with closing(open_regular(path)) as file:
-            return known(file.read(HEAD) or b"")
+            return _is_run_state(file.read(HEAD) or b"", known)
     except (OSError, InputProblem):
         return False
 
@@ -285,21 +296,21 @@ def _archive(kind: str, name: str, path: Path, known: Known, *, asked: bool) -> 
             continue
         looked += 1
         inner = member.name[len(name) + 1 :]
-        if (_NO_LOG.search(inner) and not inner.endswith(f"/{_RUN_STATE}")) or not _NOT_LOOKED_INTO.isdisjoint(
-            inner.split("/")
-        ):
+        by_name = _NO_LOG.search(inner) is None
+        if not (by_name or _YAML.search(inner)) or not _NOT_LOOKED_INTO.isdisjoint(inner.split("/")):
             continue
         try:
             with open_stream(member) as stream:
                 head = stream.read(HEAD)
                 found = _kind(head, member.name, known)
         except InputProblem as problem:
-            given = True
-            unread += 1
-            if unread <= SHOWN:
+            if by_name:
+                given = True
+                unread += 1
+            if by_name and unread <= SHOWN:
                 yield problem
             continue
-        if _NO_LOG.search(inner) and not known(head):
+        if not by_name and not _is_run_state(head, known):
             continue
         reason = _problem(member.name, head, found, known)
         given = given or not isinstance(reason, ForeignInput)
@@ -344,7 +355,7 @@ def _folder(root: str, seen: set[tuple[int, int]], known: Known) -> Iterator[Sou
                     more = f"{budgets.limit('files'):,} files; the others were not read; {budgets.reached('files')}"
                     yield InputProblem(one_line(root), f"holds more than {more}")
                     return
-                if _NO_LOG.search(entry.name) and not (entry.name == _RUN_STATE and _is_known(entry.path, known)):
+                if not _may_be_log(entry.path, known):
                     continue
                 for source in _once(_file(entry.path, found, known, asked=False), found, seen):
                     given = given or not isinstance(source, ForeignInput)

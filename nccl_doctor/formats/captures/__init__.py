@@ -12,6 +12,8 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:(?:#|---)[^\n]*)?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
             rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
             rb"(?:apiVersion|kind|metadata|spec): ?"
+            # a list, which says so behind its items only
+            rb"|\AapiVersion: v1\r?\nitems:\r?\n {0,4}- apiVersion: [^\n]{1,80}\n {2,6}kind: (?:\w{2,20}Job|Pod|Job|StatefulSet|Node)\b"
             rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node
         ),
     ),

@@ -1,5 +1,7 @@
 """How pods ended, of `kubectl describe pod` and `kubectl get pods -o yaml`."""
 
+import re
+import tarfile
 from pathlib import Path
 from textwrap import dedent
 
@@ -7,6 +9,7 @@ import pytest
 from helpers.scaling import called
 
 from nccl_doctor.app.analyze import read_facts
+from nccl_doctor.facts.tables import Input
 
 DESCRIBED = Path(__file__).parents[3] / "fixtures/captures/describe_pod.txt"
 LISTED = "SELECT pod, status, restarts, node FROM listed_pod ORDER BY pod"
@@ -65,6 +68,53 @@ def test_yaml_of_pods_says_how_each_ended(tmp_path: Path, wrapped: bool) -> None
     assert [("train-worker-1", 139)] == facts.query(ENDED)
     shown = facts.query("SELECT e.text FROM process_end p JOIN evidence e ON e.id = p.ref")
     assert [("exitCode: 139",)] == shown
+
+
+POD = """\
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: train-worker-{number}
+    resourceVersion: "7"
+  spec:
+    containers:
+{spec}
+  status:
+    containerStatuses:
+    - name: train
+      restartCount: 0
+      state:
+        terminated:
+          exitCode: 1
+          reason: Error
+    phase: Failed
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_a_cluster_kept_is_found_in_a_folder_and_templates_are_passed_over(tmp_path: Path, packed: bool) -> None:
+    """By its content: the list of pods says what it is in its items only, which may be long."""
+    folder = tmp_path / "run"
+    (folder / "k8s").mkdir(parents=True)
+    pods = "".join(POD.format(number=number, spec="    - name: train\n" * 150) for number in range(4))
+    text = {
+        "k8s/pods.yaml": f'apiVersion: v1\nitems:\n{pods}kind: List\nmetadata:\n  resourceVersion: ""\n',
+        "k8s/job.yml": "apiVersion: v1\nkind: Pod\nmetadata:\n  name: template\nspec:\n  containers: []\n",
+        "config.yaml": "status: \nlearning_rate: 0.1\nepochs: 3\n",
+        "empty.yaml": "",
+        "job.log": "step 1 loss 2.5 step_time 0.5\n" * 3,
+    }
+    for name, content in text.items():
+        (folder / name).write_text(content)
+    given = folder
+    if packed:
+        given = tmp_path / "run.tar"
+        with tarfile.open(given, "w") as archive:
+            archive.add(folder, ".")
+    facts, problems = read_facts([str(given)])
+    assert [] == problems
+    assert [(f"train-worker-{number}", "Error", 0, None) for number in range(4)] == facts.query(LISTED)
+    assert {"pods.yaml", "job.log"} == {re.split("[/!]", row.path)[-1] for row in facts.rows(Input)}
 
 
 def test_templates_have_no_state(tmp_path: Path) -> None:

@@ -42,6 +42,15 @@ def test_rate_time_and_end_of_a_run(tmp_path: Path) -> None:
     assert {"train/loss", "tokens_per_second"} == {name for (name,) in facts.query("SELECT name FROM scalar")}
 
 
+def test_the_end_stands_at_the_top_of_an_archive(tmp_path: Path) -> None:
+    run = keep(tmp_path, 4) / "mlruns" / "7" / "1"
+    with tarfile.open(tmp_path / "run.tar", "w") as archive:
+        archive.add(run / "meta.yaml", "meta.yaml")
+        archive.add(run / "metrics", "metrics")
+    report, _, _ = analyze.analyze([str(tmp_path / "run.tar")])
+    assert "rank-exited" in {finding.name for finding in report.findings}
+
+
 def test_in_an_archive_and_finished(tmp_path: Path) -> None:
     keep(tmp_path, 3)
     with tarfile.open(tmp_path / "run.tar", "w") as archive:
