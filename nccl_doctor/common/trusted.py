@@ -94,19 +94,22 @@ def _open_regular(path: str, flags: int) -> int:
 def read(path: str | os.PathLike[str], most: int = 1 << 20) -> bytes:
     """The content of a file of the site. Raises OSError where it is larger, or not a regular file."""
     with regular(path) as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"larger than {most} bytes", os.fspath(path))
-    return data
+        return _bounded(file, most, path)
 
 
 def read_settings(path: str | os.PathLike[str], most: int = 1 << 20) -> str:
     """The text of a file that the user named, which may be a pipe. Raises OSError where it is larger, ValueError where it is not UTF-8."""
     with open(path, "rb") as file:  # noqa: PTH123
-        data = file.read(most + 1)
+        return _bounded(file, most, path).decode("utf-8")
+
+
+def _bounded(file: BinaryIO, most: int, path: str | os.PathLike[str]) -> bytes:
+    data: bytes | None = file.read(most + 1)
+    if data is None:  # a file of the kernel, such as /proc/kmsg
+        raise OSError(errno.EAGAIN, "has nothing to say yet", os.fspath(path))
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most} bytes", os.fspath(path))
-    return data.decode("utf-8")
+    return data
 
 
 def command(name: str, more: Sequence[str] = ()) -> str | None:

@@ -1,6 +1,8 @@
 """What root trusts: files that nobody else can change, commands of system folders."""
 
+import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,16 @@ def test_root_runs_no_command_of_the_path_or_the_current_folder(
     (tmp_path / "zzz").chmod(0o777)
     assert trusted.command("zzz", [str(tmp_path)]) is None
     assert "LD_PRELOAD" not in trusted.clean_environment()
+
+
+@pytest.mark.parametrize("read", [trusted.read, trusted.read_settings])
+def test_a_file_of_the_kernel_that_has_nothing_to_say_is_an_error_of_the_file(
+    read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Kernel(io.BytesIO):
+        def read(self, _: int | None = -1) -> None:  # type: ignore[override]
+            return None
+
+    monkeypatch.setattr("builtins.open", lambda *_, **__: Kernel())
+    with pytest.raises(OSError, match="has nothing to say yet"):
+        read(tmp_path / "kmsg")
