@@ -23,7 +23,7 @@ def doubtful_settings(facts: Facts) -> Iterator[EnvLint]:
     groups = [(of_job, settings)] if of_job is not None else _by_release(facts, settings)
     confirmed = facts.query(
         "SELECT DISTINCT v.name FROM env v JOIN evidence e ON e.id = v.ref"
-        " WHERE e.text LIKE '% INFO %' || v.name || ' set by environment to %'"
+        " WHERE e.text LIKE '% INFO % set by environment to %' AND instr(e.text, v.name || ' set by environment to ') > 0"
     )
     for release, group in groups:
         yield from (EnvLint(*row) for row in env_lint.lint_settings(group, release, {name for (name,) in confirmed}))

@@ -215,3 +215,10 @@ def test_no_message_counts_one_in_the_plural(rule: schema.Rule) -> None:
                 found.append(filled)
         assert "rank ?" not in templates.fill_template(phrase, {name: None})
     assert [] == found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_no_pattern_of_like_comes_from_a_log(path: Path) -> None:
+    """A name of 50,000 characters would break the rule, and `_` in a name means any letter; `instr` compares as it is."""
+    query = tomllib.loads(path.read_text("utf-8"))["query"]
+    assert not re.search(r"\b(?:LIKE|GLOB)\s+(?!'[^']*'(?!\s*\|\|)|:)", query, re.IGNORECASE)
