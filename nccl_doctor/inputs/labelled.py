@@ -10,14 +10,13 @@ Only as many prefixes are taken off as it takes to recognise what is behind them
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, takewhile
-from operator import methodcaller
 from typing import NamedTuple
 
 from nccl_doctor.common import budgets
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import blocks
-from nccl_doctor.inputs.prefixes import NOTHING, Label
+from nccl_doctor.inputs.prefix_splitter import PrefixForms
+from nccl_doctor.inputs.prefixes import NOTHING, Label, Peeled
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import LineNumbers
 
@@ -29,7 +28,7 @@ _BLOCK = 1 << 20
 # srun pads its number, `  3: `; an empty line may have lost its blank.
 _LABEL_WORD = re.compile(r" {0,5}([A-Za-z0-9][\w.-]{0,252}):(?: |$)")
 
-Peel = Callable[[str], tuple[Label, str] | None]  # takes one prefix off; None for a line without one
+Peel = Callable[[str], Peeled]  # finds one prefix
 
 
 class Behind(NamedTuple):
@@ -48,14 +47,14 @@ class Part(NamedTuple):
     source_line: Callable[[int], int]  # from its lines to those of the whole stream
 
 
-def _word(line: str) -> tuple[Label, str] | None:
-    """Take off what srun, pdsh and clush write: whatever word stands before the colon, as all lines have one."""
+def _word(line: str) -> Peeled:
+    """What srun, pdsh and clush write: whatever word stands before the colon, as all lines have one."""
     found = _LABEL_WORD.match(line)
     if found is None:
-        return None
+        return Peeled(NOTHING, 0, ())
     word = found[1]
     label = Label(rank=int(word)) if word.isdecimal() and len(word) < 8 else Label(host=word)
-    return label, line[found.end() :]
+    return Peeled(label, found.end(), (found.span(1),))
 
 
 def unlabelled(head: bytes) -> Iterator[Behind]:
@@ -79,9 +78,9 @@ def unlabelled(head: bytes) -> Iterator[Behind]:
 def _peeled(peel: Peel, lines: Sequence[str]) -> list[tuple[Label, str]]:
     """The lines without a prefix; none unless nearly all have one, the first among them."""
     written = [line for line in lines if line.strip()]
-    if len(written) < _FEWEST or peel(written[0]) is None:
+    if len(written) < _FEWEST or not peel(written[0]).end:
         return []
-    found = [one for line in written if (one := peel(line)) is not None]
+    found = [(of.label, line[of.end :]) for line in written if (of := peel(line)).end]
     return found if len(found) >= _SHARE * len(written) else []
 
 
@@ -89,53 +88,58 @@ def _joined(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
+def peel_all(peels: Sequence[Peel], line: str) -> Peeled:
+    """Take so many prefixes off a line; one that ends at 0 for a line that lacks one of them."""
+    label, end = NOTHING, 0
+    words: tuple[tuple[int, int], ...] = ()
+    for peel in peels:
+        outer, size, named = peel(line[end:])
+        words += tuple((start + end, stop + end) for start, stop in named)
+        if not size:
+            return Peeled(NOTHING, 0, words)
+        end += size
+        label = Label(rank=outer.rank if outer.rank is not None else label.rank, host=outer.host or label.host)
+    return Peeled(label, end, words)
+
+
 def _decoded(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape").rstrip("\r").removeprefix("\ufeff")
 
 
-class _Run(NamedTuple):
-    """Neighbouring lines of one writer, without their prefixes."""
+class _Written(NamedTuple):
+    """Lines of one writer."""
 
     label: Label
-    first: int  # number of the first line
-    lines: int
-    text: bytes
+    runs: list[tuple[int, int]]  # of neighbouring lines: number of the first, how many
+    texts: list[bytes]  # without the prefixes
 
 
-def _runs(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Run]:
-    """The runs of a stream. Lines without the prefixes, which are messages of the launcher, are left out."""
-    # A word and its colon end with a blank; any other prefix may be longer where another text follows.
-    same_on_all = all(peel is _word for peel in peels)
+def _written(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Written]:
+    """What each writer wrote in a block, one block after the other.
+
+    Lines without the prefixes, which are messages of the launcher, are left out.
+    """
+
+    def found(line: bytes) -> Peeled | None:
+        return None if line.startswith(b"\xef") else peel_all(peels, _decoded(line))
+
+    def single(line: bytes) -> tuple[Label, bytes] | None:
+        text = _decoded(line)
+        label, end, _ = peel_all(peels, text)
+        return (label, text[end:].encode("utf-8", "surrogateescape")) if end else None
+
+    forms = PrefixForms(found, single, left_out=True)
     for data, number in blocks(stream, _BLOCK):
-        lines = data.removesuffix(b"\n").split(b"\n")
-        at = 0
-        while at < len(lines):
-            start, at = at, at + 1
-            line = _decoded(lines[start])
-            found = _taken_off(peels, line)
-            if found is None:
-                continue
-            label, text = found
-            prefix = line[: len(line) - len(text)].encode("utf-8", "surrogateescape")
-            if same_on_all and prefix.endswith(b" "):
-                at += len(list(takewhile(methodcaller("startswith", prefix), islice(lines, at, None))))
-            others = b"\n".join([b"", *lines[start + 1 : at]]).replace(b"\n" + prefix, b"\n")
-            if b"\r" in others:
-                others = b"\n".join([line.rstrip(b"\r") for line in others.split(b"\n")])
-            written = b"".join([text.encode("utf-8", "surrogateescape"), others, b"\n"])
-            yield _Run(label, number + start, at - start, written)
-
-
-def _taken_off(peels: Sequence[Peel], text: str) -> tuple[Label, str] | None:
-    """Take off all prefixes; None for a line that lacks one."""
-    label = NOTHING
-    for peel in peels:
-        found = peel(text)
-        if found is None:
-            return None
-        outer, text = found
-        label = Label(rank=outer.rank if outer.rank is not None else label.rank, host=outer.host or label.host)
-    return label, text
+        data = data.removesuffix(b"\n")
+        written: dict[Label, _Written] = {}
+        for label, first, texts in forms.runs(data.split(b"\n"), data):
+            of = written.get(label) or written.setdefault(label, _Written(label, [], []))
+            of.runs.append((number + first, len(texts)))
+            of.texts.extend(texts)
+        for of in written.values():
+            if b"\r" in data:
+                of.texts[:] = [text.rstrip(b"\r") for text in of.texts]
+            yield of
 
 
 class Parts:
@@ -143,7 +147,7 @@ class Parts:
 
     def __init__(self, stream: Readable, peels: Sequence[Peel]) -> None:
         self.problem: str | None = None  # what was left out
-        self._runs = _runs(stream, peels)
+        self._written = _written(stream, peels)
         self._writers: dict[tuple[str | None, int | None], _Writer] = {}
         self._order: list[_Writer] = []
         self._held = 0
@@ -160,23 +164,24 @@ class Parts:
 
     def _next(self) -> bool:
         """Give the next lines to their writer; False at the end."""
-        run = next(self._runs, None)
-        if run is None:
+        written = next(self._written, None)
+        if written is None:
             return False
-        key = run.label.host, run.label.rank
+        key = written.label.host, written.label.rank
         writer = self._writers.get(key)
         if writer is None:
             if len(self._writers) >= _WRITERS:
                 self.problem = f"more than {_WRITERS:,} writers"
                 return True
-            writer = self._writers[key] = _Writer(run.label, self._next)
+            writer = self._writers[key] = _Writer(written.label, self._next)
             self._order.append(writer)
+        text = b"\n".join(written.texts) + b"\n"
         if writer is not self._order[0]:
-            self._held += len(run.text)
+            self._held += len(text)
             if self._held > budgets.limit("held"):
                 self.problem = budgets.reached("held")
                 return True
-        writer.take(run)
+        writer.take(written.runs, text)
         return True
 
 
@@ -189,9 +194,10 @@ class _Writer:
         self._more = more
         self._ready = bytearray()
 
-    def take(self, run: _Run) -> None:
-        self.numbers.add(run.first, run.lines)
-        self._ready += run.text
+    def take(self, runs: Sequence[tuple[int, int]], text: bytes) -> None:
+        for first, lines in runs:
+            self.numbers.add(first, lines)
+        self._ready += text
 
     def read(self, size: int) -> bytes:
         """So many bytes, fewer only at the end."""

@@ -1,16 +1,109 @@
-"""Takes the launcher prefixes off many lines of a stream at once."""
+"""Takes the launcher prefixes off many lines of a stream at once.
+
+Lines that differ in digits only have their prefixes at the same places, see `prefixes.layout`, so a prefix is looked for once for all
+lines of a shape. The words whose digits matter, because they name the writer, are read from each line.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import itemgetter
 
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefix_checks import kind_of
-from nccl_doctor.inputs.prefixes import NOTHING, Label
+from nccl_doctor.inputs.prefixes import NOTHING, ZEROS, Label, Peeled
 
 _FEW, _MANY = 8, 512  # lines that are looked at together behind one with another prefix, and in the middle
 _SHAPES = 1 << 14  # texts without digits that are remembered
 _RUNS = 1 << 6  # texts of many lines without digits that are remembered
 _KINDS = 1 << 8  # of prefixes
+_SHORT = 4  # runs of fewer lines than this, so many one after another, are of prefixes that change with each line
+
+_FORM_SHAPES = 1 << 13  # remembered
+_LONGEST = 500  # bytes of a line whose shape is remembered
+_WRITERS = 1 << 14  # remembered of lines of one form
+
+Find = Callable[[bytes], Peeled | None]  # the prefixes of a line; None for a line that does not speak for its shape
+Single = Callable[[bytes], tuple[Label, bytes] | None]  # label and text of a line; None for one to leave out
+
+
+class _Form:
+    """Where lines of some shapes have their prefixes, and the words whose digits matter."""
+
+    __slots__ = ("end", "labels", "text_of", "words", "words_of")
+
+    def __init__(self, end: int, words: tuple[tuple[int, int], ...]) -> None:
+        self.end = end
+        self.words = words
+        self.words_of = itemgetter(*([slice(*word) for word in words] or [slice(0)]))  # one text, or several
+        self.text_of = itemgetter(slice(end, None))
+        self.labels: dict[object, Label | None] = {}  # by what the words say; None for lines to leave out
+
+
+class PrefixForms:
+    """Takes the prefixes off the lines of a stream; `left_out` are lines without one."""
+
+    def __init__(self, find: Find, single: Single, *, left_out: bool) -> None:
+        self._find = find
+        self._single_line = single
+        self._left_out = left_out
+        self._known: dict[bytes, _Form] = {}  # line without digits -> its form
+        self._forms: dict[tuple[int, tuple[tuple[int, int], ...]], _Form] = {}
+        self._single = _Form(0, ())  # of lines that are looked at one by one
+        self._labels: dict[tuple[Label, bool], Label] = {}  # one for each writer, and one for lines without a prefix
+
+    def runs(self, lines: Sequence[bytes], data: bytes) -> Iterator[tuple[Label, int, list[bytes]]]:
+        """Label, place of the first, and texts of neighbouring lines of one writer; `data` are the lines with the ends between them."""
+        shapes = data.translate(ZEROS).split(b"\n")
+        forms = list(map(self._known.get, shapes))
+        if None in forms:
+            forms = [form or self._form(*pair) for form, *pair in zip(forms, shapes, lines, strict=True)]
+        end = 0
+        for form, same in groupby(forms):
+            start, end = end, end + len(list(same))
+            yield from self._of(form or self._single, lines, start, end)
+
+    def _of(
+        self, form: _Form, lines: Sequence[bytes], start: int, stop: int
+    ) -> Iterator[tuple[Label, int, list[bytes]]]:
+        """The runs of lines of a form, from place `start` to `stop`."""
+        if form is self._single:
+            for at in range(start, stop):
+                if (found := self._single_line(lines[at])) is not None:
+                    yield found[0], at, [found[1]]
+            return
+        end = start
+        for words, same in groupby(map(form.words_of, lines[start:stop])):
+            first, end = end, end + len(list(same))
+            if words not in form.labels and not self._learn(form, words, lines[first]):
+                yield from self._of(self._single, lines, first, end)
+            elif (label := form.labels[words]) is not None:
+                yield label, first, list(map(form.text_of, lines[first:end]))
+
+    def _learn(self, form: _Form, words: object, line: bytes) -> bool:
+        """Keep what words say that were not seen in this form; False where they show that the digits of others matter, too."""
+        found = self._find(line)
+        if found is None or (found.end, found.words) != (form.end, form.words):
+            self._known[line.translate(ZEROS)] = self._single
+            return False
+        if len(form.labels) >= _WRITERS:
+            form.labels.clear()
+        label = self._labels.setdefault((found.label, bool(found.end)), found.label)
+        form.labels[words] = None if self._left_out and not found.end else label
+        return True
+
+    def _form(self, shape: bytes, line: bytes) -> _Form:
+        """The form of a line of a shape that is new, or that came for the first time in this block."""
+        known = self._known.get(shape)
+        if known is not None:
+            return known
+        found = self._find(line) if len(line) <= _LONGEST else None
+        if found is None or not line[: max([found.end, *(stop for _, stop in found.words)])].isascii():
+            return self._single
+        known = self._forms.setdefault((found.end, found.words), _Form(found.end, found.words))
+        if len(self._known) >= _FORM_SHAPES:
+            self._known.clear()
+        self._known[shape] = known
+        return known
 
 
 class _Behind:
@@ -24,7 +117,7 @@ class _Behind:
 
 
 class PrefixSplitter:
-    """Takes the prefixes off many lines, as `prefixes.split` does off one.
+    """Takes the prefixes off many lines, as `prefixes.split` does off one; without the time stamps, which differ on each line.
 
     Most lines have the prefix of the line before them, and differ from an earlier line in digits only: these are not examined
     again, see `prefixes.layout`.
@@ -37,6 +130,8 @@ class PrefixSplitter:
         self._label = NOTHING
         self._most = _FEW
         self._run = 0  # lines since the prefix was another; the next writer may have as many
+        self._short = 0  # short runs one after another
+        self._forms = PrefixForms(self._found, self._single_line, left_out=False)
         self._behind: dict[object, _Behind] = {}  # by the kind of the prefix
         self._alike: dict[
             bytes, tuple[str, bool]
@@ -55,10 +150,47 @@ class PrefixSplitter:
             if len(texts) == self._most:
                 self._most = min(2 * self._most, _MANY)
             elif at < len(lines):
-                self._most, self._run = min(self._run or _FEW, _MANY), 0
-                if not self._switch(lines[at]):
+                self._most, self._short = min(self._run or _FEW, _MANY), self._short + 1 if self._run < _SHORT else 0
+                self._run = 0
+                if self._short >= _SHORT:
+                    many = lines[at : at + _MANY]
+                    yield from self._changing(many)
+                    at += len(many)
+                elif not self._switch(lines[at]):
                     yield self._single(lines[at].rstrip(b"\r"))
                     at += 1
+
+    def _changing(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
+        """The same of lines with prefixes that change."""
+        data = b"\n".join(lines)
+        if b"\r" in data:
+            lines = [line.rstrip(b"\r") for line in lines]
+            data = b"\n".join(lines)
+        together: list[bytes] = []
+        last = NOTHING
+        for label, _, texts in self._forms.runs(lines, data):
+            if label is not last and together:
+                yield last, [text.decode("utf-8", "replace") for text in together]
+                together = []
+            last = label
+            together += texts
+        if together:
+            yield last, [text.decode("utf-8", "replace") for text in together]
+
+    def _found(self, raw: bytes) -> Peeled | None:
+        line = raw.decode("utf-8", "replace")
+        found = prefixes.layout(line) if self._opened(line) == line else None
+        if found is None:
+            return None
+        label, text = prefixes.split(line, timeless=True)
+        named = (span for name, *span in found.fields if name in prefixes.NAMES)
+        words = tuple(dict.fromkeys((start, stop) for start, stop in (*named, *found.words)))
+        return Peeled(label, found.end, words) if line[found.end :] == text else None
+
+    def _single_line(self, raw: bytes) -> tuple[Label, bytes]:
+        line = self._opened(raw.decode("utf-8", "replace").removeprefix("\ufeff"))
+        label, text = prefixes.split(prefixes.clean(line), timeless=True)
+        return label, text.encode("utf-8", "replace")
 
     def _same(self, lines: Sequence[bytes]) -> list[str]:
         """The texts of the first lines, as far as they have the prefix and no other."""
@@ -95,7 +227,7 @@ class PrefixSplitter:
             known = lines[shape] = (
                 found is not None
                 and all(end <= size for _, end in found.words)
-                and prefixes.split(line) == (self._label, line[size:])
+                and prefixes.split(line, timeless=True) == (self._label, line[size:])
             )
         return known
 
@@ -114,8 +246,10 @@ class PrefixSplitter:
 
     def _single(self, raw: bytes) -> tuple[Label, list[str]]:
         line = self._opened(raw.decode("utf-8", "replace").removeprefix("\ufeff"))
-        label, text = prefixes.split(prefixes.clean(line))
-        found = prefixes.layout(line) if label.stamp is None else None
+        label, text = prefixes.split(prefixes.clean(line), timeless=True)
+        found = prefixes.layout(line)
+        if found is not None and not all(name in prefixes.NAMES for name, *_ in found.fields):
+            found = None  # another line has another time
         prefix = line[: found.end].encode() if found is not None else b""
         if found is not None and raw.startswith(prefix) and bool(prefix) == (label != NOTHING):
             kinds = tuple(kind_of(line[start:end]) for start, end in found.words if end <= found.end)

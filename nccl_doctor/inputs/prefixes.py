@@ -263,19 +263,29 @@ def _first_match(
     return None, None, words
 
 
-def peel(line: str) -> tuple[Label, str] | None:
-    """Take the outermost prefix off a line; None where it has none."""
+class Peeled(NamedTuple):
+    """The outermost prefix of a line."""
+
+    label: Label
+    end: int  # where the text begins; 0 for a line without a prefix
+    words: tuple[tuple[int, int], ...]  # where words begin and end that name the writer, or whose digits decided
+
+
+def peel(line: str) -> Peeled:
+    """Find the outermost prefix of a line."""
     if not line or line.isspace():
-        return None
+        return Peeled(NOTHING, 0, ())
     begin = _after_blanks(line, 0)
-    rule, found, *_ = _first_match(line, 0, begin, _lead(line, begin), frozenset())
+    rule, found, decided = _first_match(line, 0, begin, _lead(line, begin), frozenset())
     if rule is None or found is None:
-        return None
+        return Peeled(NOTHING, 0, tuple(decided))
     label = _Label()
+    names = []
     for key, value in found.groupdict().items():
         if value is not None:
             label.add(key, value)
-    return label.done(), line[found.end() :]
+            names += [found.span(key)] if key in NAMES else []
+    return Peeled(label.done(), found.end(), (*dict.fromkeys((*names, *decided)),))
 
 
 CLOSING = ("</stdout>", "</stderr>")  # tags of Open MPI's XML

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ def read_head(stream: Readable, size: int) -> bytes:
 
 
 def plain_lines(stream: Readable) -> Iterator[tuple[int, Label, str]]:
-    """(number, fields of the launcher's prefixes, text without them) of every line."""
+    """(number, who wrote it as the launcher's prefixes say, text without them) of every line."""
     for first, label, texts in plain_batches(stream):
         for number, text in enumerate(texts, first):
             yield number, label, text
@@ -123,8 +124,8 @@ class LineNumbers:
 
     def __init__(self) -> None:
         self._given = 0
-        self._starts = [1]  # lines that were taken from which on those of the stream are …
-        self._places = [1]  # … these, one after another
+        self._starts = array("Q", [1])  # lines that were taken from which on those of the stream are …
+        self._places = array("Q", [1])  # … these, one after another
 
     def add(self, number: int, count: int = 1) -> None:
         """The next lines that are taken are so many of the stream from line `number` on."""
