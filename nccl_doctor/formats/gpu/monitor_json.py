@@ -6,7 +6,7 @@ Known shapes: keys `gpu_usage:0` (SuperBench), an object a GPU with a utilisatio
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 def read_objects(objects: LineObjects | gpustat_text.Records, name: str, facts: Facts) -> Reading:
-    """The same of objects that were found in a stream."""
+    """The same of objects or samples that were found in a stream."""
     return _Reader(name, facts).read_records(objects)
 
 
@@ -117,17 +117,37 @@ class _Reader:
         self._times_seen: dict[tuple[str | None, int | None, int], int] = {}
 
     def read_records(self, objects: LineObjects | gpustat_text.Records) -> Reading:
-        used = 0
-        for number, text, record in objects:
-            used += self._take(record, (number, text))
-            if len(self._rows) >= _BATCH:
-                self._flush()
+        used = self._take_samples(objects) if isinstance(objects, gpustat_text.Records) else self._take_all(objects)
         self._flush()
         self._facts.add(row._replace(n=self._times_seen[key]) for key, row in self._processes.items())
         if self._samples.gpus:
             self._samples.write(self._facts, self._name, "json")
         note = None if objects.torn is None else f"ends in the middle of the object that starts in line {objects.torn}"
         return Reading(objects.lines, used, note)
+
+    def _take_all(self, objects: LineObjects) -> int:
+        """How many objects were of use."""
+        used = 0
+        for number, text, record in objects:
+            used += self._take(record, (number, text))
+            if len(self._rows) >= _BATCH:
+                self._flush()
+        return used
+
+    def _take_samples(self, samples: gpustat_text.Records) -> int:
+        """How many samples there were."""
+        used = 0
+        said, time = "", float("nan")
+        for number, text, host, when, gpu, columns, values in samples:
+            used += 1
+            if when != said:
+                said, time = when, seconds(when)
+            slot = self._samples.slot((host, gpu[0]), partial(Gpu, host, gpu[0], None, gpu[1]))
+            if slot >= 0:
+                self._rows.append((slot, _unscaled(columns), values, time, (number, text)))
+            if len(self._rows) >= _BATCH:
+                self._flush()
+        return used
 
     def _take(self, record: dict[str, Any], place: Place) -> int:
         host = next((str(record[key]) for key in _HOSTS if isinstance(record.get(key), str)), None)
