@@ -298,6 +298,11 @@ class Facts:
             found += [Evidence(*row) for row in self._db.execute(f"SELECT * FROM evidence WHERE id IN ({marks})", part)]
         return found
 
+    def each(self, query: str, params: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """As `query`, one row after the other: for those of which there may be hundreds of thousands."""
+        self._flush()
+        yield from self._db.execute(query, params)
+
     def query(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query of this package: no guard and no limit; SQLite refuses any change."""
         self._flush()

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from nccl_doctor.common.robust import median
@@ -18,10 +20,44 @@ FULL = 8  # GPUs of a node from which all NVLinks carry a ring, with or without 
 @derivation(fills=[BenchLimit], needs=[BenchRun], reads=[BenchRow, IbPort, NetDevice, TopoNet])
 def bench_limits(facts: Facts) -> Iterator[BenchLimit]:
     """What each run of nccl-tests reached, and what its links allow."""
-    rows: dict[int, list[BenchRow]] = defaultdict(list)
-    for row in facts.rows(BenchRow):
-        rows[row.run].append(row)
-    yield from _limits(facts.rows(BenchRun), rows, _ports(facts))
+    runs = {run.run: run for run in facts.rows(BenchRun)}
+    rows = facts.each("SELECT run, size, busbw, time_us FROM bench_row ORDER BY run, rowid")
+    of_run = {number: _Reached.of([_Row(*row[1:]) for row in of]) for number, of in groupby(rows, itemgetter(0))}
+    ports, none = _ports(facts), _Reached.of([])
+    for number, run in runs.items():
+        limit, basis, why, known = _allowed(run, ports)
+        yield BenchLimit(
+            run.run, *of_run.get(number, none), limit_=limit, basis=basis, why=why, known=known, ref=run.ref
+        )  # fmt: skip
+
+
+class _Row(NamedTuple):
+    """One placement of a size."""
+
+    size: int
+    busbw: float
+    time_us: float
+
+
+class _Reached(NamedTuple):
+    """What a run reached: columns of BenchLimit."""
+
+    plateau: float | None
+    plateau_size: int | None
+    floor_us: float | None
+    half_size: int | None
+
+    @classmethod
+    def of(cls, rows: list[_Row]) -> "_Reached":
+        large = sorted({row.size for row in rows if row.size >= LARGE})[-3:]
+        reached = [row.busbw for row in rows if row.size in large]
+        small = [row.time_us for row in rows if 0 < row.size <= SMALL and row.time_us > 0]
+        return cls(
+            median(reached) if reached else None,
+            large[0] if large else None,
+            median(small) if len(small) >= 3 else None,
+            _half_size(rows, reached),
+        )
 
 
 class _Ports(NamedTuple):
@@ -60,20 +96,7 @@ def _best(ports: list[tuple[float, str]]) -> _Ports:
     return _Ports(sum(used), len(used), ports[0][1])
 
 
-def _limits(runs: list[BenchRun], rows: dict[int, list[BenchRow]], ports: _Ports | None) -> Iterator[BenchLimit]:
-    for run in runs:
-        large = sorted({row.size for row in rows[run.run] if row.size >= LARGE})[-3:]
-        reached = [row.busbw for row in rows[run.run] if row.size in large]
-        small = [row.time_us for row in rows[run.run] if 0 < row.size <= SMALL and row.time_us > 0]
-        limit, basis, why, known = _allowed(run, ports)
-        yield BenchLimit(
-            run=run.run, plateau=median(reached) if reached else None, plateau_size=large[0] if large else None,
-            floor_us=median(small) if len(small) >= 3 else None, half_size=_half_size(rows[run.run], reached),
-            limit_=limit, basis=basis, why=why, known=known, ref=run.ref,
-        )  # fmt: skip
-
-
-def _half_size(rows: list[BenchRow], reached: list[float]) -> int | None:
+def _half_size(rows: list[_Row], reached: list[float]) -> int | None:
     """The size at which half of the plateau is reached, on a straight line between two sizes; None where no run was slower."""
     by_size: dict[int, list[float]] = defaultdict(list)
     for row in rows:

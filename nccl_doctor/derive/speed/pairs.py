@@ -6,6 +6,8 @@ its partners are, and a link where the two hosts that it joins are fast with oth
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from nccl_doctor.common.robust import median
@@ -17,6 +19,9 @@ from nccl_doctor.facts.tables import BenchHost, BenchLink, BenchMember, BenchRow
 SLOW = 0.15  # a run that is this share below the usual is slow
 SPREAD = 4  # scaled deviations of the runs that are no difference
 _LARGEST = 3  # sizes of a run that count
+
+
+_Speeds = dict[int, list[tuple[float, int]]]  # of a run by size: bus bandwidth and evidence of each placement
 
 
 class _Run(NamedTuple):
@@ -47,13 +52,16 @@ def _compared(facts: Facts) -> list[_Run]:
     hosts: dict[int, set[str]] = defaultdict(set)
     for member in facts.rows(BenchMember):
         hosts[member.run].add(member.host)
-    values: dict[int, dict[int, list[BenchRow]]] = defaultdict(lambda: defaultdict(list))
-    for row in facts.rows(BenchRow):
-        if row.busbw > 0:
-            values[row.run][row.size].append(row)
+    values: dict[int, _Speeds] = {}
+    printed = facts.each("SELECT run, size, busbw, ref FROM bench_row WHERE busbw > 0 ORDER BY run, rowid")
+    for number, rows in groupby(printed, itemgetter(0)):
+        speeds: _Speeds = defaultdict(list)
+        for _, size, busbw, ref in rows:
+            speeds[size].append((busbw, ref))
+        values[number] = {size: speeds[size] for size in _sizes(speeds)}
     kinds: dict[tuple[str | None, int, int | None], list[int]] = defaultdict(list)
     for run in facts.rows(BenchRun):
-        if hosts[run.run] and values[run.run]:
+        if hosts[run.run] and run.run in values:
             kinds[run.operation, len(hosts[run.run]), run.ranks].append(run.run)
     found = []
     for kind, runs in kinds.items():
@@ -63,24 +71,24 @@ def _compared(facts: Facts) -> list[_Run]:
         for number in runs:
             sizes = _sizes(values[number])
             top = values[number][sizes[-1]]
-            ratios = [median(row.busbw for row in values[number][size]) / usual[size] for size in sizes]
-            busbw = median(row.busbw for row in top)
-            found.append(_Run(frozenset(hosts[number]), kind, busbw, usual[sizes[-1]], median(ratios), top[0].ref))
+            ratios = [median(busbw for busbw, _ in values[number][size]) / usual[size] for size in sizes]
+            busbw = median(busbw for busbw, _ in top)
+            found.append(_Run(frozenset(hosts[number]), kind, busbw, usual[sizes[-1]], median(ratios), top[0][1]))
     return found
 
 
-def _sizes(rows: dict[int, list[BenchRow]]) -> list[int]:
+def _sizes(rows: _Speeds) -> list[int]:
     """The largest sizes, from which bandwidth and not latency decides where the run has such."""
     return sorted(size for size in rows if size >= LARGE)[-_LARGEST:] or sorted(rows)[-_LARGEST:]
 
 
-def _usual(runs: dict[int, frozenset[str]], values: dict[int, dict[int, list[BenchRow]]]) -> dict[int, float]:
+def _usual(runs: dict[int, frozenset[str]], values: dict[int, _Speeds]) -> dict[int, float]:
     """Size -> what the host in the middle reaches in the better half of its runs."""
     by_size: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run, hosts in runs.items():
         for size in _sizes(values[run]):
             for host in hosts:
-                by_size[size][host].append(median(row.busbw for row in values[run][size]))
+                by_size[size][host].append(median(busbw for busbw, _ in values[run][size]))
     return {size: median(map(_better, hosts.values())) for size, hosts in by_size.items()}
 
 

@@ -288,23 +288,29 @@ def _steps(run: ThroughputRun, least: int | None) -> int:
 
 def _plateaus(facts: Facts) -> Iterator[Measure]:
     """Bus bandwidth at the largest size; runs of one operation in a file, such as one a size, count together."""
-    sizes: dict[tuple[str, int | None, str], dict[int, list[BenchRow]]] = defaultdict(lambda: defaultdict(list))
+    sizes: dict[tuple[str, int | None, str], dict[int, list[tuple[float, int]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     runs = {run.run: run for run in facts.rows(BenchRun)}
     operations: dict[tuple[str, int | None], set[str]] = defaultdict(set)
     for run in runs.values():
         if run.operation:
             operations[run.file, run.ranks].add(run.operation)
-    for row in facts.rows(BenchRow):
-        run = runs[row.run]
+    for number, size, busbw, ref in facts.each(
+        "SELECT run, size, busbw, ref FROM bench_row r JOIN (SELECT run, max(size) AS size FROM bench_row GROUP BY run)"
+        " USING (run, size) ORDER BY r.rowid"
+    ):
+        run = runs[number]
         if run.ranks == 1 or (run.ranks is None and run.copies > 1):
             continue  # nothing moves between GPUs, and the bus bandwidth is printed as 0
         known = operations[run.file, run.ranks]
         operation = run.operation or (next(iter(known)) if len(known) == 1 else "")
-        sizes[run.file, run.ranks, operation][row.size].append(row)
+        sizes[run.file, run.ranks, operation][size].append((busbw, ref))
     for (_, _, operation), by_size in sizes.items():
-        rows = by_size[max(by_size)]
-        yield Measure("busbw", median(row.busbw for row in rows), "GB/s", "run", operation, rows[-1].ref)
-        yield Measure("busbw_size", rows[0].size, "B", "run", operation, rows[-1].ref)
+        largest = max(by_size)
+        ref = by_size[largest][-1][1]
+        yield Measure("busbw", median(busbw for busbw, _ in by_size[largest]), "GB/s", "run", operation, ref)
+        yield Measure("busbw_size", largest, "B", "run", operation, ref)
     if not runs and not facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
         for operation, size, busbw, ref in facts.query(
             "SELECT op, size, median(busbw), min(ref) FROM comm_op c WHERE busbw IS NOT NULL"

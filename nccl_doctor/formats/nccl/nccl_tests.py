@@ -7,9 +7,11 @@ behind a few thousand other lines. Columns are recognised by their number, not b
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
+from typing import Any
 
-from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.store import BATCH, Facts
+from nccl_doctor.facts.tables import BenchRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
 from nccl_doctor.formats.nccl.nccl_tests_copies import Copies
@@ -67,7 +69,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     facts.mark_covered("bench_run", "bench_row", "bench_member")
     first = facts.query("SELECT coalesce(max(run), 0) FROM bench_run")[0][0] + 1
-    reader = _Reader(name)
+    reader = _Reader(name, facts, first)
     lines, start = 0, True
     parts = blocks(stream)
     for block in parts:
@@ -78,13 +80,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         reader.block(block.data, block.first)
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
     reader.ends()
-    copies = reader.copies.count(max((len(bench.devices) for bench in reader.done), default=0))
-    for bench in reader.done:
-        bench.copies = copies
-    facts.add(row for run, bench in enumerate(reader.done, first) for row in bench.facts(facts, name, run))
+    copies = reader.add()
     note = None
-    whole = sum(bench.finished for bench in reader.done) >= copies > 1
-    if reader.done and not reader.done[-1].finished and not whole:
+    if reader.runs and not reader.runs[-1].finished and not sum(run.finished for run in reader.runs) >= copies > 1:
         note = "the last nccl-tests run ends without its summary"
     return Reading(lines, reader.understood, note)
 
@@ -92,9 +90,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 class _Reader:
     """One log while it is being read."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, facts: Facts, first: int) -> None:
         self.name = name
-        self.done: list[Bench] = []
+        self.runs: list[BenchRun] = []  # added last: each says how many processes printed into the file
+        self._facts = facts
+        self._first = first  # number of the first run
+        self._waiting: list[Any] = []  # rows to add
+        self._most_ranks = 0
         self.copies = Copies()
         self.understood = 0
         self._bench: Bench | None = None
@@ -136,9 +138,21 @@ class _Reader:
         if self._bench is not None and self._bench.worth:
             self._bench.graph = self._bench.graph or self._graph
             self._bench.nccl = self._bench.nccl or self._nccl
-            self.done.append(self._bench)
+            run, *rows = self._bench.facts(self._facts, self.name, self._first + len(self.runs))
+            self.runs.append(run)
+            self._waiting += rows
+            self._most_ranks = max(self._most_ranks, run.ranks or 0)
+            if len(self._waiting) >= BATCH:
+                self._facts.add(self._waiting)
+                self._waiting.clear()
         self._bench = None
         self._graph = None
+
+    def add(self) -> int:
+        """Add what waits; returns how many processes printed into the file."""
+        copies = self.copies.count(self._most_ranks)
+        self._facts.add(chain(self._waiting, (run._replace(copies=copies) for run in self.runs)))
+        return copies
 
     def _run(self, line: bytes, number: int) -> Bench:
         if self._bench is None:
