@@ -76,6 +76,16 @@ CONVERSIONS = (
         ),
     ),
     Conversion(
+        "the store of Aim",
+        "`aim.Repo(DIR).get_run(HASH).metrics()` gives each metric, and its `dataframe()` with `to_csv` writes a table that is read here",
+        called=_called(r"(?:^|/)\.aim/(?:meta|seqs)/.{1,200}/(?:MANIFEST-\d{1,12}|\d{1,12}\.(?:sst|log))$"),
+    ),
+    Conversion(
+        "the record of a run by SwanLab",
+        "`swanlab watch DIR` shows it; what the training itself printed is read here",
+        _begins(rb"\A:SWL"),
+    ),
+    Conversion(
         "a map of the fabric by ibnetdiscover",
         "`ibstat` and `perfquery -x` on a node show its ports and are read here",
         _begins(rb"\A\s{0,400}(?:#[^\n]{0,400}\n\s{0,400}){0,20}vendid=0x"),

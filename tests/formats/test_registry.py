@@ -33,6 +33,11 @@ SAMPLES = {
     "gpu-metrics": ["gpu/dcgm_exporter.txt"],
     "nvidia-smi-q": ["captures/smi_q_gpu3.txt"],
     "nvidia-smi": ["gpu/smi_table.txt"],
+    "tracker-events": [
+        "records/trackers/messages.json",
+        "records/trackers/metrics.jsonl",
+        "records/trackers/data-1.log",
+    ],
     "wandb-run": ["records/run-slow.wandb"],
     "nccl-topology": ["topology/node01.xml", "topology/node02.xml", "topology/graph_slow.xml"],
     "nccl-ras": ["topology/ras_behind.json"],

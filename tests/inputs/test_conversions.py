@@ -33,6 +33,7 @@ FILES = {
     ),
     "snapshot.pickle": (pickle.dumps({"segments": [{"device": 0}], "device_traces": [[]]}), "_memory_viz"),
     "snapshot2.pkl": (pickle.dumps({"segments": [], "device_traces": [[]]}, protocol=2), "_memory_viz"),
+    "run-1.swanlab": (b":SWL" + BINARY, "swanlab watch"),
     "fabric.txt": (b"# Topology file\n\nvendid=0x2c9\ndevid=0xd2f0\n", "ibstat"),
 }
 
@@ -43,6 +44,14 @@ def test_a_foreign_file_is_named_with_what_converts_it(name: str, tmp_path: Path
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageProblem, match=command):
         analyze.analyze([str(tmp_path / name)])
+
+
+def test_the_store_of_aim_is_known_by_its_folder() -> None:
+    for name in ("x/.aim/seqs/chunks/5e0/000009.sst", ".aim/meta/index/MANIFEST-000004"):
+        found = of_file(BINARY, name)
+        assert found is not None
+        assert "dataframe()" in str(found)
+    assert of_file(BINARY, "aim/meta/index/000009.sst") is None
 
 
 @pytest.mark.parametrize("path", sorted(p for p in FIXTURES.rglob("*") if p.is_file()), ids=lambda p: p.name)

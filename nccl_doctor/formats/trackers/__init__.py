@@ -1,4 +1,4 @@
-"""What trackers of experiments keep of a run: TensorBoard, Weights & Biases, MLflow, tables of metrics."""
+"""What trackers of experiments keep of a run: TensorBoard, Weights & Biases, MLflow, Comet, ClearML, Neptune, tables."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -17,7 +17,7 @@ FORMATS = (
         # titles, one of them the step, and a row of numbers; Keras has epochs only
         begins=compiled(
             rb"(?i)\A(?:\xef\xbb\xbf)?(?=(?:[^\r\n]{0,4000},)?\"?(?:_?step|global[_ ]step|trainer/global_step|iter(?:ation)?)\"?[,\r\n]"
-            rb"|epoch,[^\r\n]{0,4000}loss)[\w\"./ ,][^\r\n\[\]{}:;=]{3,16000}\r?\n"
+            rb"|epoch,[^\r\n]{0,4000}loss)(?=[\w\"./ ,])(?:\"[^\"\r\n]{0,400}\"|[^\r\n\"\[\]{}:;=]){3,16000}\r?\n"
             rb"(?=[-+\d.\"enaif]{0,400},)[-+\d.,\"enaif]{1,20000}(?:\r?\n|\Z)"
         ),
         after=("gpu-samples", "profile-summary", "slurm-accounting", "node-capture", "nccl-tests"),
@@ -30,6 +30,16 @@ FORMATS = (
             rb"\A(?:1[4-9]\d{11} (?:-?(?:\d[\d.]{0,40}(?:e[+-]?\d{1,3})?|inf)|nan)(?: -?\d{1,15})?(?: [^\n]{1,400})?"
             rb"(?:\r?\n|\Z)){1,3}(?:\Z|1[4-9]\d{11} )"
             rb"|\A(?=[^\0]{0,4000}\nlifecycle_stage: )(?:artifact_uri|artifact_location): "
+        ),
+    ),
+    Format(
+        "tracker-events",
+        "scalar_events",
+        tables=("throughput_run", "step", "scalar"),
+        begins=compiled(
+            rb"\A\s{0,200}\{\"payload\": ?\{\"(?:installed_packages|local_timestamp|message_id|os_packages|metric|param)\""
+            rb"|\A\s{0,200}\[?\{\"timestamp\": ?\d{10,16}, ?\"type\": ?\"training_stats_\w{1,40}\", ?\"task\": ?\""
+            rb"|\A\s{0,200}\{\"obj\": ?\{\"type\": ?\"\w{1,40}\", ?\"path\": ?\["
         ),
     ),
     Format(

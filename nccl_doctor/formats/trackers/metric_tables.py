@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from nccl_doctor.common.robust import median
@@ -16,13 +16,14 @@ from nccl_doctor.inputs.streams import Readable
 
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
-_OF_RUN = re.compile(
-    r"^[^\n]{1,120}? - (?=[\w./() -]{1,120}$)(?![^\n]*__(?:MIN|MAX)$)"
-)  # Weights & Biases: run, metric
+_OF_RUN = re.compile(  # Weights & Biases: run, metric
+    r"([^\n]{1,200}) - (?=[\w./() -]{1,120}$)(?![^\n]*__(?:MIN|MAX)$)"
+)
+_MOST_RUNS = 64  # of a table
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
 _LONG = 100.0  # seconds of a step, beyond which a unit has to be named
-_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf)", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf(?:inity)?)", re.IGNORECASE)
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -32,6 +33,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
         epoch,step,step_time,train_loss
         0,2,0.04392261058092117,0.6528290510177612
+
+    Weights & Biases gives each run columns of its own where a chart shows several; they are read as one file a run, named
+    `FILE!RUN`::
+
+        "Step","run-1 - train/step_time","run-1 - train/step_time__MIN","run-1 - train/step_time__MAX","run-2 - train/step_time",…
     """
     facts.mark_covered("throughput_run", "step", "scalar")
     table = _Table()
@@ -46,7 +52,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if table.is_open and table.note is None and table.understood:
         table.note = f"ends without a line end; the row in line {lines:,} may be cut"
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
-    facts.add(table.series.rows(facts, name, first, Settings()))
+    for run, series in table.runs():
+        facts.add(series.rows(facts, f"{name}!{run}" if run else name, first, Settings()))
+        first += series.runs
     return Reading(lines, table.understood, table.note)
 
 
@@ -54,7 +62,8 @@ class _Table:
     """One table while it is being read."""
 
     def __init__(self) -> None:
-        self.series = RecordSeries()
+        self._series = {"": RecordSeries()}  # by run; one without a name where the table is of one run
+        self._columns: dict[str, list[int]] = {}  # of each run, where the table has several
         self.understood = 0
         self.note: str | None = None
         self.is_open = False  # its last line has no end
@@ -67,6 +76,10 @@ class _Table:
             int, float
         ] = {}  # columns that are the time of a step though their title leaves it open -> seconds of their unit
         self._damaged = 0
+
+    def runs(self) -> Iterator[tuple[str, RecordSeries]]:
+        """The runs with their names, which are empty where the table is of one run."""
+        yield from self._series.items()
 
     def look(self, lines: list[str]) -> None:
         """Decide from the first rows what titles leave open: whether a time runs on or is that of a step, and its unit.
@@ -126,6 +139,15 @@ class _Table:
     def _title(self, cells: list[str]) -> None:
         self._titles = [_OF_RUN.sub("", title) for title in cells]
         self._head = cells
+        of_runs: dict[str, list[int]] = {}
+        for at, title in enumerate(cells):
+            if (named := _OF_RUN.match(title)) is not None:
+                of_runs.setdefault(named[1].replace("/", "_"), []).append(at)
+        if len(of_runs) > 1:
+            self._columns = dict(list(of_runs.items())[:_MOST_RUNS])
+            self._series = {run: RecordSeries() for run in self._columns}
+            if len(of_runs) > _MOST_RUNS:
+                self.note = f"has {len(of_runs)} runs, of which the first {_MOST_RUNS} were read"
         self._step = next((at for at, title in enumerate(cells) if _STEP.fullmatch(title)), None)
         if self._step is not None and self._when is None:
             self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)
@@ -139,23 +161,38 @@ class _Table:
         if any(value is None and cell for value, cell in zip(values, cells, strict=True)) and not step:
             return False
         self.understood += 1
+        place = line[:600].encode(), number
+        for run, series in self._series.items():
+            tool = f"metrics-table {run}"[:80].rstrip()
+            self._take(series, tool, self._columns.get(run, range(len(values))), values, place)
+        return True
+
+    def _take(
+        self,
+        series: RecordSeries,
+        tool: str,
+        columns: Sequence[int],
+        values: list[float | None],
+        place: tuple[bytes, int],
+    ) -> None:
+        """Take what a row says of one run."""
         data = {
-            title: value
-            for at, (title, value) in enumerate(zip(self._titles, values, strict=True))
-            if value is not None and at not in (self._step, self._when)
+            self._titles[at]: value
+            for at in columns
+            if (value := values[at]) is not None and at not in (self._step, self._when)
         }
+        if not data:
+            return
         for at, factor in self._times.items():
-            if (value := values[at]) is not None:
+            if at in columns and (value := values[at]) is not None:
                 data.pop(self._titles[at], None)
                 if factor:
                     data["step_time_s"] = value * factor
-        place = line[:600].encode(), number
-        self.series.scalars.note_scalars(data, step, place)
+        step = values[self._step] if self._step is not None else None
+        series.scalars.note_scalars(data, step, place)
         if step is not None and abs(step) < 1 << 62:
             when = values[self._when] if self._when is not None else None
-            when = when * self._clock if when is not None else None
-            self.series.record("metrics-table", int(step), when, data, place)
-        return True
+            series.record(tool, int(step), when * self._clock if when is not None else None, data, place)
 
 
 def _runs_on(values: list[float]) -> bool:

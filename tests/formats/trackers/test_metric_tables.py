@@ -2,12 +2,14 @@
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from nccl_doctor.app import analyze
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Measure, Step
+from nccl_doctor.facts.tables import Measure, Scalar, Step, ThroughputRun
 from nccl_doctor.formats.registry import recognise
 from nccl_doctor.formats.trackers import metric_tables
 
@@ -81,3 +83,48 @@ def test_a_time_without_a_unit_that_may_be_milliseconds_is_none() -> None:
     assert (513.0, "samples/s") == found["throughput"]
     proven = measured(read("epoch,step,step_time,wall_time", lambda i: f"0,{i},{350 + i % 3},{1.7e9 + 351 * i:.0f}"))
     assert (351.0, "s") == proven["step_time"]
+
+
+def chart(slow: int, title: str = "{} - perf/step_time") -> str:
+    """What the page of Weights & Biases exports of a chart with four runs, of which one has every second point."""
+    runs = ["lr=3e-4, wd: 0.1", "node3 - a", "sweep/7", "{plain} [b]"]
+    columns = [f'"{title.format(run)}{end}"' for run in runs for end in ("", "__MIN", "__MAX")]
+    rows = ["Step".join('""'), *columns]
+    lines = [",".join(rows)]
+    for step in range(120):
+        cells = []
+        for index in range(4):
+            value = (0.8 if index == slow else 0.5) + 0.001 * ((step + index) % 5)
+            cells += ['""'] * 3 if index == 2 and step % 2 else [f'"{value}"', '"0.1"', '"9.5"']
+        lines.append(",".join([f'"{10 * step}"', *cells]))
+    return "\n".join([*lines, ""])
+
+
+def test_each_run_of_a_chart_is_a_run(tmp_path: Path) -> None:
+    (tmp_path / "export.csv").write_text(chart(1))
+    report, facts, _ = analyze.analyze([str(tmp_path / "export.csv")])
+    assert "training-table" == report.inputs[0].kind
+    found = facts.query("SELECT file, tool, points, last_step FROM throughput_run")
+    names = ["lr=3e-4, wd: 0.1", "node3 - a", "sweep_7", "{plain} [b]"]
+    assert [f"export.csv!{name}" for name in names] == [file.rpartition("/")[2] for file, *_ in found]
+    assert [f"metrics-table {name}" for name in names] == [tool for _, tool, *_ in found]
+    assert [120, 120, 60, 120] == [points for *_, points, _ in found]
+    (slow,) = [finding for finding in report.findings if finding.name == "worker-slower-than-others"]
+    assert "node3 - a" in slow.message
+
+
+def test_a_chart_that_was_cut(tmp_path: Path) -> None:
+    (tmp_path / "export.csv").write_text(chart(9)[:-30])
+    report, facts, _ = analyze.analyze([str(tmp_path / "export.csv")])
+    assert [] == report.findings
+    assert 4 == len(facts.rows(ThroughputRun))
+    assert "cut" in (report.inputs[0].note or "")
+
+
+def test_a_chart_of_more_runs_than_are_read() -> None:
+    titles = ",".join(["Step", *(f"run {run} - loss" for run in range(90))])
+    facts = Facts()
+    text = "\n".join([titles, *(",".join(["1.5"] * 91).replace("1.5", str(step), 1) for step in range(20)), ""])
+    reading = metric_tables.read_format(io.BytesIO(text.encode()), "metrics.csv", facts)
+    assert "has 90 runs, of which the first 64 were read" == reading.note
+    assert 64 == len({row.file for row in facts.rows(Scalar)})
