@@ -196,9 +196,15 @@ def _training(facts: Facts) -> Iterator[Measure]:
         )
     )
     counts: dict[tuple[str, int | None], int] = defaultdict(int)
+    before: dict[tuple[str, int | None], ThroughputRun] = {}
     runs = _principal(facts.rows(ThroughputRun), steady)
     for run in runs:
-        counts[run.file, run.rank] += _steps(run, strides.get(run.run))
+        of, steps = (run.file, run.rank), _steps(run, strides.get(run.run))
+        if (other := before.get(of)) is not None and other.host != run.host and _overlap(other, run):
+            counts[of] = max(counts[of], steps)  # of another pod, beside it
+        else:
+            counts[of] += steps
+        before[of] = run
         speed = steady.get(run.run)
         if speed is None:
             continue
@@ -271,6 +277,13 @@ def _principal(runs: list[ThroughputRun], steady: dict[int, Steady]) -> list[Thr
 
     best = [max(tools.items(), key=lambda item: worth(*item))[1] for tools in by_tool.values()]
     return [run for own in best for run in own]
+
+
+def _overlap(one: ThroughputRun, other: ThroughputRun) -> bool:
+    """Whether both print steps of one range, as two jobs at a time do; one that goes on elsewhere does not."""
+    if one.first_step is None or one.last_step is None or other.first_step is None or other.last_step is None:
+        return True
+    return one.first_step < other.last_step and other.first_step < one.last_step
 
 
 def _steps(run: ThroughputRun, least: int | None) -> int:

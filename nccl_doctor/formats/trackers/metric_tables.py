@@ -16,9 +16,7 @@ from nccl_doctor.inputs.streams import Readable
 
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
-_OF_RUN = re.compile(  # Weights & Biases: run, metric
-    r"([^\n]{1,200}) - (?=[\w./() -]{1,120}$)(?![^\n]*__(?:MIN|MAX)$)"
-)
+_METRIC = re.compile(r"[\w./() -]{1,120}")
 _MOST_RUNS = 64  # of a table
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
@@ -88,7 +86,7 @@ class _Table:
         no clock proves them; one that grows from row to row is a clock.
         """
         listed = [cells for line in lines[: 2 * _LOOK] if line and not line.isspace() and (cells := _cells(line))]
-        titles = [_OF_RUN.sub("", title) for title in listed[0]] if listed else []
+        titles = [_of_run(title)[1] for title in listed[0]] if listed else []
         step = next((at for at, title in enumerate(titles) if _STEP.fullmatch(title)), None)
         known = [row for row in ([_value(cell) for cell in cells] for cells in listed[1:]) if len(row) == len(titles)]
         if step is None:
@@ -137,12 +135,12 @@ class _Table:
                 self.note = f"{self._damaged} rows are cut or damaged, the last in line {number:,}"
 
     def _title(self, cells: list[str]) -> None:
-        self._titles = [_OF_RUN.sub("", title) for title in cells]
+        self._titles = [_of_run(title)[1] for title in cells]
         self._head = cells
         of_runs: dict[str, list[int]] = {}
         for at, title in enumerate(cells):
-            if (named := _OF_RUN.match(title)) is not None:
-                of_runs.setdefault(named[1].replace("/", "_"), []).append(at)
+            if run := _of_run(title)[0]:
+                of_runs.setdefault(run.replace("/", "_"), []).append(at)
         if len(of_runs) > 1:
             self._columns = dict(list(of_runs.items())[:_MOST_RUNS])
             self._series = {run: RecordSeries() for run in self._columns}
@@ -193,6 +191,14 @@ class _Table:
         if step is not None and abs(step) < 1 << 62:
             when = values[self._when] if self._when is not None else None
             series.record(tool, int(step), when * self._clock if when is not None else None, data, place)
+
+
+def _of_run(title: str) -> tuple[str, str]:
+    """Run and metric of a title as Weights & Biases writes it; no run for others, and for the extremes that stand beside a metric."""
+    run, _, metric = title.rpartition(" - ")
+    if not run or len(run) > 200 or _METRIC.fullmatch(metric) is None or metric.endswith(("__MIN", "__MAX")):
+        return "", title
+    return run, metric
 
 
 def _runs_on(values: list[float]) -> bool:

@@ -1,15 +1,49 @@
-"""Lines of programs that print one metric a line below the number of the step, or one line an epoch: these name no step.
+"""Lines of programs that print one metric a line below the number of the step, or one line an epoch, and bars that are not tqdm's.
 
-Sources: ConsoleLogger of Composer, `console_logger.py` of OLMo-core, `TimeMonitor` of MindSpore::
+Sources: ConsoleLogger of Composer, `console_logger.py` of OLMo-core, `TimeMonitor` of MindSpore; tqdm_loggable 0.4, Ultralytics 8.4::
 
     [step=120/10000,epoch=1,eta=2:30:02]
         throughput/device/TPS=12,300
     Train epoch time: 252345.600 ms, per step time: 252.346 ms
+    INFO :: Progress on:train 18.0it/120it rate:8.3it/s remaining:00:12 elapsed:00:02 postfix:loss=0.238
+       3/12         0G      2.925      1.886         7         64: 66% ━━━━━━━━──── 4/6 1.1it/s 3.9s<1.9s
 """
 
 from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, Tool, by, without
 
+_OF_TRAINING = rb"Progress on:(?![^:]{0,60}(?i:eval|valid|test))[^:/]{0,80}? ?"
+_COUNTED = rb"(?P<step>\d{1,3}(?:\.\d{1,2})?)(?:it|step)?/\d[\d.]{0,6}[kMG]?(?:it|step)?"
+_OF_EPOCH = rb"(?<![\d/.])(?P<epoch>\d{1,6})/\d{1,6} {2,20}[^%\n]{0,300}? \d{1,3}% [^\d|%\n]{3,300} "
+
 TOOLS = (
+    *(
+        Tool(
+            literal,
+            "tqdm-log",
+            "samples/s",
+            "job",
+            by(_OF_TRAINING + _COUNTED + rb" rate:" + rate + literal),
+            is_guess=True,
+        )
+        for literal, rate in (
+            (b"it/s remaining:", rb"(?P<speed>\d[\d,]{0,12}\.\d{1,3})"),
+            (b"s/it remaining:", rb"(?P<seconds>\d[\d,]{0,12}\.\d{1,3})"),
+        )
+    ),
+    *(
+        Tool(
+            literal,
+            "epoch-bar",
+            "samples/s",
+            "job",
+            by(_OF_EPOCH + rb"(?P<step>\d{1,9})/(?P<total>\d{1,9}) " + rate + literal + rb"\d"),
+            is_guess=True,
+        )
+        for literal, rate in (
+            (b"it/s ", rb"(?P<speed>\d{1,9}(?:\.\d{1,3})?)"),
+            (b"s/it ", rb"(?P<seconds>\d{1,9}(?:\.\d{1,3})?)"),
+        )
+    ),
     Tool(b"throughput/samples_per_sec: ", "composer", "samples/s", "job", by(rb"throughput/samples_per_sec: " + RATE)),
     *(
         Tool(

@@ -8,7 +8,7 @@ epoch) or is a dictionary, and a rate (`1820.4 tokens/s`, `images/sec: 812`, `to
 from itertools import pairwise
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.formats.training.steps.step_formats import Fields, Find, Place, Tool
+from nccl_doctor.formats.training.steps.step_formats import Fields, Find, Place, Tool, without
 from nccl_doctor.formats.training.steps.step_series import Series
 
 NAME = "own-loop"
@@ -18,10 +18,14 @@ _OWN_STEP = compiled(
     rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,8}"
     rb"(\d{1,15})(?![\d.]*\d?\s?(?:ms|s|sec|it)\b)(?:\s?/\s?(\d{1,15}))?(?!\.\d)"
 )
+_STEP_BEHIND = compiled(  # `5-8batch: `, `100 steps, `: the number stands in front of its word
+    rb"(?i)(?<![\w.,/])(?:\d{1,15}-)?(\d{1,15})(?:\s?/\s?(\d{1,15}))?\s?(?:step|iteration|iter|batch|update)(?:e?s)?(?=[:,|\])])"
+)
 _OWN_FRONT = compiled(rb"\[\s{0,8}(\d{1,15})(?:\s?/\s?(\d{1,15}))?[\s\]](?!\s?\d\d:\d\d)")
 _OWN_OF = compiled(rb"\[\s{0,8}(\d{1,15})\s?/\s?(\d{1,15})[\s\]](?!\s?\d\d:\d\d)")
 _KERAS_BAR = compiled(rb"(?<![\d/])(\d{1,15})/(\d{1,15}) (?:\[[=>. ]|\xe2\x94\x81)")
 _OWN_EPOCH = compiled(rb"(?i)(?<![a-z])epoch[\"']?\s{0,3}[:=#]?\s{0,3}\[?\s{0,3}(\d{1,9})(?![\d.]*\.\d)")
+_EPOCH_BEHIND = compiled(rb"(?i)(?<![\w.,/])(\d{1,9})\s?epoch(?=[:,|\])])")
 _OTHER_LOOP = compiled(
     rb"(?i)(?<![a-z])(?:val|valid|validation|eval|evaluation|test|testing)(?![a-z]|\W{1,3}(?:n/a|none|-)(?![\w.]))"
 )
@@ -32,9 +36,9 @@ def _step(line: bytes) -> Fields | None:
     """Where the number of the step is; batches of an epoch that tells their number go on counting."""
     if _OTHER_LOOP.search(line) and not _TRAINS.search(line):
         return None
-    epoch = _OWN_EPOCH.search(line)
+    epoch = _OWN_EPOCH.search(line) or _EPOCH_BEHIND.search(line)
     front = (epoch is not None and _OWN_OF.search(line, epoch.end())) or _OWN_FRONT.search(line)
-    found = _OWN_STEP.search(line) or front or _KERAS_BAR.search(line)
+    found = _OWN_STEP.search(line) or _STEP_BEHIND.search(line) or front or _KERAS_BAR.search(line)
     if found is None:
         return Fields(line.find(b"{"), ()) if b"{" in line and (b"'epoch'" in line or b'"epoch"' in line) else None
     start = min(found.start(), epoch.start()) if epoch is not None else found.start()
@@ -110,6 +114,12 @@ def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) ->
     return find
 
 
+def _of_step(literal: bytes) -> Find:
+    """The time with this name, unless the line tells one that holds it: `iter_time` of the data beside `train_time`."""
+    find = _seconds(literal, only_after=True)
+    return find if literal == _WHOLE else without(_WHOLE, find)
+
+
 def _milliseconds(line: bytes) -> Fields | None:
     """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name. ` msg=` is none."""
     return _LONE_TIME(line) if line.count(LONE) == 1 and _MILLISECONDS.search(line) is not None else None
@@ -124,9 +134,10 @@ _RATES = {
 }  # fmt: skip
 _ESTIMATOR = b"global_step/sec"  # of TensorFlow, alone on its line
 _SPEEDS = (b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b" it/s", _ESTIMATOR)
+_WHOLE = b"train_time"
 _TIMES = (
     b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
-    b" time: ", b" time=", b" took ", b"time per step", b"batch_cost",
+    b" time: ", b" time=", b" Time: ", b" Time=", b" took ", b"time per step", b"batch_cost", _WHOLE, b"step_total",
 )  # fmt: skip
 LONE = b" ms"
 _MILLISECONDS = compiled(rb"[\dkKM][ \t]{0,8} ms(?![A-Za-z])")
@@ -147,7 +158,7 @@ TOOLS = tuple(
     for word, unit, find in (
         *((word, unit, _rate(word)) for unit, words in _RATES.items() for word in words),
         *((word, "samples/s", _rate(word, "speed")) for word in _SPEEDS),
-        *((word, "samples/s", _seconds(word, only_after=True)) for word in _TIMES),
+        *((word, "samples/s", _of_step(word)) for word in _TIMES),
         *((word, "samples/s", _seconds(word, scale)) for word, scale in _PER_STEP),
         (LONE, "samples/s", _milliseconds),
     )

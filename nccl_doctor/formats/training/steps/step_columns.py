@@ -202,7 +202,7 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
     columns: dict[Name, Floats] = {name: found[name] for name in NAMES if name in found}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if "epoch" in found:
-            columns["step"] = found["epoch"] * found["total"] + found["step"]
+            columns["step"] = _in_all_epochs(found["epoch"], found["step"], found["total"])
         if "first" in found:
             count = columns["step"] - found["first"]
             columns["seconds"] = np.where(count > 0, found["seconds"] / count, np.nan)
@@ -212,6 +212,8 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
         if "shown" in found and "seconds" not in found:
             seconds = found["shown"] / found["of"]
             columns["seconds"] = np.where(seconds >= _LEAST_COARSE, seconds, np.nan)
+        if "took" in found:
+            columns["seconds"] = 3600 * found["took_hours"] + 60 * found["took_minutes"] + found["took"]
         if "per_sample" in found:
             columns["rate"] = np.where(found["per_sample"] > 0, 1 / found["per_sample"], np.nan)
         if "backward" in found:
@@ -243,6 +245,14 @@ def _steps(found: Mapping[str, Floats], size: int, is_guess: bool, lost: bool) -
             columns["lost"] = found.get("skipped", np.zeros(size)) + found.get("nan", 0.0) + lost
         none = ~known | (step >= _LARGEST) | np.isinf(seconds) | np.isinf(rate)
     return steps, none
+
+
+def _in_all_epochs(epoch: Floats, step: Floats, total: Floats) -> Floats:
+    """The steps of all epochs; some programs count on where an epoch begins, and tell all of them as the total."""
+    begins = np.flatnonzero(np.diff(epoch) > 0)
+    if len(begins) and (np.diff(step)[begins] > 0).all() and (np.diff(total)[begins] == 0).all():
+        return step
+    return epoch * total + step
 
 
 def read_step(tool: Tool, line: bytes) -> tuple[int | None, float | None, float | None] | None:

@@ -14,6 +14,7 @@ from nccl_doctor.common.expressions import compiled
 #   decimals), rate, data (seconds that waited for data),
 #   done and of (steps of an epoch: the line counts where both are equal and it is over), shown (seconds of the whole epoch),
 #   left, left_minutes and left_hours (until the epoch is over), since (seconds since the line before),
+#   took, took_minutes and took_hours (of an epoch),
 #   per_sample (seconds of one),
 #   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
 Place = tuple[str, int, int, float]

@@ -75,9 +75,9 @@ class Launch:
         return self._series
 
     def is_known(self) -> bool:
-        """Whether a program was recognised: then its lines are those of the loop, and no others."""
-        if not self._is_known and any(not one.tool.is_guess for one in self._series):
-            self._is_known = any(_is_loop(one) for one in self.series if not one.tool.is_guess)
+        """Whether a program was recognised: then its lines are those of the loop, and no others. A bar may be of any loop inside it."""
+        if not self._is_known and any(_is_known(one.tool) for one in self._series):
+            self._is_known = any(_is_loop(one) for one in self.series if _is_known(one.tool))
         return self._is_known
 
     def loops(self) -> list[Series]:
@@ -90,6 +90,8 @@ class Launch:
                 named.append(one)
         if any(one.tool.name == "deepspeed" for one in named):  # whose lines tell the number of the step as well
             named = [one for one in named if one.tool.name != "deepspeed-timers"]
+        if own and all(one.tool.name == BAR for one in named) and any(_numbers_steps(one) for one in own):
+            named = []  # the loop prints its steps beside bars, which may be of parts of a step
         found = named or own  # lines of a known tool are also of a loop that nobody knows
         if any(one.tool.name != epoch_lines.NAME for one in found):  # whose steps tell more
             found = [one for one in found if one.tool.name != epoch_lines.NAME]
@@ -164,6 +166,15 @@ class Launch:
     def _of_line(self, form: Form, line: bytes) -> int:
         fields = form.tool.find(plain := uncoloured(line))
         return self.of(form.tool, plain[: fields.start] if fields is not None else b"")
+
+
+def _is_known(tool: Tool) -> bool:
+    return not tool.is_guess and tool.name != BAR
+
+
+def _numbers_steps(series: Series) -> bool:
+    """Whether a loop that nobody knows tells the numbers of its steps, and a time or rate for each."""
+    return series.tool.name == own_steps.NAME and series.first_step is not None
 
 
 def _is_loop(series: Series) -> bool:

@@ -1,0 +1,88 @@
+"""Step lines and bars that other programs print, as they came, and loops in which bars are parts of a step."""
+
+import io
+from statistics import median
+
+import pytest
+from helpers.places import ROOT
+
+from nccl_doctor.derive.registry import derive_all
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Measure, Regime, Step, ThroughputRun
+from nccl_doctor.formats.training.steps import step_lines
+
+RECORDS = ROOT / "fixtures" / "records"
+
+
+def read(data: bytes | str) -> Facts:
+    facts = Facts()
+    step_lines.read_format(io.BytesIO(data.encode() if isinstance(data, str) else data), "train.log", facts)
+    return facts
+
+
+def seconds(facts: Facts) -> float:
+    return median(step.seconds for step in facts.rows(Step) if step.seconds is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "points", "last", "time"),
+    [
+        ("espnet.log", "own-loop", 28, None, 0.128),
+        ("ignite.log", "own-loop", 24, 120, 0.082),
+        ("tqdm_loggable.log", "tqdm-log", 9, 117, 0.081),
+        ("ultralytics.log", "epoch-bar", 18, 24, 0.7),
+    ],
+)
+def test_recorded_logs(name: str, tool: str, points: int, last: int | None, time: float) -> None:
+    data = (RECORDS / name).read_bytes()
+    facts = read(data)
+    (run,) = facts.rows(ThroughputRun)
+    assert (tool, points, last) == (run.tool, run.points, run.last_step)
+    assert time == pytest.approx(seconds(facts), rel=0.3 if name == "ultralytics.log" else 0.02)
+    for cut in (len(data) // 2, len(data) - 40):
+        assert len(read(data[:cut] + b"\xff\x00" + data[cut : cut + 9]).rows(ThroughputRun)) <= 1
+
+
+@pytest.mark.parametrize(("name", "first", "times"), [("ignite.log", 55, 2.2), ("espnet.log", None, 5.6)])
+def test_the_slow_stretch_of_recorded_logs(name: str, first: int | None, times: float) -> None:
+    facts = read((RECORDS / name).read_bytes())
+    derive_all(facts)
+    slow = [row for row in facts.rows(Regime) if row.rate]
+    rates = [row.rate for row in slow]
+    assert max(rates) > times * min(rates)
+
+
+def test_steps_beside_bars_of_their_parts() -> None:
+    parts = "".join(f"Train part [1/1]:  50%|##        | {n}/9 [00:0{n}<00:05,  9.50it/s]\n" for n in range(1, 9))
+    steps = [
+        f"{parts}Global step {n}: {{'loss': 0.5, 'timing/step_total': {1.2 + n % 3 / 100}}}\n" for n in range(1, 30)
+    ]
+    facts = read("".join(steps))
+    (run,) = facts.rows(ThroughputRun)
+    assert ("own-loop", 29, 29) == (run.tool, run.points, run.last_step)
+    assert 1.21 == pytest.approx(seconds(facts))
+
+
+def test_the_time_of_epochs_on_a_clock() -> None:
+    facts = read("".join(f"trainer INFO: Epoch[{n}] Complete. Time taken: 00:01:3{n % 3}.500\n" for n in range(1, 10)))
+    (run,) = facts.rows(ThroughputRun)
+    assert ("epochs", 9, 9) == (run.tool, run.points, run.last_step)
+    assert 91.5 == pytest.approx(seconds(facts))
+
+
+def test_a_bar_of_an_evaluation_is_none() -> None:
+    line = "Progress on:eval {n}.0it/90it rate:8.2it/s remaining:00:12 elapsed:00:01 postfix:-\n"
+    assert [] == read("".join(line.format(n=n) for n in range(10, 40))).rows(ThroughputRun)
+
+
+@pytest.mark.parametrize(("first", "steps"), [((1, 1), 60), ((1, 61), 120)])
+def test_pods_of_one_rank_are_two_runs_unless_one_goes_on(first: tuple[int, int], steps: int) -> None:
+    lines = [
+        f"[pod/trainer-{pod}/main] [rank 0] step {begin + n} loss 0.5 step_time {0.5 + n % 3 / 100}s\n"
+        for n in range(60)
+        for pod, begin in enumerate(first)
+    ]
+    facts = read("".join(lines))
+    derive_all(facts)
+    assert 2 == len(facts.rows(ThroughputRun))
+    assert [steps] == [row.value for row in facts.rows(Measure) if row.name == "steps"]
