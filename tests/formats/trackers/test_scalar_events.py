@@ -100,7 +100,8 @@ def test_a_broken_file_is_read_as_far_as_possible(name: str) -> None:
     )
 )
 def test_any_record_gives_numbers_or_nothing(record: object) -> None:
-    read(json.dumps({"payload": record}).encode())
+    facts = read(json.dumps({"payload": record}).encode())
+    assert all(row.name for row in facts.rows(Scalar))
 
 
 def test_numbers_that_no_float_holds_are_left_out() -> None:
