@@ -19,7 +19,7 @@ MACROS = (
 STREAMS = ("LOG",)
 # What Python puts before the text of an exception.
 _RAISED = {"TORCH_CHECK": "RuntimeError: ", "TORCH_UCC_CHECK": "RuntimeError: ", "invalidArgument": "ValueError: "}
-_FAULTS = ("ERROR", "WARNING", "FATAL")
+FAULTS = ("ERROR", "WARNING", "FATAL")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(?P<text>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])')", re.S)
 _TEXT = re.compile(r'R"\((?P<raw>.*?)\)"|"(?P<text>(?:\\.|[^"\\])*)"', re.S)
 _FIELD = re.compile(r"\{(?:\d+|:[^{}]*)?\}")
@@ -27,8 +27,8 @@ _OPENING, _CLOSING = "([{", ")]}"
 _LONGEST = 4_000  # characters of a call
 
 
-def cpp_texts(source: str, macros: tuple[str, ...]) -> Iterator[tuple[int, str, str]]:
-    """Offset, macro and text of each call; a value in the text is a NUL."""
+def cpp_texts(source: str, macros: tuple[str, ...], levels: tuple[str, ...] = FAULTS) -> Iterator[tuple[int, str, str]]:
+    """Offset, macro and text of each call, of streams of those of these levels; a value in the text is a NUL."""
     source = _COMMENT.sub(lambda match: match[0] if match["text"] else re.sub(r"[^\n]", " ", match[0]), source)
     taken = 0
     for call in re.finditer(rf"\b(?P<macro>{'|'.join(macros)})\s*\(", source):
@@ -37,7 +37,7 @@ def cpp_texts(source: str, macros: tuple[str, ...]) -> Iterator[tuple[int, str, 
             continue
         arguments, end = _arguments(source, call.end())
         if call["macro"] in STREAMS:
-            if source[slice(*arguments[0])].strip() not in _FAULTS:
+            if source[slice(*arguments[0])].strip() not in levels:
                 continue
             text = _joined(source, end + 1, _statement_end(source, end))
         else:

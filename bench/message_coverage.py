@@ -50,7 +50,7 @@ _USAGE = re.compile(
     r"help-(?:p(?:run|terun|rte|rted|term|rte-info|rterun|alloc|ctrl|attrs|query|ps|event|lookup|mixcc|mix_info)|opal[-_]\w+|placement"
     r"|mapby|rankby|bindto|json|orte-(?:info|server|top|ps|clean)|mpirun|schizo-(?:rtos|display))\.txt"
 )
-_SPEC = re.compile(
+SPEC = re.compile(
     r"%(?P<flags>[-+ #0]*)(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|j|z|t|L)?(?P<type>[diuxXpscfgeG%vwq])"
 )  # the last three: Go
 
@@ -75,6 +75,8 @@ class Format(NamedTuple):
     macro: str
     text: str  # with example values in its gaps
     fixed: str  # what is left without them
+    template: str = ""  # as it is in the source; a macro's parameter is a NUL
+    flags: str = ""  # of INFO: the subsystems
 
 
 def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]:
@@ -87,10 +89,11 @@ def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]
             and "\\" not in source[line_start : call.end() + 200].split("\n")[0]
         ):
             continue
-        at = call.end()
-        if call["macro"] == "INFO":
+        at, flags = call.end(), ""
+        if call["macro"] in ("INFO", "TRACE"):
             comma = source.find(",", at)
-            if comma < 0 or not re.fullmatch(r"[\s\w|()]*", source[at:comma]):
+            flags = source[at:comma]
+            if comma < 0 or not re.fullmatch(r"[\s\w|()]*", flags):
                 continue
             at = comma + 1
         while argument := re.compile(r"\s*&?[A-Za-z_][\w>.()|-]*\s*,").match(source, at):  # a subsystem, a stream
@@ -100,11 +103,11 @@ def formats(file: Path, root: Path, macros: tuple[str, ...]) -> Iterator[Format]
             text = "".join(value if kind == "text" else "\0" for kind, value in parts)
             text = re.sub(r"%(?=\0)", "", text)
             text = _SLURM.sub(lambda spec: _SLURM_EXAMPLES[spec["record"]], text)
-            fixed = _SPEC.sub(" ", text.replace("\0", " "))
-            example = _SPEC.sub(_example, text.replace("\0", "7"))
+            fixed = SPEC.sub(" ", text.replace("\0", " "))
+            example = SPEC.sub(_example, text.replace("\0", "7"))
             yield Format(
                 str(file.relative_to(root)), source.count("\n", 0, call.start()) + 1, call["macro"],
-                (example + "7" if example.endswith((" ", ":")) else example).strip(), fixed,
+                (example + "7" if example.endswith((" ", ":")) else example).strip(), fixed, text, flags,
             )  # fmt: skip
 
 
@@ -136,7 +139,7 @@ def help_texts(file: Path) -> Iterator[tuple[str, list[str]]]:
                 yield topic, lines
             topic, lines = match[1], []
         elif not line.startswith("#"):
-            lines.append(re.sub(r"\s+", " ", _SPEC.sub(_example, line)).strip())
+            lines.append(re.sub(r"\s+", " ", SPEC.sub(_example, line)).strip())
 
 
 def count_help_texts(trees: list[Path], listed: bool) -> None:

@@ -7,22 +7,25 @@ import ast
 import re
 from collections.abc import Iterator
 
-_LOGGING = {
+FAULTS = (
     "warning", "warn", "error", "critical", "exception", "fatal", "warning_once", "error_once", "warning_rank_0",
     "rank_zero_warn", "rank_zero_deprecation",
-}  # fmt: skip
+)  # fmt: skip
 _SPEC = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[sdrfxgi]")
 _FIELD = re.compile(r"\{[^{}]*\}")
 
 
-def python_texts(source: str) -> Iterator[tuple[int, str, str]]:
-    """Line, kind (raise, assert or log) and text of each message; a value in the text is a NUL. Raises SyntaxError."""
+def python_texts(source: str, logging: tuple[str, ...] = FAULTS) -> Iterator[tuple[int, str, str]]:
+    """Line, kind (raise, assert or log) and text of each message; a value in the text is a NUL. Raises SyntaxError.
+
+    `logging` are the functions whose messages are of the kind log.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             yield from _first(node.lineno, "raise", node.exc.args, f"{_name(node.exc.func)}: ")
         elif isinstance(node, ast.Assert) and node.msg is not None:
             yield from _first(node.lineno, "assert", [node.msg], "AssertionError: ")
-        elif isinstance(node, ast.Call) and _name(node.func) in _LOGGING:
+        elif isinstance(node, ast.Call) and _name(node.func) in logging:
             yield from _first(node.lineno, "log", node.args, "")
 
 

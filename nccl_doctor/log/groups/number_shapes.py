@@ -76,10 +76,10 @@ def numberless(block: bytes) -> bytearray:
 
 def holds_no_fact(classifier: "Classifier", text: str, plain: str) -> bool:
     """Whether no message of the same shape holds a fact; `plain` is the text without numbers."""
-    sentence = classifier.sentence("INFO", text)
-    if sentence is None or sentence.pattern is not None:
+    if not _is_skipped(classifier.grammar, text, _short(plain)):
         return False
-    return _is_skipped(classifier.grammar, text, _short(plain))
+    sentence = classifier.sentence("INFO", text)
+    return sentence is not None and sentence.pattern is None
 
 
 def _is_skipped(grammar: "Grammar", text: str, short: str) -> bool:

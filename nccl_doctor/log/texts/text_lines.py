@@ -70,6 +70,7 @@ class TextLines:
         self._counts = classifier.counts
         self.misses: multiline.Misses = set()
         self._known: dict[tuple[int, bytes], multiline.Alone] = {}  # asked patterns, and a text or its shape
+        self._once: set[tuple[int, bytes]] = set()  # the same of what came once
         self._speakers: dict[tuple[object, ...], int] = {}  # who wrote lines of other programs -> header
         self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
         self._covered: dict[multiline.Writer | None, int] = {}  # writer -> end of its last record of several lines
@@ -135,12 +136,18 @@ class TextLines:
         if known is not None:
             return known
         known = self.asked_alone(asked, text)
+        if len(written) > digit_shapes.LONGEST:
+            return known
+        if key not in self._once:
+            if len(self._once) > _SHAPES:
+                self._once.clear()
+            self._once.add(key)
+            return known
         if by_shape and not any(is_alone for _, is_alone in known.steps) and catalogue().tells_digits_apart(text):
             return known
         if len(self._known) > _SHAPES:
             self._known.clear()
-        if len(written) <= digit_shapes.LONGEST:
-            self._known[key] = known
+        self._known[key] = known
         return known
 
     def _headless(self, pattern: Pattern, text: str) -> tuple[Pattern, Match[str]] | None:
