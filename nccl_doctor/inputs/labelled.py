@@ -131,6 +131,9 @@ def _written(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Written]:
     forms = PrefixForms(found, single, left_out=True)
     for data, number in blocks(stream, _BLOCK):
         data = data.removesuffix(b"\n")
+        if all(peel is _word for peel in peels) and (whole := _of_one(data, number, peels)) is not None:
+            yield whole
+            continue
         written: dict[Label, _Written] = {}
         for label, first, texts in forms.runs(data.split(b"\n"), data):
             of = written.get(label) or written.setdefault(label, _Written(label, [], []))
@@ -140,6 +143,17 @@ def _written(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Written]:
             if b"\r" in data:
                 of.texts[:] = [text.rstrip(b"\r") for text in of.texts]
             yield of
+
+
+def _of_one(data: bytes, number: int, peels: Sequence[Peel]) -> _Written | None:
+    """What one writer wrote in a block; None unless all lines begin with the words of the first one, their colons and a blank."""
+    line = data[: data.find(b"\n") + 1 or None]
+    label, end, _ = peel_all(peels, _decoded(line))
+    begin = b"\n" + line[:end]
+    lines = data.count(b"\n") + 1
+    if not begin.endswith(b" ") or not begin.isascii() or b"\r" in data or data.count(begin) != lines - 1:
+        return None
+    return _Written(label, [(number, lines)], [(b"\n" + data).replace(begin, b"\n")[1:]])
 
 
 class Parts:

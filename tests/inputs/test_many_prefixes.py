@@ -49,9 +49,13 @@ def test_splitter(size: int) -> None:
     assert found == list(map(alone, given))
 
 
-@pytest.mark.parametrize("peels", [(labelled._word,), (prefixes.peel,), (prefixes.peel, prefixes.peel)])
-def test_parts(peels: tuple[labelled.Peel, ...]) -> None:
-    given = lines()
+ONE = [b"node01: " + text.format(n=1).encode() for text in TEXTS]
+PEELS = ((labelled._word,), (labelled._word, labelled._word), (prefixes.peel,), (prefixes.peel, prefixes.peel))
+
+
+@pytest.mark.parametrize("peels", PEELS)
+@pytest.mark.parametrize("given", [lines(), ONE, [line.rstrip(b"\r") for line in ONE], [b"node01:", *ONE]])
+def test_parts(peels: tuple[labelled.Peel, ...], given: list[bytes]) -> None:
     expected: dict[tuple[str | None, int | None], list[tuple[int, bytes]]] = {}
     for number, raw in enumerate(given, 1):
         line = raw.decode().rstrip("\r").removeprefix("\ufeff")
