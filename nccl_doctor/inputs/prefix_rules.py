@@ -112,6 +112,12 @@ RULES: tuple[Rule, ...] = (
         "[pod/job-worker-0/pytorch] job-worker-0:101:140 [0] NCCL INFO Using network Socket",
     ),
     _rule(
+        "host-groups",  # of `inputs.exports.host_groups`
+        "[",
+        r"\[host/(?P<host>(?:task )?[\w.-]{1,253})\] ",
+        "[host/node01] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+    ),
+    _rule(
         "stamp-brackets",
         "[",
         rf"\[(?P<stamp>{_DATE})\](?:: | |$|(?=\[))",

@@ -231,11 +231,17 @@ class InputReader:
             return _Log(head, *packed)
         rejoined = RejoinedStream(head, stream, stoppable=source.size is not None)
         lines: Readable = rejoined if export is None else self._exported(source, rejoined, export)
+        if export in exports.COLLECTED:
+            opened = lines.read(parallel.HEAD)
+            lines = RejoinedStream(opened, lines)
+            if (format_ := registry.recognise(opened)) is not None:
+                self._read_format(format_, source, lines)
+                return None
         kept = KeptStream(lines)
         counted = parallel.scan(kept)
         note = rejoined.problem
-        if isinstance(lines, exports.Exported) and lines.problem is not None:
-            note = note or f"{source.name}: {lines.problem}"
+        if source.name in self._exports and (problem := self._exports[source.name][1].problem) is not None:
+            note = note or f"{source.name}: {problem}"
         if note:
             self.problems.append(note)
         return _Log(head, *counted, note, kept)

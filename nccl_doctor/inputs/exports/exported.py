@@ -1,13 +1,15 @@
-"""Which files are exported logs, and the stream of the lines inside one.
+"""Which files are exported logs or collected from many hosts, and the stream of the lines inside one.
 
 JSON with a record a line, a CSV table and the journal's export form are read as they come, JSON also between lines of text. A
 document of JSON, and a table whose newest line comes first, are held up to the budget `held`.
 """
 
+from collections.abc import Callable, Iterator
+
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import wrapping
-from nccl_doctor.inputs.exports import journal, json_logs, logcli, partials, tables
-from nccl_doctor.inputs.exports.rows import Cut
+from nccl_doctor.inputs.exports import host_groups, journal, json_logs, logcli, partials, tables
+from nccl_doctor.inputs.exports.rows import Cut, Run
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import LineNumbers
 
@@ -35,6 +37,10 @@ class Exported:
                 break
             if row is None:
                 break
+            if isinstance(row, Run):
+                self._numbers.add(row.number, row.lines)
+                self._ready += row.text
+                continue
             number, lines = row
             for line in lines:
                 self._numbers.add(number)
@@ -42,6 +48,9 @@ class Exported:
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
+
+
+COLLECTED = ("headings", "tags")  # kinds of what many hosts printed: behind the names of the hosts is any format
 
 
 def is_docker(head: bytes) -> bool:
@@ -62,13 +71,16 @@ def recognise(head: bytes) -> str | None:
         return "logcli"
     if (of_json := json_logs.recognise(head)) is not None:
         return of_json
+    if (groups := host_groups.recognise(head)) is not None:
+        return groups
     if tables.dialect(head) is not None:
         return "table"
     return "wrapped" if wrapping.recognise(head) is not None else None
 
 
-_READERS = {
+_READERS: dict[str, Callable[[Readable], Iterator[tuple[int, list[bytes]]] | Iterator[Run]]] = {
     "lines": json_logs.line_rows, "document": json_logs.document_rows, "journal": journal.journal_rows,
     "table": tables.table_rows, "logcli": logcli.logcli_rows, "wrapped": wrapping.rows, "cri-parts": partials.cri_rows,
     "docker-parts": partials.docker_rows, "fork": partials.fork_rows, "docker": partials.opened_rows,
+    "headings": host_groups.heading_rows, "tags": host_groups.tag_rows,
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """What all kinds of exported logs share: rows of a number in the file and the lines of one record, oldest first."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nccl_doctor.common import budgets
 from nccl_doctor.inputs.exports.records import Record
@@ -9,6 +10,14 @@ from nccl_doctor.inputs.text_lines import numbered
 
 _AHEAD = 2_000  # records by which the order of a table is judged
 _AHEAD_BYTES = 32 << 20  # bytes of more of them, where all have the same time
+
+
+class Run(NamedTuple):
+    """Neighbouring lines of a file, as they are read."""
+
+    number: int  # of the first
+    lines: int
+    text: bytes  # with the end of each
 
 
 class Cut(Exception):
