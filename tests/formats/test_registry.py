@@ -62,6 +62,8 @@ SAMPLES = {
     "dcgm-nvlink": ["network/dcgmi_nvlink.json"],
     "link-metrics": ["network/node_exporter.txt.gz"],
     "link-quality": ["network/mlxlink.txt"],
+    "fabric-links": ["network/iblinkinfo.txt", "network/ibnetdiscover_ports.txt"],
+    "protocol-counters": ["network/nstat_pdsh.txt", "network/tc_pdsh.txt", "network/netstat_clush.txt"],
     "fabric-checks": ["network/ibdiagnet.log"],
     "copy-bandwidth": ["bandwidth/nvbandwidth.txt"],
     "rdma-test": ["bandwidth/ib_write_bw.txt"],

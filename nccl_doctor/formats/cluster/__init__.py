@@ -69,6 +69,8 @@ FORMATS = (
             "cpu-samples",
             "dcgm-results",
             "fabric-checks",
+            "fabric-links",
+            "protocol-counters",
             "link-counters",
             "link-quality",
             "nvidia-smi-q",

@@ -66,4 +66,22 @@ FORMATS = (
         tables=("fabric_check",),
         inside=(b"-I- Stage ", b"STAGE                                    Errors"),
     ),
+    Format(
+        "fabric-links",
+        "fabric_links",
+        tables=("ib_port",),
+        inside=(
+            b"] ==( ",
+            *(
+                b"x %s - " % speed
+                for speed in (b"SDR", b"DDR", b"QDR", b"FDR", b"FDR10", b"EDR", b"HDR", b"NDR", b"XDR")
+            ),
+        ),
+    ),
+    Format(
+        "protocol-counters",
+        "protocol_counters",
+        tables=("link_counter",),
+        inside=(b"TcpRetransSegs ", b" segments retransm", b" pkt (dropped "),
+    ),
 )

@@ -1,0 +1,144 @@
+"""The links of an InfiniBand fabric as `iblinkinfo` and `ibnetdiscover -p` list them: how wide and fast each came up.
+
+Of a link to a host the port of the host counts; a link between switches is named after the switch.
+"""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables.captures import IbPort
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import plain_batches
+
+_NODE = re.compile(r"(CA|Switch|Router|RNIC): (?:0x[0-9a-f]{1,16} )?(\S.{0,120}?):\s*$")
+_LINK = re.compile(
+    r"\s{0,40}(?:0x[0-9a-f]{1,16}\s{1,20})?(?:\"\s{0,40}(?P<name>[^\"]{1,120})\"\s{1,20})?(?P<lid>\d{1,6})\s{1,20}(?P<port>\d{1,3})"
+    r"\[[ \d]{0,6}\] ==\(\s{0,40}(?P<lanes>\d{1,2})X\s{1,20}(?P<speed>\d{1,3}(?:\.\d{1,6})?) Gbps"
+    r"\s{1,20}(?P<state>[A-Z][a-z]{2,20})/\s{0,20}(?P<physical>[A-Z]\w{2,20})\)==>"
+)
+_PORTS = re.compile(
+    r"(?P<kind>CA|SW|RT)\s{1,20}(?P<lid>\d{1,6})\s{1,20}(?P<port>\d{1,3}) 0x[0-9a-f]{1,16} (?P<lanes>\d{1,2})x (?P<speed>[A-Z]DR(?:10)?) - "
+    r"(?P<peer>CA|SW|RT)\s{1,20}\d{1,6}\s{1,20}\d{1,3} 0x[0-9a-f]{1,16} \( '(?P<name>[^']{1,120})' - '"
+)
+_NAMES = {
+    2.5: "SDR",
+    5.0: "DDR",
+    10.0: "QDR",
+    10.3125: "FDR10",
+    14.0625: "FDR",
+    25.78125: "EDR",
+    53.125: "HDR",
+    106.25: "NDR",
+    212.5: "XDR",
+}
+_RATES = {
+    "SDR": 2.5,
+    "DDR": 5,
+    "QDR": 10,
+    "FDR10": 10,
+    "FDR": 14,
+    "EDR": 25,
+    "HDR": 50,
+    "NDR": 100,
+    "XDR": 200,
+}  # Gb/s of a lane
+_SWITCH = re.compile(r"(?:[A-Z]{2}\d;)?([\w.-]{1,100})")
+_CARD = re.compile(r"([\w.-]{1,100}) (?:([a-z][\w-]{1,30})|HCA-\d)")
+_CARDS = 4  # a node with more ports is a switch
+_MOST = 200_000  # links
+
+
+class _Link(NamedTuple):
+    """A port that is up."""
+
+    node: str  # as the fabric describes it
+    is_switch: bool
+    lid: int
+    port: int
+    lanes: int
+    speed: str | None
+    rate: float
+    state: str
+    physical: str | None
+    number: int
+    text: str
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every link that is up.
+
+    Source: iblinkinfo.c and ibnetdiscover.c of infiniband-diags (rdma-core 44)::
+
+        CA: node07 mlx5_0:
+              0xec0d9a0300d10108     17    1[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>      20    3[  ] "MF0;leaf02:MSB7800/U1" ( )
+        CA    17  1 0xec0d9a0300d10108 4x EDR - SW    20  3 0xec0d9a0300d1a002 ( 'node07 mlx5_0' - 'MF0;leaf02:MSB7800/U1' )
+    """
+    links: list[_Link] = []
+    lines = used = 0
+    node, is_switch = "", False
+    for first, _, texts in plain_batches(stream):
+        lines += len(texts)
+        for number, text in enumerate(texts, first):
+            if "==(" in text:
+                link = _parse_link(text, number, node, is_switch)
+                used += link is not None or "Down/" in text
+            elif "DR - " in text or "DR10 - " in text:
+                link = _parse_ports(text, number)
+                used += link is not None
+            else:
+                link = None
+                if (head := _NODE.match(text)) is not None:
+                    node, is_switch, used = head[2], head[1] == "Switch", used + 1
+            if link is not None and len(links) < _MOST:
+                links.append(link)
+    ports = Counter(link.node for link in links)
+    facts.add(
+        _row(facts, name, link) for link in links if not (ports[link.node] > _CARDS or link.is_switch) or _between(link)
+    )
+    facts.mark_covered("ib_port")
+    note = f"holds more than {_MOST:,} links; the others were left out" if len(links) >= _MOST else None
+    return Reading(lines, used, note)
+
+
+def _parse_link(text: str, number: int, node: str, is_switch: bool) -> _Link | None:
+    found = _LINK.match(text)
+    if found is None:
+        return None
+    lanes, speed = int(found["lanes"]), float(found["speed"])
+    name = _NAMES.get(speed)
+    rate = lanes * (_RATES[name] if name else speed)
+    return _Link(
+        (found["name"] or node).strip(), is_switch and not found["name"], int(found["lid"]), int(found["port"]), lanes, name, rate,
+        found["state"], found["physical"], number, text.strip(),
+    )  # fmt: skip
+
+
+def _parse_ports(text: str, number: int) -> _Link | None:
+    found = _PORTS.match(text)
+    if found is None or found["speed"] not in _RATES:
+        return None
+    lanes = int(found["lanes"])
+    return _Link(
+        found["name"], found["kind"] != "CA", int(found["lid"]), int(found["port"]), lanes, found["speed"],
+        lanes * _RATES[found["speed"]], "Active", None, number, text.strip(),
+    )  # fmt: skip
+
+
+def _between(link: _Link) -> bool:
+    """Whether a link of a switch leads to another switch."""
+    peer = link.text.rpartition("==>")[2] if "==>" in link.text else link.text.rpartition(" - ")[2]
+    name = re.search(r"[\"']([^\"']{1,120})[\"']", peer)
+    return name is not None and _CARD.fullmatch(name[1]) is None
+
+
+def _row(facts: Facts, file: str, link: _Link) -> IbPort:
+    card = _CARD.fullmatch(link.node)
+    switch = _SWITCH.match(link.node)
+    return IbPort(
+        host=card[1] if card else None, file=file, hca=(card[2] or "HCA") if card else switch[1] if switch else link.node, port=link.port,
+        state=link.state, physical=link.physical, rate=link.rate, link_layer="InfiniBand", lanes=link.lanes, speed=link.speed, lid=link.lid,
+        sm_lid=None, partitions=None, mtu=None, ref=facts.evidence(file, link.number, link.text),
+    )  # fmt: skip
