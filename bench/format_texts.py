@@ -344,7 +344,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "nvidia-smi nvlink": nvlink_errors,
     "mlxlink": on_nodes("network/mlxlink.txt", more=r"(?<=: )(?P<more>\d)E-"),
     "iblinkinfo": on_nodes("network/iblinkinfo.txt"),
-    "nstat": on_nodes("network/nstat_pdsh.txt"),
+    "nstat": on_nodes("network/nstat.txt"),
     "ibdiagnet": on_nodes("network/ibdiagnet.log"),
     "node_exporter": node_exporter,
     "ib_write_bw": looped("bandwidth/ib_write_bw.txt", names="mlx5_", sizes=True),

@@ -7,12 +7,13 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_batches
+from nccl_doctor.inputs.text_lines import Sections
 
 _NSTAT = re.compile(r"TcpRetransSegs {1,30}(\d{1,18})\s{1,30}\d{1,9}\.\d")
 _NETSTAT = re.compile(r"\s{1,12}(\d{1,18}) segments retrans?mitt?ed\s*$")
 _QUEUE = re.compile(r"qdisc (\w{1,20}) [0-9a-f]{1,4}: (?:dev (\S{1,40}) )?(?:root|parent) ")
 _DROPPED = re.compile(r"\s{1,4}Sent \d{1,20} bytes \d{1,20} pkt \(dropped (\d{1,18}), overlimits \d")
+_HEADS = re.compile(rb"TcpRetransSegs |segments retransm|qdisc \w{1,20} [0-9a-f]{1,4}: ")
 _MOST = 100_000
 
 
@@ -28,21 +29,21 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     rows: list[LinkCounter] = []
     queues: dict[str | None, str] = {}
-    lines = used = 0
+    used = 0
 
     def add(host: str | None, source: str, link: str, counter: str, value: str, number: int, text: str) -> None:
         if len(rows) < _MOST and int(value) < 1 << 63:
             ref = facts.evidence(name, number, text.strip())
             rows.append(LinkCounter(host, name, source, "ethernet", link, counter, int(value), ref))
 
-    for first, label, texts in plain_batches(stream):
-        lines += len(texts)
+    sections = Sections(stream, _HEADS, keep=3)
+    for first, label, texts in sections.batches():
         for number, text in enumerate(texts, first):
             used += _take(text, number, label.host, queues, add)
     facts.add(rows)
     facts.mark_covered("link_counter")
     note = f"holds more than {_MOST:,} counters; the others were left out" if len(rows) >= _MOST else None
-    return Reading(lines, used, note)
+    return Reading(sections.lines, used, note)
 
 
 def _take(text: str, number: int, host: str | None, queues: dict[str | None, str], add: Callable[..., None]) -> bool:
