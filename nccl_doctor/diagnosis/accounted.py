@@ -9,7 +9,7 @@ _MOST = 4  # jobs that a finding names
 
 
 class AccountedJobs:
-    """Ids and names of jobs; of a single job nothing is said, as it is the one that the report is about."""
+    """Ids and names of jobs."""
 
     def __init__(self, facts: Facts) -> None:
         rows = facts.query(
@@ -17,10 +17,10 @@ class AccountedJobs:
             " FROM accounted_job WHERE scheduler = 'slurm' GROUP BY 1"
             " UNION ALL SELECT job, max(name) FROM accounted_job WHERE scheduler <> 'slurm' GROUP BY job"
         )
-        self._names: dict[str, str | None] = dict(rows) if len(rows) > 1 else {}
+        self._names: dict[str, str | None] = dict(rows)
 
     def known(self, jobs: Iterable[str]) -> frozenset[str]:
-        """Those of these jobs that are among several."""
+        """Those of these jobs that an accounting lists."""
         return frozenset(jobs) & self._names.keys()
 
     def named(self, jobs: frozenset[str]) -> str:

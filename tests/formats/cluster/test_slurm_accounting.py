@@ -194,13 +194,12 @@ def test_jobs_of_one_table_are_named_and_do_not_explain_each_other(tmp_path: Pat
     assert report.job["end"].startswith("8 jobs: 3 failed, 1 cancelled, ")
 
 
-def test_a_single_job_is_not_named(tmp_path: Path) -> None:
+def test_a_single_job_is_named(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text("".join(SEVERAL.splitlines(keepends=True)[i] for i in (0, 1, 3, 4)))
     report, _, _ = analyze.analyze([str(path)])
     (finding,) = report.findings
-    assert finding.message.startswith("memory ran out")
-    assert "accounted" not in finding.values
+    assert finding.message.startswith("job 811 (train-a): memory ran out")
 
 
 @pytest.mark.parametrize(
