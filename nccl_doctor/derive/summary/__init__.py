@@ -32,6 +32,9 @@ from nccl_doctor.facts.tables import (
     Trace,
 )
 
+# A GPU of samples beside its number: several files of hosts without a name may each have a GPU 0, told apart by what nvidia-smi calls
+# them. Where one source does not tell that name, the number has to do.
+GPU_OF_USE = "iif(EXISTS (SELECT 1 FROM gpu_use WHERE uuid IS NULL), NULL, uuid)"
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,

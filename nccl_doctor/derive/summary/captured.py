@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import folded
+from nccl_doctor.derive.summary import GPU_OF_USE, folded
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -139,7 +139,8 @@ def _processors(facts: Facts) -> Iterator[Clause]:
 
 def _samples(facts: Facts) -> Iterator[Clause]:
     gpus, seconds, ref = facts.query(
-        "SELECT count(*), max(seconds), min(ref) FROM (SELECT max(seconds) AS seconds, min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"
+        "SELECT count(*), max(seconds), min(ref) FROM (SELECT max(seconds) AS seconds, min(ref) AS ref FROM gpu_use"
+        f" GROUP BY host, gpu, {GPU_OF_USE})"
     )[0]
     if gpus:
         yield f"samples of {counted(gpus, 'GPU')}" + (f" over {seconds:,.0f} s" if seconds else ""), ref
@@ -289,8 +290,10 @@ def _links(facts: Facts) -> Iterator[Clause]:
     ):
         yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
     for test, runs, worst, usual, unit, ref in facts.query(
-        "SELECT iif(tool = 'perftest', '', tool || ' ') || test, count(*), iif(unit = 'us', max(value), min(value)), median(value),"
-        " unit, min(ref) FROM active_test WHERE tool IN ('perftest', 'iperf3', 'fio') AND value IS NOT NULL GROUP BY tool, test, unit"
+        "SELECT iif(tool IN ('perftest', 'hpl'), '', tool || ' ') || test, count(*), iif(unit IN ('us', 'ms'), max(value), min(value)),"
+        " median(value), unit, min(ref) FROM active_test WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl')"
+        " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT'))) AND value IS NOT NULL"
+        " GROUP BY tool, test, unit"
     ):
         over = f" over {runs:,} runs, {worst:.4g} at worst" if runs > 1 else ""
         yield f"{test}: {usual:.4g} {unit}{over}", ref

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import SOURCES
+from nccl_doctor.derive.summary import GPU_OF_USE, SOURCES
 from nccl_doctor.derive.summary.ends import end_of
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
@@ -116,7 +116,9 @@ def _machines(facts: Facts) -> Iterator[JobFact]:
         *facts.query(
             "SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM rank WHERE bus_id <> '' GROUP BY host, bus_id)"
         ),
-        *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu)"),
+        *facts.query(
+            f"SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM gpu_use GROUP BY host, gpu, {GPU_OF_USE})"
+        ),
         *facts.query("SELECT count(*), min(ref) FROM (SELECT min(ref) AS ref FROM node_gpu GROUP BY host, gpu)"),
         *facts.query("SELECT max(ranks), ref FROM bench_run WHERE shared_gpu = 0 GROUP BY NULL HAVING max(ranks)"),
         *facts.query(

@@ -95,6 +95,11 @@ QUERIES = (
     "SELECT iif(tool = 'fio', 'storage_bandwidth', test || '_bandwidth'), value, unit, iif(tool = 'fio', 'host', 'link'),"
     " coalesce(host || ' ', '') || coalesce(device, test), ref FROM active_test"
     " WHERE tool IN ('iperf3', 'fio') AND value IS NOT NULL LIMIT 2000",
+    # OSU micro-benchmarks, Linpack, servers of language models under load
+    "SELECT CASE tool WHEN 'osu' THEN iif(unit = 'us', 'mpi_latency', 'mpi_bandwidth') WHEN 'hpl' THEN 'linpack' ELSE 'serving' END,"
+    " value, coalesce(unit, ''), 'run',"
+    " iif(tool = 'hpl', coalesce(text, ''), coalesce(host || ' ', '') || coalesce(device || ' ', '') || test), ref FROM active_test"
+    " WHERE tool IN ('osu', 'hpl', 'serving') AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",
     "SELECT 'c2c_bandwidth', c2c / 1000.0, 'GB/s', 'gpu', file || ' GPU ' || coalesce(gpu, bus, ''), ref FROM topo_gpu WHERE c2c > 0",
@@ -131,6 +136,8 @@ QUERIES = (
     # samples of GPUs
     "SELECT 'gpu_busy', 100 * busy_share, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE busy_share IS NOT NULL",
+    "SELECT 'gpu_utilisation', util_mean, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
+    " WHERE util_mean IS NOT NULL",
     "SELECT 'gpu_power', power_median, 'W', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE power_median IS NOT NULL",
     "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"

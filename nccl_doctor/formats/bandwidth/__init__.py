@@ -23,6 +23,7 @@ FORMATS = (
         tables=("active_test",),
         inside=(
             b"RDMA_Write BW Test",
+            b"Post List BW Test",
             b"RDMA_Read BW Test",
             b"Send BW Test",
             b"RDMA_Write Latency Test",

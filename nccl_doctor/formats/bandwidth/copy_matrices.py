@@ -142,6 +142,8 @@ class _Reader:
         if text.endswith(_UNITS) and (match := _TITLE.match(text)) is not None:
             self.ends()
             self._title = (match[1] or match[3]).strip(), match[2] or "GB/s"
+            if "P2P=" in text:  # also where its first lines were left out
+                self._tool, self._test = "p2pBandwidthLatencyTest", None
             return True
         if self._title is not None and text[0] == " " and _COLUMNS.match(text):
             labels = [part for part in text.split() if part.isdigit()]

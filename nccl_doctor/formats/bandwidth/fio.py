@@ -50,6 +50,10 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     for first, label, texts in sections.batches():
         job, last = jobs.get(label.host), 0
         for number, text in enumerate(texts, first):
+            if label.host is not None and text.startswith(
+                "(groupid="
+            ):  # what looked like a host is the name of the job
+                label, text = label._replace(host=None), f"{label.host}: {text}"
             if "(groupid=" in text and (begin := _JOB.match(text)) is not None:
                 error = None if begin[2] == "0" else f"error {begin[2]}{f' ({begin[3]})' if begin[3] else ''}"
                 jobs[label.host] = job = _Job(begin[1], error, number, text.strip())

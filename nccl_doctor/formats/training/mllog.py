@@ -29,6 +29,12 @@ _PER_NODE = compiled(
 )
 
 
+def time_of(event: Mapping[str, Any]) -> float | None:
+    """Milliseconds since the epoch; some submitters of v0.7 wrote seconds."""
+    seconds = number(event.get("time_s"))
+    return number(event.get("time_ms")) if seconds is None else 1000 * seconds
+
+
 class MlperfLog:
     """The events of one log. A program may print one run after the other."""
 
@@ -42,7 +48,7 @@ class MlperfLog:
 
     def add(self, event: Mapping[str, Any], line: bytes, number_: int) -> bool:
         """Take one event; False where it is none."""
-        key, when = event.get("key"), number(event.get("time_ms"))
+        key, when = event.get("key"), time_of(event)
         if not isinstance(key, str) or when is None:
             return False
         value, metadata = event.get("value"), event.get("metadata")

@@ -13,7 +13,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, rank_of, setting_of, speed_key, speed_of
-from nccl_doctor.formats.training.progress_records import ProgressRecords
+from nccl_doctor.formats.training.progress_records import ProgressRecords, tells_progress
 from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
@@ -214,7 +214,7 @@ class _Reader:
     def _step(self, literal: bytes, event: Mapping[str, Any]) -> tuple[int | None, float | None, dict[str, Any]] | None:
         """(step, when, numbers) of a record that is a step of the run; None for others."""
         if literal == mllog.LITERAL:
-            value, when = event.get("value"), number(event.get("time_ms"))
+            value, when = event.get("value"), mllog.time_of(event)
             if event.get("key") != "tracked_stats" or not isinstance(value, dict) or when is None:
                 return None
             return None, when / 1000, value
@@ -287,10 +287,10 @@ class _Reader:
                 [record for record, _ in read if "_step" in record],
                 [row[::-1] for record, row in read if "_step" in record],
             )
-            progress = [(record, row[::-1]) for record, row in read if "current_steps" in record]
+            progress = [(record, row[::-1]) for record, row in read if tells_progress(record)]
             self.understood += self._progress.take(progress, self.series)
             for record, (place, line) in read:
-                if "_step" not in record and "current_steps" not in record:
+                if "_step" not in record and not tells_progress(record):
                     self._averages(record, line, place)
 
     def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:

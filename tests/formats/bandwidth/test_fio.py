@@ -71,3 +71,12 @@ def test_a_job_that_failed_is_an_error(tmp_path: Path) -> None:
 )
 def test_odd_text_says_nothing(text: str) -> None:
     assert [] == read(text)
+
+
+def test_a_name_of_a_job_like_that_of_a_host() -> None:
+    """Behind a prefix of pdsh the line of a job looks the same."""
+    text = "Seq1M-Read-Q8: (groupid=0, jobs=1): err= 0: pid=86: Wed Jul 31 19:17:00 2024\n"
+    text += "  read: IOPS=86, BW=86.8MiB/s (91.0MB/s)(1024MiB/11799msec)\n"
+    facts = Facts()
+    fio.read_format(io.BytesIO(text.encode()), "fio.txt", facts)
+    assert [(None, "Seq1M-Read-Q8 read", 91.0)] == [(row.host, row.test, row.value) for row in facts.rows(ActiveTest)]

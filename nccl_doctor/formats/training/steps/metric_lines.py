@@ -9,13 +9,20 @@ Sources: ConsoleLogger of Composer, `console_logger.py` of OLMo-core, `TimeMonit
        3/12         0G      2.925      1.886         7         64: 66% ━━━━━━━━──── 4/6 1.1it/s 3.9s<1.9s
 """
 
-from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, Tool, by, without
+from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, SECONDS, Tool, by, without
 
 _OF_TRAINING = rb"Progress on:(?![^:]{0,60}(?i:eval|valid|test))[^:/]{0,80}? ?"
 _COUNTED = rb"(?P<step>\d{1,3}(?:\.\d{1,2})?)(?:it|step)?/\d[\d.]{0,6}[kMG]?(?:it|step)?"
 _OF_EPOCH = rb"(?<![\d/.])(?P<epoch>\d{1,6})/\d{1,6} {2,20}[^%\n]{0,300}? \d{1,3}% [^\d|%\n]{3,300} "
 
 TOOLS = (
+    Tool(
+        b", TFLOP/s: ",
+        "maxtext",  # of 2023, in a line of its own too but with its step
+        "samples/s",
+        "job",
+        by(rb"completed step: (?P<step>\d+), seconds: " + SECONDS + rb", TFLOP/s: "),
+    ),
     *(
         Tool(
             literal,

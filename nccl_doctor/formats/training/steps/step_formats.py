@@ -250,6 +250,13 @@ TOOLS = (
         ),
     ),
     Tool(
+        b"  wps: ",
+        "torchtitan",  # before 0.2, words for tokens
+        "tokens/s",
+        "gpu",
+        by(rb"\bstep: +(?P<step>\d+) .{0,300}?\bwps: +(?P<rate>\d[\d,]*)"),
+    ),
+    Tool(
         b"Epoch: [",
         "pytorch-example",
         "samples/s",
@@ -264,6 +271,17 @@ TOOLS = (
         "samples/s",
         "job",
         by(rb"\biter (?P<step>\d+): loss [\d.naif]+, time (?P<milliseconds>" + NUMBER + rb")ms, mfu "),
+    ),
+    Tool(
+        b" step_avg:",
+        "nanogpt-speedrun",  # of modded-nanogpt: a mean since the start, or since the validation before
+        "samples/s",
+        "job",
+        by(
+            rb"\bstep:(?P<step>\d+)/\d+ .{0,200}?\btrain_time:\d[\d.]{0,20}m?s step_avg:(?P<milliseconds>"
+            + NUMBER
+            + rb")ms"
+        ),
     ),
     Tool(
         b" tokens_per_second_per_gpu:",

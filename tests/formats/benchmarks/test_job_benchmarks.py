@@ -1,0 +1,102 @@
+"""OSU micro-benchmarks, Linpack and benchmarks of servers: the numbers of each run, and broken input."""
+
+import io
+from types import ModuleType
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ActiveTest, Measure
+from nccl_doctor.formats.benchmarks import hpl, osu, serving
+
+PLACE = FIXTURES / "benchmarks"
+
+
+def _rows(reader: ModuleType, text: str) -> list[ActiveTest]:
+    facts = Facts()
+    reader.read_format(io.BytesIO(text.encode()), "job.log", facts)
+    return facts.rows(ActiveTest)
+
+
+def test_the_highest_bandwidth_counts_and_the_latency_of_the_smallest_message() -> None:
+    text = (
+        "# OSU MPI Bandwidth Test v5.9\n# Size      Bandwidth (MB/s)\n1   1.5\n65536   9000.25\n4194304   8800.0\n"
+        "# OSU MPI Allreduce Latency Test v5.9\n# Size       Avg Latency(us)   Min Latency(us)\n4    6.1    5.9\n8    6.4   6.0\n"
+    )
+    assert [("MPI Bandwidth", 9000.25, "MB/s"), ("MPI Allreduce Latency", 6.1, "us")] == [
+        (row.test, row.value, row.unit) for row in _rows(osu, text)
+    ]
+
+
+def test_message_rates_of_many_pairs() -> None:
+    text = (
+        "# OSU MPI Multiple Bandwidth / Message Rate Test v5.7.1\n# [ pairs: 4 ] [ window size: 64 ]\n"
+        "# Size                  MB/s        Messages/s\n1                      58.09       58086503.51\n"
+        "4096                 9512.40        2322363.28\n"
+    )
+    assert [9512.4] == [row.value for row in _rows(osu, text)]
+
+
+def test_rows_without_a_title_or_columns_are_no_results() -> None:
+    assert [] == _rows(osu, "1   1.5\n2   3.0\n")
+    assert [] == _rows(osu, "# OSU MPI Bandwidth Test v5.9\n1   1.5\n")
+
+
+_ROW = "WR11C2R4       40000   192     2     4              35.10             1.2157e+03\n"
+_CHECK = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   2.1e-03 ...... {}\n"
+_HEAD = "T/V                N    NB     P     Q               Time                 Gflops\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"), [(_CHECK.format("PASSED"), "pass"), (_CHECK.format("FAILED"), "fail"), ("HPL_pdge", "other")]
+)
+def test_a_result_and_its_check(end: str, outcome: str) -> None:
+    (row,) = _rows(hpl, _HEAD + _ROW + end)
+    assert (1215.7, "Gflop/s", outcome, "N 40,000, 8 ranks, 35.10 s") == (row.value, row.unit, row.outcome, row.text)
+
+
+def test_the_progress_counts_where_the_result_is_missing() -> None:
+    progress = " Prog= {}%\tN_left= 20000\tTime= 5.06\tTime_left= 18.88\tiGF=   447.78\tGF=   {}\tiGF_per=   111.95 \tGF_per=   111.95\n"
+    text = (
+        "HPL-NVIDIA 1.0.0  -- NVIDIA accelerated HPL benchmark -- NVIDIA\n"
+        + progress.format(2.13, 447.78)
+        + progress.format(4.92, 511.8)
+    )
+    (row,) = _rows(hpl, text)
+    assert (511.8, "other", "stopped at 4.92 %") == (row.value, row.outcome, row.text)
+    assert [1215.7] == [one.value for one in _rows(hpl, text + _HEAD + _ROW)]
+
+
+def test_two_runs_of_a_server_and_what_people_put_in_front() -> None:
+    text = (PLACE / "serving.txt").read_text()
+    rows = _rows(serving, text + "".join(f"# {line}\n" for line in text.splitlines()))
+    assert {"run 1", "run 2"} == {row.device for row in rows}
+    assert {("output rate", 412.25, "tokens/s"), ("mean TTFT", 188.2, "ms")} <= {
+        (row.test, row.value, row.unit) for row in rows if row.device == "run 2"
+    }
+
+
+def test_the_result_as_json_says_the_same() -> None:
+    by_name = [
+        {row.test: row.value for row in _rows(serving, (PLACE / name).read_text())}
+        for name in ("serving.txt", "serving.json")
+    ]
+    assert {"output rate": 412.25, "mean TTFT": 188.2, "mean TPOT": 21.4, "request rate": 2.1}.items() <= by_name[
+        0
+    ].items()
+    assert by_name[1].items() <= by_name[0].items()
+
+
+def test_json_that_is_cut_says_so() -> None:
+    reading = serving.read_format(io.BytesIO(b'{"mean_ttft_ms": 12.5, "comp'), "result.json", Facts())
+    assert "no complete JSON" in (reading.note or "")
+
+
+@pytest.mark.parametrize("name", ["osu_bw.txt", "hpl.txt", "serving.txt"])
+def test_the_main_number_is_a_measure_and_a_healthy_run_has_no_finding(name: str) -> None:
+    report, facts, _ = analyze.analyze([str(PLACE / name)])
+    assert [] == report.findings
+    values = {measure.value for measure in facts.rows(Measure)}
+    assert {"osu_bw.txt": 24311.05, "hpl.txt": 1215.7, "serving.txt": 412.25}[name] in values

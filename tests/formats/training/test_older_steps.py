@@ -1,0 +1,67 @@
+"""Step lines of programs that people still run: TorchTitan before 0.2, MaxText of 2023, modded-nanogpt; records of ms-swift."""
+
+import io
+import json
+
+import pytest
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import MlperfRun, Step, ThroughputRun
+from nccl_doctor.formats.training import records
+from nccl_doctor.formats.training.steps import step_lines
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "seconds", "rate"),
+    [
+        ("torchtitan", "[rank0]:2024-11-27 14:29:40,378 - INFO - step: {s}  loss:  1.5  memory: 9.1GiB(11%)  wps: 1,786", None, 1786.0),
+        ("maxtext", "completed step: {s}, seconds: 2.167, TFLOP/s: 36.722, loss: 2.191", 2.167, None),
+        ("nanogpt-speedrun", "step:{s}/2000 train_time:{s}60ms step_avg:60.51ms", 0.06051, None),
+        ("nanogpt-speedrun", "step:{s}/2000 val_loss:3.41 train_time:{s}.134s step_avg:60.51ms", 0.06051, None),
+    ],
+)  # fmt: skip
+def test_steps(tool: str, line: str, seconds: float | None, rate: float | None) -> None:
+    facts = Facts()
+    step_lines.read_format(
+        io.BytesIO("".join(line.format(s=step) + "\n" for step in (1, 2, 3)).encode()), "job.log", facts
+    )
+
+    assert [(tool, 3)] == [(run.tool, run.points) for run in facts.rows(ThroughputRun)]
+    (last, *_) = facts.rows(Step)[::-1]
+    assert (last.rate if rate else last.seconds) == pytest.approx(rate or seconds)
+
+
+def _swift(step: int, clock: str, **more: object) -> str:
+    return json.dumps(
+        {"loss": 1.4, "global_step/max_steps": f"{step}/30", "elapsed_time": clock, "train_speed(iter/s)": 0.1, **more}
+    )
+
+
+def test_a_steady_run_of_swift_with_an_evaluation_does_not_get_slower() -> None:
+    """Its own speed is a mean since the start, evaluations and all."""
+    lines = [
+        _swift(10, "50s"),
+        _swift(20, "1m 40s"),
+        _swift(20, "4m 10s", eval_loss=1.2),
+        _swift(30, "1h 5m 0s", eval_runtime=3600),
+    ]
+    facts = Facts()
+    records.read_format(io.BytesIO(("\n".join(lines) + "\n").encode()), "logging.jsonl", facts)
+
+    assert ["ms-swift"] == [run.tool for run in facts.rows(ThroughputRun)]
+    assert [5.0, 5.0] == [step.seconds for step in facts.rows(Step)]
+
+
+def test_mlperf_events_with_seconds() -> None:
+    event = (
+        ':::MLLOG {{"namespace": "", "time_s": {}, "key": "{}", "value": null, "metadata": {{"status": "success"}}}}\n'
+    )
+    facts = Facts()
+    records.read_format(
+        io.BytesIO((event.format(1593353300.5, "run_start") + event.format(1593353331.7, "run_stop")).encode()),
+        "a",
+        facts,
+    )
+
+    (run,) = facts.rows(MlperfRun)
+    assert run.seconds == pytest.approx(31.2)
