@@ -71,3 +71,17 @@ def test_a_bar_of_steps_inside_one_of_epochs_counts() -> None:
 
     (run,) = facts.rows(ThroughputRun)
     assert run.points >= 50
+
+
+def test_long_steps_that_become_faster_have_the_times_of_the_clock() -> None:
+    """The mean that a bar shows is behind; none of its lines is without a time."""
+    lines, clock, shown = [], 0.0, 60.0
+    for step, taken in enumerate([60.0] * 8 + [50.0] * 8, 1):
+        clock, shown = clock + taken, _mean(shown, taken)
+        lines.append(_bar(step, 16, clock, shown))
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO("\r".join([*lines, ""]).encode()), "job.log", facts)
+
+    times = {step.step: step.seconds for step in facts.rows(Step)}
+    assert times == pytest.approx({step: 60.0 if step <= 8 else 50.0 for step in range(1, 17)}, abs=1.0)

@@ -1,12 +1,12 @@
 """The scalars of one log or file: numbers under names of a library's own, of each step."""
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from nccl_doctor.facts.storable import LARGEST
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Scalar
 from nccl_doctor.formats.training.lines.line_numbers import Floats
@@ -14,7 +14,6 @@ from nccl_doctor.formats.training.metrics import number
 from nccl_doctor.formats.training.steps.step_rows import text_of
 
 _SCALARS = 1_000  # names of one file
-_LARGEST = sys.float_info.max
 _NUMBERS = frozenset((int, float))
 Place = tuple[bytes, int]  # the text that evidence shows, and its line or record
 
@@ -106,7 +105,7 @@ class _Scalar:
         self.n += 1
         self.first_step = step if self.first_step is None else self.first_step
         self.last_step = step
-        if not -_LARGEST <= value <= _LARGEST:
+        if not -LARGEST < value < LARGEST:
             if not self.not_finite:
                 self.place = place
             self.not_finite += 1
@@ -127,7 +126,7 @@ class _Scalar:
         """Add some numbers, of which the first and the last have these steps."""
         self.first_step = steps[0] if self.first_step is None else self.first_step
         self.last_step = steps[1]
-        is_finite = np.isfinite(values)
+        is_finite = np.abs(values) < LARGEST
         finite = values[is_finite]
         self.n += len(values)
         if len(finite):

@@ -96,8 +96,9 @@ class StepRepeats:
         with np.errstate(divide="ignore", invalid="ignore"):
             known = (count > 0) & (passed >= 0)
             too_long = known & (seconds > (passed + 1) / count)
-            too_short = known & ~np.isnan(seconds) & (passed >= _PAUSE) & (seconds < _SHORT * (passed - 1) / count)
-            steps.put("seconds", which, np.where(too_long, np.nan, np.where(too_short, passed / count, seconds)))
+            too_short = known & (passed >= _PAUSE) & (seconds < _SHORT * (passed - 1) / count)
+            measured = np.where(passed >= _PAUSE, passed / count, np.nan)
+            steps.put("seconds", which, np.where(too_long | too_short, measured, seconds))
 
     def _find_inner(self, steps: Steps) -> None:
         """Find the bars of evaluations: each was drawn from its start while the bar of the steps, which had advanced, stood still.
