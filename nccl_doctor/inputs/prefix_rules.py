@@ -21,6 +21,8 @@ from nccl_doctor.inputs.prefix_checks import (
     is_task,
 )
 
+Accept = Callable[[re.Match[str], int, frozenset[str]], bool]  # match, spaces before it, known hosts
+
 
 @dataclass(eq=False)
 class Rule:
@@ -31,7 +33,7 @@ class Rule:
     lead: str  # what the line starts with: characters, `0` for a digit, `a:`, `a ` or `a[` for a word and its end
     expression: str
     samples: tuple[str, ...]  # whole lines that start with this prefix
-    accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None  # match, spaces before it, known hosts
+    accept: Accept | None = None
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -41,7 +43,8 @@ class Rule:
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-_ASCTIME = rf"(?P<asctime>(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})"
+_WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_ASCTIME = rf"(?P<asctime>{_WEEKDAY} {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 _ONE_SPACE = r"(?: (?=\S))?"  # launchers that add no space may be followed by an indented line
 # A program name that says nothing about the line, with the process that wrote it; others stay in the text.
@@ -56,13 +59,7 @@ _SOMEBODY = rf"(?:{HEAD}|{TAGGED})"  # what says who wrote the line
 _LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE|SUCCESS)"
 
 
-def _rule(
-    name: str,
-    lead: str,
-    regex: str,
-    *samples: str,
-    accept: Callable[[re.Match[str], int, frozenset[str]], bool] | None = None,
-) -> Rule:
+def _rule(name: str, lead: str, regex: str, *samples: str, accept: Accept | None = None) -> Rule:
     return Rule(name, lead, regex, samples, accept)
 
 
@@ -134,10 +131,11 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "dmesg",
         "[",
-        r"\[ {0,12}\+?\d{1,12}\.\d{3,9}\](?:\[ {0,8}[TC]\d{1,8}\])? ",
+        rf"\[ {{0,12}}\+?\d{{1,12}}\.\d{{3,9}}\](?:\[ {{0,8}}[TC]\d{{1,8}}\])? (?:(?P<host>{_NAME}) kernel: )?",
         "[12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         "[  +0.000007] pcieport 0000:3a:00.0: AER: Corrected error received",
         "[    1.234567][ T1234] NVRM: loading NVIDIA UNIX",
+        "[12345.678901] node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
     ),
     _rule(
         "ucx",
@@ -188,6 +186,12 @@ RULES: tuple[Rule, ...] = (
         "<",
         r'<std(?:out|err|diag) rank="(?P<rank>\d{1,7})">',
         '<stdout rank="3">node01:101:140 [0] NCCL INFO Using network IB</stdout>',
+    ),
+    _rule(
+        "syslog-protocol",  # RFC 5424
+        "<",
+        rf"<\d{{1,3}}>\d (?P<stamp>{_DATE}) (?P<host>{_NAME})(?: [!-Z^-~]{{1,128}}){{3}} (?:-|\[[^\]]{{1,500}}\])(?: {{1,2}}|$)",
+        "<4>1 2024-05-06T12:00:00.123456+02:00 node01 kernel - - - NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
     ),
     _rule(
         "log-table",
@@ -252,11 +256,12 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "syslog",
         "a ",
-        rf"{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})? (?P<host>{_NAME}) "
+        rf"(?:{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})?|{_WEEKDAY} (?P<stamp>{_DATE})(?: [A-Z]{{2,5}})?) (?P<host>{_NAME}) "
         rf"(?:{_TAG}|(?=[\w./@-]{{1,60}}(?:\[\d{{1,10}}\])?: ))",
         "May 06 12:00:00 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         "May  6 12:00:00 node01 python3[101]: node01:101:140 [0] NCCL INFO Using network IB",
         "May  6 12:00:00 node01 nv-fabricmanager[812]: starting",
+        "Mon 2024-05-06 12:00:00.123456 CEST node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         accept=_unindented,
     ),
     _rule(

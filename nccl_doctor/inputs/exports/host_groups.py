@@ -118,7 +118,7 @@ def _tag(head: bytes) -> Callable[[bytes], tuple[str, bytes] | None] | None:
         if len(set(names)) >= 2 and all(map(is_name, set(names))):
             if tabs == len(found):
                 return _word
-            unread = any(peel(line.decode("utf-8", "replace")) is None for line, _ in found[:100])
+            unread = any(not peel(line.decode("utf-8", "replace")).end for line, _ in found[:100])
             if not tabs and unread and len(names) >= _RUN * runs and same_stem(set(names)):
                 return _word
     tasks = [one[1] for line in lines if (one := _TASK.match(line)) is not None]
