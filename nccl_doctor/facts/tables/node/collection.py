@@ -32,9 +32,7 @@ class ActiveTest(NamedTuple):
     host: str | None
     tool: str  # dcgm, ib_write_bw, nvbandwidth, nccl-tests; perftest, iperf3, fio, osu, hpl, serving for their output in a file
     test: str  # as the program names it
-    device: (
-        str | None
-    )  # numbers of GPUs, the name of a network card, `ADDRESS to ADDRESS`, or the number of a run; None for the whole node
+    device: str | None  # GPUs, a network card, `ADDRESS to ADDRESS` or the number of a run; None for the whole node
     outcome: str  # pass, fail, warn, skip, or other where the program did not say
     value: float | None
     unit: str | None
