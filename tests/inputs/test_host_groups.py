@@ -73,6 +73,9 @@ def test_a_host_that_failed_keeps_its_line() -> None:
         "mlx5_0: 1\nmlx5_1: 2\n",
         "eth0: a\neth0: b\neth1: a\neth1: b\n",
         "GPU0\tX\tNV18\nGPU1\tNV18\tX\n",
+        "1\timages/sec: 243.5\t8.1\n10\timages/sec: 243.6\t8.0\n",
+        "2026-11-24\t1.5\n2026-11-25\t1.6\n",
+        "1e-05\t1.5\n2e-05\t1.6\n",
         "node01: a\nnode02: b\n",  # is read as it is
         "0: step 1 loss 2\n1: step 1 loss 2\n",
         "0: node01:1:1 [0] NCCL INFO x\n1: node02:1:1 [0] NCCL INFO x\n",
@@ -89,6 +92,7 @@ def test_names() -> None:
     assert is_name("ib01")
     assert not is_name("ib0")
     assert is_name("a.b.example")
+    assert not is_name("1")
 
 
 @pytest.mark.parametrize(

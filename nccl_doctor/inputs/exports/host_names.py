@@ -7,7 +7,7 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.prefix_checks import kind_of
 
 _HOST = compiled(
-    r"(?=[^\s\d]{0,200}\d|[\w-]{1,63}\.[\w-]{1,63}\.)[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:[._][A-Za-z0-9-]{1,63}){0,8}"
+    r"(?=[^\s\d]{0,200}\d|[\w-]{1,63}\.[\w-]{1,63}\.)[A-Za-z][A-Za-z0-9-]{0,62}(?:[._][A-Za-z0-9-]{1,63}){0,8}"
 )
 # Where a whole line names the writer, `ib01` is a node; with one digit it is a device.
 _PADDED = compiled(r"(?:gpu|ib|worker|job|p|r|v)-?(?:0\d{1,3}|[1-9]\d{1,3})")
