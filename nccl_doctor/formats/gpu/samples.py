@@ -169,12 +169,8 @@ def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
         return 0
 
     for first, texts in line_lists(stream):
-        at = 0
-        while at < len(texts):
-            rows = text.take_rows(texts, at, first + at)
-            used += rows or take(texts[at], first + at)
-            at += rows or 1
-        lines = first + at - 1
+        used += text.take_block(texts, first, take)
+        lines = first + len(texts) - 1
     used += sum(flush(host) for host in list(waiting))
     if tables:
         csv.write(facts, name, "nvidia-smi")
