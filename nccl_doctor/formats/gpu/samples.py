@@ -8,7 +8,8 @@ import numpy as np
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu import dmon, gpustat_text, monitor_json
+from nccl_doctor.formats.gpu import gpustat_text, monitor_json
+from nccl_doctor.formats.gpu.dmon.tables import Tables
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
 from nccl_doctor.inputs import prefixes
@@ -140,7 +141,7 @@ def _headers(block: bytes) -> list[int]:
 def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read tables inside a log: each line, without its launcher prefix, goes to the table that is open for its host."""
     lines = used = 0
-    text = dmon.Tables(name)
+    text = Tables(name)
     tables: dict[str | None, Table | None] = {}
     waiting: dict[str | None, list[tuple[int, bytes]]] = {}
     csv = Samples()

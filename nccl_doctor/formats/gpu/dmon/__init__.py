@@ -1,0 +1,1 @@
+"""Tables in columns of blanks: `nvidia-smi dmon`, `nvidia-smi pmon` and `dcgmi dmon`."""
