@@ -15,6 +15,7 @@ SHARES = {  # measure -> a clause around its value
     "gpu_sm_active": "SMs active {} %",
     "gpu_power": "{} W a GPU",
 }
+_OPERATIONS = 8  # of nccl-tests that a line names
 SHORT = 24  # characters of host names that may precede the rest of the line
 _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -137,6 +138,8 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(_step_time(times, by_name.get("step_spread", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
         parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
+    if scaling := _scaling(by_name.get("scaling_efficiency", [])):
+        parts.append(scaling)
     if busbw := [row for row in by_name.get("busbw", []) if row.scope == "run"]:
         parts += _busbw(busbw, by_name.get("busbw_size", []))
     elif inside := [row for row in by_name.get("busbw", []) if row.scope == "collective"]:
@@ -155,6 +158,16 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     if job.get("end"):
         parts.append(job["end"])
     return parts
+
+
+def _scaling(rows: list[MeasureRow]) -> str:
+    """`scaling 85 % at 32 GPUs`, of the largest run; nothing for the smallest alone, with which the others are compared."""
+    counts = [(int(count), row.value) for row in rows if _is_count(count := row.of.partition(" ")[0])]
+    if len({count for count, _ in counts}) < 2:
+        return ""
+    largest = max(count for count, _ in counts)
+    values = [float(f"{value:.3g}") for count, value in counts if count == largest]
+    return f"scaling {_spread(values)} % at {largest} GPUs"
 
 
 def _step_time(times: list[MeasureRow], spreads: list[MeasureRow]) -> str:
@@ -177,14 +190,20 @@ def _copies(rows: list[MeasureRow]) -> list[str]:
 
 
 def _busbw(rows: list[MeasureRow], sizes: list[MeasureRow]) -> list[str]:
-    """`all_reduce 226 GB/s busbw at 8 GiB`, one for each operation, three at most."""
-    operations = list(dict.fromkeys(row.of for row in rows))
-    parts = []
-    for operation in operations[:3]:
-        size = max((row.value for row in sizes if row.of == operation), default=0.0)
-        speed = f"{_spread([row.value for row in rows if row.of == operation])} GB/s busbw"
-        parts.append(" ".join(filter(None, [operation, speed, f"at {_bytes(size)}" if size else ""])))
-    return parts + ([f"{len(operations) - 3} more operations"] if len(operations) > 3 else [])
+    """`all_reduce 226 GB/s busbw at 8 GiB`, one for each operation; of several operations the unit and an equal size come once."""
+    speeds = {of: _spread([row.value for row in rows if row.of == of]) for of in dict.fromkeys(row.of for row in rows)}
+    largest = {of: max((row.value for row in sizes if row.of == of), default=0.0) for of in speeds}
+    shown = list(speeds)[:_OPERATIONS]
+    more = [counted(len(speeds) - len(shown), "more operation")] if len(speeds) > len(shown) else []
+    if len(shown) > 1 and len({largest[of] for of in shown}) == 1:
+        size = largest[shown[0]]
+        each = ", ".join(f"{of} {speeds[of]}".strip() for of in shown)
+        return [f"{each} GB/s busbw{f' at {_bytes(size)}' if size else ''}", *more]
+    clauses = [
+        " ".join(filter(None, [of, f"{speeds[of]} GB/s busbw", f"at {_bytes(largest[of])}" if largest[of] else ""]))
+        for of in shown
+    ]
+    return clauses + more
 
 
 def _size_of(measure: MeasureRow) -> str:

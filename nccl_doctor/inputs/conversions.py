@@ -67,6 +67,14 @@ CONVERSIONS = (
         _called(r"\.et$"),
     ),
     Conversion(
+        "a trace of the profiler of JAX and TensorFlow",
+        "https://ui.perfetto.dev and `xprof --logdir DIR` show it; the step lines that the program printed are read here",
+        _begins(
+            rb'\A\s*\{(?=.{0,200}?"traceEvents"\s*:)(?=.{0,4000}?"args"\s*:\s*\{\s*"name"\s*:\s*"/(?:host|device):[A-Z]{3,8}(?:[ :"]))'
+        ),
+        _called(r"(?:\.xplane\.pb|/perfetto_trace\.json)(?:\.gz)?$"),
+    ),
+    Conversion(
         "a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot)",
         "`python -m torch.cuda._memory_viz trace_plot FILE -o FILE.html` shows who allocated what, and so does"
         " https://pytorch.org/memory_viz; for an out-of-memory error the log with its message is read here",

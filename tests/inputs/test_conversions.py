@@ -33,6 +33,11 @@ FILES = {
     ),
     "snapshot.pickle": (pickle.dumps({"segments": [{"device": 0}], "device_traces": [[]]}), "_memory_viz"),
     "snapshot2.pkl": (pickle.dumps({"segments": [], "device_traces": [[]]}, protocol=2), "_memory_viz"),
+    "vm.trace.json": (
+        b'{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","pid":7,"name":"process_name","args":{"name":"/device:GPU:0"}}]}',
+        "xprof",
+    ),
+    "vm.xplane.pb": (BINARY, "xprof"),
     "run-1.swanlab": (b":SWL" + BINARY, "swanlab watch"),
     "fabric.txt": (b"# Topology file\n\nvendid=0x2c9\ndevid=0xd2f0\n", "ibstat"),
 }

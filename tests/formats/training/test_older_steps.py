@@ -16,8 +16,8 @@ from nccl_doctor.formats.training.steps import step_lines
     [
         ("torchtitan", "[rank0]:2024-11-27 14:29:40,378 - INFO - step: {s}  loss:  1.5  memory: 9.1GiB(11%)  wps: 1,786", None, 1786.0),
         ("maxtext", "completed step: {s}, seconds: 2.167, TFLOP/s: 36.722, loss: 2.191", 2.167, None),
-        ("nanogpt-speedrun", "step:{s}/2000 train_time:{s}60ms step_avg:60.51ms", 0.06051, None),
-        ("nanogpt-speedrun", "step:{s}/2000 val_loss:3.41 train_time:{s}.134s step_avg:60.51ms", 0.06051, None),
+        ("nanogpt-speedrun", "step:{s}/2000 train_time:{s}60ms step_avg:100.00ms", 0.1, None),
+        ("nanogpt-speedrun", "step:{s}/2000 val_loss:3.41 train_time:{s}.134s step_avg:1000.51ms", 1.0, None),
     ],
 )  # fmt: skip
 def test_steps(tool: str, line: str, seconds: float | None, rate: float | None) -> None:
@@ -29,6 +29,26 @@ def test_steps(tool: str, line: str, seconds: float | None, rate: float | None) 
     assert [(tool, 3)] == [(run.tool, run.points) for run in facts.rows(ThroughputRun)]
     (last, *_) = facts.rows(Step)[::-1]
     assert (last.rate if rate else last.seconds) == pytest.approx(rate or seconds)
+
+
+def test_a_slow_step_is_not_hidden_in_an_average() -> None:
+    """The clock counts; where it begins anew, after a validation or in another run, the average of the line does."""
+    times = (
+        (1, 100, 100),
+        (2, 200, 100),
+        (3, 500, 166.67),
+        (4, 600, 150),
+        (4, 600, 150),
+        (6, 800, 133.33),
+        (7, 90, 90),
+    )
+    lines = [f"step:{step}/1750 train_time:{clock}ms step_avg:{mean:.2f}ms" for step, clock, mean in times]
+    facts = Facts()
+    step_lines.read_format(io.BytesIO(("\n".join(lines) + "\n").encode()), "job.log", facts)
+
+    assert [(1, 0.1), (2, 0.1), (3, 0.3), (4, 0.1), (6, 0.1), (7, 0.09)] == [
+        (step.step, pytest.approx(step.seconds)) for step in facts.rows(Step)
+    ]
 
 
 def _swift(step: int, clock: str, **more: object) -> str:

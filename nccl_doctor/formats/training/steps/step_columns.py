@@ -41,6 +41,7 @@ Name = Literal[
     "total",  # steps of an epoch or a bar
     "label",  # number of the text in front of a bar
     "since",  # seconds since the line before
+    "clock",  # seconds of training so far
     "when",  # seconds since the epoch, where it is known without the line
 ]
 NAMES: tuple[Name, ...] = get_args(Name)

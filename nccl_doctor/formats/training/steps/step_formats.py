@@ -14,6 +14,7 @@ from nccl_doctor.common.expressions import compiled
 #   decimals), rate, data (seconds that waited for data),
 #   done and of (steps of an epoch: the line counts where both are equal and it is over), shown (seconds of the whole epoch),
 #   left, left_minutes and left_hours (until the epoch is over), since (seconds since the line before),
+#   clock (seconds of training so far: what the steps since the line before took goes before `seconds`),
 #   took, took_minutes and took_hours (of an epoch),
 #   per_sample (seconds of one),
 #   batch, scale (of the loss), skipped, nan (of steps), hours, minutes, rest (of what a progress bar took so far).
@@ -54,6 +55,7 @@ _EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
 _FACTORS = {
     "milliseconds": ("seconds", 1e-3),
     "microseconds": ("seconds", 1e-6),
+    "clock_milliseconds": ("clock", 1e-3),
     "sample_milliseconds": ("per_sample", 1e-3),
     "sample_microseconds": ("per_sample", 1e-6),
     **{f"{part}_milliseconds": (part, 1e-3) for part in ("forward", "backward", "update")},
@@ -274,11 +276,15 @@ TOOLS = (
     ),
     Tool(
         b" step_avg:",
-        "nanogpt-speedrun",  # of modded-nanogpt: a mean since the start, or since the validation before
+        "nanogpt-speedrun",  # of modded-nanogpt: the average is since the start, or since the validation before
         "samples/s",
         "job",
         by(
-            rb"\bstep:(?P<step>\d+)/\d+ .{0,200}?\btrain_time:\d[\d.]{0,20}m?s step_avg:(?P<milliseconds>"
+            rb"\bstep:(?P<step>\d+)/\d+ .{0,200}?\btrain_time:(?:(?P<clock_milliseconds>"
+            + NUMBER
+            + rb")ms|(?P<clock>"
+            + NUMBER
+            + rb")s) step_avg:(?P<milliseconds>"
             + NUMBER
             + rb")ms"
         ),

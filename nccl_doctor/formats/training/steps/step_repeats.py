@@ -27,6 +27,7 @@ class StepRepeats:
         )  # bar -> step -> when it was drawn
         self._count = 0
         self._shown: dict[tuple[float, float], tuple[float, float]] = {}  # bar -> step and clock of its last line
+        self._clock = np.nan, np.nan  # of the last line, and its step
         self._inner: set[tuple[float, float]] = set()  # bars that ran while another stood still
 
     def new(self, steps: Steps) -> Flags | None:
@@ -37,6 +38,8 @@ class StepRepeats:
                 steps.put("step", ends, (self.last or 0) + np.cumsum(steps["total"][ends]))
         if "since" in steps:
             self._divide(steps)
+        if "clock" in steps:
+            self._by_clock(steps)
         kept = self._new_bars(steps) if self._is_bar else None
         step = steps["step"] if kept is None else steps["step"][kept]
         known = step[~np.isnan(step)]
@@ -64,6 +67,17 @@ class StepRepeats:
             with np.errstate(invalid="ignore"):
                 count = np.where(count > 0, count, np.median(ahead))
             steps.put("seconds", np.ones(steps.count, bool), steps["since"] / count)
+
+    def _by_clock(self, steps: Steps) -> None:
+        """The seconds of a step by a clock that runs while the job trains; a line that starts it again keeps what it says itself."""
+        clock, step = steps["clock"], steps["step"]
+        before, at = self._clock
+        count = np.diff(step, prepend=at)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            took = np.diff(clock, prepend=before) / count
+        by_clock = (count > 0) & (took > 0)
+        steps.put("seconds", by_clock, took[by_clock])
+        self._clock = float(clock[-1]), float(step[-1])
 
     def _new_bars(self, steps: Steps) -> Flags | None:
         """Bars of another step, or of the same at another time: that is another epoch."""

@@ -1,0 +1,44 @@
+"""The clauses of the report on bus bandwidth and scaling."""
+
+import pytest
+
+from nccl_doctor.diagnosis.job_summary import lines
+from nccl_doctor.diagnosis.report import MeasureRow
+
+
+def _rows(name: str, unit: str, values: dict[str, float]) -> list[MeasureRow]:
+    return [MeasureRow(name, value, unit, "run", of) for of, value in values.items()]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "sizes", "clause"),
+    [
+        ({"all_reduce": 226.04}, {"all_reduce": 8 << 30}, "all_reduce 226 GB/s busbw at 8 GiB"),
+        (
+            {"all_reduce": 368.4, "all_gather": 351.5, "alltoall": 47.57, "sendrecv": 41.25},
+            dict.fromkeys(("all_reduce", "all_gather", "alltoall", "sendrecv"), 8 << 30),
+            "all_reduce 368.4, all_gather 351.5, alltoall 47.57, sendrecv 41.25 GB/s busbw at 8 GiB",
+        ),
+        (
+            {"all_reduce": 368.4, "alltoall": 47.57},
+            {"all_reduce": 8 << 30, "alltoall": 1 << 30},
+            "all_reduce 368.4 GB/s busbw at 8 GiB · alltoall 47.57 GB/s busbw at 1 GiB",
+        ),
+        ({"": 12.5}, {}, "12.5 GB/s busbw"),
+    ],
+)
+def test_bus_bandwidth(speeds: dict[str, float], sizes: dict[str, float], clause: str) -> None:
+    assert [clause] == lines({}, _rows("busbw", "GB/s", speeds) + _rows("busbw_size", "B", sizes))
+
+
+def test_more_operations_than_a_line_names() -> None:
+    (line,) = lines({}, _rows("busbw", "GB/s", {f"op{number}": 10.0 + number for number in range(9)}))
+
+    assert line.endswith("op7 17 GB/s busbw · 1 more operation")
+
+
+def test_scaling_is_that_of_the_largest_run() -> None:
+    rows = _rows("scaling_efficiency", "%", {"8 GPUs": 100.0, "16 GPUs": 97.34, "32 GPUs": 85.12})
+
+    assert ["scaling 85.1 % at 32 GPUs"] == lines({}, rows)
+    assert [] == lines({}, rows[:1])
