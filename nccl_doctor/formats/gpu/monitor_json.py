@@ -6,7 +6,7 @@ Known shapes: keys `gpu_usage:0` (SuperBench), an object a GPU with a utilisatio
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ import numpy as np
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu import gpustat_text
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
@@ -53,12 +52,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"time": "2026-05-07 12:00:01", "gpu_usage:0": 97, "gpu_temperature:0": 61, "gpu_power:0": 688}
         {"hostname": "node01", "query_time": "2026-05-07T12:00:01", "gpus": [{"index": 0, "utilization.gpu": 97, ...}]}
     """
-    return read_objects(LineObjects(stream), name, facts)
-
-
-def read_objects(objects: LineObjects | gpustat_text.Records, name: str, facts: Facts) -> Reading:
-    """The same of objects or samples that were found in a stream."""
-    return _Reader(name, facts).read_records(objects)
+    return _Reader(name, facts).read_records(LineObjects(stream))
 
 
 class _Shape(NamedTuple):
@@ -116,8 +110,8 @@ class _Reader:
         self._processes: dict[tuple[str | None, int | None, int], GpuProcess] = {}
         self._times_seen: dict[tuple[str | None, int | None, int], int] = {}
 
-    def read_records(self, objects: LineObjects | gpustat_text.Records) -> Reading:
-        used = self._take_samples(objects) if isinstance(objects, gpustat_text.Records) else self._take_all(objects)
+    def read_records(self, objects: LineObjects) -> Reading:
+        used = self._take_all(objects)
         self._flush()
         self._facts.add(row._replace(n=self._times_seen[key]) for key, row in self._processes.items())
         if self._samples.gpus:
@@ -130,21 +124,6 @@ class _Reader:
         used = 0
         for number, text, record in objects:
             used += self._take(record, (number, text))
-            if len(self._rows) >= _BATCH:
-                self._flush()
-        return used
-
-    def _take_samples(self, samples: gpustat_text.Records) -> int:
-        """How many samples there were."""
-        used = 0
-        said, time = "", float("nan")
-        for number, text, host, when, gpu, columns, values in samples:
-            used += 1
-            if when != said:
-                said, time = when, seconds(when)
-            slot = self._samples.slot((host, gpu[0]), partial(Gpu, host, gpu[0], None, gpu[1]))
-            if slot >= 0:
-                self._rows.append((slot, _unscaled(columns), values, time, (number, text)))
             if len(self._rows) >= _BATCH:
                 self._flush()
         return used

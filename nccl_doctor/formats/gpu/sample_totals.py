@@ -14,6 +14,7 @@ Counts = npt.NDArray[np.int32]
 Place = tuple[int, str]  # line number and text
 BUSY, SPINNING, IDLE = 80, 95, 5  # % of utilisation
 DIP = (10, 25)  # % of utilisation
+MANY = 20_000  # samples that are summed up at once
 LARGEST = 1 << 53  # of a value; whole numbers beyond it are not exact
 WATT, MHZ = 1, 5  # width of a bin of the histograms of power and clock
 _HISTOGRAMS = {
@@ -59,6 +60,58 @@ class Batch(NamedTuple):
     def column(self, name: str) -> Floats:
         known = self.columns.get(name)
         return known if known is not None else np.full(len(self.slots), np.nan)
+
+
+class Waiting:
+    """Samples that come in small groups and are summed up many at once."""
+
+    def __init__(self, add: Callable[[Batch], None]) -> None:
+        self._add = add
+        self._groups: list[Batch] = []
+        self._rows = 0
+
+    def add(self, group: Batch) -> None:
+        """Take samples. All groups have times or none has."""
+        self._groups.append(group)
+        self._rows += len(group.slots)
+        if self._rows >= MANY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sum up what waits; samples of no GPU are left out."""
+        groups, self._groups, self._rows = self._groups, [], 0
+        if not groups:
+            return
+        whole = _joined(groups) if len(groups) > 1 else groups[0]
+        keep = np.flatnonzero(whole.slots >= 0)
+        times = None if whole.times is None else whole.times[keep]
+        if len(keep):
+            self._add(
+                Batch(
+                    whole.slots[keep],
+                    {name: values[keep] for name, values in whole.columns.items()},
+                    None if times is None or np.isnan(times).all() else times,
+                    lambda row: whole.place(int(keep[row])),
+                )
+            )
+
+
+def _joined(groups: list[Batch]) -> Batch:
+    ends = np.cumsum([len(group.slots) for group in groups])
+
+    def place(row: int) -> Place:
+        at = int(np.searchsorted(ends, row, "right"))
+        return groups[at].place(row - int(ends[at]) + len(groups[at].slots))
+
+    names = dict.fromkeys(name for group in groups for name in group.columns)
+    return Batch(
+        np.concatenate([group.slots for group in groups]),
+        {name: np.concatenate([group.column(name) for group in groups]) for name in names},
+        np.concatenate([group.times for group in groups if group.times is not None])
+        if groups[0].times is not None
+        else None,
+        place,
+    )
 
 
 class Totals:

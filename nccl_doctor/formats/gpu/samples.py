@@ -46,7 +46,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             body.count(b"\n"), 0, "rows of nvidia-smi without titles and units: leave out `noheader` or `nounits`"
         )
     if gpustat_text.HEAD.match(body):
-        return monitor_json.read_objects(gpustat_text.Records(Joined(head, stream)), name, facts)
+        return gpustat_text.read_format(Joined(head, stream), name, facts)
     return _mixed(Joined(head, stream), name, facts)
 
 

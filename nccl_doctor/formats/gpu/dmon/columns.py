@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_doctor.formats.gpu.sample_statistics import Samples
-from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
+from nccl_doctor.formats.gpu.sample_totals import MANY, Batch, Floats, Gpu, Ints, Place, Waiting
 from nccl_doctor.formats.gpu.smi_csv import seconds
 from nccl_doctor.formats.number_grid import Grid, number_of, read_grid
 
@@ -22,7 +22,6 @@ _DCGM = {
     "RPCTR": "counter:pcie-replays",
 }  # fmt: skip
 TITLES = frozenset(_DMON)
-_BATCH = 20_000
 _DIGITS = 19  # of a number that 64 bits hold, and one
 Rows = list[list[str]]  # cells
 
@@ -96,24 +95,14 @@ class _Slots(dict[str, int]):
         return slot
 
 
-class _Part(NamedTuple):
-    """Rows as columns."""
-
-    slots: Ints
-    columns: list[Floats]  # in the order of the names of the layout
-    times: Floats | None
-    place: Callable[[int], Place]
-
-
 class Columns:
     """Samples of one kind under titles that may change on the way."""
 
     def __init__(self) -> None:
         self.samples = Samples()
+        self._waiting = Waiting(self.samples.add)
         self._layout: Layout | None = None
         self._slots_of: dict[str | None, _Slots] = {}
-        self._parts: list[_Part] = []
-        self._waiting = 0  # rows of the parts, and of what follows
         self._clear()
 
     def _clear(self) -> None:
@@ -122,12 +111,11 @@ class Columns:
         self._times: list[float] = []
         self._places: list[Place] = []
 
-    def _opened(self, layout: Layout, host: str | None, rows: int) -> _Slots:
-        """The slots of a host, of which so many rows come."""
-        if layout is not self._layout or self._waiting >= _BATCH:
+    def _opened(self, layout: Layout, host: str | None) -> _Slots:
+        """The slots of a host, of which rows come."""
+        if layout is not self._layout:
             self.flush()
             self._layout = layout
-        self._waiting += rows
         slots = self._slots_of.get(host)
         if slots is None:
             slots = self._slots_of[host] = _Slots(self.samples, host)
@@ -135,18 +123,19 @@ class Columns:
 
     def add(self, layout: Layout, host: str | None, rows: Rows, places: Iterable[Place]) -> None:
         """Take the cells of rows."""
-        slots = self._opened(layout, host, len(rows))
+        slots = self._opened(layout, host)
         self._slots += [slots[cells[layout.gpu]] for cells in rows]
         self._cells += map(layout.pick, rows)
         self._places += places
         if layout.date is not None:
             clock = layout.clock
             self._times += [_time(cells[layout.date], "" if clock is None else cells[clock]) for cells in rows]
+        if len(self._slots) >= MANY:
+            self._end_rows()
 
     def add_grid(self, layout: Layout, grid: Grid, lines: Sequence[str], first: int) -> None:
         """The same of the rows of a grid, which lines without prefixes hold; `first` is the number of the first of these."""
-        rows = grid.rows
-        slots = self._opened(layout, None, len(rows))
+        slots, rows = self._opened(layout, None), grid.rows
         self._end_rows()
         known, order, which = np.unique(grid.numbers(layout.gpu), return_index=True, return_inverse=True)
         of = np.zeros(len(known), np.int64)
@@ -156,42 +145,28 @@ class Columns:
         def place(row: int) -> Place:
             return first + int(rows[row]), lines[rows[row]].strip()
 
-        self._parts.append(_Part(of[which], list(map(grid.numbers, layout.places)), _times(layout, grid), place))
+        self._sum(of[which], map(grid.numbers, layout.places), _times(layout, grid), place)
 
     def _end_rows(self) -> None:
-        """Make a part of single rows."""
+        """Turn the single rows that wait into columns."""
         if self._slots:
-            columns = [_numbers(cells) for cells in zip(*self._cells, strict=True)]
+            columns = map(_numbers, zip(*self._cells, strict=True))
             times = np.array(self._times) if self._times else None
-            self._parts.append(_Part(np.array(self._slots, np.int64), columns, times, self._places.__getitem__))
+            self._sum(np.array(self._slots, np.int64), columns, times, self._places.__getitem__)
             self._clear()
+
+    def _sum(self, slots: Ints, values: Iterable[Floats], times: Floats | None, place: Callable[[int], Place]) -> None:
+        assert self._layout is not None
+        columns = dict(zip(self._layout.names, values, strict=False))
+        if "active" in columns:
+            columns.setdefault("util", 100 * columns["active"])
+            del columns["active"]
+        self._waiting.add(Batch(slots, columns, times, place))
 
     def flush(self) -> None:
         """Sum up the rows that wait."""
         self._end_rows()
-        parts, self._parts, self._waiting = self._parts, [], 0
-        if not parts or self._layout is None:
-            return
-        slots = np.concatenate([part.slots for part in parts])
-        keep = np.flatnonzero(slots >= 0)
-        if not len(keep):
-            return
-        ends = np.cumsum([len(part.slots) for part in parts])
-
-        def place(row: int) -> Place:
-            at = int(keep[row])
-            part = int(np.searchsorted(ends, at, "right"))
-            return parts[part].place(at - int(ends[part]) + len(parts[part].slots))
-
-        together = [np.concatenate(column)[keep] for column in zip(*[part.columns for part in parts], strict=True)]
-        columns = dict(zip(self._layout.names, together, strict=True))
-        if "active" in columns:
-            columns.setdefault("util", 100 * columns["active"])
-            del columns["active"]
-        times = [part.times for part in parts if part.times is not None]
-        moments = np.concatenate(times)[keep] if times else None
-        timed = None if moments is None or np.isnan(moments).all() else moments
-        self.samples.add(Batch(slots[keep], columns, timed, place))
+        self._waiting.flush()
 
 
 @lru_cache(64)  # rows of one sweep have the same
