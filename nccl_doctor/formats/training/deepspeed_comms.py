@@ -1,7 +1,8 @@
 """DeepSpeed's communication logger: one timed collective a line (`comms_logger` with `verbose`), and the table of `log_summary`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from nccl_doctor.common.expressions import compiled
@@ -31,6 +32,7 @@ _OP_ROW = re.compile(
     r"\s+(\d{1,12}\.\d{1,4})\s*$"
 )
 _MOST = 2_000  # rows of tables
+_LONGEST = 1_000  # bytes of a line whose form is remembered
 _KEEP = 2_000  # times kept of one operation and size
 
 
@@ -88,23 +90,35 @@ class _Times:
         self.place = number, line
 
 
+def _parse(line: bytes) -> re.Match[bytes] | None:
+    at = line.find(b"comm op: ")
+    begin = line.find(b"rank", max(at - _LONGEST_RANK, 0), max(at, 0))
+    return (_LINE.match(line, begin) if begin >= 0 else None) or _LINE.match(line, max(at, 0)) or _LINE.search(line)
+
+
 class CommOps:
     """Folds the lines of a log."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int | None, str, int | None], _Times] = {}
+        self._words: dict[bytes, Callable[[bytes], tuple[bytes, ...]]] = {}  # line without digits -> its groups
         self._keys: dict[tuple[bytes | Any, ...], tuple[int | None, str, int]] = {}  # by the bytes that say them
 
     def note(self, line: bytes, number: int) -> int:
         """Take a line; 1 where it was one of these."""
-        at = line.find(b"comm op: ")
-        begin = line.find(b"rank", max(at - _LONGEST_RANK, 0), max(at, 0))
-        match = (
-            (_LINE.match(line, begin) if begin >= 0 else None) or _LINE.match(line, max(at, 0)) or _LINE.search(line)
-        )
-        if match is None:
-            return 0
-        rank, op, time, size, unit, busbw = match.groups()
+        shape = line.translate(prefixes.ZEROS)
+        words = self._words.get(shape)
+        if words is None:
+            match = _parse(line)
+            if match is None:
+                return 0
+            if len(self._words) >= _KEEP:
+                self._words.clear()
+            # a group that is not there is empty
+            words = itemgetter(*(slice(max(start, 0), max(stop, 0)) for start, stop in match.regs[1:]))
+            if len(line) <= _LONGEST:
+                self._words[shape] = words
+        rank, op, time, size, unit, busbw = words(line)
         parts = rank, op, size, unit
         key = self._keys.get(parts)
         if key is None:
