@@ -5,6 +5,7 @@ count where the file is of one rank.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nccl_doctor.common import digit_shapes
@@ -31,7 +32,7 @@ _MEMO = 10_000  # shapes remembered
 class ShapeCount:
     """Lines of one shape behind one label."""
 
-    __slots__ = ("host", "last", "line", "n", "rank", "text")
+    __slots__ = ("host", "last", "line", "n", "rank", "shape", "text")
 
     def __init__(self, rank: int | None, host: str | None) -> None:
         self.rank = rank
@@ -40,6 +41,7 @@ class ShapeCount:
         self.last = 0  # line of the tail
         self.line = b""  # that line, and its text without the label; None where that was not parsed
         self.text: str | None = None
+        self.shape = b""
 
 
 class RankProgress(NamedTuple):
@@ -98,6 +100,8 @@ class _Lines:
             bytes, tuple[tuple[int, int], ...]
         ] = {}  # shape -> words whose own digits decide where prefixes end
         self._layouts: dict[tuple[Any, ...], prefixes.Found] = {}  # by shape and the kinds of these words
+        self._as_layout: set[tuple[Any, ...]] = set()  # those of whose lines `_split` says the same
+        self._labels: dict[tuple[Any, ...], prefixes.Label] = {}  # by layout and what the words say that name a writer
 
     def add(self, number: int, raw: bytes, shape: bytes) -> None:
         """Count a line."""
@@ -111,14 +115,16 @@ class _Lines:
                 count = self._parsed(raw, shape)
             else:
                 if count is not None:
-                    count.text = None
+                    count.text, count.shape = None, shape
         if count is not None:
             count.n += 1
             count.last, count.line = number, raw
 
     def _parsed(self, raw: bytes, shape: bytes) -> ShapeCount | None:
         """Where a line is counted; those of its writer that come after the second one of its shape are found by their bytes."""
-        found = _parse(raw)
+        known = self._split(raw, shape)
+        line, label, text = known or _split(raw)
+        found = _found_in(line, label, text)
         count = None if found is None else self._count(found)
         if shape not in self._once:
             if len(self._once) < _MEMO:
@@ -128,25 +134,44 @@ class _Lines:
             places = {*self._places.get(shape, ()), *names, *layout.words, *(found.number if found is not None else ())}
             self._places[shape] = tuple(sorted(places))
             self._counts[shape, *[raw[begin:end] for begin, end in self._places[shape]]] = count
+            if known is None and raw.decode() == line and line[layout.end :] == text:
+                if len(self._labels) >= _MEMO:
+                    self._labels.clear()
+                self._labels[_names_in(line, layout)] = label
+                self._as_layout.add(self._key(line, shape))
         return count
+
+    def _split(self, raw: bytes, shape: bytes) -> tuple[str, prefixes.Label, str] | None:
+        """As `_split`, of a line whose shape and whose writer came before; None for another one."""
+        if shape not in self._words or not raw.isascii():
+            return None
+        line = raw.decode()
+        key = self._key(line, shape)
+        layout = self._layouts.get(key) if key in self._as_layout else None
+        label = None if layout is None else self._labels.get(_names_in(line, layout))
+        return None if layout is None or label is None else (line, label, line[layout.end :])
+
+    def _key(self, line: str, shape: bytes) -> tuple[Any, ...]:
+        """What decides where the prefixes of a line are."""
+        return shape, *[kind_of(line[begin:end]) for begin, end in self._words.get(shape, ())]
 
     def _layout(self, line: str, shape: bytes) -> prefixes.Found | None:
         """As `_layout`, which is asked once for all lines of a shape with words of the same kinds."""
-        words = self._words.get(shape, ())
-        known = self._layouts.get((shape, *[kind_of(line[begin:end]) for begin, end in words]))
+        known = self._layouts.get(self._key(line, shape))
         if known is not None:
             return known
         found = _layout(line, shape)
         if found is not None:
             if len(self._layouts) >= _MEMO:
                 self._layouts.clear()
-            words = self._words[shape] = tuple(dict.fromkeys((*words, *found.words)))
-            self._layouts[(shape, *[kind_of(line[begin:end]) for begin, end in words])] = found
+                self._as_layout.clear()
+            self._words[shape] = tuple(dict.fromkeys((*self._words.get(shape, ()), *found.words)))
+            self._layouts[self._key(line, shape)] = found
         return found
 
     def _count(self, found: _Found) -> ShapeCount | None:
         """Where a line is counted; None where enough shapes of its label are kept."""
-        key = (found.name, _NUMBER.sub("#", found.text))
+        key = (found.name, _template(found.text))
         count = self._seen.get(key)
         if count is None:
             if self._per_label.get(found.name, 0) >= _SHAPES:
@@ -160,7 +185,7 @@ class _Lines:
         """What was counted in so many lines."""
         for count in self._seen.values():
             if count.text is None:
-                found = _parse(count.line)
+                found = _found_in(*(self._split(count.line, count.shape) or _split(count.line)))
                 count.text = found.text if found is not None else ""
         return RankProgress(self._seen, lines)
 
@@ -179,12 +204,26 @@ def _text_of(raw: bytes) -> str:
     return line
 
 
-def _parse(raw: bytes) -> _Found | None:
-    """What a line says of a rank's progress, without a name where it names no rank and no host."""
-    if not raw:
-        return None
+@lru_cache(_MEMO)  # many hosts print the same
+def _template(text: str) -> str:
+    return _NUMBER.sub("#", text)
+
+
+def _names_in(line: str, layout: prefixes.Found) -> tuple[Any, ...]:
+    """What a line says of its writer, and where."""
+    return layout.fields, *[line[begin:end] for name, begin, end in layout.fields if name in prefixes.NAMES]
+
+
+def _split(raw: bytes) -> tuple[str, prefixes.Label, str]:
+    """A line, who wrote it, and its text without prefixes."""
     line = prefixes.clean(_text_of(raw))
-    label, text = prefixes.split(line)
+    return line, *prefixes.split(line)
+
+
+def _found_in(line: str, label: prefixes.Label, text: str) -> _Found | None:
+    """What a line says of a rank's progress, without a name where it names no rank and no host."""
+    if not line:
+        return None
     host: str | None = None
     number: tuple[tuple[int, int], ...] = ()
     if label.rank is not None:
