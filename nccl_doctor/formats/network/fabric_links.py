@@ -5,6 +5,7 @@ Of a link to a host the port of the host counts; a link between switches is name
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -47,6 +48,7 @@ _RATES = {
 }  # Gb/s of a lane
 _SWITCH = re.compile(r"(?:[A-Z]{2}\d;)?([\w.-]{1,100})")
 _CARD = re.compile(r"([\w.-]{1,100}) (?:([a-z][\w-]{1,30})|HCA-\d)")
+_PEER = re.compile(r"[\"']([^\"']{1,120})[\"']")
 _CARDS = 4  # a node with more ports is a switch
 _MOST = 200_000  # links
 
@@ -95,9 +97,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             if link is not None and len(links) < _MOST:
                 links.append(link)
     ports = Counter(link.node for link in links)
-    facts.add(
-        _row(facts, name, link) for link in links if not (ports[link.node] > _CARDS or link.is_switch) or _between(link)
-    )
+    shown = [link for link in links if not (ports[link.node] > _CARDS or link.is_switch) or _between(link.text)]
+    refs = facts.evidence_of(name, [link.number for link in shown], [link.text for link in shown])
+    facts.fill(IbPort, (_row(name, link, ref) for link, ref in zip(shown, refs, strict=True)))
     facts.mark_covered("ib_port")
     note = f"holds more than {_MOST:,} links; the others were left out" if len(links) >= _MOST else None
     return Reading(lines, used, note)
@@ -107,12 +109,11 @@ def _parse_link(text: str, number: int, node: str, is_switch: bool) -> _Link | N
     found = _LINK.match(text)
     if found is None:
         return None
-    lanes, speed = int(found["lanes"]), float(found["speed"])
-    name = _NAMES.get(speed)
-    rate = lanes * (_RATES[name] if name else speed)
+    name, lid, port, lanes, speed, state, physical = found.groups()
+    known = _NAMES.get(float(speed))
+    rate = int(lanes) * (_RATES[known] if known else float(speed))
     return _Link(
-        (found["name"] or node).strip(), is_switch and not found["name"], int(found["lid"]), int(found["port"]), lanes, name, rate,
-        found["state"], found["physical"], number, text.strip(),
+        (name or node).strip(), is_switch and not name, int(lid), int(port), int(lanes), known, rate, state, physical, number, text.strip()
     )  # fmt: skip
 
 
@@ -127,18 +128,26 @@ def _parse_ports(text: str, number: int) -> _Link | None:
     )  # fmt: skip
 
 
-def _between(link: _Link) -> bool:
+def _between(text: str) -> bool:
     """Whether a link of a switch leads to another switch."""
-    peer = link.text.rpartition("==>")[2] if "==>" in link.text else link.text.rpartition(" - ")[2]
-    name = re.search(r"[\"']([^\"']{1,120})[\"']", peer)
-    return name is not None and _CARD.fullmatch(name[1]) is None
+    peer = text.rpartition("==>" if "==>" in text else " - ")[2]
+    name = _PEER.search(peer)
+    return name is not None and _card(name[1]) is None
 
 
-def _row(facts: Facts, file: str, link: _Link) -> IbPort:
-    card = _CARD.fullmatch(link.node)
-    switch = _SWITCH.match(link.node)
-    return IbPort(
-        host=card[1] if card else None, file=file, hca=(card[2] or "HCA") if card else switch[1] if switch else link.node, port=link.port,
-        state=link.state, physical=link.physical, rate=link.rate, link_layer="InfiniBand", lanes=link.lanes, speed=link.speed, lid=link.lid,
-        sm_lid=None, partitions=None, mtu=None, ref=facts.evidence(file, link.number, link.text),
+@lru_cache(1 << 12)  # a switch has many ports
+def _card(node: str) -> tuple[str, str] | None:
+    """Host and name of a card, as the fabric describes it; None for a switch."""
+    card = _CARD.fullmatch(node)
+    return None if card is None else (card[1], card[2] or "HCA")
+
+
+def _row(file: str, link: _Link, ref: int) -> tuple[object, ...]:
+    """A row of `ib_port`."""
+    card = _card(link.node)
+    switch = _SWITCH.match(link.node) if card is None else None
+    host, device = card or (None, switch[1] if switch else link.node)
+    return (
+        host, file, device, link.port, link.state, link.physical, link.rate, "InfiniBand", link.lanes, link.speed, link.lid,
+        None, None, None, ref,
     )  # fmt: skip
