@@ -183,6 +183,10 @@ class Catalogue:
             for parts in self._numbered[word]
         )
 
+    def info_texts(self) -> set[str]:
+        """Texts of which each message holds one that NCCL prints at the level INFO."""
+        return {part for parts in self._info_parts.values() for part in parts}
+
     def find_info(self, text: str) -> Hit | None:
         """The message that the text of an `NCCL INFO` record is; cheap for nearly all of them."""
         if text[:4] not in self.info_leads:

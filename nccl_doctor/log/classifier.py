@@ -24,7 +24,6 @@ _ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that
 _SHAPES = 10_000  # texts and shapes remembered
 _LEVELS = tuple(f"{level} " for level in nccl_header.LEVELS)
 _Time = tuple[str, int, int]  # kind of a time stamp, and where it begins and ends
-_UNKNOWN = 2_000  # different unknown texts kept
 DATE = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
@@ -193,6 +192,13 @@ class Classifier:
             return None
         return Sentence(level, text, pattern.order)
 
+    def is_unknown(self, level: str, text: str) -> bool:
+        """Whether nothing knows a message, whatever lines are around it."""
+        odd = self.odd_parts(text)
+        if odd is None or (odd and self._is_odd(text)):
+            return False
+        return self._catalogued(self.grammar.nccl(text, level), text, level) is None
+
     def _is_odd(self, text: str) -> bool:
         """Whether a message is a line of a channel, stands for several, has entities, or holds the literal of a text pattern."""
         return (
@@ -212,8 +218,8 @@ class Classifier:
     def _add_unknown(self, writer: Writer, level: str, body: str, text: str, repeat: int, number: int) -> None:
         """Count a message without a pattern; a WARN or ATTN line is shown all the same."""
         counts = self.counts
-        if text and len(counts.unknown) < _UNKNOWN:
-            counts.unknown[body] = counts.unknown.get(body, 0) + 1
+        if text:
+            counts.note_unknown(body, 1)
         if text and level not in nccl_header.SHOWN:
             return
         counts.understood += 1
@@ -271,19 +277,34 @@ class Classifier:
     ) -> tuple[Pattern | None, str]:
         """The whole text of a record of several lines, or of one that was torn or wrapped over two."""
         if pattern is not None:
-            rows = multiline.following_lines(_behind(after, pattern.lines), pattern.lines, multiline.writer_of(label))
+            rows = multiline.following_lines(
+                self._behind(after, pattern.lines), pattern.lines, multiline.writer_of(label)
+            )
             whole = bounded("\n".join([body, *(row.text for row in rows)]))
             return pattern, whole if pattern.match(whole, level) is not None else body
         writer = multiline.writer_of(label)
         if writer is None and self._are_records(after(1)):
             return None, body
-        for row in multiline.following_lines(_behind(after, 1), 1, writer):
+        for row in multiline.following_lines(self._behind(after, 1), 1, writer):
             text = bounded(row.text)
             for whole in (body + text, f"{body} {text.strip()}") if text.strip() else ():
                 pattern = self.grammar.nccl(whole, level, self.present)
                 if pattern is not None:
                     return pattern, whole
         return None, body
+
+    def _behind(self, after: NextLines, count: int) -> Iterable[multiline.LineBehind]:
+        """What the lines say among which the next `count` of a writer are."""
+        return map(self._line_behind, after(multiline.reach(count)))
+
+    def _line_behind(self, line: str) -> multiline.LineBehind:
+        """What the lines before need of a line. The text of a record is not asked for."""
+        left, token, rest = line.partition(nccl_header.TOKEN)
+        writer = self.writers.get(left) if token else None
+        if writer is None or not rest.startswith(_LEVELS) or not line.isprintable():
+            return multiline.line_behind(line)
+        label = self.counts.headers[writer.header].label
+        return multiline.LineBehind(len(line), "", multiline.writer_of(label), is_record=True)
 
     def _are_records(self, lines: Sequence[str]) -> bool:
         """Whether lines are records of writers whose records were read."""
@@ -313,11 +334,6 @@ def _seconds(left: str, time: _Time) -> float | None:
 
 
 _seconds_of = lru_cache(512)(prefixes.seconds)  # many lines are of one second
-
-
-def _behind(after: NextLines, count: int) -> Iterable[multiline.LineBehind]:
-    """What the lines say among which the next `count` of a writer are."""
-    return map(multiline.line_behind, after(4 * count + 4))
 
 
 def _is_skipped(pattern: Pattern | None, level: str) -> bool:

@@ -14,6 +14,7 @@ _MAX_READ = (
     2 * MAX_EVENTS
 )  # texts of one pattern that a part counts in columns; the parts together are cut to MAX_EVENTS
 _MAX_OBJECTS = 2 * MAX_EVENTS  # events of one pattern that a part holds as objects
+_MOST_UNKNOWN = 2_000  # different messages kept that no pattern knows
 BUDGETED = {
     "writers": "different writers",
     "texts": "different messages of NCCL",
@@ -182,6 +183,11 @@ class LogCounts:
         elif line < event.first:  # plain lines of a block are counted before the others
             event.first, event.stamp, event.left = line, stamp, left
         return event
+
+    def note_unknown(self, body: str, n: int) -> None:
+        """Count a message of `n` lines that no pattern knows, as a sample of such messages."""
+        if body in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
+            self.unknown[body] = self.unknown.get(body, 0) + n
 
     def is_new_beyond(self, level: str, body: str) -> bool:
         """Whether a message is a new one and as many are kept as may be. Those of warnings have a limit of their own."""

@@ -5,7 +5,7 @@ that matches wins. One of ``where = "text"`` is searched in lines without a laun
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ _KEY = 4  # characters of a message by which patterns are sorted
 _LEAD = 2 * _KEY  # characters of a message that choose its candidates
 _RARE = 6  # characters of a literal that most blocks of a log do not hold
 _LEADS = 20_000  # beginnings remembered
+_PRESENT = 1_000  # sets of rare literals remembered for the messages of a beginning
 
 
 class PatternProblem(Exception):
@@ -238,6 +239,30 @@ class _Candidate(NamedTuple):
     pattern: Pattern
 
 
+class _Opened(NamedTuple):
+    """A pattern by what its messages begin with."""
+
+    leads: tuple[str, ...]  # its openings, of up to `_LEAD` characters
+    candidate: _Candidate
+
+
+class _Candidates:
+    """The patterns that messages of one beginning may have; many beginnings share them."""
+
+    def __init__(self, every: list[_Candidate]) -> None:
+        self._every = every
+        self._of: dict[frozenset[str] | None, list[_Candidate]] = {None: every}
+
+    def of(self, present: frozenset[str] | None, rare: Set[str]) -> list[_Candidate]:
+        """Those that need none of the rare literals but the present ones; all where these are not known."""
+        found = self._of.get(present)
+        if found is None:
+            found = [one for one in self._every if one.has not in rare or one.has in (present or ())]
+            if len(self._of) < _PRESENT:
+                self._of[present] = found
+        return found
+
+
 class Grammar:
     """Finds the patterns of a text without trying them all: by level and by the first characters."""
 
@@ -248,28 +273,31 @@ class Grammar:
         self._nccl = [p for p in every if p.where == "nccl"]
         self.catalogued = next((p for p in every if p.reader == CATALOGUE), None)
         self.rare = {p.has for p in self._nccl if len(p.has) >= _RARE}
-        self._by_level: dict[str, tuple[dict[str, list[Pattern]], list[Pattern]]] = {}
-        self._by_lead: dict[tuple[frozenset[str] | None, str, str], list[_Candidate]] = {}
+        self._by_level: dict[str, tuple[dict[str, list[_Opened]], list[_Opened]]] = {}
+        self._by_lead: dict[tuple[str, str], _Candidates] = {}
+        self._of_orders: dict[tuple[int, ...], _Candidates] = {}
 
     @cached_property
     def literals(self) -> frozenset[bytes]:
         """The literals of text patterns."""
         return frozenset(literal.encode() for pattern in self.text for literal in pattern.literals)
 
-    def _index(self, level: str) -> tuple[dict[str, list[Pattern]], list[Pattern]]:
-        floating: list[Pattern] = []
-        starts: dict[str, list[Pattern]] = {}
+    def _index(self, level: str) -> tuple[dict[str, list[_Opened]], list[_Opened]]:
+        floating: list[_Opened] = []
+        starts: dict[str, list[_Opened]] = {}
         for pattern in self._nccl:
             if not pattern.fits(level):
                 continue
-            if any(len(opening) < _KEY for opening in pattern.openings):
-                floating.append(pattern)
+            leads = tuple({opening[:_LEAD] for opening in pattern.openings})
+            opened = _Opened(leads, _Candidate(pattern.has, pattern.openings if pattern.starts else (), pattern))
+            if any(len(lead) < _KEY for lead in leads):
+                floating.append(opened)
             else:
-                for key in {opening[:_KEY] for opening in pattern.openings}:
-                    starts.setdefault(key, []).append(pattern)
+                for key in {lead[:_KEY] for lead in leads}:
+                    starts.setdefault(key, []).append(opened)
         for group in starts.values():
             group.extend(floating)
-            group.sort(key=lambda p: p.order)
+            group.sort(key=lambda opened: opened.candidate.pattern.order)
         self._by_level[level] = starts, floating
         return starts, floating
 
@@ -279,27 +307,27 @@ class Grammar:
         `present` are the `rare` literals that occur nearby; patterns that need another one are skipped.
         """
         lead = body[:_LEAD]
-        candidates = self._by_lead.get((present, level, lead))
+        candidates = self._by_lead.get((level, lead))
         if candidates is None:
             if len(self._by_lead) > _LEADS:
                 self._by_lead.clear()
-            candidates = self._by_lead[present, level, lead] = self._candidates(level, lead, present)
-        for has, starts, pattern in candidates:
+            candidates = self._by_lead[level, lead] = self._candidates(level, lead)
+        for has, starts, pattern in candidates.of(present, self.rare):
             if (has and has not in body) or (starts and not body.startswith(starts)):
                 continue
             if not pattern.regex or pattern.compiled.match(body) is not None:
                 return pattern
         return None
 
-    def _candidates(self, level: str, lead: str, present: frozenset[str] | None) -> list[_Candidate]:
+    def _candidates(self, level: str, lead: str) -> _Candidates:
         """The patterns of a level that can match a message with this beginning."""
         starts, floating = self._by_level.get(level) or self._index(level)
-        return [
-            _Candidate(p.has, p.openings if p.starts else (), p)
-            for p in starts.get(lead[:_KEY], floating)
-            if any(lead.startswith(opening[: len(lead)]) for opening in p.openings)
-            and (present is None or p.has not in self.rare or p.has in present)
+        found = [
+            candidate
+            for leads, candidate in starts.get(lead[:_KEY], floating)
+            if lead.startswith(leads) or (len(lead) < _LEAD and any(one.startswith(lead) for one in leads))
         ]
+        return self._of_orders.setdefault(tuple([one.pattern.order for one in found]), _Candidates(found))
 
     def records(self, level: str) -> list[Pattern]:
         """The patterns of messages of a level, in the order in which they are asked."""

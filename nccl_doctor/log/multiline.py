@@ -49,6 +49,11 @@ def writer_of(label: Label) -> Writer | None:
     return None if writer == _NOBODY else writer
 
 
+def reach(count: int) -> int:
+    """Among how many lines behind one the next `count` of its writer are looked for."""
+    return 4 * count + 4
+
+
 def following_lines(
     behind: Iterable[LineBehind], count: int, writer: Writer | None, most: int = 0
 ) -> list[FollowingLine]:
@@ -59,7 +64,7 @@ def following_lines(
     most = most or count
     rows: list[FollowingLine] = []
     above, passed = True, 0
-    for distance, line in enumerate(islice(behind, 4 * most + 4 if writer else count), 1):
+    for distance, line in enumerate(islice(behind, reach(most) if writer else count), 1):
         if writer is not None:
             above = line.writer == writer or (above and line.writer is None)
             if not above:

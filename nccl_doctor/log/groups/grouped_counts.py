@@ -27,6 +27,7 @@ _MEMO = 200_000  # writers and messages remembered
 _READ = np.iinfo(np.int64).min  # a message whose lines have to be read one by one
 _NO_FACT = -1  # a message that is understood and holds no fact
 _EDGES = -(1 << 40)  # the first edge; the others are below
+_UNKNOWN = -(1 << 50)  # the first message that nothing knows; the others are below
 _CHANNEL_TEXT = re.compile(r"[0-9]{2}(?:/[!-~])?").fullmatch
 _FLOOD = -(1 << 60)  # the first pattern of which no more are kept; the others are below
 
@@ -62,7 +63,7 @@ class GroupedCounts:
         self._present = present
         self._counts = classifier.counts
         self._shapes = NumberShapes(classifier)
-        self._many_numbers = False  # whether many messages of the last block held no fact and differed in numbers alone
+        self._many_numbers = True  # whether many messages of the last block held no fact and differed in numbers alone
         self._idle = 0  # new messages of this block that hold no fact
         self._start()
 
@@ -75,6 +76,7 @@ class GroupedCounts:
         ] = {}  # author -> the last line that was counted here, and what is in front of it
         self._message_of = KnownKeys()  # of messages: what they count for
         self._entries: list[CollectiveCalls] = []
+        self._unknown: list[str] = []  # messages that nothing knows
         self._carrier_of: dict[
             int, int
         ] = {}  # key of the texts behind the ranks of an edge -> number, -1 where not readable
@@ -167,8 +169,10 @@ class GroupedCounts:
             levels, text = lines.messages(first.chosen(at[places[order]]))
             odd, present = self._classifier.odd_parts(text), self._present(text.encode())
             found = np.empty(len(places), np.int64)
+            unknown = self._shapes.unknown
             found[order] = [
-                self._message(level, body, odd, present) for level, body in zip(levels, text.split("\n"), strict=True)
+                self._message(level, body, odd, present) if key not in unknown else self._unknown_message(body)
+                for key, level, body in zip(keys[places[order]].tolist(), levels, text.split("\n"), strict=True)
             ]
             return found
 
@@ -187,6 +191,11 @@ class GroupedCounts:
         if level != "INFO" and self._counts.has_enough(message):
             return _FLOOD - sentence.pattern
         return self._counts.columns.message_id(message)
+
+    def _unknown_message(self, text: str) -> int:
+        self._idle += 1
+        self._unknown.append(text)
+        return _UNKNOWN - len(self._unknown) + 1
 
     def _of_flood(self, lines: BlockLines, first: PlainLines, place: int, pattern: int, author: int) -> int:
         """What a text of a flood counts for: the first of its writer's that came when enough of the pattern were kept."""
@@ -266,8 +275,12 @@ class GroupedCounts:
         what, author, mask, n, first, last, low, high = self._groups.columns()
         lefts, stamps = [one.left for one in self._authors], [one.stamp for one in self._authors]
         header = np.array([one.writer.header for one in self._authors], np.int64)[author]
-        is_edge = what <= _EDGES
-        calls = np.flatnonzero((what < _NO_FACT) & ~is_edge)
+        is_unknown = what <= _UNKNOWN
+        is_edge = (what <= _EDGES) & ~is_unknown
+        for number, count in zip(what[is_unknown].tolist(), n[is_unknown].tolist(), strict=True):
+            self._counts.note_unknown(self._unknown[_UNKNOWN - number], count)
+            self._counts.understood -= count
+        calls = np.flatnonzero((what < _NO_FACT) & (what > _EDGES))
         rows: Any = zip(*(column[calls].tolist() for column in (what, n, last, low, high)), strict=True)
         for number, count, line, least, most in rows:
             self._entries[_NO_FACT - number - 1].extend(count, line, least, most)

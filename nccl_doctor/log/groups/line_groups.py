@@ -325,9 +325,3 @@ def _marks(text: npt.NDArray[np.uint8], returns: bool) -> tuple[Numbers, Flags]:
         marks[:size] |= np.equal(text, ord(character), out=other)
     at = true_places(marks)
     return at, text[at] == ord("\n")
-
-
-def text_keys(block: bytearray, lines: PlainLines) -> Keys:
-    """Keys of the messages of lines as they are in another block."""
-    size = lines.end - lines.text
-    return mix(size.view(_U) * MIX, rows_of(block), lines.text, lines.end)

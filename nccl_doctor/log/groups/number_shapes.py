@@ -1,37 +1,45 @@
 """Messages that hold no fact whatever numbers they name, such as `Cuda Alloc Size 4096 pointer 0x7f12ab000000`.
 
 With NCCL_DEBUG_SUBSYS=ALL each line of this kind has numbers of its own, so that no two are equal. Here such lines count as
-equal where they differ only in digits, and in the letters of `0x…`: one of them is parsed for all. A shape counts so only where
-no pattern could match another line of it: what decides is its text without numbers.
+equal where they differ only in digits, and in the letters of `0x…` and of other hexadecimal codes: one of them is parsed for all.
+A shape counts so only where no pattern could match another line of it: what decides is its text without numbers. The same holds for
+messages that nothing here knows, where the lines behind them are records of their own.
 """
 
-import re
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from nccl_doctor.knowledge.catalogue import catalogue
+from nccl_doctor.common.text_keys import MIX, ROW, mix, rows_of
+from nccl_doctor.log import nccl_header
 from nccl_doctor.log.groups import line_groups
+from nccl_doctor.log.groups.shape_kinds import CODE, LONGEST_CODE, SHORTEST_CODE, Kind, ShapeKinds, X
+from nccl_doctor.log.multiline import reach
 
 if TYPE_CHECKING:
-    from nccl_doctor.common.text_keys import Keys
+    from nccl_doctor.common.text_keys import Flags, Keys, Numbers
     from nccl_doctor.log.classifier import Classifier
     from nccl_doctor.log.groups.line_groups import PlainLines
-    from nccl_doctor.log.line_patterns import Grammar, Pattern
 
 _ADDRESS = 16  # digits
-_X = 1  # stands for the x of `0x` in a text without numbers, so that `0x7` and `5x7` differ
-_MEMO = 20_000  # shapes; a log with more of them is read as if it had none
-_HEX = "0123456789abcdefx"
+_MEMO = 20_000  # shapes and writers that are remembered
+_TORN = reach(1)  # lines behind one among which the rest of it is looked for
+
+_is_word = np.zeros(256, bool)
+for _character in b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz":
+    _is_word[_character] = True
 
 
 class NumberShapes:
     """Gives lines one key that hold no fact and differ only in numbers."""
 
     def __init__(self, classifier: "Classifier") -> None:
-        self._classifier = classifier
-        self._free: dict[int, bool] = {}  # key of a shape -> whether none of its messages can hold a fact
+        self._shapes = ShapeKinds(classifier)
+        self._kinds: dict[int, int] = {}  # by the key of a shape
+        self._once: set[int] = set()  # shapes of which one line came
+        self._records: dict[int, bool] = {}  # key of the text before `NCCL ` -> whether a record can follow it
+        self.unknown: set[int] = set()  # the keys that `messages` gave to messages that nothing knows
         self.found = 0  # different messages of the last block that got the key of their shape
 
     def messages(self, block: bytes, lines: "PlainLines") -> "Keys":
@@ -39,104 +47,108 @@ class NumberShapes:
         self.found = 0
         level = np.frombuffer(block, np.uint8)[lines.at + len("NCCL ")]
         which = np.flatnonzero((lines.kind == line_groups.TEXT) & (level == ord("I")))
-        if not len(which) or len(self._free) > _MEMO:
+        if not len(which):
             return lines.message
-        zeroed = numberless(block)
         texts = lines.chosen(which)
-        shapes, at, of = np.unique(line_groups.text_keys(zeroed, texts), return_index=True, return_inverse=True)
-        free = []
-        for shape, place in zip(shapes.tolist(), at.tolist(), strict=True):
-            known = self._free.get(shape)
-            if known is None:
-                begin, end = int(texts.text[place]), int(texts.end[place])
-                text, plain = (part[begin:end].decode("utf-8", "replace") for part in (block, bytes(zeroed[begin:end])))
-                known = self._free[shape] = holds_no_fact(self._classifier, text, plain[: end - begin])
-            free.append(known)
-        is_free = np.array(free, bool)[of]
-        self.found = len(np.unique(lines.message[which[is_free]]))
+        short, begin, end = shortened(numberless(block), texts.text, texts.end)
+        keys = mix((end - begin).view(np.uint64) * MIX, rows_of(short), begin, end)
+        shapes, at, of, n = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        new = self._new(shapes.tolist(), at.tolist(), n.tolist())
+        places = np.array([place for _, place in new], np.int64)
+        found = self._shapes.kinds(
+            _parts(block, texts.text[places], texts.end[places]), _parts(short, begin[places], end[places])
+        )
+        self._kinds.update({shape: kind.value for (shape, _), kind in zip(new, found, strict=True)})
+        kind_of_line = np.array([self._kinds.get(shape, Kind.OTHER.value) for shape in shapes.tolist()], np.uint8)[of]
+        is_unknown = kind_of_line == Kind.UNKNOWN.value
+        if is_unknown.any():
+            is_unknown &= self._before_records(block, lines)[which]
+            self.unknown.update((~shapes[np.unique(of[is_unknown])]).tolist())
+        shared = is_unknown | (kind_of_line == Kind.FREE.value)
+        self.found = len(np.unique(lines.message[which[shared]]))
         message = lines.message.copy()
-        message[which[is_free]] = ~shapes[of[is_free]]
+        message[which[shared]] = ~shapes[of[shared]]
         return message
+
+    def _new(self, shapes: list[int], at: list[int], n: list[int]) -> list[tuple[int, int]]:
+        """The shapes that came twice and are not known yet, each with the place of one of its lines."""
+        if len(self._once) > _MEMO:
+            self._once.clear()
+        new = []
+        for shape, place, count in zip(shapes, at, n, strict=True):
+            if shape in self._kinds:
+                continue
+            if count > 1 or shape in self._once:
+                new.append((shape, place))
+            else:
+                self._once.add(shape)
+        return new[: max(_MEMO - len(self._kinds), 0)]
+
+    def _before_records(self, block: bytes, lines: "PlainLines") -> "Flags":
+        """Which lines are followed by records alone, as far as the rest of a torn line is looked for."""
+        writers, at, of = np.unique(lines.writer, return_index=True, return_inverse=True)
+        if len(self._records) > _MEMO:
+            self._records.clear()
+        for writer, place in zip(writers.tolist(), at.tolist(), strict=True):
+            if writer not in self._records:
+                left = block[lines.start[place] : lines.at[place]].decode("utf-8", "replace")
+                self._records[writer] = nccl_header.can_precede_record(left)
+        number = lines.number[np.array([self._records[writer] for writer in writers.tolist()], bool)[of]]
+        last, first = (np.searchsorted(number, lines.number + lines_on, side="right") for lines_on in (_TORN, 0))
+        before: Flags = last - first == _TORN
+        return before
+
+
+def _parts(block: bytes, begin: "Numbers", end: "Numbers") -> list[str]:
+    return [
+        block[start:stop].decode("utf-8", "replace") for start, stop in zip(begin.tolist(), end.tolist(), strict=True)
+    ]
 
 
 def numberless(block: bytes) -> bytearray:
-    """A block in which each digit is 0, also the letters of addresses behind `0x`, whose x becomes `_X`."""
+    """A block in which each digit is 0, also the letters of addresses behind `0x`, whose x becomes `X`, and each character of a
+    code `CODE`."""
     zeroed = bytearray(block)
     text = np.frombuffer(zeroed, np.uint8)
+    is_digit = (text - np.uint8(ord("0"))) < 10
+    codes = _codes(text, is_digit)
     at = np.flatnonzero((text[:-1] == ord("0")) & (text[1:] == ord("x"))) + 1
-    text[(text - np.uint8(ord("0"))) < 10] = ord("0")
-    text[at] = _X
+    text[is_digit] = ord("0")
+    text[at] = X
     at = at[at < len(text) - _ADDRESS - 1] + 1
     for _ in range(_ADDRESS):
         letter = (text[at] - np.uint8(ord("a"))) < 6
         text[at[letter]] = ord("0")
         at = at[letter | (text[at] == ord("0"))] + 1
+    text[codes] = CODE
     return zeroed
 
 
-def holds_no_fact(classifier: "Classifier", text: str, plain: str) -> bool:
-    """Whether no message of the same shape holds a fact; `plain` is the text without numbers."""
-    if not _is_skipped(classifier.grammar, text, _short(plain)):
-        return False
-    sentence = classifier.sentence("INFO", text)
-    return sentence is not None and sentence.pattern is None
+def shortened(zeroed: bytearray, *places: "Numbers") -> "tuple[bytes, Numbers, Numbers]":
+    """A text without numbers in which each number, and each code, is one character; and where places of it are there."""
+    text = np.frombuffer(zeroed, np.uint8)
+    kept = np.ones(len(text), bool)
+    kept[1:] = (text[1:] != text[:-1]) | ((text[1:] != ord("0")) & (text[1:] != CODE))
+    before = np.cumsum(kept)
+    begin, end = (before[place] - kept[place] for place in places)
+    return text[kept].tobytes() + bytes(ROW), begin, end
 
 
-def _is_skipped(grammar: "Grammar", text: str, short: str) -> bool:
-    """Whether a pattern that holds no fact matches each text of the shape before any other could.
-
-    `short` is the text without numbers, each of them as one digit: most shapes of a log differ in the lengths of numbers.
-    """
-    skip = _skip_of(grammar, short)
-    return skip is not None and (not skip.regex or skip.match(text) is not None)
-
-
-@lru_cache(_MEMO)
-def _skip_of(grammar: "Grammar", short: str) -> "Pattern | None":
-    """The pattern without a fact that is asked before all others that might match texts of a shape."""
-    deciders = _deciders(grammar)
-    if any(literal in short for literal in deciders.anywhere) or short.startswith(deciders.leads):
-        return None
-    for pattern, has, starts in deciders.records:
-        if short.startswith(starts) and has in short:
-            return pattern if pattern.reader == "skip" else None
-    return None
-
-
-class _Deciders(NamedTuple):
-    """What the texts of a shape may hold or begin with, without numbers."""
-
-    anywhere: tuple[str, ...]  # literals of patterns of texts
-    leads: tuple[str, ...]  # of messages that the catalogue knows
-    records: list[tuple["Pattern", str, tuple[str, ...]]]  # each with what its messages hold and begin with
-
-
-@cache
-def _deciders(grammar: "Grammar") -> _Deciders:
-    records = []
-    for pattern in grammar.records("INFO"):
-        if pattern.reader != "skip":
-            starts = tuple(_short(_plain(opening.rstrip(_HEX))) for opening in pattern.openings)
-            records.append((pattern, _short(_plain(pattern.has.strip(_HEX))), starts))
-        elif pattern.regex and pattern.any_number:
-            records.append((pattern, "", ("",)))
-        elif not pattern.regex:
-            starts = tuple(_short(start) for start in pattern.starts if not re.search(r"\d", start))
-            records.append((pattern, "", starts))
-    anywhere = tuple(_short(_plain(literal.strip(_HEX))) for literal in grammar.in_records)
-    return _Deciders(anywhere, tuple(_short(_plain(lead)) for lead in catalogue().info_leads), records)
-
-
-def _short(plain: str) -> str:
-    return re.sub("0+", "0", plain)
-
-
-def may_hold(literal: str, plain: str) -> bool:
-    """Whether a text of this shape can hold a literal; its first and last characters may be digits of an address."""
-    return _plain(literal.strip(_HEX)) in plain
-
-
-@cache
-def _plain(literal: str) -> str:
-    """A literal of a pattern as it is in texts without numbers."""
-    return re.sub(r"\d", "0", literal.replace("0x", f"0{chr(_X)}"))
+def _codes(text: "npt.NDArray[np.uint8]", is_digit: "Flags") -> "Flags":
+    """Which characters belong to hexadecimal codes: words of digits and of letters up to f, with both."""
+    is_hex = is_digit | ((text - np.uint8(ord("a"))) < 6)
+    is_hex[0] = is_hex[-1] = False
+    edges = np.flatnonzero(is_hex[1:] != is_hex[:-1]) + 1
+    begin, end = edges[::2], edges[1::2]
+    size = end - begin
+    is_code = (size >= SHORTEST_CODE) & (size <= LONGEST_CODE) & ~_is_word[text[begin - 1]] & ~_is_word[text[end]]
+    begin, end = begin[is_code], end[is_code]
+    codes = np.zeros(len(text) + 1, np.int8)
+    if len(begin):
+        edges = np.stack([begin, end], axis=1).reshape(-1)
+        digits = np.add.reduceat(is_digit, edges, dtype=np.int64)[::2]
+        mixed = (digits > 0) & (digits < end - begin)
+        codes[begin[mixed]] = 1
+        codes[end[mixed]] = -1
+    found: Flags = np.cumsum(codes[:-1], dtype=np.int8).view(bool)
+    return found
