@@ -290,18 +290,23 @@ def _links(facts: Facts) -> Iterator[Clause]:
     ):
         yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
     for test, runs, worst, usual, unit, ref in facts.query(
-        "SELECT iif(tool IN ('perftest', 'hpl'), '', tool || ' ') || test, count(*), iif(unit IN ('us', 'ms'), max(value), min(value)),"
-        " median(value), unit, min(ref) FROM active_test WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl')"
+        "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn'), '', tool || ' ') || test, count(*),"
+        " iif(unit IN ('us', 'ms'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
+        " WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn')"
         " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT'))) AND value IS NOT NULL"
         " GROUP BY tool, test, unit"
     ):
-        over = f" over {runs:,} runs, {worst:.4g} at worst" if runs > 1 else ""
-        yield f"{test}: {usual:.4g} {unit}{over}", ref
+        over = f" over {runs:,} runs, {_plain(worst)} at worst" if runs > 1 else ""
+        yield f"{test}: {_plain(usual)} {unit}{over}", ref
     for ports, worst, ref in facts.query(
         "SELECT count(*), max(effective_ber), min(ref) FROM link_quality GROUP BY NULL HAVING count(*)"
     ):
         rate = f", bit error rate after correction up to {worst:.0e}" if worst is not None else ""
         yield f"mlxlink: {counted(ports, 'port')}{rate}", ref
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.4g}"
 
 
 def _copies(facts: Facts) -> Iterator[Clause]:

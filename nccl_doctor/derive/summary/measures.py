@@ -96,10 +96,14 @@ QUERIES = (
     " coalesce(host || ' ', '') || coalesce(device, test), ref FROM active_test"
     " WHERE tool IN ('iperf3', 'fio') AND value IS NOT NULL LIMIT 2000",
     # OSU micro-benchmarks, Linpack, servers of language models under load
-    "SELECT CASE tool WHEN 'osu' THEN iif(unit = 'us', 'mpi_latency', 'mpi_bandwidth') WHEN 'hpl' THEN 'linpack' ELSE 'serving' END,"
-    " value, coalesce(unit, ''), 'run',"
-    " iif(tool = 'hpl', coalesce(text, ''), coalesce(host || ' ', '') || coalesce(device || ' ', '') || test), ref FROM active_test"
-    " WHERE tool IN ('osu', 'hpl', 'serving') AND value IS NOT NULL LIMIT 2000",
+    "SELECT CASE WHEN tool IN ('osu', 'imb') THEN iif(unit = 'us', 'mpi_latency', 'mpi_bandwidth')"
+    " WHEN tool IN ('ucx', 'fabtests', 'deepep') THEN iif(unit = 'us', 'message_latency', 'message_bandwidth')"
+    " WHEN tool = 'hpl' THEN 'linpack' WHEN tool = 'gpu-burn' THEN 'gpu_burn' ELSE 'serving' END,"
+    " value, coalesce(unit, ''), iif(tool = 'gpu-burn', 'gpu', 'run'),"
+    " iif(tool = 'hpl', coalesce(text, ''),"
+    " coalesce(host || ' ', '') || coalesce(iif(tool = 'gpu-burn', 'GPU ', '') || device || ' ', '') || test), ref"
+    " FROM active_test WHERE tool IN ('osu', 'imb', 'ucx', 'fabtests', 'deepep', 'hpl', 'gpu-burn', 'serving')"
+    " AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",
     "SELECT 'c2c_bandwidth', c2c / 1000.0, 'GB/s', 'gpu', file || ' GPU ' || coalesce(gpu, bus, ''), ref FROM topo_gpu WHERE c2c > 0",

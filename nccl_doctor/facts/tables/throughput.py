@@ -102,7 +102,7 @@ class TrainingEvent(NamedTuple):
 
 
 class CommOp(NamedTuple):
-    """A collective that DeepSpeed's communication logger or all_reduce_bench.py timed; equal ones of a rank are folded."""
+    """A collective that DeepSpeed's communication logger or a benchmark other than nccl-tests timed; equal ones of a rank are folded."""
 
     host: str | None
     rank: int | None

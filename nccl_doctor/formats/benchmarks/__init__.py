@@ -19,6 +19,38 @@ FORMATS = (
         after=("rdma-test",),
     ),
     Format(
+        "message-benchmark",
+        "point_to_point",
+        tables=("active_test",),
+        inside=(
+            b"# Benchmarking ",
+            b"|    Stage     | # iterations",
+            b"bytes   #sent   #ack     total",
+            b"[tuning] Best ",
+            b" bandwidth: ",
+        ),
+        after=("rdma-test",),
+    ),
+    Format(
+        "collective-benchmark",
+        "collective_tables",
+        tables=("comm_op",),
+        inside=(
+            b"COMMS-RES",
+            b"-- Performance of ",
+            b"# Setting up the connection in MSCCL++",
+            b"MSCCL++ proxy threads",
+        ),
+        after=("rdma-test", "nccl-tests"),
+    ),
+    Format(
+        "gpu-burn",
+        "gpu_burn",
+        tables=("active_test",),
+        inside=(b"  proc'd: ",),
+        after=("rdma-test",),
+    ),
+    Format(
         "serving-benchmark",
         "serving",
         tables=("active_test",),

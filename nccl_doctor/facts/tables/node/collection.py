@@ -30,7 +30,7 @@ class ActiveTest(NamedTuple):
     """A result of a program that tests the hardware: run by `preflight --deep`, or captured in a file (`dcgmi diag`, `dcgmi health`)."""
 
     host: str | None
-    tool: str  # dcgm, ib_write_bw, nvbandwidth, nccl-tests; perftest, iperf3, fio, osu, hpl, serving for their output in a file
+    tool: str  # dcgm, ib_write_bw, nvbandwidth, nccl-tests; perftest, iperf3, fio, osu, hpl, serving and more for output in a file
     test: str  # as the program names it
     device: str | None  # GPUs, a network card, `ADDRESS to ADDRESS` or the number of a run; None for the whole node
     outcome: str  # pass, fail, warn, skip, or other where the program did not say

@@ -1,0 +1,120 @@
+"""Tables of collectives by other programs than nccl-tests: PARAM's `comms.py`, DeepSpeed's `ds_bench`, `mscclpp-test`."""
+
+import re
+from typing import NamedTuple
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import CommOp
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Sections
+
+_HEADS = re.compile(rb"COMMS-RES|-- Performance of \w|# Setting up the connection in MSCCL\+\+|MSCCL\+\+ proxy threads")
+_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+_PARAM_ROW = re.compile(
+    r"\s*COMMS-RES(?:-([a-z]\w{1,40}?)-\w{3,20}|-\w{1,20})?\s+(\d{1,15})\s+\d{1,15}\s+" + _NUMBER + r"\s+(.{1,300})$"
+)
+_TITLE = re.compile(r"-{2,10} Performance of (\w{2,40}) on \d{1,7} devices -")
+_BENCH_ROW = re.compile(
+    r"\s*(\d{1,15}(?:\.\d{1,4})?)(?: ?([KMGT]?B))?\s+\S{3,40}\s+"
+    + _NUMBER
+    + r"(?: ?(us|ms|s))?\s+"
+    + _NUMBER
+    + r"\s+"
+    + _NUMBER
+    + r"\s*$"
+)
+_MSCCLPP_ROW = re.compile(
+    r"\s*(\d{1,15})\s+\d{1,15}\s+" + _NUMBER + r"\s+" + _NUMBER + r"\s+" + _NUMBER + r"\s+\d{1,12}"
+)
+_MSCCLPP = re.compile(r"\b(all_?reduce|all_?gather|all_?to_?all|send_?recv|reduce_?scatter)_test_perf\b")
+_BYTES = {None: 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_MILLISECONDS = {None: 1e-3, "us": 1e-3, "ms": 1.0, "s": 1e3}
+_NAMES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "sendrecv": "send_recv"}
+_KEEP = 40
+_MOST = 20_000
+
+
+class _Table(NamedTuple):
+    """The table that is open, by the program that printed it."""
+
+    program: str  # param, ds_bench, mscclpp
+    op: str = ""
+    gigabits: float = 8.0  # by which a number of its last column is multiplied to Gbit/s
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read each row: size, time and bus bandwidth.
+
+    Source: param `train/comms/pt/comms.py`, DeepSpeed `communication/utils.py` of DeepSpeedExamples, mscclpp `test/mscclpp-test`::
+
+            COMMS-RES-all_reduce-float32          1048576        262144      61.2    62.0    63.9    59.8    70.1    17.134    32.126
+        1.0 GB              33554432x16              2.512 ms             3419.5              6411.6
+          1073741824     268435456    17018   63.09  110.41      0
+    """
+    facts.mark_covered("comm_op")
+    sections = Sections(stream, _HEADS, _KEEP)
+    open_: dict[str | None, _Table] = {}
+    rows: list[CommOp] = []
+    used = 0
+    note = None
+    for number, label, text in sections:
+        table = open_.get(label.host)
+        if (started := _started(text, table)) is not None:
+            open_[label.host] = started
+        elif table is not None and (found := _row(table, text)) is not None:
+            op, size, milliseconds, busbw = found
+            ref = facts.evidence(name, number, text.strip())
+            rows.append(CommOp(label.host, None, op, size, 1, milliseconds, None, busbw, ref))
+        else:
+            continue
+        used += 1
+        sections.used()
+        if len(rows) >= _MOST:
+            note = f"holds more than {_MOST:,} rows of collectives; the others were left out"
+            break
+    facts.add(rows)
+    return Reading(sections.lines, used, note)
+
+
+def _started(text: str, table: _Table | None) -> _Table | None:
+    """The table that a line begins or tells the unit of."""
+    if (title := _TITLE.search(text)) is not None:
+        return _Table("ds_bench", _name(title[1]), 1.0)
+    if "BusBW (" in text and table is not None and table.program == "ds_bench":
+        return table._replace(gigabits=1.0 if "BusBW (Gbps" in text else 8.0)
+    if "COMMS-RES" in text and "BusBW(GB/s)" in text:
+        return _Table("param")
+    if "# Setting up the connection in MSCCL++" in text or "MSCCL++ proxy threads" in text:
+        return _Table("mscclpp", table.op if table is not None else "")
+    if (program := _MSCCLPP.search(text)) is not None:
+        return _Table("mscclpp", _name(program[1]))
+    return None
+
+
+def _row(table: _Table, text: str) -> tuple[str, int, float, float] | None:
+    """Operation, bytes, milliseconds and Gbit/s of a row."""
+    if table.program == "param":
+        row = _PARAM_ROW.match(text)
+        busbw = _last(row[4]) if row is not None else None
+        if row is None or busbw is None:
+            return None
+        return _name(row[1] or ""), int(row[2]), float(row[3]) / 1e3, busbw * table.gigabits
+    if table.program == "ds_bench":
+        if (row := _BENCH_ROW.match(text)) is None:
+            return None
+        size = round(float(row[1]) * _BYTES[row[2]])
+        return table.op, size, float(row[3]) * _MILLISECONDS[row[4]], float(row[6]) * table.gigabits
+    if (row := _MSCCLPP_ROW.match(text)) is None:
+        return None
+    return table.op, int(row[1]), float(row[2]) / 1e3, float(row[4]) * table.gigabits
+
+
+def _last(columns: str) -> float | None:
+    """The last of at least three numbers."""
+    cells = columns.split()
+    return float(cells[-1]) if len(cells) >= 3 and re.fullmatch(_NUMBER, cells[-1]) else None
+
+
+def _name(op: str) -> str:
+    return _NAMES.get(op, op)

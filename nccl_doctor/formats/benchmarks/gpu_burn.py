@@ -1,0 +1,74 @@
+"""Output of gpu-burn: the rate, the errors and the temperature of each GPU under full load, and which of them are faulty."""
+
+import re
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ActiveTest
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Sections
+
+_HEADS = re.compile(rb"proc'd: |Tested \d{1,4} GPUs:")
+_PROGRESS = re.compile(r"proc'd: ([^e]{1,4000})errors: ([^t]{1,4000})temps: (.{1,4000})$")
+_RATE = re.compile(r"(-?\d{1,15}) \((\d{1,12}) Gflop/s\)")
+_VERDICT = re.compile(r"\s*GPU (\d{1,4}): (OK|FAULTY)\b")
+_KEEP = 40
+_MOST = 10_000
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read the last line of progress of each host, and the verdict at the end.
+
+    Source: gpu-burn `gpu_burn-drv.cu`; GPUs are separated by ` - `, and a carriage return draws the line anew::
+
+        34.2%  proc'd: 1026 (41800 Gflop/s) - 1024 (22310 Gflop/s)   errors: 0 - 17 (WARNING!)  temps: 61 C - 87 C
+        Tested 2 GPUs:
+                GPU 0: OK
+                GPU 1: FAULTY
+    """
+    facts.mark_covered("active_test")
+    sections = Sections(stream, _HEADS, _KEEP)
+    last: dict[str | None, tuple[int, str]] = {}
+    verdicts: dict[tuple[str | None, int], tuple[str, int, str]] = {}
+    used = 0
+    note = None
+    for number, label, text in sections:
+        drawn = text[max(text.rfind("proc'd: "), 0) :]  # the same line was drawn many times
+        if _PROGRESS.match(drawn) is not None:
+            last[label.host] = number, drawn
+        elif (verdict := _VERDICT.match(text)) is not None:
+            verdicts[label.host, int(verdict[1])] = verdict[2], number, text.strip()
+        elif "Tested " not in text:
+            continue
+        used += 1
+        sections.used()
+        if len(last) + len(verdicts) >= _MOST:
+            note = f"holds more than {_MOST:,} GPUs; the others were left out"
+            break
+    rows: list[ActiveTest] = []
+    for host, (number, text) in last.items():
+        rows += _rates(facts, name, host, number, text)
+    for (host, gpu), (said, number, text) in verdicts.items():
+        outcome = "pass" if said == "OK" else "fail"
+        ref = facts.evidence(name, number, text)
+        rows.append(ActiveTest(host, "gpu-burn", "gpu-burn verdict", str(gpu), outcome, None, None, said, ref))
+    facts.add(rows)
+    return Reading(sections.lines, used, note)
+
+
+def _rates(facts: Facts, file: str, host: str | None, number: int, text: str) -> list[ActiveTest]:
+    progress = _PROGRESS.match(text)
+    if progress is None:
+        return []
+    errors, temperatures = (part.split(" - ") for part in (progress[2], progress[3]))
+    ref = facts.evidence(file, number, text.strip())
+    rows = []
+    for gpu, part in enumerate(progress[1].split(" - ")):
+        if (rate := _RATE.search(part)) is None:
+            continue
+        wrong = errors[gpu].split()[0] if gpu < len(errors) and errors[gpu].split() else "0"
+        died = rate[1].startswith("-") or "DIED" in (errors[gpu] if gpu < len(errors) else "")
+        said = f"{wrong} errors, {temperatures[gpu].strip() if gpu < len(temperatures) else '-'}"
+        outcome = "fail" if died or wrong not in ("0", "-") else "other"
+        rows.append(ActiveTest(host, "gpu-burn", "gpu-burn", str(gpu), outcome, float(rate[2]), "Gflop/s", said, ref))
+    return rows
