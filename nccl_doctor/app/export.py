@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from nccl_doctor.common.atomic_write import filled
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.facts.schema import by_name, column_types
 from nccl_doctor.facts.store import Facts
@@ -18,17 +19,12 @@ def export_tables(
     `write` puts a file there and `csv` makes the text of a table. Raises UsageProblem where the folder or pyarrow is missing.
     """
     content = csv if form == "csv" else _parquet(facts)
-    try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageProblem(f"{folder} exists and is not an empty folder")
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None
     files = []
-    for name, number in facts.counts().items():
-        if number:
-            files.append(folder / f"{name}.{form}")
-            write(files[-1], content(name))
+    with filled(folder):
+        for name, number in facts.counts().items():
+            if number:
+                files.append(folder / f"{name}.{form}")
+                write(files[-1], content(name))
     return files
 
 

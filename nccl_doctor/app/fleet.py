@@ -53,7 +53,7 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
     }
 
 
-def _count(text: str) -> int:
+def most_nodes(text: str) -> int:
     """At most how many nodes a set without groups can name; ClusterShell would hold all of them."""
     count = 1
     for ranges in _RANGES.findall(text):
@@ -72,7 +72,7 @@ def names(text: str) -> list[str]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 
-    if _count(text) > _MOST:
+    if most_nodes(text) > _MOST:
         raise UsageProblem(f"{text} is more than {_MOST:,} nodes")
     try:
         found = [str(node) for node in NodeSet(text)]

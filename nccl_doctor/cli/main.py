@@ -16,7 +16,7 @@ import click
 from nccl_doctor.cli import interruption
 from nccl_doctor.cli.fail_open import status_of_failure, syslog
 from nccl_doctor.cli.output import complain, open_standard_files, silence_stdout
-from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.errors import NONE_USABLE, UsageProblem, is_none_usable
 from nccl_doctor.common.printable import printable
 
 # Command name -> its line in the overview. Kept here so that `--help` imports no command.
@@ -150,11 +150,15 @@ def main(arguments: Sequence[str]) -> int:
             return _lacking(arguments, f"{error.strerror} ({_NO_MORE[error.errno]})")
         if error.errno is not None and error.filename is not None:  # a disk or a server that fails
             return _lacking(arguments, f"{os.fsdecode(error.filename)}: {error.strerror}")
+        if is_none_usable(error):
+            return _lacking(arguments, NONE_USABLE)
         if error.errno not in _NO_SPACE:
             return _internal(arguments, error)
         silence_stdout()
         return _failed(arguments, f"cannot write to standard output: {error.strerror}", USAGE)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # click takes any for a prompt without an answer
+            return _internal(arguments, error.__cause__)
         if not WITH_SIGNALS.intersection(arguments[:1]):
             interruption.end_children()
         return interruption.status()

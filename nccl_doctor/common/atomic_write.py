@@ -1,8 +1,12 @@
-"""Replaces a file in one step, so that a reader sees the old content or the new one and never a part."""
+"""Replaces a file in one step, so that a reader sees the old content or the new one and never a part; fills a folder or leaves none."""
 
 import os
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from nccl_doctor.common.errors import UsageProblem
 
 
 def replace_file(path: Path | str, data: bytes, mode: int = 0o600, folder: int | None = None) -> None:
@@ -25,4 +29,30 @@ def replace_file(path: Path | str, data: bytes, mode: int = 0o600, folder: int |
     except BaseException:
         with suppress(OSError):
             os.unlink(part, dir_fd=folder)
+        raise
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[Path]:
+    """A new folder, or one that is empty; a new one and what is in it goes away after an error or a signal.
+
+    Raises UsageProblem where it is a file or not empty, or cannot be written.
+    """
+    made: list[Path] = []
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageProblem(f"{folder} exists and is not an empty folder")
+        for one in reversed((folder, *folder.parents)):
+            if not one.exists():
+                one.mkdir()
+                made.append(one)
+        yield folder
+    except BaseException as error:
+        if folder in made:
+            shutil.rmtree(folder, ignore_errors=True)
+        for one in reversed(made):
+            with suppress(OSError):
+                one.rmdir()
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None
         raise

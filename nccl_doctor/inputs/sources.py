@@ -151,12 +151,12 @@ def _standard_input(known: Known) -> Iterator[Source | InputProblem]:
     if kind != "tar" and (kind != "zip" or compression(first) is not None):
         yield Source("-", None, None, False, partial(_Pipe, first))
         return
-    import tempfile  # most inputs are files
-
     try:
         path = _spooled(_Pipe(first))
     except OSError as error:
-        yield InputProblem("-", f"is an archive, which has to be kept in {tempfile.gettempdir()}: {why(error)}")
+        from nccl_doctor.common.errors import why_not_kept  # most inputs are files
+
+        yield InputProblem("-", f"is an archive, which {why_not_kept(error)}")
         return
     yield from _archive(kind, "-", path, known, asked=True)
 

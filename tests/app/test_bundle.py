@@ -176,6 +176,20 @@ def test_secrets_of_a_long_line_are_found_in_short_windows(before: int) -> None:
     assert max(asked) <= 1_000
 
 
+@pytest.mark.parametrize("numbers", ["1-99999999", "1-99999999,1-99999999", f"1-{'9' * 5_000}", "01-999999999999"])
+def test_a_list_of_millions_of_hosts_is_one_name(numbers: str) -> None:
+    redactor = Redactor({"gpu01"})
+    assert "on host-1 and host-1" == redactor(f"on gpu[{numbers}] and gpu[{numbers}]").replace("001", "1")
+    assert 1 == len(redactor.replaced["host"])
+
+
+def test_lists_of_hosts_share_one_budget() -> None:
+    redactor = Redactor({"gpu01"})
+    for first in range(100):
+        redactor(f"on gpu[{first}0001-{first}9999]")
+    assert len(redactor.replaced["host"]) < 300_000
+
+
 def test_a_secret_that_is_longer_than_a_window_is_removed_whole() -> None:
     token = "eyJ" + "hbGci" * 20 + "." + "eyJ" + "dXNlcg" * 400 + "." + "c2ln" * 300
     for before in (0, 5, 480, 990, 1_500):

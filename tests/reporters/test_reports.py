@@ -5,15 +5,18 @@ import re
 
 import jsonschema
 import pytest
+from helpers.places import FIXTURES
 from helpers.reports import REPORTS, every_report, finding, hostile, large, report
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from nccl_doctor.app import analyze
 from nccl_doctor.diagnosis.report import Place, Report
 from nccl_doctor.reporters import FORMATS, Options, render
 from nccl_doctor.reporters.advice import steps
 from nccl_doctor.reporters.json_report import schema
+from nccl_doctor.reporters.measured import SCOPES
 from nccl_doctor.reporters.words import nested, shortened
 
 
@@ -32,6 +35,17 @@ def test_json_is_what_its_schema_says(name: str) -> None:
     validator.check_schema(schema())
     document = json.loads(render("json", REPORTS[name]()), parse_constant=lambda text: pytest.fail(text))
     assert [] == [error.message for error in validator.iter_errors(document)]
+
+
+def test_the_schema_knows_every_scope_that_a_report_shows() -> None:
+    assert {"job", "run", *SCOPES} == set(schema()["$defs"]["measure"]["properties"]["scope"]["enum"])
+
+
+@pytest.mark.parametrize("folder", ["network", "benchmarks", "nccl_tests", "batch"])
+def test_a_report_with_measures_of_fixtures_is_what_its_schema_says(folder: str) -> None:
+    document = json.loads(render("json", analyze.analyze([str(FIXTURES / folder)])[0]))
+    assert document["measures"]
+    jsonschema.validate(document, schema())
 
 
 def test_json_keeps_every_field_of_the_report() -> None:

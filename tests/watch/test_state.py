@@ -21,7 +21,7 @@ from nccl_doctor.watch.state import Node, State, record_time, spinning, throttle
 from nccl_doctor.watch.view import detail
 from nccl_doctor.watch.view.cells import GAP, Look, choose
 from nccl_doctor.watch.view.chart import binned
-from nccl_doctor.watch.view.findings import FINDINGS, fold
+from nccl_doctor.watch.view.findings import FINDINGS, expand, fold
 from nccl_doctor.watch.view.gpus import Peers, gpu_columns, odd_first, peers
 from nccl_doctor.watch.view.headline import headline
 from nccl_doctor.watch.view.nodes import node_columns, node_state, verdicts, worst_first
@@ -380,3 +380,8 @@ def test_numbers_that_json_does_not_have_are_null(number: float) -> None:
     text = render_json(state, [], state.now)
     assert "4000" in text
     json.loads(text, parse_constant=pytest.fail)
+
+
+def test_a_host_that_is_named_like_millions_of_hosts_is_one() -> None:
+    assert ("n[1-99999999]",) == expand("n[1-99999999]")
+    assert ("n1", "n2") == expand("n[1-2]")

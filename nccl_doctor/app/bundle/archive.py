@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 from nccl_doctor.app.analyze import read_facts
 from nccl_doctor.app.bundle.redaction import Redactor, known_secrets, users_in
-from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.common.errors import UsageProblem, why_not_kept
 from nccl_doctor.facts.schema import table_name
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TABLES
@@ -44,8 +44,12 @@ class Bundle:
         self.left_out = [f"{one.name}: {one.reason}" for one in found if isinstance(one, sources.InputProblem)]
         inputs = [one for one in found if isinstance(one, sources.Source)]
         self.redactor = Redactor(hosts_in(facts), _users(inputs), secrets)
-        self._spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-        self.copies = [copy for source in inputs if (copy := self._copied(source)) is not None]
+        try:
+            self._spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+            self.copies = [copy for source in inputs if (copy := self._copied(source)) is not None]
+            self._spool.flush()
+        except OSError as error:
+            raise UsageProblem(f"the copies {why_not_kept(error)}") from None
         if not self.copies:
             raise UsageProblem("nothing can be bundled: " + "; ".join(self.left_out[:3] or ["no input is text"]))
 

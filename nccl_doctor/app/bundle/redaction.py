@@ -14,6 +14,7 @@ from functools import cached_property
 from detect_secrets import plugins
 from detect_secrets.plugins.base import RegexBasedDetector
 
+from nccl_doctor.app.fleet import most_nodes
 from nccl_doctor.common import digit_shapes
 
 COMMON_HOSTS = {
@@ -59,6 +60,7 @@ _ASSIGNED = re.compile(
     r"(?i)(?P<name>\b\w{0,60}(?:API_?KEY|SECRET|TOKEN|PASSW(?:OR)?D|CREDENTIAL|ACCESS_KEY)\w{0,60}[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;]{6,})"
 )
 
+_LISTED = 1 << 18  # hosts in all lists, each of which is named
 _WINDOW = 1_000  # characters; what tells that something is a secret is in fewer of them
 
 _Step = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]  # what is looked for, and what stands for it
@@ -84,6 +86,7 @@ class Redactor:
         ]
         self._quiet: set[bytes] = set()  # shapes of lines in which the other steps find nothing
         self._plain: set[str] = set()  # words that stay
+        self._listed = 0  # hosts in lists
 
     def _rare(self) -> list[_Step]:
         """What most lines hold nothing of, in the order in which it is replaced."""
@@ -190,11 +193,14 @@ class Redactor:
         return self.replaced["IPv4 address"].setdefault(found[0], new)
 
     def _list(self, found: re.Match[str]) -> str:
-        """A set of hosts, `node[01-04]`, of which at least one is known."""
+        """A set of hosts, `node[01-04]`, of which at least one is known; one of too many is a name."""
         from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
         if found["stem"].lower() not in self._stems:
             return found[0]
+        self._listed += most_nodes(found[0])
+        if self._listed > _LISTED:
+            return self._host(found[0])
         try:
             names = NodeSet(found[0], resolver=RESOLVER_NOGROUP)
         except NodeSetParseError:

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from nccl_doctor.cli import table
 from nccl_doctor.cli.output import complain, emit, write_file
 from nccl_doctor.cli.value_types import PATH
+from nccl_doctor.common.atomic_write import filled
 from nccl_doctor.common.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ def command(
     except ValueError as error:
         raise UsageProblem(f"{error} (see nccl-doctor simulate --list)") from None
     if split:
-        folder = _new_folder(output, "--split")
-        for name, text in texts.items():
-            write_file(folder / name, text.encode("utf-8"))
+        with filled(_named(output, "--split")) as folder:
+            for name, text in texts.items():
+                write_file(folder / name, text.encode("utf-8"))
     elif output is None:
         emit(texts[""])
     else:
@@ -139,11 +140,8 @@ def _write_node(machine: str, fault: str | None, output: Path | None) -> None:
             raise UsageProblem(f"no {kind} is called {name}{_similar(name, known)}")
     if fault is not None and machine not in node.FAULTS[fault].machines:
         raise UsageProblem(f"{fault} does not occur on {machine}, only on {', '.join(node.FAULTS[fault].machines)}")
-    folder = _new_folder(output, "--node")
-    try:
+    with filled(_named(output, "--node")) as folder:
         node.build(machine, fault).write(folder)
-    except OSError as error:
-        raise UsageProblem(f"cannot write {folder}: {error.strerror}") from None
 
 
 def _write_folder(option: str, output: Path | None, files: Callable[[], dict[str, list[str]]]) -> None:
@@ -152,21 +150,15 @@ def _write_folder(option: str, output: Path | None, files: Callable[[], dict[str
         written = files()
     except ValueError as error:
         raise UsageProblem(str(error)) from None
-    folder = _new_folder(output, option)
-    for name, lines in written.items():
-        write_file(folder / name, "".join(line + "\n" for line in lines).encode("utf-8"))
+    with filled(_named(output, option)) as folder:
+        for name, lines in written.items():
+            write_file(folder / name, "".join(line + "\n" for line in lines).encode("utf-8"))
 
 
-def _new_folder(output: Path | None, option: str) -> Path:
-    """Create the folder that an option writes to. Raises UsageProblem where it is not named or not empty."""
+def _named(output: Path | None, option: str) -> Path:
+    """The folder that an option writes to. Raises UsageProblem where it is not named."""
     if output is None:
         raise UsageProblem(f"{option} writes a folder: name it with -o")
-    try:
-        if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise UsageProblem(f"{output} exists and is not an empty folder")
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageProblem(f"cannot write {output}: {error.strerror}") from None
     return output
 
 

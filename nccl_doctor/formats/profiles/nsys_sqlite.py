@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from nccl_doctor.common.errors import why_not_kept
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Trace, TraceOp
 from nccl_doctor.formats.declaration import Reading
@@ -40,20 +41,23 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         1204411200  1205233440  0         7         282675523420160    42        -- 42: ncclDevKernel_AllReduce_Sum_f32_RING_LL
     """
     facts.mark_covered("trace", "trace_op")
-    with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:  # the file may be in an archive, compressed or a pipe
-        while data := stream.read(1 << 20):
-            copy.write(data)
-        cut = _fit_header(copy)
-        try:
-            with closing(_opened(Path(copy.name))) as database:
-                reading = _read(database, name, facts, cut)
-                return (
-                    reading._replace(note="is cut; what is left of it was read")
-                    if cut and reading.understood
-                    else reading
-                )
-        except sqlite3.Error as error:
-            return Reading(0, 0, f"is no database that SQLite can read: {error}")
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:  # it may be in an archive, compressed or a pipe
+            while data := stream.read(1 << 20):
+                copy.write(data)
+            return _read_copy(Path(copy.name), _fit_header(copy), name, facts)
+    except sqlite3.Error as error:
+        return Reading(0, 0, f"is no database that SQLite can read: {error}")
+    except OSError as error:
+        return Reading(0, 0, f"was not read, because a copy of it {why_not_kept(error)}")
+
+
+def _read_copy(copy: Path, cut: bool, name: str, facts: Facts) -> Reading:
+    with closing(_opened(copy)) as database:
+        reading = _read(database, name, facts, cut)
+    if cut and reading.understood:
+        return reading._replace(note="is cut; what is left of it was read")
+    return reading
 
 
 def _fit_header(file: IO[bytes]) -> bool:

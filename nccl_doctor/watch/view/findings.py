@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from nccl_doctor.app.fleet import most_nodes
 from nccl_doctor.diagnosis.diagnose import fold_hosts
 from nccl_doctor.diagnosis.report import Finding
 from nccl_doctor.watch.live_diagnosis import Episode
 from nccl_doctor.watch.view.cells import BAD, DIM, FAIR, Cell, Column, Look, cell
 
 STYLES = {"error": BAD, "warning": FAIR, "note": "cyan"}
+_MOST = 1 << 18  # nodes of one finding
 SEVERITY_RANKS = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -54,6 +56,8 @@ def expand(hosts: str) -> tuple[str, ...]:
     """Returns the names in a folded set of nodes."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+    if most_nodes(hosts) > _MOST:  # the name of one host, which anybody may have invented
+        return (hosts,)
     try:
         return tuple(str(node) for node in NodeSet(hosts, resolver=RESOLVER_NOGROUP)) or (hosts,)
     except NodeSetException:

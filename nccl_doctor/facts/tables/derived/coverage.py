@@ -27,7 +27,7 @@ class Measure(NamedTuple):
     name: str  # step_time, throughput, busbw, latency, exposed_communication, gpu_busy, startup, …
     value: float
     unit: str  # s, us, GB/s, samples/s, %, …
-    scope: str  # what it is measured on: job, run, host, gpu, rank, collective
+    scope: str  # what it is measured on: job, run, host, pair, gpu, rank, step, batch-job, link, collective
     of: str  # which of them, as a person names it; empty for the job
     ref: int | None
 
