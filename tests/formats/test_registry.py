@@ -51,6 +51,7 @@ SAMPLES = {
     "lsf-report": ["batch/lsf.out"],
     "tcp-test": ["bandwidth/iperf3_one.txt", "bandwidth/iperf3_reverse.json"],
     "mpi-benchmark": ["benchmarks/osu_bw.txt"],
+    "accelerator-samples": ["gpu/npu_smi.txt"],
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],

@@ -5,7 +5,7 @@ from nccl_doctor.formats.declaration import Format
 
 TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
 SAMPLE = (
-    rb"(?:utilization\.(?:gpu|memory)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu"
+    rb"(?:utilization\.(?:gpu|memory|aip)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu"
     rb"|ecc\.errors\.[\w.]{1,60}|retired_pages\.\w{1,30}(?:\.count)?|remapped_rows\.\w{1,30})"
     rb"(?: \[[^\]]{1,12}\])?"
 )
@@ -73,7 +73,21 @@ FORMATS = (
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "active_test", "link_counter"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?(?:DCGM_(?:FI_(?:DEV|PROF)|EXP)_|nvidia_smi_)\w{2,80}[ {]"
+            rb"|\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,4}\"metric\"\s{0,4}:\s{0,4}\{(?=[^{}]{0,3000}\"__name__\"\s{0,4}:\s{0,4}\"(?:DCGM_FI_|nvidia_smi_))"
+            rb"[^{}]{0,3000}\}\s{0,4},\s{0,4}\"(?:values|timestamps)\"\s{0,4}:"  # VictoriaMetrics
             rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|DCGM_EXP_|nvidia_smi_))"
+        ),
+    ),
+    Format(
+        "accelerator-samples",
+        "accelerators",
+        tables=("gpu_use", "gpu_sample", "gpu_throttle"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?\s{0,20}(?:nvidia_smi,[\w-]{1,60}=[^\n]{1,4000} \w{1,60}="  # Telegraf
+            rb"|Timestamp, DeviceId, [^\n]{0,400}GPU "  # xpu-smi dump
+            rb"|\{[^\n]{0,60}\"neuron_runtime_data\""
+            rb"|\[\s{0,40}\{\s{0,40}\"device_name\"\s{0,4}:[^{}]{0,400}\"gpu_clock\""  # nvtop -s
+            rb"|\+-{20,200}\+\r?\n\| npu-smi )"
         ),
     ),
     Format(

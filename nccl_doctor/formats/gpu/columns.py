@@ -14,6 +14,8 @@ RENAMED = {
     "gpu_name": "model",
     "hostname": "host",
     "utilization.gpu": "util",
+    "utilization.aip": "util",  # of hl-smi
+    "temperature.aip": "temperature",
     "memory.used": "memory",
     "memory.total": "memory_total",
     "power.draw": "power",

@@ -7,16 +7,16 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.exporter_events import Event, EventRows, event_of
 from nccl_doctor.formats.gpu.sample_statistics import Samples
-from nccl_doctor.formats.gpu.sample_totals import Batch, Gpu, Place
+from nccl_doctor.formats.gpu.sample_totals import Gpu
+from nccl_doctor.formats.gpu.value_rows import ValueRows
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines, read_head
 
@@ -40,11 +40,13 @@ _COLUMNS = {
 """Metric -> column, and the factor to its unit."""
 _NAMES = ("DCGM_", "nvidia_smi_")
 _SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\Z")
+EXPORTED = compiled(
+    rb'\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,4}"metric"\s{0,4}:\s{0,4}\{[^{}]{0,3000}\}\s{0,4},\s{0,4}"(?:values|timestamps)"\s{0,4}:'
+)
 _VALUE = re.compile(r"(\S{1,40})(?: (\d{10,16}))?\s*")
 _LABEL = re.compile(r'(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
 _HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_instance", "instance")
 _BLOCK = 8 << 20
-_ROWS = 5_000  # of a batch
 _SERIES = 50_000  # whose labels are remembered
 
 
@@ -59,17 +61,12 @@ class _Series(NamedTuple):
     gpu: Gpu | None = None  # of an event that is no column
 
 
-class _Rows:
-    """Joins the values of each GPU and moment to a row, and sums the rows up in the order of time."""
+class _Rows(ValueRows):
+    """Values of columns, and the events that newer exporters count."""
 
     def __init__(self) -> None:
-        self.samples = Samples()
+        super().__init__()
         self.events = EventRows()
-        self.used = 0  # values
-        self._waiting: dict[tuple[float, int], tuple[dict[str, float], list[Place]]] = {}
-
-    def slot(self, gpu: Gpu) -> int:
-        return self.samples.slot((gpu.host, gpu.number if gpu.number is not None else gpu.uuid), lambda: gpu)
 
     def take(self, series: _Series, time: float, value: float, number: int, line: str) -> None:
         """Take one value of a series, from a line."""
@@ -89,38 +86,6 @@ class _Rows:
             self.used += 1
             self.events.add(series.gpu, event, value, (number, line[:600]))
 
-    def add(self, slot: int, time: float, column: str, value: float, number: int, line: str) -> None:
-        """Take one value, from a line."""
-        self.used += 1
-        if slot < 0:
-            return
-        row = self._waiting.get((time, slot))
-        if row is None:
-            if len(self._waiting) >= 2 * _ROWS:
-                self.flush(_ROWS)
-            row = self._waiting[time, slot] = {}, [(number, line[:600])]
-        if column == "mask":  # metrics of events tell one bit each
-            value = float(int(value) | int(row[0].get("mask", 0)))
-        row[0][column] = value
-        if column.startswith("counter:xid") and value:
-            row[1].append((number, line[:600]))
-
-    def flush(self, most: int | None = None) -> None:
-        """Sum up those rows that wait longest, which are complete; without a number all."""
-        ordered = sorted((at, *self._waiting.pop(at)) for at in list(islice(self._waiting, most)))
-        for start in range(0, len(ordered), _ROWS):
-            part = ordered[start : start + _ROWS]
-            names = sorted({name for _, values, _ in part for name in values})
-            times = np.array([time for (time, _), _, _ in part])
-            self.samples.add(
-                Batch(
-                    np.array([slot for (_, slot), _, _ in part], np.int64),
-                    {name: np.array([values.get(name, np.nan) for _, values, _ in part]) for name in names},
-                    times if times.max() > 1e8 else None,  # smaller numbers only count the answers
-                    lambda row, part=part: part[row][2][-1],  # type: ignore[misc]
-                )
-            )
-
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up the samples of a file.
@@ -133,7 +98,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     head = read_head(stream, 1 << 12)
     stream = Joined(head, stream)
     rows = _Rows()
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+    if EXPORTED.match(head):
+        number, note = _exported(stream, rows)
+    elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         data = read_head(stream, LARGEST)
         note = f"is longer than {LARGEST >> 20} MiB; reading ended there" if stream.read(1) else None
         number, note = _answer(data, note, rows)
@@ -214,6 +181,30 @@ def _answer(data: bytes, note: str | None, rows: _Rows) -> tuple[int, str | None
         shown = json.dumps(metric)
         for time, value in _points(points):
             rows.take(known, time, value, place, shown)
+    return number, note
+
+
+def _exported(stream: Readable, rows: _Rows) -> tuple[int, str | None]:
+    """Take what VictoriaMetrics exports: one series a line, its values and their times in milliseconds."""
+    number, note = 0, None
+    for number, line in lines(stream):
+        try:
+            one = json.loads(line)
+        except (ValueError, RecursionError):
+            note = note or f"line {number} is no complete JSON"
+            continue
+        metric, values, times = (
+            one.get(key) if isinstance(one, dict) else None for key in ("metric", "values", "timestamps")
+        )
+        if not (isinstance(metric, dict) and isinstance(values, list) and isinstance(times, list)):
+            continue
+        known = _series_of(str(metric.get("__name__")), metric, rows, {})
+        if known is None:
+            continue
+        shown = json.dumps(metric)
+        for time, value in zip(times, values, strict=False):
+            if isinstance(time, int | float) and (found := _number(str(value))) is not None:
+                rows.take(known, time / 1000, found, number, shown)
     return number, note
 
 
