@@ -38,6 +38,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     job: _Job = {}
     seen: set[tuple[str, ...]] = set()  # jobs that were printed before
+    rows: list[Any] = []
     jobs = lines = used = 0
     for first, _, texts in plain_batches(stream):
         lines += len(texts)
@@ -49,23 +50,25 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             elif not title.islower():
                 if not title.startswith("====="):
                     continue
-                _add(facts, name, job, seen)
+                rows += _new_rows(facts, name, job, seen)
                 jobs, job = jobs + 1, {}
             used += jobs > 0
+        facts.add(rows)
+        rows.clear()
         if jobs > _MOST_JOBS:
             break
-    _add(facts, name, job, seen)
+    facts.add(_new_rows(facts, name, job, seen))
     facts.mark_covered("accounted_job", "message", "process_end")
     note = f"holds more than {_MOST_JOBS:,} jobs; the others were left out" if jobs > _MOST_JOBS else None
     return Reading(lines, used, note)
 
 
-def _add(facts: Facts, file: str, job: _Job, seen: set[tuple[str, ...]]) -> None:
-    """Add the rows of a job, unless it came with the same values before."""
+def _new_rows(facts: Facts, file: str, job: _Job, seen: set[tuple[str, ...]]) -> Iterator[Any]:
+    """The rows of a job, unless it came with the same values before."""
     fields = (*job, *(value for value, _, _ in job.values()))
     if fields not in seen:
         seen.add(fields)
-        facts.add(_rows(facts, file, job))
+        yield from _rows(facts, file, job)
 
 
 def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -20,7 +21,7 @@ _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,100}\{")
 _ID = r"\d[\w.\[\]-]{0,200}"
 _KEY = re.compile(rf'"(?:({_ID})"\s{{0,4}}:\s{{0,4}}\{{|[Ee]xit_status")'.encode())
 _JOB = re.compile(rf"Job Id: ?({_ID})\s*$")
-_ATTRIBUTE = re.compile(r"\s{4}([A-Za-z_][\w.]{0,100}) = (.*)$")
+_ATTRIBUTE = re.compile(r"\s{4}([A-Za-z_][\w.]{0,100})")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -51,8 +52,10 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
             if line.startswith("Job Id:") and (start := _JOB.match(line)) is not None:
                 _add(facts, name, job, rows)
                 jobs, job, last = jobs + 1, PbsJob(start[1], number, {}), ""
-            elif job is not None and line.startswith("    ") and (said := _ATTRIBUTE.match(line)) is not None:
-                last = said[1] if said[1] in READ else ""
+            elif (
+                job is not None and (said := line.partition(" = "))[1] and (name_of := _attribute(said[0])) is not None
+            ):
+                last = name_of
                 if last:
                     job.said[last] = said[2].strip()[:_LONGEST], number
             elif last and job is not None and line.startswith("\t"):
@@ -70,6 +73,13 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
     _add(facts, name, job, rows)
     facts.add(rows)
     return Reading(lines, used, _too_many(jobs))
+
+
+@lru_cache(1 << 10)  # all jobs have the same
+def _attribute(text: str) -> str | None:
+    """The attribute that stands before ` = `, empty for one that is not read; None for another line."""
+    found = _ATTRIBUTE.fullmatch(text)
+    return None if found is None else found[1] if found[1] in READ else ""
 
 
 def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:

@@ -27,6 +27,7 @@ _STATES = dict.fromkeys("RBE", "RUNNING") | dict.fromkeys("QWHT", "PENDING") | d
 _ENDED = ("F", "C", "X")  # finished, in the words of PBS Pro and TORQUE; a subjob of an array that expired
 _SIZE = re.compile(r"(\d{1,15})(b|kb|mb|gb|tb)?$", re.IGNORECASE)
 _MIB_OF = {"b": 2.0**-20, "kb": 2.0**-10, "mb": 1.0, "gb": 1024.0, "tb": 1024.0**2}
+_STATUS = re.compile(r"-?\d{1,6}")
 _HOST = re.compile(r"(?:^|\+)\(?([\w.-]{1,200})/")
 _AT_LIMIT = 0.97  # of the time: PBS looks at a job every few minutes, and its clock begins before that of the limit
 
@@ -112,7 +113,7 @@ def _numbers(job: PbsJob, name: str) -> str:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"-?\d{1,6}", text) else None
+    return int(text) if _STATUS.fullmatch(text) else None
 
 
 def _mib(text: str) -> float | None:

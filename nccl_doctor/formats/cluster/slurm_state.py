@@ -28,6 +28,8 @@ _QUEUE_ROW = re.compile(
     r"\s*(\d[\w\[\],%+.-]{0,80})\s+\S{1,40}\s+(\S.{0,60}?)\s+\S{1,40}\s+([A-Z]{1,2}|[A-Z_]{6,16})\s+(?:[\d:-]{4,16}|INVALID)\s+"
     r"(?:(?:[\d:-]{4,16}|UNLIMITED|INVALID|NOT_SET)\s+)?(\d{1,6})\s+(\S.{0,400}?)\s*$"
 )
+_WHOLE = re.compile(r"\d{1,9}")
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 _GPUS = re.compile(r"gres/gpu=(\d{1,4})|gpu:(?:[\w.-]{1,40}:)?(\d{1,4})")
 
 
@@ -112,9 +114,10 @@ class _Reader:
         fields = _node_fields(text)
         if fields is None:
             return False
-        self._fields |= fields
-        if "State" in fields or "Reason" in fields:
-            self._place = (number, text)
+        if fields:
+            self._fields |= fields
+            if "State" in fields or "Reason" in fields:
+                self._place = (number, text)
         return True
 
     def take_rows(self, first: int, rows: bytes) -> int:
@@ -184,9 +187,9 @@ class _Reader:
 @lru_cache(1 << 12)  # many nodes of a cluster say the same
 def _node_fields(text: str) -> dict[str, str] | None:
     """The fields of a line of `scontrol show node` that are read; None for another line."""
-    if _NODE_FIELD.search(text) is None:
-        return None
     fields = dict(_READ_FIELD.findall(text))
+    if not fields and _NODE_FIELD.search(text) is None:
+        return None
     reason = _NODE_REASON.search(text.rstrip()) if "Reason" in fields else None
     return fields if reason is None else {**fields, "Reason": reason[1]}
 
@@ -198,8 +201,8 @@ def _gpus(text: str) -> int | None:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else None
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
 
 
 def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", text) else None
+    return float(text) if text is not None and _NUMBER.fullmatch(text) else None
