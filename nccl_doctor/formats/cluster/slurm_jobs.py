@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -113,6 +114,7 @@ def job_row(facts: Facts, file: str, one: Accounted) -> AccountedJob:
     )  # fmt: skip
 
 
+@lru_cache(1 << 12)  # many jobs ask for the same
 def parse_clock(text: str) -> float | None:
     """Seconds of `1-02:03:04`, `02:03:04` or `03:04.123`."""
     match = _CLOCK.match(text.strip())

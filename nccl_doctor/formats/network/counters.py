@@ -6,7 +6,7 @@ carry the prefix of pdsh, clush or srun; then each host is kept apart. Counters 
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise, takewhile
 
@@ -20,8 +20,9 @@ from nccl_doctor.inputs.text_lines import Sections
 
 _MOST_ROWS = 200_000  # counters of one file
 _MOST_HOSTS = 20_000
-_Key = tuple[str, str, str, str]  # source, kind, link, name
+_Key = tuple[str, str, str]  # source, kind, link
 _Place = tuple[int, str]  # of a line
+_Extremes = tuple[int, _Place, int, _Place]  # the lowest and the highest value of a counter
 _COUNTER_HEADS = re.compile(
     rb"NIC statistics:|# Port (?:extended )?counters: |Errors for [0\"]|> mtu \d|link \S{1,40}/\d{1,3} |\(UUID: |NVLINK Error Counts"
     rb"|ethtool (?:-S|--statistics) "
@@ -92,7 +93,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                     break
         if last:
             sections.used(first + last - 1)
-    facts.add(reader.rows())
+    facts.fill(LinkCounter, reader.rows())
     facts.mark_covered("link_counter")
     return Reading(sections.lines, used, reader.note)
 
@@ -118,7 +119,7 @@ class _Open:
         self.title = ""  # a line that may name the interface of the table after it
         self.tables = 0  # of `ethtool` that nothing names
         self.head = (0, "")
-        self.counters: dict[_Key, tuple[int, _Place, int, _Place]] = {}  # the lowest and the highest value of each
+        self.links: dict[_Key, dict[str, _Extremes]] = {}  # counters of each
 
 
 class _Reader:
@@ -226,35 +227,45 @@ class _Reader:
             self.note = f"holds more than {_MOST_ROWS:,} counters; the others were left out"
         return full
 
-    def _add(self, state: _Open, source: str, kind: str, name: str, value: str, at: tuple[int, str]) -> None:
-        """Take one value of a counter; one that is zero has the head of its table as evidence.
+    def _add(self, state: _Open, source: str, kind: str, name: str, value: str, at: _Place) -> None:
+        """Take one value of a counter."""
+        self._add_all(state, source, kind, ((name, int(value)),), at)
+
+    def _add_all(self, state: _Open, source: str, kind: str, values: Iterable[tuple[str, int]], at: _Place) -> None:
+        """Take the values of counters; one that is zero has the head of its table as evidence.
 
         A command that is run again and again adds nothing but a lower or a higher value.
         """
-        count = int(value)
-        if count >= 1 << 63:  # all bits set is how drivers say that they do not count
-            return
-        counters, key = state.counters, (source, kind, state.link, name)
-        known = counters.get(key)
-        if known is None:
-            if not self._is_full():
-                self._count += 1
-                place = at if count else state.head
-                counters[key] = count, place, count, place
-        elif count < known[0]:
-            counters[key] = count, at if count else state.head, *known[2:]
-        elif count > known[2]:
-            counters[key] = *known[:2], count, at
+        key = source, kind, state.link
+        counters = state.links.get(key)
+        if counters is None:
+            if self._is_full():
+                return
+            counters = state.links[key] = {}
+        zero = 0, state.head, 0, state.head
+        for name, count in values:
+            known = counters.get(name)
+            if count >= 1 << 63:  # all bits set is how drivers say that they do not count
+                continue
+            if known is None:
+                if not self._is_full():
+                    self._count += 1
+                    counters[name] = (count, at, count, at) if count else zero
+            elif count < known[0]:
+                counters[name] = count, at if count else state.head, *known[2:]
+            elif count > known[2]:
+                counters[name] = *known[:2], count, at
 
-    def rows(self) -> Iterator[LinkCounter]:
-        """The rows of the counters, two of one that changed."""
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """The rows of `link_counter`, two of a counter that changed."""
         last, ref = 0, 0
         for (host, _), state in self._hosts.items():
-            for (source, kind, link, name), (low, low_place, high, high_place) in state.counters.items():
-                for count, (number, text) in ((low, low_place), (high, high_place))[: 1 + (low < high)]:
-                    if number != last:
-                        last, ref = number, self._facts.evidence(self._name, number, text.strip())
-                    yield LinkCounter(host, self._name, source, kind, link, name, count, ref)
+            for (source, kind, link), counters in state.links.items():
+                for name, (low, low_place, high, high_place) in counters.items():
+                    for count, (number, text) in ((low, low_place), (high, high_place))[: 1 + (low < high)]:
+                        if number != last:
+                            last, ref = number, self._facts.evidence(self._name, number, text.strip())
+                        yield host, self._name, source, kind, link, name, count, ref
 
     def _ethtool(self, state: _Open, label: Label, text: str, number: int) -> bool:
         found = _ETHTOOL_ROW.match(text)
@@ -281,21 +292,17 @@ class _Reader:
         if self._is_full():
             return True
         state.link = f"{state.gpu or found[1]} port {found[2]}"
-        for title, value in _ERRORS_CELL.findall(found[3][:4000]):
-            name = PERFQUERY.get(title)
-            if name is not None:
-                self._add(state, "ibqueryerrors", "ib", name, value, (number, text))
+        cells = _ERRORS_CELL.findall(found[3][:4000])
+        values = [(PERFQUERY[title], int(value)) for title, value in cells if title in PERFQUERY]
+        self._add_all(state, "ibqueryerrors", "ib", values, (number, text))
         return True
 
     def _interface(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
         for at, text in enumerate(texts):
-            cells = text.split() if state.columns else ()
-            if cells and len(cells) == len(state.columns) and "".join(cells).isdecimal() and max(map(len, cells)) <= 20:
+            values = _interface_values(state.columns, text) if state.columns else None
+            if values is not None:
                 if state.link != "lo" and not self._is_full():
-                    place = number + at, text
-                    for name, value in zip(state.columns, cells, strict=True):
-                        if name:
-                            self._add(state, "ip", "ethernet", name, value, place)
+                    self._add_all(state, "ip", "ethernet", values, (number + at, text))
                 state.columns = ()
             elif titles := _interface_columns(text):
                 state.columns = titles
@@ -308,9 +315,8 @@ class _Reader:
             return False
         words = text[:20_000].split()
         cells = [(title, value) for title, value in pairwise(words) if value.isdecimal()]
-        for title, value in cells:
-            if title in RDMA and len(value) <= 20:
-                self._add(state, "rdma", "ib", RDMA[title], value, (number, text))
+        values = [(RDMA[title], int(value)) for title, value in cells if title in RDMA and len(value) <= 20]
+        self._add_all(state, "rdma", "ib", values, (number, text))
         return bool(cells)
 
     def _nvlink(self, state: _Open, label: Label, texts: Sequence[str], number: int) -> int:
@@ -346,3 +352,12 @@ def _interface_columns(text: str) -> tuple[str, ...]:
     if titles is None:
         return ()
     return tuple(INTERFACE.get(f"{titles[1].lower()} {title}", "") for title in titles[2].split())
+
+
+@lru_cache(1 << 12)  # most interfaces count no errors
+def _interface_values(columns: tuple[str, ...], text: str) -> tuple[tuple[str, int], ...] | None:
+    """The counters in a line below such titles; None for another line."""
+    cells = text.split()
+    if len(cells) != len(columns) or not "".join(cells).isdecimal() or max(map(len, cells)) > 20:
+        return None
+    return tuple((name, int(value)) for name, value in zip(columns, cells, strict=True) if name)
