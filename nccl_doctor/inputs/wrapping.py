@@ -122,13 +122,15 @@ def _plain(rows: list[_Row], *, labelled: bool) -> Wrap | None:
 def _torn(rows: list[_Row], wrap: Wrap) -> tuple[int, int] | None:
     """How many records are cut and the indent of what follows; None where the log is not wrapped so."""
     indents = range(_INDENT) if wrap.words else (0,)
-    starts = _starts(rows, wrap)
     cut = [
         (above.text, row.text)
         for above, row in pairwise(rows)
         if row.text.strip() and _full(wrap, above.text, row.text) and not _is_filled(above.text, above.text)
     ]
-    records = [(above, row) for above, row in cut if _is_record(above)]
+    records = [(above, row) for above, row in cut if _is_record(above)] if len(cut) >= _TORN else []
+    if len(records) < _TORN:
+        return None
+    starts = _starts(rows, wrap)
     whole = sum(_begins(row, starts) for _, row in cut)
     torn = [(above, row) for above, row in records if not _begins(row, starts)]
     depths = [len(row) - len(row.lstrip(" ")) for _, row in torn]

@@ -6,6 +6,7 @@ Ranks are resolved over all files of the job.
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 from nccl_doctor.facts import tables
 from nccl_doctor.facts.store import Facts
@@ -99,8 +100,14 @@ def _of_cards(pattern: Pattern) -> bool:
     return pattern.table in _OF_CARDS or pattern.name.startswith(("ucx-", "perftest-", "mlx5-"))
 
 
+@cache
+def _telling() -> dict[int, Pattern]:
+    """The patterns that tell ranks, by their order."""
+    return {pattern.order: pattern for pattern in load() if pattern.rank_groups}
+
+
 def _lives(counts: LogCounts) -> Lives:
-    telling = {pattern.order: pattern for pattern in load() if pattern.rank_groups}
+    telling = _telling()
     lives: Lives = [None] * len(counts.columns.messages)
     for number in set(counts.columns.message):  # the START of a communicator that came up has no event any more
         message = counts.columns.messages[number]

@@ -184,7 +184,13 @@ def _keep_freed_memory() -> None:
 def _scanner(large: bool) -> Scanner:
     if large:
         _keep_freed_memory()
-    return Scanner(marks=[LOST, *(literal for known in registry.FORMATS for literal in known.inside)], large=large)
+    return Scanner(marks=_marks(), large=large)
+
+
+@cache
+def _marks() -> frozenset[bytes]:
+    """Literals of which the counts say whether a log holds them."""
+    return frozenset((LOST, *(literal for known in registry.FORMATS for literal in known.inside)))
 
 
 class MeteredStream:

@@ -7,12 +7,13 @@ lines are read line by line; in other blocks only the lines that hold a literal.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.prefilter import prefilter
+from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.log import nccl_header
 from nccl_doctor.log.block_lines import BlockLines, around
@@ -46,7 +47,9 @@ _SAMPLE = 1 << 16  # bytes that tell how dense a block is
 class Scanner:
     """Reads one part of a log: finds the lines that matter and hands them to a classifier."""
 
-    def __init__(self, words: Grammar | None = None, marks: Iterable[bytes] = (), *, large: bool = False) -> None:
+    def __init__(
+        self, words: Grammar | None = None, marks: frozenset[bytes] = frozenset(), *, large: bool = False
+    ) -> None:
         """`marks` are literals of which the counts say whether they occur in the log.
 
         `large` says that so much will be read that it pays to load numpy; else that is found out while reading.
@@ -58,9 +61,8 @@ class Scanner:
         self._dense_bytes = 0  # read line by line
         self._grouped: GroupedCounts | None = None
         known = self._classifier.grammar
-        self._rare = {literal.encode(): literal for literal in known.rare}
-        self._marks = set(marks)
-        self._prefilter = prefilter(known.literals, frozenset((TOKEN, *self._rare, *self._marks)))
+        self._marks = marks
+        self._rare, self._prefilter = _literals(known, marks)
         self._literals = literal_patterns(known)
         self._templates = TextTemplates(TextLines(self._classifier), self.counts, self._literals)
 
@@ -250,6 +252,13 @@ class Scanner:
         """Whether a line is a record of NCCL for certain: one of a writer whose records were read."""
         left, _, rest = line.partition(TOKEN)
         return rest.startswith(_LEVELS) and left.decode("utf-8", "replace") in self._classifier.writers
+
+
+@cache
+def _literals(known: Grammar, marks: frozenset[bytes]) -> tuple[dict[bytes, str], Prefilter]:
+    """The rare literals of a grammar, and what finds these, those of its text patterns and the marks."""
+    rare = {literal.encode(): literal for literal in known.rare}
+    return rare, prefilter(known.literals, frozenset((TOKEN, *rare, *marks)))
 
 
 def _opened(lines: bytes) -> bytes:

@@ -194,7 +194,7 @@ class Places(NamedTuple):
         """All these lines, and what they are; `layouts` takes those that many have."""
         parts, first = np.unique(np.searchsorted(self.lines.stop, self.at), return_index=True)
         every = np.concatenate([parts, *(alike.parts for alike in self.found)])
-        order = np.argsort(every)
+        order = np.argsort(every, kind="stable")  # runs that ascend are merged
         rows = np.empty(len(every), np.int64)
         rows[order] = np.arange(len(every))
         groups = list[StepGroup]()
