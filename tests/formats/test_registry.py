@@ -52,6 +52,8 @@ SAMPLES = {
     "tcp-test": ["bandwidth/iperf3_one.txt", "bandwidth/iperf3_reverse.json"],
     "mpi-benchmark": ["benchmarks/osu_bw.txt"],
     "accelerator-samples": ["gpu/npu_smi.txt"],
+    "metric-files": ["records/dvclive.tsv"],
+    "printed-tables": ["throughput/skorch.log"],
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],

@@ -33,6 +33,13 @@ FORMATS = (
         inside=(b"] comm op: ", b"Comm. Op            Message Size "),
     ),
     Format(
+        "printed-tables",
+        "printed_tables",
+        tables=("throughput_run", "step"),
+        inside=(b"|    fps  ", b"  epoch  ", b"epoch     train_loss"),
+        after=("training-records", "profile-summary", "stacks"),
+    ),
+    Format(
         "training-steps",
         "steps.step_lines",
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
@@ -59,7 +66,7 @@ FORMATS = (
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
         after=(
             "profile-summary", "profiler-table", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records",
-            "deepspeed-comms",
+            "deepspeed-comms", "printed-tables",
         ),
     ),
 )  # fmt: skip
