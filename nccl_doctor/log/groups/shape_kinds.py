@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nccl_doctor.common.required_texts import required_texts
 from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.knowledge.catalogue import catalogue
 from nccl_doctor.knowledge.templates import squeezed
+from nccl_doctor.log.groups.required_texts import required_texts
 
 if TYPE_CHECKING:
     from nccl_doctor.log.classifier import Classifier
@@ -25,8 +25,8 @@ X = 1  # stands for the x of `0x`, so that `0x7` and `5x7` differ
 CODE = 2  # stands for a word of digits and letters up to f with both, so that `12345` and `12a45` differ
 SHORTEST_CODE, LONGEST_CODE = 4, 64  # characters
 _HEX = "0123456789abcdefx"
-_RUNS = re.compile(f"(0|{chr(CODE)})\\1+")
-_CODES = re.compile(rf"(?<!\w)(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{{{SHORTEST_CODE},{LONGEST_CODE}}}(?!\w)", re.ASCII)
+_RUNS = re.compile(f"00+|{chr(CODE)}{chr(CODE)}+")
+_WORDS = re.compile(rf"(?<!\w)[0-9a-f]{{{SHORTEST_CODE},{LONGEST_CODE}}}(?!\w)", re.ASCII)
 
 Held = frozenset[int]  # numbers of literals that a shape holds
 
@@ -147,9 +147,13 @@ def _of_pattern(pattern: "Pattern", number: "Callable[[Iterable[str]], Held]") -
 
 def in_shapes(literals: Iterable[str]) -> tuple[str, ...]:
     """Literals as they are in shapes of texts that hold them, each once. None should begin or end inside a number."""
-    return tuple(
-        {
-            _RUNS.sub(r"\1", re.sub(r"\d", "0", _CODES.sub(chr(CODE), one).replace("0x", f"0{chr(X)}"))): None
-            for one in literals
-        }
-    )
+    return tuple({_in_shape(literal): None for literal in literals})
+
+
+def _in_shape(literal: str) -> str:
+    plain = re.sub(r"\d", "0", _WORDS.sub(_coded, literal).replace("0x", f"0{chr(X)}"))
+    return _RUNS.sub(lambda run: run[0][0], plain)
+
+
+def _coded(word: re.Match[str]) -> str:
+    return word[0] if word[0].isdecimal() or word[0].isalpha() else chr(CODE)

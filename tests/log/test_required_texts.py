@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor.common.required_texts import required_texts
+from nccl_doctor.log.groups.required_texts import required_texts
 from nccl_doctor.log.line_patterns import load
 
 EXPRESSIONS = sorted({pattern.regex for pattern in load() if pattern.regex})
