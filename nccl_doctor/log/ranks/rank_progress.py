@@ -27,6 +27,7 @@ _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 _SHORTEST = 4  # characters of a line that count
 _MEMO = 10_000  # shapes remembered
+_HOSTS = 64  # without ranks, of which all that they printed is kept
 
 
 class ShapeCount:
@@ -245,12 +246,28 @@ def _found_in(line: str, label: prefixes.Label, text: str) -> _Found | None:
     return _Found(name, rank, host, text, number) if len(text) >= _SHORTEST else None
 
 
+def _telling(seen: dict[tuple[str, str], ShapeCount]) -> list[tuple[tuple[str, str], ShapeCount]]:
+    """What rows are made of."""
+    ends: dict[str, tuple[ShapeCount, ShapeCount]] = {}  # of the labels that name no rank, what came first and last
+    for (name, _), entry in seen.items():
+        if name and entry.rank is None:
+            first, last = ends.get(name, (entry, entry))
+            ends[name] = first, max(last, entry, key=lambda one: one.last)
+    entries = list(seen.items())
+    if len(ends) <= _HOSTS:
+        return entries
+    return [(key, entry) for key, entry in entries if entry.n > 1 or entry in ends.get(key[0], (entry,))]
+
+
 def rows(
     facts: Facts, file: str, counted: RankProgress, lines: int, ranks: RankMap, owner: Writer | None
 ) -> Iterator[Progress]:
-    """Rows for a log of so many lines."""
+    """Rows for a log of so many lines.
+
+    Of many hosts without ranks, such as nodes of which each shows its ports, the first and the last line count, and what came again.
+    """
     before = lines - counted.lines
-    for (name, shape), entry in counted.seen.items():
+    for (name, shape), entry in _telling(counted.seen):
         rank, place = entry.rank, ranks.host(entry.host)
         if not name:
             if owner is None:

@@ -1,0 +1,55 @@
+"""What the last part of a log says of the progress of ranks and hosts."""
+
+import pytest
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.log.ranks import rank_progress
+from nccl_doctor.log.ranks.rank_map import RankMap
+
+LINES = ("link of the first port is up", "its speed is full", "link of the second port is up", "both are good")
+
+
+def rows_of(text: str) -> list[tuple[str, str, int]]:
+    counted = rank_progress.collect(text.encode())
+    found = rank_progress.rows(Facts(), "job.log", counted, text.count("\n"), RankMap([], []), None)
+    return [(row.label, row.template, row.times) for row in found]
+
+
+@pytest.mark.parametrize(("hosts", "kept"), [(64, 4), (65, 2)])
+def test_of_many_hosts_the_first_and_the_last_line_are_kept(hosts: int, kept: int) -> None:
+    """A capture of a cluster is a table of a few facts, not of all its lines."""
+    text = "".join(f"node{host:04d}: {line}\n" for host in range(hosts) for line in LINES)
+    rows = rows_of(text)
+    assert hosts * kept == len(rows)
+    assert {f"node{host:04d}" for host in range(hosts)} == {label for label, _, _ in rows}
+    assert {LINES[0], LINES[-1]} <= {template for _, template, _ in rows}
+
+
+def test_what_many_hosts_print_again_and_again_is_kept() -> None:
+    text = "".join(
+        f"node{host:04d}: {line}\n"
+        for host in range(70)
+        for line in (LINES[0], "step 1 of 9", "step 2 of 9", LINES[1], LINES[3])
+    )
+    assert {("step # of #", 2)} == {(template, times) for _, template, times in rows_of(text) if "step" in template}
+
+
+def test_all_lines_of_ranks_are_kept() -> None:
+    text = "".join(f"[rank{rank}]: {line}\n" for rank in range(100) for line in LINES)
+    assert 100 == sum(template == LINES[1] for _, template, _ in rows_of(text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node0001: step 12 took 3.5 s",
+        "2026-05-07T12:00:01.123456Z node0001: step 12 took 3.5 s",
+        "[pod/train-worker-0/main] step 12 took 3.5 s",
+        "[rank3]: step 12 took 3.5 s",
+        "3: step 12 took 3.5 s",
+    ],
+)
+def test_lines_of_a_writer_count_together(line: str) -> None:
+    """Whether they are parsed or found by their bytes."""
+    lines = [line.replace("12", f"{step}") for step in range(10, 30)]
+    assert [20] == [times for label, _, times in rows_of("\n".join(lines) + "\n") if label]
