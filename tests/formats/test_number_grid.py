@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.gpu import samples as gpu_samples
-from nccl_doctor.formats.gpu.dmon.columns import Layout
+from nccl_doctor.formats.gpu.loops.dmon_columns import Layout
 from nccl_doctor.formats.number_grid import number_of, read_grid
 
 WORDS = st.one_of(

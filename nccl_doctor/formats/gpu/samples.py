@@ -8,8 +8,9 @@ import numpy as np
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu import gpustat_text, monitor_json
-from nccl_doctor.formats.gpu.dmon.tables import Tables
+from nccl_doctor.formats.gpu import monitor_json
+from nccl_doctor.formats.gpu.loops import gpustat_text
+from nccl_doctor.formats.gpu.loops.dmon_tables import Tables
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
 from nccl_doctor.inputs import prefixes

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
-from nccl_doctor.formats.gpu.dmon.columns import TITLES, Columns, Layout, Rows, dcgm_layout, dmon_layout
+from nccl_doctor.formats.gpu.loops.dmon_columns import TITLES, Columns, Layout, Rows, dcgm_layout, dmon_layout
 from nccl_doctor.formats.gpu.sample_totals import Place, known_or_none
 from nccl_doctor.formats.number_grid import Grid, number_of
 

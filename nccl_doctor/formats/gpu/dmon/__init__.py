@@ -1,1 +1,0 @@
-"""Tables in columns of blanks: `nvidia-smi dmon`, `nvidia-smi pmon` and `dcgmi dmon`."""
