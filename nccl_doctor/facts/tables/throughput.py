@@ -1,6 +1,7 @@
 """How fast a job trained: what its step lines say, and what follows from them."""
 
 from nccl_doctor.common.named_tuples import NamedTuple
+from nccl_doctor.facts.tables.base import joined_by
 
 
 class ThroughputRun(NamedTuple):
@@ -153,6 +154,7 @@ class BenchRun(NamedTuple):
     ref: int
 
 
+@joined_by("run, size")
 class BenchRow(NamedTuple):
     """One size of an nccl-tests run, one placement."""
 

@@ -15,6 +15,7 @@ from nccl_doctor.facts.tables import BenchRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
 from nccl_doctor.formats.nccl.nccl_tests_copies import Copies
+from nccl_doctor.formats.nccl.nccl_tests_rows import RowForms
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import blocks
@@ -46,6 +47,7 @@ _AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
 _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
 _GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
+_COLUMNS = 4  # numbers of one placement; per-iteration tables have more
 _HEADING_LINES = 6  # between two parameter lines, where nothing but comments stands between them
 # One of these is in every line that a table is made of, but for the second half of a torn row.
 _WORDS = (
@@ -104,10 +106,12 @@ class _Reader:
         self._version: tuple[str, str | None] | None = None
         self._nccl: str | None = None
         self._graph: float | None = None
-        self._columns = 4  # numbers of one placement; per-iteration tables have more
+        self._columns = _COLUMNS  # numbers of one placement
         self._extremes: tuple[int, int] | None = None  # which of them are the shortest and the longest iteration
         self._wrong: int | None = 3  # which of them counts wrong elements
         self._root: bool | None = None  # whether the table has a column for it
+        self._titles: tuple[int, bool | None, tuple[int, int] | None] = self._columns, None, None
+        self._forms = RowForms()  # of rows below these titles
         self._headings: tuple[int, int] = 0, 0  # parameter lines that follow each other, and the line of the last one
 
     def block(self, block: bytes, number: int) -> None:
@@ -225,12 +229,27 @@ class _Reader:
             one = names[: self._columns]
             self._wrong = next((i for i, name in enumerate(one) if name in (b"#wrong", b"wrong", b"error")), None)
             both = b"i_min" in one and b"i_max" in one
-            self._extremes = (one.index(b"i_min"), one.index(b"i_max")) if both else None
+            extremes = (one.index(b"i_min"), one.index(b"i_max")) if both else None
+            if (self._columns, self._root, extremes) != self._titles:
+                self._titles, self._forms = (self._columns, self._root, extremes), RowForms()
+            self._extremes = extremes
             self._run(line, number)
             return True
         return False
 
     def _row(self, line: bytes, number: int) -> bool:
+        cells = self._forms.cells(line) if self._bench is not None else None
+        if cells is None:
+            return self._new_row(line, number)
+        bench = self._run(line, number)
+        redop = cells.redop.decode() if cells.redop else None
+        bench.head(cells.size, cells.elements, cells.kind.decode(), redop, cells.root)
+        self.understood += 1
+        self.copies.row()
+        bench.numbers(cells.numbers, number, line)
+        return True
+
+    def _new_row(self, line: bytes, number: int) -> bool:
         match = _HEAD.search(line)
         if match is None or (self._bench is None and not _is_row(line, match)):
             return False
@@ -244,6 +263,11 @@ class _Reader:
         self.copies.row()
         bench.numbers(self._blocks(rest), number, line)
         bench.rows[-1].iterations = self._iterations(rest)
+        if self._extremes is None and self._columns <= _COLUMNS:
+            before = len(line) - len(rest)
+            places = [block.span(group) for block in self._matches(rest) for group in range(1, 5)]
+            shifted = [(start + before, stop + before) for start, stop in places]
+            self._forms.learn(line, match, value is not None, shifted)
         return True
 
     def _iterations(self, text: bytes) -> tuple[float, float] | None:
@@ -277,10 +301,15 @@ class _Reader:
                 except ValueError:
                     return
             return
+        for match in self._matches(text):
+            yield float(match[1]), float(match[2]), float(match[3]), match[4]
+
+    def _matches(self, text: bytes) -> Iterator[re.Match[bytes]]:
+        """Each placement in a text."""
         pattern = _BARE if self._columns == 3 else _BLOCK
         position = 0
         while match := pattern.match(text, position):
-            yield float(match[1]), float(match[2]), float(match[3]), match[4]
+            yield match
             position = match.end()
 
     def _rest(self, line: bytes, number: int) -> bool:
