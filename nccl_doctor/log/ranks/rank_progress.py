@@ -127,13 +127,16 @@ class _Lines:
         line, label, text = known or _split(raw)
         found = _found_in(line, label, text)
         count = None if found is None else self._count(found)
-        if shape not in self._once:
+        places = self._places.get(shape) if known is not None else None
+        if places is not None and (found is None or not found.number or found.number[0] in places):
+            self._counts[shape, *[raw[begin:end] for begin, end in places]] = count
+        elif shape not in self._once:
             if len(self._once) < _MEMO:
                 self._once.add(shape)
         elif raw.isascii() and (layout := self._layout(raw.decode(), shape)) is not None:
             names = {(begin, end) for name, begin, end in layout.fields if name in prefixes.NAMES}
-            places = {*self._places.get(shape, ()), *names, *layout.words, *(found.number if found is not None else ())}
-            self._places[shape] = tuple(sorted(places))
+            places = (*self._places.get(shape, ()), *names, *layout.words, *(found.number if found is not None else ()))
+            self._places[shape] = tuple(sorted({*places}))
             self._counts[shape, *[raw[begin:end] for begin, end in self._places[shape]]] = count
             if known is None and raw.decode() == line and line[layout.end :] == text:
                 if len(self._labels) >= _MEMO:
