@@ -54,6 +54,7 @@ SAMPLES = {
     "accelerator-samples": ["gpu/npu_smi.txt"],
     "metric-files": ["records/dvclive.tsv"],
     "printed-tables": ["throughput/skorch.log"],
+    "cpu-exports": ["captures/sadf.csv"],
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],

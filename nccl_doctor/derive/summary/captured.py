@@ -362,7 +362,8 @@ def _accounting(facts: Facts) -> Iterator[Clause]:
 
 def _profiles(facts: Facts) -> Iterator[Clause]:
     for tool, report, total, ref in facts.query(
-        "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report ORDER BY sum(total_ms) DESC LIMIT 1"
+        "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report"
+        " ORDER BY report = 'kernels' DESC, sum(total_ms) DESC LIMIT 1"
     ):
         shares = facts.query(
             "SELECT kind, 100 * sum(total_ms) / ? AS share FROM profile_share WHERE tool = ? AND report = ? GROUP BY kind"

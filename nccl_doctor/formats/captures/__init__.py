@@ -75,6 +75,17 @@ FORMATS = (
         after=("training-steps", "node-capture"),
     ),
     Format(
+        "cpu-exports",
+        "cpu_exports",
+        tables=("host_use",),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?:# hostname;interval;timestamp;CPU;%"  # sadf -d
+            rb"|\{\s{0,20}\"sysstat\"\s{0,4}:\s{0,20}\{"
+            rb"|\"(?:Dstat|dool|Dool) [\d.]{1,12} CSV output\""
+            rb"|(?:RESET\r?\n)?CPU \S{1,253} \d{9,12} 20\d\d/\d\d/\d\d \d\d:\d\d:\d\d \d)"  # atop -P
+        ),
+    ),
+    Format(
         "packages",
         "packages",
         tables=("package",),

@@ -11,6 +11,7 @@ FORMATS = (
         # nvprof and `nsys stats` also write into the log of the job, which then stays a log.
         begins=compiled(
             rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\n\s{0,400}){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
+            rb"|\A(?:\xef\xbb\xbf)?\"?Name\"?,\"?Calls\"?,\"?TotalDuration(?:Ns)?\"?,"  # rocprof
         ),
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
     ),

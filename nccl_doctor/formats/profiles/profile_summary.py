@@ -1,4 +1,4 @@
-"""Summaries of Nsight Systems (`nsys stats`, as CSV or as columns) and of nvprof, in a file or inside the log of a job.
+"""Summaries of Nsight Systems (`nsys stats`, as CSV or as columns), nvprof and rocprof, in a file or inside the log of a job.
 
 Sums are of kernel times: kernels that run at the same time count each, and a kernel of NCCL also waits for its peers.
 """
@@ -18,6 +18,7 @@ from nccl_doctor.inputs.text_lines import plain_lines
 _MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 1e-6}
 _TITLE = re.compile(r'^ *"?Time ?\(%\)"?(?:,| {2,})"?(?:Total )?Time\b')
 _NVPROF = re.compile(r"^(?:==\d+== )? *(?:Type +)?Time\(%\) +Time +Calls +Avg +Min +Max +Name$")
+_ROCPROF = re.compile(r'^"?Name"?,"?Calls"?,"?TotalDuration(?:Ns)?"?,')
 _NVPROF_CSV = re.compile(r'^"?Type"?,"?Time\(%\)"?,"?Time"?,"?Calls"?,')
 _NVPROF_ROW = re.compile(
     r"^ *(?:(?P<type>GPU activities|API calls|OpenACC[ \w()]*): *)?(?P<share>[\d.]+)% +(?P<time>[\d.]+)(?P<unit>m?s|us|ns) +"
@@ -76,6 +77,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         61.2,814220112,1200,678516.8,655423.0,98431,2217439,101220.4,ncclDevKernel_AllReduce_Sum_f32_RING_LL
 
          GPU activities:   61.20%  814.22ms      1200  678.52us  98.431us  2.2174ms  ncclAllReduceRingLLKernel_sum_f32
+
+    and `rocprof --stats` and `rocprofv3 --stats` of ROCm 5 to 7::
+
+        "Name","Calls","TotalDurationNs","AverageNs","Percentage"
+        "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",800,3901234567,4876543.2,39.5
     """
     facts.mark_covered("profile_sum", "profile_share")
     tables = _Tables()
@@ -107,6 +113,10 @@ def _open_table(tables: _Tables, line: str) -> bool:
     """Whether a line holds the titles of a table, which is open from here on."""
     if _NVPROF.match(line):
         tables.tool, tables.report, tables.comma, tables.columns = "nvprof", "kernels", False, []
+        return True
+    if _ROCPROF.match(line):
+        tables.tool, tables.report, tables.comma, tables.units = "rocprof", "kernels", True, []
+        tables.columns = next(csv.reader([line.strip()]))
         return True
     if not _TITLE.match(line) and not _NVPROF_CSV.match(line):
         return False
@@ -166,6 +176,8 @@ def _parse_row(tables: _Tables, line: str) -> _Row | None:
         return None
     if len(cells) != len(tables.columns):
         return None
+    if tables.tool == "rocprof":
+        return _rocprof_row(tables, cells)
     titles = [column.strip().split(" (")[0].lower() for column in tables.columns]
     by_title = dict(zip(titles, map(str.strip, cells), strict=True))
     times = ("total time",) if tables.tool == "nsys" else ("total time", "time")
@@ -182,6 +194,19 @@ def _parse_row(tables: _Tables, line: str) -> _Row | None:
         _number(cells[1] if tables.tool == "nvprof" else cells[0]),
         None if longest is None else longest * longest_unit,
     )
+
+
+def _rocprof_row(tables: _Tables, cells: list[str]) -> _Row | None:
+    """A row of rocprof: the name first, times in ns; kernels, copies and calls of the API are files of one form."""
+    by_title = dict(zip(tables.columns, map(str.strip, cells), strict=True))
+    label = cells[0].strip()
+    total, count = _first_number(by_title, "TotalDurationNs", "TotalDuration"), _number(by_title["Calls"])
+    if total is None or count is None or not label:
+        return None
+    is_copy = label.startswith(("MEMORY_COPY_", "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"))
+    report = "api" if re.match(r"(?:hip|hsa_|roctx)\w{1,80}$", label) else "copies" if is_copy else "kernels"
+    longest, share = _first_number(by_title, "MaxNs"), _first_number(by_title, "Percentage")
+    return _Row(report, label, int(count), total * 1e-6, share, None if longest is None else longest * 1e-6)
 
 
 def _cells(tables: _Tables, line: str) -> list[str]:

@@ -134,3 +134,24 @@ def test_recognised_by_content() -> None:
         assert known is not None
         assert "profile-summary" == known.kind
     assert registry.recognise(b"step 1\n" + COLUMNS.encode()) is None
+
+
+def test_kernel_statistics_of_rocprof() -> None:
+    text = (
+        '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
+        '"Cijk_Alik_Bljk_BBS_BH_MT256x256x64",4000,6000000000,1500000.0,60.0,1,2000000,1.0\n'
+        '"ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",800,3000000000,3750000.0,30.0,1,9000000,1.0\n'
+        '"__amd_rocclr_copyBuffer",300,1000000000,3333333.3,10.0,1,5000000,1.0\n'
+        '"hipMemcpyAsync",300,500000000,1666666.7,5.0,1,5000000,1.0\n"cut",1\n'
+    )
+    known = registry.recognise(text.encode())
+    assert known is not None
+    facts = Facts()
+    registry.read_file(known, io.BytesIO(text.encode()), "kernel_stats.csv", facts)
+
+    assert {
+        ("kernels", "compute", 6000.0),
+        ("kernels", "communication", 3000.0),
+        ("copies", "copy", 1000.0),
+        ("api", "other", 500.0),
+    } == {(share.report, share.kind, share.total_ms) for share in facts.rows(ProfileShare)}

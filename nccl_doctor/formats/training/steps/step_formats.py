@@ -290,6 +290,27 @@ TOOLS = (
         ),
     ),
     Tool(
+        b"tgs (tokens/gpu/second)=",
+        "internevo",
+        "tokens/s",
+        "gpu",
+        by(rb"\bstep=(?P<step>\d+)\b.{0,400}?tgs \(tokens/gpu/second\)=" + RATE),
+    ),
+    Tool(
+        b" words/s : ",
+        "marian",
+        "tokens/s",
+        "job",
+        by(rb"\bUp\. (?P<step>\d+) : .{0,300}?: Time \d[\d.]{0,20}s : " + RATE + rb" words/s "),
+    ),
+    Tool(
+        b"| steps/sec ",
+        "wenet",
+        "samples/s",
+        "job",
+        by(rb"TRAIN \| steps/sec " + SPEED + rb"\| Batch \d+/(?P<step>\d+) loss "),
+    ),
+    Tool(
         b" tokens_per_second_per_gpu:",
         "torchtune",
         "tokens/s",
