@@ -24,6 +24,7 @@ _ODD = (" via ", "[repeated ", "&", *prefixes.CLOSING)  # parts of messages that
 _SHAPES = 10_000  # texts and shapes remembered
 _LEVELS = tuple(f"{level} " for level in nccl_header.LEVELS)
 _Time = tuple[str, int, int]  # kind of a time stamp, and where it begins and ends
+_TRACE_CLOCK = compiled(r"\] (\d{1,12}\.\d{6,9} )[\w.-]{1,80}:\d")  # of NCCL_DEBUG=TRACE: microseconds since the start
 DATE = compiled(r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?")
 
 
@@ -66,6 +67,9 @@ class Classifier:
         known = self.writers.get(left)
         if known is not None:
             return known
+        clock = _TRACE_CLOCK.search(left)
+        if clock is not None:  # which differs from line to line
+            return self.writer(left[: clock.start(1)] + left[clock.end(1) :])._replace(left=left)
         shape = left.encode("utf-8", "replace").translate(prefixes.ZEROS)
         times = self._times.get(shape)
         dated = self._dated.get(_without(left, times)) if times else None
@@ -135,7 +139,7 @@ class Classifier:
             self._remember_skipped(rest)
             counts.understood += 1
             return
-        if pattern is None or pattern.lines:
+        if pattern.lines if pattern is not None else level != "TRACE":
             pattern, text = self._continued(pattern, text, level, after, counts.headers[writer.header].label)
         if pattern is None:
             self._add_unknown(writer, level, body, text, repeat, number)

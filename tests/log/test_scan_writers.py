@@ -55,6 +55,16 @@ def test_a_file_for_each_rank_is_one_job(tmp_path: Path) -> None:
     assert 4 == len(facts.query("SELECT DISTINCT file FROM evidence"))
 
 
+def test_the_clock_of_trace_lines_is_not_of_their_writer() -> None:
+    lines = [f"node01:77:90 [0] {n}.{n:06d} init.cc:{20 + n % 2} NCCL TRACE step {n} of the plan" for n in range(40)]
+    lines.insert(20, "node01:77:90 [0] 7.000123 init.cc:20 NCCL TRACE NCCL_IB_HCA set by envi")
+    lines.insert(21, "ronment to mlx5_0")
+    counts_ = Scanner(large=True).read(BytesIO("\n".join(lines).encode()))
+    assert 41 == counts_.nccl_lines
+    heads = {(head.host, head.pid, head.tid, head.dev, head.source, head.line) for head in counts_.headers}
+    assert {("node01", 77, 90, 0, "init.cc", 20), ("node01", 77, 90, 0, "init.cc", 21)} == heads
+
+
 def test_what_ray_folds_counts_as_often_as_it_says() -> None:
     ray = "(Worker pid=77, ip=10.1.0.4) "
     warn = "node01:77:90 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.1.0.5<40000> failed : Connection refused"
