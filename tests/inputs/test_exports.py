@@ -163,6 +163,19 @@ def test_the_stack_of_structlog_is_written_as_python_does() -> None:
     assert ["failed", *STACK.split("\n")] == texts(json.dumps(row) + "\n")
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"msg": "no GPUs", "err": "driver not loaded"}, "no GPUs: driver not loaded"),
+        ({"msg": "no GPUs: driver not loaded", "error": "driver not loaded"}, "no GPUs: driver not loaded"),
+        ({"msg": "step 7", "error": "0.25", "err": None}, "step 7"),
+        ({"msg": "a", "error": ["b c"], "err": {"d": "e f"}}, "a"),
+    ],
+)
+def test_the_reason_of_a_structured_logger_stands_behind_its_message(row: dict[str, object], expected: str) -> None:
+    assert [expected] == texts("".join(f"{json.dumps({'level': 'error', **row})}\n" for _ in range(2)))[:1]
+
+
 def test_a_document_that_was_cut_off_gives_what_is_whole() -> None:
     assert ["one"] == texts('[{"message": "one"}, {"message": "tw')
 

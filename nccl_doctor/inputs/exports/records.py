@@ -35,6 +35,7 @@ _STACKS = (
     "extraInfo", "extra_info",
 )  # fmt: skip
 _STACK_KEYS = frozenset(_STACKS)
+_REASONS = ("error", "err")  # where loggers of Go (zap, logrus, slog, klog) put the error beside the message
 _OF_KUBERNETES = frozenset(("involvedObject", "regarding", "kind"))
 _NUMBERS = (int, float)
 _SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
@@ -111,6 +112,8 @@ def read(row: dict[str, Any], depth: int = 0) -> Record | None:
     for stack in stacks:
         if stack.strip() not in message:
             lines += stack.strip("\n").split("\n")
+    if names.has_stacks:
+        lines[0] += "".join([f": {reason}" for reason in _reasons(row) if reason not in message])
     if names.numbers and "NCCL" not in lines[0]:
         lines[0] += "".join([f" {name}={row[name]}" for name in names.numbers if type(row[name]) in _NUMBERS])
     before = _before(row, names, when, lines[0])
@@ -263,6 +266,12 @@ def _stacks(row: dict[str, Any], names: _Names) -> list[str]:
             elif isinstance(value, list) and (text := _frames(value)):
                 found.append(text)
     return found
+
+
+def _reasons(row: dict[str, Any]) -> list[str]:
+    """Why something failed, in one line beside the message; a number or one word is a value of the program's own."""
+    values = [value for name in _REASONS if isinstance(value := row.get(name), str)]
+    return [value for value in values if " " in value.strip() and "\n" not in value and "Traceback" not in value]
 
 
 def _frames(stacks: list[Any]) -> str:
