@@ -55,6 +55,7 @@ SAMPLES = {
     "metric-files": ["records/dvclive.tsv"],
     "printed-tables": ["throughput/skorch.log"],
     "cpu-exports": ["captures/sadf.csv"],
+    "dcgm-job-stats": ["gpu/dcgmi_stats.txt"],
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],

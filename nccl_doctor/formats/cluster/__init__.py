@@ -85,6 +85,7 @@ FORMATS = (
             "message-benchmark",
             "collective-benchmark",
             "gpu-burn",
+            "dcgm-job-stats",
             "serving-benchmark",
             "pod-description",
         ),

@@ -91,6 +91,12 @@ FORMATS = (
         ),
     ),
     Format(
+        "dcgm-job-stats",
+        "dcgm_stats",
+        tables=("gpu_use", "gpu_throttle"),
+        inside=(b"| GPU ID: ", b"|-----  Execution Stats "),
+    ),
+    Format(
         "dcgm-results",
         "dcgm",
         tables=("active_test",),
