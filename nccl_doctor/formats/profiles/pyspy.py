@@ -119,7 +119,7 @@ def parse_text(numbered: Iterable[tuple[int, Label, str]]) -> Iterator[Dump]:
             dump = dump._replace(parent=int(match[1]))
         elif match := _THREAD.match(text):
             frames = []
-            of_system = int(match[1], 0)
+            of_system = int(match[1], 16 if match[1].startswith("0x") else 10)
             dump.threads.append(
                 Thread(dump.pid, of_system, match[4], match[2] == "active", match[3] is not None, frames, number)
             )

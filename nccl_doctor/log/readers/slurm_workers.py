@@ -11,6 +11,13 @@ from distributed.core import Status
 
 from nccl_doctor.common import interruption
 
+# A folder of the job's own for what its worker keeps on disk, which the job removes: a worker that is cancelled leaves it.
+_OWN_FOLDER = [
+    'folder=$(mktemp -d "${TMPDIR:-/tmp}/nccl-doctor-XXXXXXXX") && export DASK_TEMPORARY_DIRECTORY="$folder"',
+    """trap 'rm -rf "$folder"' EXIT""",
+    "trap 'exit 143' TERM",
+]
+
 
 def started(jobs: int, say: Callable[[str], None]) -> Any:
     """A cluster with so many jobs of one worker each; `say` is told why some were refused.
@@ -35,7 +42,10 @@ def started(jobs: int, say: Callable[[str], None]) -> Any:
     site = dask.config.get("jobqueue.slurm", {})
     cores = site.get("cores") or 1
     usual = {"cores": cores, "processes": cores, "memory": "4GB"}
-    cluster = SLURMCluster(job_cls=Job, **{name: site.get(name) or value for name, value in usual.items()})
+    prologue = [*(site.get("job-script-prologue") or []), *_OWN_FOLDER]
+    cluster = SLURMCluster(
+        job_cls=Job, job_script_prologue=prologue, **{name: site.get(name) or value for name, value in usual.items()}
+    )
     cluster.scale(jobs=jobs)
     refused = []
     try:

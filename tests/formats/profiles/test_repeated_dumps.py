@@ -56,3 +56,8 @@ def test_a_process_that_waits_for_itself_is_no_hang() -> None:
         ("t2.txt", dump(4242, COLLECTIVE)),
     )
     assert [(None, 4242, "collective", 1, 0)] == found
+
+
+def test_numbers_with_zeros_in_front_are_numbers() -> None:
+    text = dump(4242, COLLECTIVE).replace("Thread 4242", "Thread 0004242").replace("Thread 4243", "Thread 0x00001093")
+    assert doing(("a.txt", dump(4242, COLLECTIVE))) == doing(("a.txt", text))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import same_report, slurm_cluster
+from helpers.waiting import until
 from helpers.places import DEMO, FIXTURES
 
 import nccl_doctor
@@ -150,12 +151,15 @@ def test_jobs_of_slurm_read(
             slurm.script(script, "exit 0")
         slurm.idle()
         monkeypatch.chdir(tmp_path_factory.mktemp("jobs"))
+        scratch = tmp_path_factory.mktemp("scratch")
+        monkeypatch.setenv("TMPDIR", str(scratch))
         SAID.clear()
         little = dask.config.set({"jobqueue.slurm.job-mem": "20MB"})  # of what each node of the test has
         with little, cluster.connected("slurm:2", SAID.append) as client:
             assert expected == report(logs, client)
             assert [] == SAID[1:]
         slurm.idle()  # the jobs have ended; their daemons would wait for them
+        until(lambda: not list(scratch.iterdir()))  # also what cancelled workers kept
 
 
 @pytest.mark.parametrize(
@@ -188,8 +192,13 @@ def test_jobs_that_slurm_refuses_are_told_and_the_others_read(
     for name in ("sbatch", "scancel"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     SAID.clear()
 
     with cluster.connected("slurm:2", SAID.append) as client:
         assert report(logs) == report(logs, client)
+        assert ["nccl-doctor-"] == [path.name[:12] for path in scratch.iterdir()]
+    until(lambda: not list(scratch.iterdir()))  # the job has removed what its worker kept
     assert "1 of 2 jobs were refused: QOSMaxSubmitJobPerUserLimit" == SAID[0]
