@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BATCH = 5_000  # rows inserted at once
+_LONGEST = 2000  # characters of a piece of evidence
 VALUES = 990  # in a statement; old releases of SQLite take 999
 INDEXED = 50  # rows of a table from which an index is worth making
 
@@ -41,6 +42,7 @@ class Facts:
         self._evidence: dict[str, Places] = {}  # file -> line -> number
         self._source_lines: dict[str, Callable[[int], int]] = {}  # file -> from lines that were read to its own
         self._read_lines: dict[int, int] = {}  # of evidence of such files: which of the lines that were read it is
+        self._records: dict[tuple[str, int, str], int] = {}  # of those in one line with another, the further ones
         self._texts: dict[tuple[str, str], int] = {}  # (file, text) -> number, of `text_evidence`
         self._waiting: dict[type, list[Any]] = defaultdict(list)  # table -> rows that are still to be inserted
         self._numbers = 0
@@ -104,23 +106,45 @@ class Facts:
             lines = self._evidence[file] = Places()
         number = lines.get(line)
         if number is None:
-            number = lines[line] = self._numbers = self._numbers + 1
-            at = line
-            if file in self._source_lines:
-                at = self._source_lines[file](line)
-                self._read_lines[number] = line
-            self._insert(Evidence, [(number, file, at, text[:2000])])
+            number = lines[line] = self._add_evidence(file, line, text)
+        return number
+
+    def _add_evidence(self, file: str, line: int, text: str) -> int:
+        number = self._numbers = self._numbers + 1
+        at = line
+        if file in self._source_lines:
+            at = self._source_lines[file](line)
+            self._read_lines[number] = line
+        self._insert(Evidence, [(number, file, at, text[:_LONGEST])])
         return number
 
     def evidence_of(self, file: str, lines: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
-        """As `evidence`, for many places of a file."""
+        """As `evidence`, for many records of a file; of records that share a line, each has a number of its own."""
         known = self._evidence.setdefault(file, Places())
         if file in self._source_lines or not known.add_new(lines, self._numbers + 1):
-            return [self.evidence(file, line, text) for line, text in zip(lines, texts, strict=True)]
+            return [self._record(file, line, text) for line, text in zip(lines, texts, strict=True)]
         numbers = range(self._numbers + 1, self._numbers + 1 + len(lines))
         self._numbers += len(lines)
-        self._insert(Evidence, zip(numbers, repeat(file), lines, (text[:2000] for text in texts)))
+        self._insert(Evidence, zip(numbers, repeat(file), lines, (text[:_LONGEST] for text in texts)))
         return numbers
+
+    def _record(self, file: str, line: int, text: str) -> int:
+        """The number of a record: that of its line, if no other record has it."""
+        text = text[:_LONGEST]
+        number = self.evidence(file, line, text)
+        mine, shown = " ".join(text.split()), " ".join(self._text(number).split())
+        if mine in shown or shown in mine:
+            return number
+        if (file, line, text) not in self._records:
+            self._records[file, line, text] = self._add_evidence(file, line, text)
+        return self._records[file, line, text]
+
+    def _text(self, number: int) -> str:
+        """The text of a piece of evidence."""
+        waiting = self._waiting[Evidence]
+        if (at := number - self._numbers - 1 + len(waiting)) >= 0:
+            return str(waiting[at][3])
+        return str(self._db.execute("SELECT text FROM evidence WHERE id = ?", (number,)).fetchone()[0])
 
     def expect(self, file: str, lines: int, evidence: int) -> None:
         """Prepare for about so many places of a file of so many lines; what is known of it already stays as it is."""

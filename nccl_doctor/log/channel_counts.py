@@ -218,16 +218,20 @@ class ChannelColumns:
         return [mask.bit_count() or 1 for mask in masks]
 
     def _order(self, headers: Sequence[int]) -> Sequence[int]:
-        """The edges in the order of their headers, given in theirs, and of their first lines."""
+        """The edges in the order of their headers, given in theirs, and of their first lines; those of one line by their ranks."""
         place = [0] * (max(headers, default=-1) + 1)
         for number, header in enumerate(headers):
             place[header] = number
         if "numpy" not in sys.modules:
-            return sorted(range(len(self)), key=lambda at: (place[self.header[at]], self.first[at]))
+            where = zip(
+                map(place.__getitem__, self.header), self.first, self.src, self.dst, range(len(self)), strict=False
+            )
+            return [at for *_, at in sorted(where)]
         import numpy as np
 
         columns = self.arrays()
-        return np.lexsort((columns["first"], np.array(place)[columns["header"]])).tolist() if len(self) else []
+        keys = columns["dst"], columns["src"], columns["first"], np.array(place)[columns["header"]]
+        return np.lexsort(keys).tolist() if len(self) else []
 
     def rows(
         self, facts: Facts, file: str, who: Sequence[Origin], headers: Sequence[int], hosts_for: HostsFor

@@ -151,7 +151,12 @@ class LogCounts:
 
     def in_order(self) -> list[int]:
         """The numbers of the headers in the order of their first NCCL lines, whatever was read first."""
-        return sorted(range(len(self.headers)), key=lambda number: self.spans[number].first)
+
+        def place(number: int) -> tuple[int, str, int, int]:  # several may share a line
+            head = self.headers[number]
+            return self.spans[number].first, head.host or "", head.pid or 0, head.tid or 0
+
+        return sorted(range(len(self.headers)), key=place)
 
     def count(self, key: EventKey, n: int, line: int, stamp: float | None, left: str) -> None:
         """Count an event that occurred `n` times on a line."""

@@ -81,14 +81,32 @@ class EventColumns:
         self.left += left
 
     def order(self) -> Sequence[int]:
-        """The events in the order of their first lines: NCCL records before texts."""
+        """The events in the order of their first lines: NCCL records before texts, those of one line by their words."""
         is_text = [not message.level for message in self.messages]
         if "numpy" not in sys.modules:
-            return sorted(range(len(self)), key=lambda at: (is_text[self.message[at]], self.first[at]))
+            return self._by_words(sorted(range(len(self)), key=lambda at: (is_text[self.message[at]], self.first[at])))
         import numpy as np
 
         message, _, _, first, _ = self._arrays()
-        return np.lexsort((first, np.array(is_text, bool)[message])).tolist() if len(self) else []
+        if not len(self):
+            return []
+        return self._by_words(np.lexsort((first, np.array(is_text, bool)[message])).tolist())
+
+    def _by_words(self, order: list[int]) -> list[int]:
+        """The same with records of one line by their words: parts of a log may have been read in any order."""
+        start, line = 0, -1
+        for place, at in enumerate([*order, None]):
+            now = -1 if at is None else self.first[at]
+            if now == line:
+                continue
+            if place - start > 1:
+                order[start:place] = sorted(order[start:place], key=self._words)
+            start, line = place, now
+        return order
+
+    def _words(self, at: int) -> tuple[bool, int, str, str]:
+        message = self.messages[self.message[at]]
+        return not message.level, message.pattern, message.body, self.left[at]
 
     def merge(self, other: "EventColumns", headers: Sequence[int], offset: int) -> None:
         """Append the events of a part that begins `offset` lines later; `headers` are the numbers of its headers here."""

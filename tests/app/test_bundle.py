@@ -183,6 +183,11 @@ def test_a_list_of_millions_of_hosts_is_one_name(numbers: str) -> None:
     assert 1 == len(redactor.replaced["host"])
 
 
+def test_a_name_of_thousands_of_labels_is_read_label_by_label() -> None:
+    line = ".".join(["a"] * 30_000) + ".gpu01.acme.com b.gpu01.log"
+    assert ".".join(["a"] * 30_000) + ".host-001.example b.host-001.log" == Redactor({"gpu01"})(line)
+
+
 def test_lists_of_hosts_share_one_budget() -> None:
     redactor = Redactor({"gpu01"})
     for first in range(100):

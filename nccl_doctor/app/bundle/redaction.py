@@ -41,7 +41,9 @@ _USER = re.compile(
     r"(?:/home/|/Users/|\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|user|owner)\s?[=:]\s?\"?|\buid=\d+\()(?P<name>[A-Za-z_][\w.-]{1,31})"
 )
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
-_WORD = re.compile(r"(?P<word>[A-Za-z0-9][A-Za-z0-9-]*)(?P<rest>(?:\.[A-Za-z][\w-]*)*)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_LABELS = re.compile(r"(?:\.[A-Za-z][\w-]*)*")
+_WORD = re.compile(rf"{_NAME.pattern}{_LABELS.pattern}")
 _LIST = re.compile(r"(?<![A-Za-z])(?P<stem>[A-Za-z][\w-]{0,62})\[(?P<numbers>\d[\d,-]*)\]")
 _IP_NAME = re.compile(r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}")
 _IPV4 = re.compile(r"(?<![\w.-])(?P<net>\d{1,3}\.\d{1,3}\.\d{1,3})\.(?P<last>\d{1,3})(?![\w-]|\.\d)")
@@ -246,16 +248,25 @@ class Redactor:
         return shown
 
     def _word_of(self, found: re.Match[str]) -> str:
-        word, rest = found["word"], found["rest"]
-        name = word.lower()
-        if name not in self._hosts and not _IP_NAME.fullmatch(name):
-            shown = self._parts(word)
-            return shown + (_WORD.sub(self._word, rest) if rest else "")
-        ends = rest[1:].split(".") if rest else []
-        is_domain = bool(ends) and not set(ends) & _FILE_ENDS
-        if is_domain:
-            self.replaced["domain"].setdefault(rest[1:], "example")
-        return self._host(name) + (".example" if is_domain else rest)
+        whole, at, shown = found[0], 0, ""
+        while (word := _NAME.search(whole, at)) is not None:
+            shown += whole[at : word.start()]
+            at = word.end()
+            name = word[0].lower()
+            if name in self._hosts or _IP_NAME.fullmatch(name):
+                rest = _LABELS.match(whole, at)
+                at = rest.end() if rest else at
+                shown += self._host(name) + self._domain(rest[0] if rest else "")
+            else:
+                shown += self._parts(word[0])
+        return shown + whole[at:]
+
+    def _domain(self, rest: str) -> str:
+        """What follows the name of a host: a domain, or the end of the name of a file."""
+        if not rest or set(rest[1:].split(".")) & _FILE_ENDS:
+            return rest
+        self.replaced["domain"].setdefault(rest[1:], "example")
+        return ".example"
 
     def _parts(self, word: str) -> str:
         """A word with hyphens of which some parts are a host: `gpu-a01-ib0`, `dmesg-gpu-a01`."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from helpers import same_report, slurm_cluster
-from helpers.waiting import until
 from helpers.places import DEMO, FIXTURES
+from helpers.waiting import until
 
 import nccl_doctor
 from nccl_doctor.app import analyze
