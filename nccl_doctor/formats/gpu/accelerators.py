@@ -69,10 +69,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 def _telegraf(stream: Readable, rows: ValueRows) -> Reading:
-    number = 0
+    number, note = 0, None
     for number, line in lines(stream):
         match = _LINE.fullmatch(line)
         if match is None:
+            note = f"line {number:,} is cut or damaged" if line.startswith("nvidia_smi") else note
             continue
         tags = {key: re.sub(r"\\(.)", r"\1", value) for key, value in _TAG.findall(match[1])}
         index = tags.get("index", "")
@@ -93,17 +94,18 @@ def _telegraf(stream: Readable, rows: ValueRows) -> Reading:
             number,
             line,
         )
-    return Reading(number, 0)
+    return Reading(number, 0, note)
 
 
 def _xpu(stream: Readable, rows: ValueRows) -> Reading:
-    number, columns = 0, list[str | None]()
+    number, note, columns = 0, None, list[str | None]()
     for number, line in lines(stream):
         cells = [cell.strip() for cell in line.split(",")]
         if line.startswith("Timestamp, "):
             columns = [_XPU.get(cell) for cell in cells]
             continue
         if len(cells) != len(columns) or not cells[1].isdecimal() or len(cells[1]) > 4:
+            note = f"line {number:,} is cut or damaged" if line.strip() else note
             continue
         values = (
             (column, float(cell))
@@ -111,7 +113,7 @@ def _xpu(stream: Readable, rows: ValueRows) -> Reading:
             if column and _LEADING.fullmatch(cell)
         )
         _add(rows, Gpu(None, int(cells[1])), _clock(cells[0], number), values, number, line)
-    return Reading(number, 0)
+    return Reading(number, 0, note)
 
 
 def _clock(text: str, number: int) -> float:

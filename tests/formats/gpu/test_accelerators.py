@@ -119,6 +119,8 @@ def test_cut_files_are_read_as_far_as_they_go(text: str) -> None:
 def test_what_is_not_whole_is_told() -> None:
     assert "ends in the middle of the snapshot that starts in line" in str(_read(NVTOP[:-20])[1])
     assert "line 20 is no complete JSON" == _read(NEURON[:-30])[1]
+    assert "line 80 is cut or damaged" == _read(TELEGRAF[:-110])[1]
+    assert "line 81 is cut or damaged" == _read(XPU[:-20])[1]
     assert "line 4 is no complete JSON" == _read(EXPORT[:-30])[1]
 
 
