@@ -56,6 +56,7 @@ SAMPLES = {
     "printed-tables": ["throughput/skorch.log"],
     "cpu-exports": ["captures/sadf.csv"],
     "dcgm-job-stats": ["gpu/dcgmi_stats.txt"],
+    "rate-benchmark": ["benchmarks/ior.txt"],
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],

@@ -290,9 +290,10 @@ def _links(facts: Facts) -> Iterator[Clause]:
     ):
         yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
     for test, runs, worst, usual, unit, ref in facts.query(
-        "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn'), '', tool || ' ') || test, count(*),"
+        "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn', 'hpcg'), '', tool || ' ') || test, count(*),"
         " iif(unit IN ('us', 'ms'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
-        " WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn')"
+        " WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn',"
+        " 'ior', 'babelstream', 'hpcg')"
         " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT'))) AND value IS NOT NULL"
         " GROUP BY tool, test, unit"
     ):

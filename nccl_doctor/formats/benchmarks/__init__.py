@@ -51,6 +51,13 @@ FORMATS = (
         after=("rdma-test",),
     ),
     Format(
+        "rate-benchmark",
+        "rates",
+        tables=("active_test",),
+        inside=(b"access    bw(MiB/s)", b"Function    M", b"Final Summary::HPCG result"),
+        after=("rdma-test",),
+    ),
+    Format(
         "serving-benchmark",
         "serving",
         tables=("active_test",),

@@ -85,6 +85,7 @@ FORMATS = (
             "message-benchmark",
             "collective-benchmark",
             "gpu-burn",
+            "rate-benchmark",
             "dcgm-job-stats",
             "serving-benchmark",
             "pod-description",

@@ -80,7 +80,7 @@ FORMATS = (
     ),
     Format(
         "accelerator-samples",
-        "accelerators",
+        "collected.accelerators",
         tables=("gpu_use", "gpu_sample", "gpu_throttle"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,20}(?:nvidia_smi,[\w-]{1,60}=[^\n]{1,4000} \w{1,60}="  # Telegraf
@@ -92,7 +92,7 @@ FORMATS = (
     ),
     Format(
         "dcgm-job-stats",
-        "dcgm_stats",
+        "collected.dcgm_stats",
         tables=("gpu_use", "gpu_throttle"),
         inside=(b"| GPU ID: ", b"|-----  Execution Stats "),
     ),

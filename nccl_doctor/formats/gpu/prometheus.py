@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.collected.value_rows import ValueRows
 from nccl_doctor.formats.gpu.exporter_events import Event, EventRows, event_of
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Gpu
-from nccl_doctor.formats.gpu.value_rows import ValueRows
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines, read_head
 

@@ -52,7 +52,7 @@ FORMATS = (
             b"ms, mfu ", b" tokens_per_second_per_gpu:", b", Tokens/s/device: ", b"train_step_timing in s",
             b" timing_s/step:", b" Time: ", b" Time=", b"train_time", b"step_total", b"ime taken: ", b"it/s remaining:", b"s/it remaining:",
             b"it/s ", b"s/it ",
-            b" step_avg:", b"tgs (tokens/gpu/second)=", b" words/s : ", b"| steps/sec ", b"  wps: ", b", TFLOP/s: ",
+            b" step_avg:", b"tgs (tokens/gpu/second)=", b" words/s : ", b"Total step time: ", b"| steps/sec ", b"  wps: ", b", TFLOP/s: ",
             b"{'loss': ", b" \xe2\x80\xa2 0:",
             b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",
             b"tokens/s", b"tok/s", b"toks/s", b"tokens_per_s", b" tps ", b"tps=", b"samples/s", b"sample/s", b"images/s", b"imgs/s",

@@ -7,7 +7,7 @@ from helpers.places import FIXTURES
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuThrottle, GpuUse
-from nccl_doctor.formats.gpu import dcgm_stats
+from nccl_doctor.formats.gpu.collected import dcgm_stats
 
 PLACE = FIXTURES / "gpu" / "dcgmi_stats.txt"
 

@@ -18,6 +18,7 @@ from nccl_doctor.formats.training.steps import step_lines
         ("internevo", "INFO train.py:323 -- tflops=63.27,step={s},loss=11.6,tgs (tokens/gpu/second)=1424.64,lr=4e-07", None, 1424.64),
         ("marian", "Ep. 1 : Up. {s} : Sen. 41,234 : Cost 9.1 * 5,1 @ 1 after 9 : Time 46.02s : 11332.97 words/s : gNorm 1", None, 11332.97),
         ("wenet", "2026-11-20 08:00:00,123 DEBUG TRAIN | steps/sec 2.500| Batch 0/{s} loss 120.1 loss_ctc 130.2 lr 0.0001", 0.4, None),
+        ("nemo-rl", "===== Step {s}/1000 =====\n  • Total step time: 64.25s\n  • generation: 38.40s (60.0%)", 64.25, None),
         ("maxtext", "completed step: {s}, seconds: 2.167, TFLOP/s: 36.722, loss: 2.191", 2.167, None),
         ("nanogpt-speedrun", "step:{s}/2000 train_time:{s}60ms step_avg:100.00ms", 0.1, None),
         ("nanogpt-speedrun", "step:{s}/2000 val_loss:3.41 train_time:{s}.134s step_avg:1000.51ms", 1.0, None),

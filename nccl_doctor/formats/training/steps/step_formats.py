@@ -275,42 +275,6 @@ TOOLS = (
         by(rb"\biter (?P<step>\d+): loss [\d.naif]+, time (?P<milliseconds>" + NUMBER + rb")ms, mfu "),
     ),
     Tool(
-        b" step_avg:",
-        "nanogpt-speedrun",  # of modded-nanogpt: the average is since the start, or since the validation before
-        "samples/s",
-        "job",
-        by(
-            rb"\bstep:(?P<step>\d+)/\d+ .{0,200}?\btrain_time:(?:(?P<clock_milliseconds>"
-            + NUMBER
-            + rb")ms|(?P<clock>"
-            + NUMBER
-            + rb")s) step_avg:(?P<milliseconds>"
-            + NUMBER
-            + rb")ms"
-        ),
-    ),
-    Tool(
-        b"tgs (tokens/gpu/second)=",
-        "internevo",
-        "tokens/s",
-        "gpu",
-        by(rb"\bstep=(?P<step>\d+)\b.{0,400}?tgs \(tokens/gpu/second\)=" + RATE),
-    ),
-    Tool(
-        b" words/s : ",
-        "marian",
-        "tokens/s",
-        "job",
-        by(rb"\bUp\. (?P<step>\d+) : .{0,300}?: Time \d[\d.]{0,20}s : " + RATE + rb" words/s "),
-    ),
-    Tool(
-        b"| steps/sec ",
-        "wenet",
-        "samples/s",
-        "job",
-        by(rb"TRAIN \| steps/sec " + SPEED + rb"\| Batch \d+/(?P<step>\d+) loss "),
-    ),
-    Tool(
         b" tokens_per_second_per_gpu:",
         "torchtune",
         "tokens/s",

@@ -15,12 +15,11 @@ from nccl_doctor.formats.training.lines.line_numbers import Group, Texts
 from nccl_doctor.formats.training.steps import (
     epoch_lines,
     loss_values,
-    metric_lines,
     own_steps,
     step_formats,
-    tensorflow_steps,
 )
 from nccl_doctor.formats.training.steps.loss_scale import Losses
+from nccl_doctor.formats.training.steps.programs import metric_lines, research_lines, tensorflow_steps
 from nccl_doctor.inputs.blocks import Cursor
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
 
@@ -43,6 +42,7 @@ _TOOLS = {
         *own_steps.TOOLS,
         *epoch_lines.TOOLS,
         *step_formats.TOOLS,
+        *research_lines.TOOLS,
         *tensorflow_steps.TOOLS,
         *metric_lines.TOOLS,
     )

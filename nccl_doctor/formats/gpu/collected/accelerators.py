@@ -8,9 +8,9 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.collected.value_rows import ValueRows
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Gpu
-from nccl_doctor.formats.gpu.value_rows import ValueRows
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines, read_head

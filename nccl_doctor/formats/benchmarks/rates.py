@@ -1,0 +1,72 @@
+"""Results of IOR, BabelStream and HPCG: rates of a file system, of the memory of a GPU, and of a whole job."""
+
+import re
+from typing import NamedTuple
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ActiveTest
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Sections
+
+_HEADS = re.compile(rb"access    bw\(MiB/s\)|Function    M(?:Bytes|iBytes)/sec|Final Summary::HPCG result is ")
+_NUMBER = r"(\d{1,12}(?:\.\d{1,6})?(?:e\+\d\d)?)"
+_IOR_ROW = re.compile(r"(write|read) {1,12}" + _NUMBER + r" (?:[ \d.NA-]{10,200}) (\d{1,6}) *$")
+_STREAM_ROW = re.compile(r"(Copy|Mul|Add|Triad|Dot|Nstream) {1,12}" + _NUMBER + r" {1,12}[\d.]{1,12} ")
+_HPCG = re.compile(r"Final Summary::HPCG result is (VALID|INVALID)(?:.{0,40}GFLOP/s rating of=" + _NUMBER + r")?")
+_MIB = (1 << 20) / 1e6  # MB
+_KEEP = 60
+_MOST = 20_000
+
+
+class _Result(NamedTuple):
+    """What a line says."""
+
+    tool: str
+    test: str
+    device: str | None
+    outcome: str
+    value: float | None
+    unit: str | None
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read each result.
+
+    Source: IOR 3 and 4 `src/ior-output.c`, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`::
+
+        write     41234      10312      0.006123    16777216   4096       0.012345   25.42      0.001234   25.43      0
+        Triad       3052345.678 0.00026     0.00028     0.00027
+        Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45
+    """
+    facts.mark_covered("active_test")
+    sections = Sections(stream, _HEADS, _KEEP)
+    tables: dict[str | None, float] = {}  # host -> MB of a unit of the table of BabelStream
+    rows: list[ActiveTest] = []
+    used = 0
+    note = None
+    for number, label, text in sections:
+        if text.startswith("Function "):
+            tables[label.host] = _MIB if "MiBytes" in text else 1.0
+        elif (found := _result(text.strip(), tables.get(label.host))) is not None:
+            rows.append(ActiveTest(label.host, *found, text=None, ref=facts.evidence(name, number, text.strip())))
+        elif "bw(MiB/s)" not in text:
+            continue
+        used += 1
+        sections.used()
+        if len(rows) >= _MOST:
+            note = f"holds more than {_MOST:,} results; the others were left out"
+            break
+    facts.add(rows)
+    return Reading(sections.lines, used, note)
+
+
+def _result(text: str, unit: float | None) -> _Result | None:
+    if (row := _IOR_ROW.match(text)) is not None:
+        return _Result("ior", row[1], f"iteration {row[3]}", "other", float(row[2]) * _MIB, "MB/s")
+    if unit is not None and (row := _STREAM_ROW.match(text)) is not None:
+        return _Result("babelstream", row[1], None, "other", float(row[2]) * unit / 1e3, "GB/s")
+    if (row := _HPCG.match(text)) is not None:
+        outcome = "pass" if row[1] == "VALID" else "fail"
+        return _Result("hpcg", "HPCG", None, outcome, float(row[2]) if row[2] else None, "Gflop/s" if row[2] else None)
+    return None

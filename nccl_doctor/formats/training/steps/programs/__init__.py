@@ -1,0 +1,1 @@
+"""Step lines of programs that have a form of their own."""

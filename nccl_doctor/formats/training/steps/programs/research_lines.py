@@ -1,0 +1,57 @@
+"""Step lines of programs that research groups published: modded-nanogpt, InternEvo, NeMo-RL, Marian, WeNet.
+
+Sources: `train_gpt.py` of modded-nanogpt, `train.py` of InternEvo, `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet::
+
+    step:126/1750 train_time:12432ms step_avg:98.67ms
+    tflops=63.27,step=0,loss=11.63,tgs (tokens/gpu/second)=1424.64,lr=4e-07
+    Ep. 1 : Up. 500 : Sen. 412,345 : Cost 8.9 * 5,123 @ 10 after 5,123 : Time 46.02s : 111332.97 words/s : gNorm 1.1
+    TRAIN | steps/sec 2.631| Batch 0/100 loss 12.1 loss_ctc 13.0 lr 0.0001 rank 0
+"""
+
+from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, SECONDS, SPEED, Tool, by
+
+TOOLS = (
+    Tool(
+        b" step_avg:",
+        "nanogpt-speedrun",  # of modded-nanogpt: the average is since the start, or since the validation before
+        "samples/s",
+        "job",
+        by(
+            rb"\bstep:(?P<step>\d+)/\d+ .{0,200}?\btrain_time:(?:(?P<clock_milliseconds>"
+            + NUMBER
+            + rb")ms|(?P<clock>"
+            + NUMBER
+            + rb")s) step_avg:(?P<milliseconds>"
+            + NUMBER
+            + rb")ms"
+        ),
+    ),
+    Tool(
+        b"tgs (tokens/gpu/second)=",
+        "internevo",
+        "tokens/s",
+        "gpu",
+        by(rb"\bstep=(?P<step>\d+)\b.{0,400}?tgs \(tokens/gpu/second\)=" + RATE),
+    ),
+    Tool(
+        b"Total step time: ",
+        "nemo-rl",
+        "samples/s",
+        "job",
+        by(rb"Total step time: " + SECONDS + rb"s(?!\w)"),
+    ),
+    Tool(
+        b" words/s : ",
+        "marian",
+        "tokens/s",
+        "job",
+        by(rb"\bUp\. (?P<step>\d+) : .{0,300}?: Time \d[\d.]{0,20}s : " + RATE + rb" words/s "),
+    ),
+    Tool(
+        b"| steps/sec ",
+        "wenet",
+        "samples/s",
+        "job",
+        by(rb"TRAIN \| steps/sec " + SPEED + rb"\| Batch \d+/(?P<step>\d+) loss "),
+    ),
+)

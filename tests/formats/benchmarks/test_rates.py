@@ -1,0 +1,53 @@
+"""IOR, BabelStream and HPCG: the results of each, and broken input."""
+
+import io
+
+import pytest
+from helpers.places import FIXTURES
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ActiveTest
+from nccl_doctor.formats.benchmarks import rates
+
+IOR = (FIXTURES / "benchmarks" / "ior.txt").read_text()
+STREAM = """Function    MBytes/sec  Min (sec)   Max         Average
+Copy        2998123.456 0.00018     0.00019     0.00018
+Triad       3052345.678 0.00026     0.00028     0.00027
+"""
+HPCG = "Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45\n"
+
+
+def _rows(text: str) -> list[ActiveTest]:
+    facts = Facts()
+    rates.read_format(io.BytesIO(text.encode()), "job.log", facts)
+    return facts.rows(ActiveTest)
+
+
+@pytest.mark.parametrize(
+    ("text", "results"),
+    [
+        (IOR, [("write", 43237.0, "MB/s"), ("read", 64208.5, "MB/s")]),
+        (STREAM, [("Copy", 2998.1, "GB/s"), ("Triad", 3052.3, "GB/s")]),
+        (STREAM.replace("MBytes", "MiBytes"), [("Copy", 3143.8, "GB/s"), ("Triad", 3200.6, "GB/s")]),
+        (HPCG, [("HPCG", 5123.4, "Gflop/s")]),
+    ],
+)
+def test_results(text: str, results: list[tuple[str, float, str]]) -> None:
+    assert results == [(row.test, pytest.approx(row.value, abs=0.06), row.unit) for row in _rows(f"hello\n{text}bye\n")]
+
+
+def test_an_invalid_result_fails() -> None:
+    assert ["fail"] == [row.outcome for row in _rows("Final Summary::HPCG result is INVALID.\n")]
+
+
+def test_the_report_shows_the_numbers() -> None:
+    report, _, _ = analyze.analyze([str(FIXTURES / "benchmarks" / "ior.txt")])
+    assert "ior read: 64,209 MB/s" in " ".join(report.job_lines)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Triad 5 6\n", "write 12 x\n", IOR[:260], STREAM[:60], "Final Summary::HPCG result is\n"]
+)
+def test_broken_tables_have_no_result(text: str) -> None:
+    assert [] == _rows(text)
