@@ -274,7 +274,10 @@ class Collective(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How often, and where last, a rank printed lines of one shape; from the last part of its output."""
+    """How often, and where last, a rank printed lines of one shape; from the last part of its output.
+
+    Of more than 64 hosts whose lines name no rank, shapes that came once are left out but for the first and the last line of each.
+    """
 
     label: str  # rank label as printed
     rank: int | None
