@@ -26,7 +26,7 @@ _XPU = {
     "GPU Core Temperature (Celsius Degree)": "temperature", "GPU Memory Used (MiB)": "memory",
 }  # fmt: skip
 _NVTOP = {"gpu_util": "util", "power_draw": "power", "gpu_clock": "clock", "temp": "temperature"}
-_LINE = re.compile(r"nvidia_smi,((?:[^ \\]|\\.){1,2000}) ([^ ]{1,4000})(?: (\d{10,19}))?\s*")
+_LINE = re.compile(r"\Anvidia_smi,((?:[^ \\]|\\.){1,2000}) ([^ ]{1,4000})(?: (\d{10,19}))?\s*")
 _FIELD = re.compile(r"(\w{1,60})=(-?\d{1,15}(?:\.\d{1,12})?)i?(?:,|\Z)")
 _TAG = re.compile(r"(\w{1,60})=((?:[^,\\]|\\.){0,200})(?:,|\Z)")
 _LEADING = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?")
