@@ -116,10 +116,11 @@ class _Copier:
                     selector.unregister(ended)
                     self._report(result)
                     result = -1
-        if result != -1:
+        if result == -1:  # what came since the report
+            self._settle()
+        else:
             wait_for_end(ended)
             self._report(result)
-        self._settle()
 
     def _copy(self, source: int) -> bool:
         """Show and keep one piece; False at the end of the stream."""
