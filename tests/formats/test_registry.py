@@ -53,7 +53,7 @@ SAMPLES = {
     "mpi-benchmark": ["benchmarks/osu_bw.txt"],
     "accelerator-samples": ["gpu/npu_smi.txt"],
     "metric-files": ["records/dvclive.tsv"],
-    "printed-tables": ["throughput/skorch.log"],
+    "printed-tables": ["records/skorch.log"],
     "cpu-exports": ["captures/sadf.csv"],
     "dcgm-job-stats": ["gpu/dcgmi_stats.txt"],
     "rate-benchmark": ["benchmarks/ior.txt"],
