@@ -10,7 +10,7 @@ from nccl_doctor.inputs.text_lines import Sections
 
 _HEADS = re.compile(rb"proc'd: |Tested \d{1,4} GPUs:")
 _PROGRESS = re.compile(r"proc'd: ([^e]{1,4000})errors: ([^t]{1,4000})temps: (.{1,4000})$")
-_RATE = re.compile(r"(-?\d{1,15}) \((\d{1,12}) Gflop/s\)")
+_GFLOPS = re.compile(r"(-?\d{1,15}) \((\d{1,12}) Gflop/s\)")
 _VERDICT = re.compile(r"\s*GPU (\d{1,4}): (OK|FAULTY)\b")
 _KEEP = 40
 _MOST = 10_000
@@ -64,7 +64,7 @@ def _rates(facts: Facts, file: str, host: str | None, number: int, text: str) ->
     ref = facts.evidence(file, number, text.strip())
     rows = []
     for gpu, part in enumerate(progress[1].split(" - ")):
-        if (rate := _RATE.search(part)) is None:
+        if (rate := _GFLOPS.search(part)) is None:
             continue
         wrong = errors[gpu].split()[0] if gpu < len(errors) and errors[gpu].split() else "0"
         died = rate[1].startswith("-") or "DIED" in (errors[gpu] if gpu < len(errors) else "")

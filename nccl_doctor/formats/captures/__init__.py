@@ -68,6 +68,27 @@ FORMATS = (
         after=("slurm-job",),
     ),
     Format(
+        "shell-settings",
+        "shell_settings",
+        tables=("env",),
+        inside=tuple(
+            start + family
+            for start in (b"\n", b"export ", b"setenv ", b"+ ", b"-x ", b"-e ", b"--env ", b"--env=")
+            for family in (
+                b"NCCL_",
+                b"RCCL_",
+                b"OFI_NCCL_",
+                b"FI_",
+                b"UCX_",
+                b"OMPI_MCA_",
+                b"TORCH_",
+                b"GLOO_",
+                b"HOROVOD_",
+            )
+        ),
+        after=("host-commands",),
+    ),
+    Format(
         "cpu-samples",
         "cpu_samples",
         tables=("host_use",),

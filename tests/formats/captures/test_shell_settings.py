@@ -1,0 +1,83 @@
+"""Settings that `env`, `export`, `set -x` and the options of launchers show."""
+
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.formats.captures.shell_settings import parse_line
+
+SETTINGS = "SELECT host, rank, name, value, n FROM env ORDER BY name, value, host, rank"
+
+
+@pytest.mark.parametrize(
+    ("line", "settings"),
+    [
+        ("NCCL_DEBUG=INFO", [("NCCL_DEBUG", "INFO")]),
+        ("export NCCL_IB_HCA==mlx5_0:1,mlx5_1:1", [("NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1")]),
+        ('declare -x NCCL_SOCKET_IFNAME="^docker0,lo"', [("NCCL_SOCKET_IFNAME", "^docker0,lo")]),
+        ("+ NCCL_P2P_DISABLE=1", [("NCCL_P2P_DISABLE", "1")]),
+        ("+ export 'FI_PROVIDER=efa'", []),
+        ("setenv NCCL_NET_GDR_LEVEL PHB", [("NCCL_NET_GDR_LEVEL", "PHB")]),
+        ("    export UCX_TLS=rc,cuda_copy  # not tcp", [("UCX_TLS", "rc,cuda_copy")]),
+        (
+            "NCCL_DEBUG=INFO NCCL_IB_DISABLE=1 torchrun --nproc_per_node 8 train.py",
+            [("NCCL_DEBUG", "INFO"), ("NCCL_IB_DISABLE", "1")],
+        ),
+        (
+            "mpirun -np 16 -x NCCL_DEBUG=INFO -x PATH -x NCCL_IB_TC=106 python train.py",
+            [("NCCL_DEBUG", "INFO"), ("NCCL_IB_TC", "106")],
+        ),
+        ("docker run --gpus all -e NCCL_SHM_DISABLE=1 image", [("NCCL_SHM_DISABLE", "1")]),
+        ("export NCCL_ASYNC_ERROR_HANDLING=$HANDLING", []),
+        ("NCCL_P2P_DISABLE=1 may help on such machines", []),
+        ("Run with NCCL_DEBUG=INFO for details", []),
+        ("# export NCCL_IB_DISABLE=1", []),
+        ("NCCL_DEBUG INFO", []),
+        ("export TORCH_HUB_TOKEN=abc", []),
+        ("export HF_HOME=/data", []),
+    ],
+)
+def test_settings_of_a_line(line: str, settings: list[tuple[str, str]]) -> None:
+    assert settings == list(parse_line(line))
+
+
+def test_an_environment_names_what_is_misspelt_and_switched_off(tmp_path: Path) -> None:
+    file = tmp_path / "env.txt"
+    file.write_text("HOME=/root\nNCCL_P2P_DISABLE=1\nNCCL_IB_HCAS=mlx5_0\nWORLD_SIZE=16\n")
+    report, facts, problems = analyze.analyze([str(file)])
+    assert [] == problems
+    assert [(None, None, "NCCL_IB_HCAS", "mlx5_0", 1), (None, None, "NCCL_P2P_DISABLE", "1", 1)] == facts.query(
+        SETTINGS
+    )
+    assert {"p2p-disabled-by-env", "env-unknown-name"} <= {finding.name for finding in report.findings}
+    assert "shell-settings" == report.inputs[0].kind
+
+
+def test_settings_of_hosts_are_told_apart_and_repeats_counted() -> None:
+    text = "".join(
+        f"node0{host}: export NCCL_DEBUG=INFO\nnode0{host}: export NCCL_IB_TC={host}\nnode0{host}: export NCCL_DEBUG=INFO\n"
+        for host in (1, 2)
+    )
+    facts = analyze.read_text(text)
+    assert [
+        ("node01", None, "NCCL_DEBUG", "INFO", 2),
+        ("node02", None, "NCCL_DEBUG", "INFO", 2),
+        ("node01", None, "NCCL_IB_TC", "1", 1),
+        ("node02", None, "NCCL_IB_TC", "2", 1),
+    ] == facts.query(SETTINGS)
+
+
+def test_a_script_in_front_of_a_job_does_not_make_its_log_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    init = "node01:7:7 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0\nnode01:7:7 [0] NCCL INFO Using network IB\n"
+    file.write_text(f"+ export NCCL_SOCKET_IFNAME=eth0\n+ srun python train.py\n{init}")
+    report, facts, _ = analyze.analyze([str(file)])
+    assert "nccl-log" == report.inputs[0].kind
+    assert 2 == len(facts.query("SELECT 1 FROM env WHERE name = 'NCCL_SOCKET_IFNAME' AND value = 'eth0'"))
+
+
+def test_what_is_no_text_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.write_bytes(b"export NCCL_DEBUG=INFO\n" + bytes(range(128, 256)) * 40 + b"\nexport NCCL_IB_TC='\nexport NCCL_")
+    assert [(None, None, "NCCL_DEBUG", "INFO", 1)] == analyze.analyze([str(file)])[1].query(SETTINGS)
