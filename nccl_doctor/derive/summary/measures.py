@@ -340,8 +340,8 @@ def _plateaus(facts: Facts) -> Iterator[Measure]:
         yield Measure("busbw_size", largest, "B", "run", operation, ref)
     if not runs and not facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
         for operation, size, busbw, ref in facts.query(
-            "SELECT op, size, median(busbw), min(ref) FROM comm_op c WHERE busbw IS NOT NULL"
-            " AND size = (SELECT max(size) FROM comm_op WHERE op = c.op) GROUP BY op, size"
+            "SELECT op, size, median(busbw), min(ref) FROM comm_op JOIN (SELECT op, max(size) AS size FROM comm_op GROUP BY op)"
+            " USING (op, size) WHERE busbw IS NOT NULL GROUP BY op, size"
         ):
             yield Measure("busbw", busbw / 8, "GB/s", "run", operation, ref)
             yield Measure("busbw_size", size, "B", "run", operation, ref)
