@@ -4,8 +4,8 @@ import io
 import json
 import re
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nccl_doctor.common.expressions import compiled
@@ -285,3 +285,9 @@ def _unlisted(line: str) -> str:
         return str(json.loads(found[1]))
     except ValueError:
         return line
+
+
+def line_numbers(text: str) -> Callable[[int], int]:
+    """Returns the line, counted from 1, of a place in a text; counting its line ends each time would be quadratic."""
+    ends = array("Q", (found.start() for found in re.finditer("\n", text)))
+    return lambda place: bisect_left(ends, place) + 1

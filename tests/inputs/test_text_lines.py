@@ -142,3 +142,10 @@ def test_a_run_takes_the_lines_behind_the_one_that_was_given_last() -> None:
             assert (number + 1, b"row 1\nrow 2\n") == sections.run(rows)
     expected = [(4 * at + line, text) for at in range(1_000) for line, text in ((1, f"head {at}"), (4, "end"))]
     assert (expected, 4_000) == (given, sections.lines)
+
+
+def test_the_line_of_a_place_is_that_of_the_line_ends_before_it() -> None:
+    text = "a\n\nbc\n"
+    assert [text.count("\n", 0, at) + 1 for at in range(len(text) + 1)] == [
+        *map(text_lines.line_numbers(text), range(len(text) + 1))
+    ]

@@ -12,7 +12,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.topology import RasComm, RasRank
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, lines
+from nccl_doctor.inputs.text_lines import Joined, line_numbers, lines
 
 _MAX_BYTES = 256 << 20  # some 300,000 ranks
 _BLOCK = 1 << 20
@@ -34,10 +34,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         data += block
     text = data.decode("utf-8", "replace").lstrip("\ufeff")
     decoder, at, used, note = json.JSONDecoder(), 0, 0, None
+    line_of = line_numbers(text)
     total = sum(1 for _ in lines(Joined(bytes(data), _Nothing())))
     while match := re.compile(r"\s*(?=\{)").match(text, at):
         at = match.end()
-        line = text.count("\n", 0, at) + 1
+        line = line_of(at)
         try:
             report, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ from nccl_doctor.facts.tables import LinkCounter
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.network.counter_names import INTERFACE
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import read_head
+from nccl_doctor.inputs.text_lines import line_numbers, read_head
 
 _LARGEST = 32 << 20
 _VIRTUAL = re.compile(r"lo$|veth|cali|docker|br-|virbr|flannel|cni|tunl|ifb|dummy")
@@ -26,14 +26,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     text = read_head(stream, _LARGEST).decode("utf-8", "replace").removeprefix("\ufeff")
     decoder, at, used, note = json.JSONDecoder(), 0, 0, None
+    line_of = line_numbers(text)
     while match := _NEXT.match(text, at):
         start = match.end()
         try:
             interface, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            note = f"ends in the middle of the interface that starts in line {text.count(chr(10), 0, start) + 1}"
+            note = f"ends in the middle of the interface that starts in line {line_of(start)}"
             break
-        rows = list(_counters(interface, name, facts, text.count("\n", 0, start) + 1))
+        rows = list(_counters(interface, name, facts, line_of(start)))
         used += len(rows)
         facts.add(rows)
     facts.mark_covered("link_counter")

@@ -13,7 +13,7 @@ from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Gpu
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, lines, read_head
+from nccl_doctor.inputs.text_lines import Joined, line_numbers, lines, read_head
 
 _LARGEST = 64 << 20  # bytes of snapshots of nvtop
 _TELEGRAF = {
@@ -129,14 +129,15 @@ def _nvtop(stream: Readable, rows: ValueRows) -> Reading:
     """Snapshots one behind the other, each a list of devices in their order."""
     text = read_head(stream, _LARGEST).decode("utf-8", "replace")
     decoder, at, snapshot = json.JSONDecoder(), text.find("["), 0
+    line_of = line_numbers(text)
     note = f"is longer than {_LARGEST >> 20} MiB; reading ended there" if stream.read(1) else None
     while at >= 0:
         try:
             devices, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            note = note or f"ends in the middle of the snapshot that starts in line {text.count(chr(10), 0, at) + 1}"
+            note = note or f"ends in the middle of the snapshot that starts in line {line_of(at)}"
             break
-        line = text.count("\n", 0, at) + 1
+        line = line_of(at)
         for index, device in enumerate(devices if isinstance(devices, list) else []):
             if isinstance(device, dict):
                 values = ((column, _leading(device.get(key))) for key, column in _NVTOP.items())
