@@ -19,7 +19,7 @@ VIAS = {
 FANOUT = 64  # nodes that are asked at the same time
 _MOST = 1_000_000  # nodes of one set
 _DIGITS = 18  # of a number in a set
-_RANGES = re.compile(r"\[([^\[\]]*)\]")
+_PARTS = re.compile(r"\[(?P<ranges>[^\[\]]*)\]|,")  # of a set: ranges of a name, and what is between two names
 GRACE = 10.0  # seconds for connecting and for the transfer of the answer
 
 
@@ -55,16 +55,20 @@ def ask(nodes: Sequence[str], via: str, command: Sequence[str], seconds: float) 
 
 def most_nodes(text: str) -> int:
     """At most how many nodes a set without groups can name; ClusterShell would hold all of them."""
-    count = 1
-    for ranges in _RANGES.findall(text):
-        spans = [part.partition("/")[0].partition("-") for part in ranges.split(",")]
+    total, count = 0, 1
+    for part in _PARTS.finditer(text):
+        ranges = part["ranges"]
+        if ranges is None:
+            total, count = total + count, 1
+            continue
+        spans = [span.partition("/")[0].partition("-") for span in ranges.split(",")]
         if any(len(end) > _DIGITS for first, _, last in spans for end in (first, last)):
             return _MOST + 1
         count *= sum(
             max(1, int(last) - int(first) + 1) if first.isdecimal() and last.isdecimal() else 1
             for first, _, last in spans
         )
-    return count
+    return total + count
 
 
 def names(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_doctor.app.fleet import most_nodes
 from nccl_doctor.diagnosis import diagnose
 from nccl_doctor.diagnosis.diagnose import fold_hosts
 from nccl_doctor.watch.view.findings import expand
@@ -60,6 +61,14 @@ def test_addresses_without_order_are_folded_by_their_last_number() -> None:
     folded = fold_hosts(names)
     assert {f"{name.rpartition('.')[0]}.[1-2]" for name in names} < set(folded.split(","))
     assert set(names) == set(expand(folded))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "nodes"),
+    [("n[1-3],m[01-20]", 23), ("n[1-9]-[1-9]", 81), ("n1", 1), ("a,b,c[1-2,4]", 5), ("n[0-99/10]", 100), ("n[x]", 1)],
+)
+def test_how_many_nodes_a_set_names_at_most(hosts: str, nodes: int) -> None:
+    assert nodes == most_nodes(hosts)
 
 
 @given(st.sets(st.from_regex(r"[a-c]?[0-9]{1,3}[x.]?[0-9]{0,3}[z]?", fullmatch=True), min_size=2, max_size=40))
