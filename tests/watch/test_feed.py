@@ -338,6 +338,12 @@ def test_metrics_in_a_file_of_a_running_watch(tmp_path: Path) -> None:
     assert_metrics(file.read_text())
 
 
+def test_metrics_are_written_once(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.prom"
+    assert 0 == main(["watch", "--demo", "--once", "--export", str(file)])
+    assert_metrics(file.read_text())
+
+
 def test_labels_cannot_break_the_page() -> None:
     state = State()
     state.add_record({"kind": "port", "hostname": 'a"\n\\', "ports": [{"name": "x", "kind": "ib", "rx": 1}]}, 0.0)
@@ -351,7 +357,7 @@ def test_labels_cannot_break_the_page() -> None:
         ["--demo", "--nodes", "a"], ["--replay", "/no/such/folder", "--once"], ["--nodes", "a[", "--once"],
         ["--export", "nowhere"], ["--export", "prometheus:99999"], ["--export", "prometheus:x"], ["--interval", "0"],
         ["--export", "/no/such/folder/x.prom", "--demo"], ["--nodes", "-oProxyCommand=x", "--once"], ["--wrong"],
-        ["--job", "4711", "--once"], ["--format", "xml"],
+        ["--job", "4711", "--once"], ["--format", "xml"], ["--demo", "--once", "--export", "prometheus"],
     ],
 )  # fmt: skip
 def test_wrong_options_are_one_line(options: list[str], capfd: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ONCE_EVERY = 0.25  # seconds between two samples with --once
 FIRST_SAMPLES = 6.0  # seconds to wait for the samples of every node with --once
 LOOKS = 15.0  # seconds to wait for two looks at a job whose ranks do not move, with --once
+_METRICS_FILE = ".prom"
 DEMO_SECONDS = 200  # of the demo that --once shows
 
 
@@ -64,7 +65,7 @@ class Asked:
 )
 @click.option("--replay", type=PATH, metavar="DIR", help="Replay a recording of `record`.")
 @click.option("--demo", is_flag=True, help="Show an invented job of two nodes in which a fault develops.")
-@click.option("--once", is_flag=True, help="Print one page to stdout and exit.")
+@click.option("--once", is_flag=True, help="Print one page to stdout, or write the file of --export, and exit.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="With --once."
 )
@@ -102,8 +103,10 @@ def command(
         raise UsageProblem(f"--log: there is no {', '.join(missing)}")
     names, via = _node_names(nodes, job, via)
     asked = Asked(tuple(names), via, logs, replay, demo, interval, auto=not no_auto)
+    if once and export is not None and not export.endswith(_METRICS_FILE):
+        raise UsageProblem(f"--once writes metrics to a file: --export FILE{_METRICS_FILE}")
     if once or export is not None:
-        return _run_without_screen(asked, form, export, ascii_only)
+        return _run_without_screen(asked, form, export, ascii_only, once=once)
     if not standard_input.is_terminal() or not sys.stdout.isatty():
         raise UsageProblem("the screen needs a terminal; --once prints one page, --export serves metrics")
     from nccl_doctor.watch.settings import read_settings, settings_file
@@ -195,8 +198,8 @@ def _run_screen(
     return app.return_code or 0
 
 
-def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only: bool) -> int:
-    """Prints one page, or exports metrics until stopped; returns the exit status."""
+def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only: bool, *, once: bool) -> int:
+    """Prints one page or writes the metrics once, or exports metrics until stopped; returns the exit status."""
     ready = threading.Event()
     lock = threading.Lock()  # of the state, which a thread fills while others read it
 
@@ -214,20 +217,21 @@ def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only:
         return diagnosis.run_rules(spins, now)
 
     # First, so that the children start while we import the rest.
-    started = None if asked.recorded else _start_feeds(add_record, asked, once=export is None)
+    started = None if asked.recorded else _start_feeds(add_record, asked, once=once)
+    from nccl_doctor.watch import metrics
     from nccl_doctor.watch.live_diagnosis import LiveDiagnosis
     from nccl_doctor.watch.state import State
 
     state, diagnosis = State(), LiveDiagnosis()
     ready.set()
-    followed = _follow(asked.logs, add_record, diagnosis, threads=export is not None)
+    followed = _follow(asked.logs, add_record, diagnosis, threads=not once)
     if started is None:
         _play(add_record, asked.replay)
     else:
         diagnosis.prepare()
         _wait_for_samples(state, lock, started[1], len(asked.nodes))
     clock: Callable[[], float] = (lambda: state.now) if asked.recorded else time.time
-    if export is not None:
+    if export is not None and not once:
         _export(export, state, lock, judge, asked.interval or 1.0, clock)
         return 0
     if started is not None and asked.auto:
@@ -235,7 +239,12 @@ def _run_without_screen(asked: Asked, form: str, export: str | None, ascii_only:
     if followed is not None:
         followed.look_once()
     with lock:
-        status = _print_page(state, diagnosis.diagnose(state), clock(), form, ascii_only)
+        findings = diagnosis.diagnose(state)
+        if export is None:
+            status = _print_page(state, findings, clock(), form, ascii_only)
+        else:
+            status = 0
+            _write_metrics(export, metrics.render_metrics(state, findings, clock(), judged=True))
     if started is not None:
         started[0].stop()
     return status
@@ -332,6 +341,15 @@ def _start_feeds(
     return source, twice
 
 
+def _write_metrics(target: str, page: str) -> None:
+    from nccl_doctor.watch import exporter
+
+    try:
+        exporter.write_file(Path(target), page)
+    except OSError as error:
+        raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
+
+
 def _export(
     target: str,
     state: "State",
@@ -361,8 +379,8 @@ def _export(
                 f"cannot listen on {where or exporter.PORT}: {getattr(error, 'strerror', None) or error}"
             ) from None
         complain(f"metrics on http://{address[0]}:{address[1]}/metrics; press Ctrl-C to stop")
-    elif not target.endswith(".prom"):
-        raise UsageProblem("--export takes prometheus, prometheus:PORT or a file that ends in .prom")
+    elif not target.endswith(_METRICS_FILE):
+        raise UsageProblem(f"--export takes prometheus, prometheus:PORT or a file that ends in {_METRICS_FILE}")
     try:
         while True:
             try:
@@ -372,10 +390,7 @@ def _export(
                 judged[0] = False
                 complain(f"the rules failed: {type(error).__name__}: {error}")
             if server is None:
-                try:
-                    exporter.write_file(Path(target), page())
-                except OSError as error:
-                    raise UsageProblem(f"cannot write {target}: {error.strerror}") from None
+                _write_metrics(target, page())
             time.sleep(max(interval, 5.0))
     except KeyboardInterrupt:
         return
