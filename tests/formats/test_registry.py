@@ -95,7 +95,7 @@ SAMPLES = {
 }
 # What every reading fills, whatever the format.
 GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"} | {
-    "job_fact", "captured", "measure", "coverage", "throttle_span", "idle_span",
+    "job_fact", "captured", "measure", "coverage", "throttle_span", "idle_span", "env_lint",
     "host_number",  # reports of the environment hold `lscpu`
 }  # fmt: skip
 
