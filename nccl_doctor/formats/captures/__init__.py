@@ -46,6 +46,7 @@ FORMATS = (
             b"Puffer/Cache",
             b"tampons/cache",
             b"buffers     cached",
+            b"MemTotal:  ",
             b"NUMA node(s):",
             b"node 0 cpus:",
             b"Cpu(s):",

@@ -1,6 +1,6 @@
 """Output of commands about a host, in a file of its own or pasted into a log, of one host or many behind prefixes.
 
-`ulimit -a`, `free`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `perf stat`, `lspci -vv`, `rdma link`, `show_gids` and
+`ulimit -a`, `free`, `/proc/meminfo`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `perf stat`, `lspci -vv`, `rdma link`, `show_gids` and
 `nvidia-smi topo -p2p`. A command that is run again and again keeps its worst row.
 """
 

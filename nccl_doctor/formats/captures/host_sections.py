@@ -150,6 +150,28 @@ class Free(Section):
         return tuple(None if value is None else int(value * self._unit) for value in values)
 
 
+class MemInfo(Section):
+    """/proc/meminfo (`man 5 proc`): `MemTotal:       2113461232 kB`; `MemAvailable` comes behind it."""
+
+    BEGINS = re.compile(r"MemTotal: +\d{1,15} kB")
+    _ROW = re.compile(r"(?P<name>[A-Z][\w()]{2,30}): +(?P<size>\d{1,15})(?: kB)?\s*$")
+    _total = 0
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        row = self._ROW.match(text)
+        if row is None:
+            return False
+        size = int(row["size"]) * _KIB
+        if row["name"] == "MemTotal":
+            self._total = size
+            self.number("meminfo", "memory", size, "B", (number, text))
+        elif row["name"] == "MemAvailable" and self._total:
+            self.add(HostMemory(None, self._total, size, None, None, 0), number, text)
+            self.number("meminfo", "available", size, "B", (number, text))
+        return True
+
+
 def _unit_of(total: float) -> float:
     """Bytes of the unit in which a host of 8 GiB to 8 TiB has so much memory: `free` does not print it."""
     return 1.0 if total > 1e10 else 1 << 10 if total >= 8e6 else 1 << 20 if total >= 4096 else 1 << 30
@@ -267,4 +289,4 @@ class PerfStat(Section):
         return True
 
 
-SECTIONS: tuple[type[Section], ...] = (Limits, Free, Lscpu, Numactl, Top, PerfStat)
+SECTIONS: tuple[type[Section], ...] = (Limits, Free, MemInfo, Lscpu, Numactl, Top, PerfStat)

@@ -93,6 +93,17 @@ def test_hosts_behind_prefixes_are_kept_apart_and_the_full_one_is_named(tmp_path
     assert ["gpu02"] == [finding.hosts for finding in report_of(facts).findings]
 
 
+def test_meminfo_of_the_kernel(tmp_path: Path) -> None:
+    text = (
+        "MemTotal:       2113461232 kB\nMemFree:          812344 kB\nMemAvailable:    1023400 kB\nBuffers:           12000 kB\n"
+        "HugePages_Total:       0\nDirectMap1G:    1048576 kB\n"
+    )
+    facts = facts_of(tmp_path, text)
+    assert [(2113461232 << 10, 1023400 << 10)] == facts.query("SELECT total, available FROM host_memory")
+    assert "host-memory-low" in {finding.name for finding in report_of(facts).findings}
+    assert [] == facts_of(tmp_path, "MemTotal:       2113461232 kB\nMemFr").query("SELECT * FROM host_memory")
+
+
 def test_loop_mounts_and_small_ones_are_full_by_design(tmp_path: Path) -> None:
     facts = facts_of(
         tmp_path,
