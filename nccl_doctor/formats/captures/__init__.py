@@ -3,6 +3,12 @@
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
+# How settings begin in a line; a line break stands for its start.
+SETTINGS = tuple(
+    start + family
+    for start in (b"\n", b"export ", b"setenv ", b"+ ", b"-x ", b"-e ", b"--env ", b"--env=")
+    for family in (b"NCCL_", b"RCCL_", b"OFI_NCCL_", b"FI_", b"UCX_", b"OMPI_MCA_", b"TORCH_", b"GLOO_", b"HOROVOD_")
+)
 FORMATS = (
     Format(
         "kubernetes",
@@ -72,21 +78,7 @@ FORMATS = (
         "shell-settings",
         "shell_settings",
         tables=("env",),
-        inside=tuple(
-            start + family
-            for start in (b"\n", b"export ", b"setenv ", b"+ ", b"-x ", b"-e ", b"--env ", b"--env=")
-            for family in (
-                b"NCCL_",
-                b"RCCL_",
-                b"OFI_NCCL_",
-                b"FI_",
-                b"UCX_",
-                b"OMPI_MCA_",
-                b"TORCH_",
-                b"GLOO_",
-                b"HOROVOD_",
-            )
-        ),
+        inside=SETTINGS,
         after=("host-commands",),
     ),
     Format(

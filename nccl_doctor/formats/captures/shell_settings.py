@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env
+from nccl_doctor.formats.captures import SETTINGS
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.blocks import Cursor, blocks, newlines
+from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_batches
 
 _MOST = 10_000  # settings kept
+_LONGEST = 1 << 16  # bytes of a line that are looked at
 _NAME = (
     r"(?:(?:NCCL|RCCL|OFI_NCCL|FI|UCX|OMPI_MCA|TORCH|PYTORCH|HOROVOD|CUDA|RDMAV|GLOO|NVSHMEM|HSA|HIP|ROCR)_[A-Z0-9_a-z]{1,80}"
     r"|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT)"
@@ -28,7 +32,6 @@ _ASSIGNMENTS = compiled(
 _OPTION = compiled(rf"(?:^|[ \t])(?:-x|-e|--env|-env|-genv)[ =](?P<setting>{_NAME}[= ]{_VALUE})(?=[ \t\\]|$)")
 _SETTING = compiled(rf"(?P<name>{_NAME})(?P<sign>[= ])(?P<value>{_VALUE})")
 _SECRET = compiled(r"TOKEN|SECRET|PASSW|CREDENTIAL|KEY|AUTH")
-_OF_NAMES = ("=", "setenv ")  # without one of them a line holds no setting
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -41,19 +44,24 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         mpirun -np 16 -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0 python train.py
     """
     found: dict[tuple[str | None, int | None, str, str], tuple[int, int, str]] = {}
+    gate = prefilter(frozenset(SETTINGS), name="shell-settings")
     lines = used = 0
-    for first, label, texts in plain_batches(stream):
-        lines += len(texts)
-        for number, text in enumerate(texts, first):
-            if not any(sign in text for sign in _OF_NAMES):
+    for block, first in blocks(stream):
+        cursor = Cursor(block, first)
+        for place in (gate.places(b"\n" + block)[0] - 1).tolist():  # the first line is behind a line break, too
+            if place <= cursor.used:
                 continue
-            before = used
-            for variable, value in parse_line(text):
+            line, number = cursor.line(place)
+            cursor.done()
+            label, text = prefixes.split(prefixes.clean(line[:_LONGEST].decode("utf-8", "replace")))
+            settings = list(parse_line(text))
+            used += bool(settings)
+            for variable, value in settings:
                 key = label.host, label.rank, variable, value
-                n, line, shown = found.get(key, (0, number, text))
+                n, at, shown = found.get(key, (0, number, text))
                 if n or len(found) < _MOST:
-                    found[key] = n + 1, line, shown
-                used = before + 1
+                    found[key] = n + 1, at, shown
+        lines = first + newlines(block) - block.endswith(b"\n")
     if found:
         facts.mark_covered("env")
     facts.add(
