@@ -8,6 +8,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MAKE = """
+import sys
+sys.path.insert(0, ".")
 from nccl_doctor.derive import registry
 from nccl_doctor.knowledge import catalogue
 from nccl_doctor.log import line_patterns
@@ -16,9 +18,9 @@ from nccl_doctor.rules import loader
 list(map(catalogue.part, catalogue.PARTS))
 loader.load_rules(), line_patterns.load(), kernel_log.grammar(), registry.steps()
 """
-# With -c Python finds the program in the current folder. PYTHONPATH does not do it: pip's isolated build drops every folder from it
-# that is installed as editable in the environment of pip itself.
-SHARE = "import pathlib, sys; sys.path.append('packaging'); import share; share.main(pathlib.Path(sys.argv[1]))"
+# The program is found in the current folder, which has to be named: pipx sets PYTHONSAFEPATH. PYTHONPATH does not do it: pip's isolated
+# build drops every folder from it that is installed as editable in the environment of pip itself.
+SHARE = "import pathlib, sys; sys.path[:0] = ['.', 'packaging']; import share; share.main(pathlib.Path(sys.argv[1]))"
 
 
 class CompiledData(BuildHookInterface[Any]):
