@@ -49,6 +49,15 @@ def test_the_wheel_holds_rules_patterns_knowledge_and_schema(wheel: Path) -> Non
     assert [] == [name for name in names if name.startswith(("tests", "fixtures", "bench"))]
 
 
+@pytest.mark.parametrize("name", ["MAKE", "SHARE"])
+def test_the_build_finds_the_program_where_python_does_not_search_the_folder(name: str, tmp_path: Path) -> None:
+    code = f"import hatch_build, sys; sys.path[:] = [one for one in sys.path if one != {str(ROOT)!r}]; exec(hatch_build.{name})"
+    done = run(
+        sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}", tmp_path, PYTHONSAFEPATH="1"
+    )
+    assert 0 == done.returncode, done.stderr
+
+
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     """Its dependencies are borrowed from this environment, so that no network is needed; its own code and rules are not."""
     venv.create(tmp_path / "env", with_pip=False)
