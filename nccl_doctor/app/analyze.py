@@ -195,8 +195,8 @@ def read_text(text: str, name: str = "log") -> Facts:
     if isinstance(lines, exports.Exported):
         facts.number_lines(name, lines.source_line)
     partial, tail = parallel.scan(lines)
-    within = registry.within(partial.marks)
-    inside = [(known, registry.read_file(known, opened(), name, facts)) for known in within]
+    within = registry.within(partial.marks, data[: parallel.HEAD])
+    inside = [(known, registry.read_inside(known, opened(), name, facts)) for known in within]
     facts.add([log_input(name, partial, inside, None)])
     job_log.add(facts, [(name, partial, tail)])
     derive_all(facts)

@@ -27,6 +27,10 @@ class Format(NamedTuple):
     tables: tuple[str, ...]  # filled by the reader, and by derivations that only read those
     begins: re.Pattern[bytes] | None = None  # searched in the first 64 kB; anchored, with bounded repetitions
     inside: tuple[bytes, ...] = ()  # literals, one of which every log contains that holds this format
+    reach: int | None = (
+        None  # bytes behind such a literal within which what it announces ends; None: the reader finds its sections
+    )
+    leads: bool = False  # batch scripts print it in front of what their job prints
     after: tuple[str, ...] = ()  # kinds to try before this one, because a file or log can look like both
 
 

@@ -15,8 +15,9 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
+from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
-from nccl_doctor.inputs.detect import NCCL
+from nccl_doctor.inputs.detect import JOB_LINE, NCCL
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Translated, read_head
 
@@ -58,7 +59,18 @@ FORMATS: Sequence[Format] = ordered(_PACKAGES)  # in the order in which they are
 
 
 def recognise(head: bytes) -> Format | None:
-    """The format of a file that starts with these bytes; None for a log."""
+    """The format of a file that starts with these bytes; None for a log, also for one that starts with the output of a command."""
+    known = _recognise(head)
+    return None if known is not None and goes_on(known, head) else known
+
+
+def goes_on(known: Format, text: bytes) -> bool:
+    """Whether a file that starts as this format goes on as the log of a job, for this text of it holds lines of one."""
+    return known.leads and JOB_LINE.search(text) is not None
+
+
+def _recognise(head: bytes) -> Format | None:
+    """The format whose output a file starts with."""
     head = _opened(head)
     found = _begins(head)
     if found is None and (lead := _lead(head)):
@@ -130,13 +142,14 @@ def _without_lead(known: Format, stream: Readable) -> Readable:
 
 def is_known(head: bytes) -> bool:
     """Whether some reader other than that of logs takes a file that starts with these bytes."""
-    return recognise(head) is not None
+    return _recognise(head) is not None
 
 
-def within(seen: Iterable[bytes]) -> list[Format]:
-    """The formats of which a literal is among those seen in a log."""
+def within(seen: Iterable[bytes], head: bytes) -> list[Format]:
+    """The formats of which a literal is among those seen in a log, and that with which it starts."""
     literals = set(seen)
-    return [known for known in FORMATS if literals.intersection(known.inside)]
+    lead = _recognise(head)
+    return [known for known in FORMATS if literals.intersection(known.inside) or (known is lead and known.leads)]
 
 
 def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:
@@ -154,7 +167,7 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
         behind = _behind_prefixes(head) if known.begins is not None and _begins(head) is None else None
         if behind is not None and behind[0] == known:
             return _read_parts(reader, stream, behind[1], name, facts)
-        cells = _separators(head) if known.begins is not None and recognise(head) == known else None
+        cells = _separators(head) if known.begins is not None and _recognise(head) == known else None
         if cells is not None and _begins(head) is None:
             stream = Translated(stream, cells)
         return reader.read_format(_without_lead(known, stream), name, facts)
@@ -166,6 +179,27 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
             f"a bug in our reader of {known.kind} ended the reading" if own else f"read only in part, as {known.kind}"
         )
         return Reading(0, 0, f"{what}: {type(error).__name__}: {error}".split("\n")[0][:200])
+
+
+def read_inside(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read what a log holds of a format, as `read_file` does, where its literals and their reach say that it may be.
+
+    A format without literals is read up to the first line of the job.
+    """
+    if not known.inside:
+        head = read_head(stream, _HEAD_BYTES)
+        job = JOB_LINE.search(head)
+        end = len(head) if job is None else head.rfind(b"\n", 0, job.start()) + 1
+        return read_file(known, io.BytesIO(head[:end]), name, facts)
+    if known.reach is None:
+        return read_file(known, stream, name, facts)
+    near = Windows(stream, known.inside, known.reach, f"inside-{known.kind}")
+    rows = PartFacts(facts, name, None, near.source_line, [])
+    try:
+        reading = read_file(known, near, name, cast(Facts, rows))
+    finally:
+        rows.flush()
+    return reading._replace(lines=near.lines)
 
 
 def _read_parts(reader: Reader, stream: Readable, behind: labelled.Behind, name: str, facts: Facts) -> Reading:

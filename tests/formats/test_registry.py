@@ -2,6 +2,7 @@
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from helpers.places import ROOT
@@ -183,3 +184,33 @@ def test_no_head_of_a_file_takes_for_ever(head: bytes) -> None:
     """The first three once took longer than anybody waits, in the expressions by which formats are recognised."""
     assert registry.recognise(head) is None
     assert conversions.of_file(head, "job.log") is None
+
+
+LEADS = [known.kind for known in FORMATS if known.leads]
+JOB = (FIXTURES / "demo.log").read_text("utf-8")
+STEPS = (FIXTURES / "throughput/deepspeed.log").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", LEADS)
+@pytest.mark.parametrize("job", [JOB, STEPS], ids=["nccl", "steps"])
+def test_a_log_behind_what_its_script_printed_is_read(kind: str, job: str, tmp_path: Path) -> None:
+    """Both are in the report: rows of the tables of the output, and those of the log alone."""
+    path = tmp_path / "job.log"
+    lead = (FIXTURES / SAMPLES[kind][0]).read_text("utf-8")
+
+    def counts(text: str) -> dict[str, int]:
+        path.write_text(text, "utf-8")
+        return analyze.analyze([str(path)])[1].counts()
+
+    both, alone, of_job = counts(lead.rstrip("\n") + "\n" + job), counts(lead), counts(job)
+    tables = next(known.tables for known in FORMATS if known.kind == kind)
+    assert [name for name in tables if alone.get(name, 0) > both.get(name, 0)] == []
+    wanted = ("process", "communicator", "throughput_run", "step")
+    assert [name for name in wanted if of_job.get(name, 0) > both.get(name, 0)] == []
+    assert any(of_job.get(name) for name in wanted)
+
+
+def test_a_capture_with_no_line_of_a_job_stays_one(tmp_path: Path) -> None:
+    for kind in LEADS:
+        data = (FIXTURES / SAMPLES[kind][0]).read_bytes()
+        assert registry.recognise(data) is not None, kind

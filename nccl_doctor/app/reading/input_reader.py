@@ -20,6 +20,7 @@ from nccl_doctor.formats.declaration import Format, Reading
 from nccl_doctor.inputs import conversions, exports, sources
 from nccl_doctor.inputs.exports import partials
 from nccl_doctor.inputs.streams import Readable, open_regular
+from nccl_doctor.inputs.text_lines import Joined, read_head
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import BUDGETED, LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
@@ -27,6 +28,7 @@ from nccl_doctor.log.readers.followed import GONE, Vanished
 
 UNREAD = "unread"  # the kind of inputs that nothing here reads
 BROKEN = "broken"  # of those that may hold a log and could not be read; no report on them is `healthy`
+_FURTHER = 1 << 20  # bytes in which the log of a job begins behind what its script printed
 ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
 TOLD = 3  # problems that are told where nothing could be read
@@ -120,7 +122,7 @@ class InputReader:
                     continue
                 if name in self._exports:
                     self.facts.number_lines(name, self._exports[name][1].source_line)
-                notes = [self._read_inside(known, part.source)[1] for known in part.formats]
+                notes = [self._read_again(known, part.source, part.log is not None)[1] for known in part.formats]
                 self.facts.add([part.row._replace(note=part.row.note or next(filter(None, notes), None))])
             job_log.add(self.facts, [log for log in self.logs if log[0] in names])
             return self.facts
@@ -208,6 +210,10 @@ class InputReader:
         head = stream.read(parallel.HEAD)
         kind = sources.sniff(head, source.name)
         format_ = registry.recognise(head)
+        if format_ is not None and format_.leads:
+            further = read_head(stream, _FURTHER)
+            stream = Joined(further, stream)
+            format_ = None if registry.goes_on(format_, further) else format_
         if format_ is not None:
             self._read_format(format_, source, RejoinedStream(head, stream))
             return None
@@ -270,21 +276,22 @@ class InputReader:
         self._exports[source.name] = kind, lines
         return lines
 
-    def _read_inside(
-        self, format_: Format, source: sources.Source, text: KeptStream | None = None
+    def _read_again(
+        self, format_: Format, source: sources.Source, is_log: bool, text: KeptStream | None = None
     ) -> tuple[Reading, str | None]:
         """Add the facts that a format holds in a file, or inside a log, and say why the file could not be opened again.
 
         `text` are the lines of the log, if they were kept.
         """
+        read = registry.read_inside if is_log else registry.read_file
         if text is not None and (again := text.again()) is not None:
-            return registry.read_file(format_, RejoinedStream(b"", again), source.name, self.facts), None
+            return read(format_, RejoinedStream(b"", again), source.name, self.facts), None
         try:
             with sources.open_stream(source) as stream:
                 lines: Readable = RejoinedStream(b"", stream)
                 if source.name in self._exports:
                     lines = exports.Exported(lines, self._exports[source.name][0])
-                return registry.read_file(format_, lines, source.name, self.facts), None
+                return read(format_, lines, source.name, self.facts), None
         except sources.InputProblem as problem:
             return Reading(0, 0, None), f"read only in part: {problem.reason}"
 
@@ -301,8 +308,8 @@ class InputReader:
         """Add what other formats inside a log hold, and keep the log for `job_log.add`."""
         inside = []
         note = log.note or beyond(log.counts) or (ZEROS if parallel.LOST in log.counts.marks else None)
-        for format_ in registry.within(log.counts.marks):
-            reading, problem = self._read_inside(format_, source, log.text)
+        for format_ in registry.within(log.counts.marks, log.head):
+            reading, problem = self._read_again(format_, source, True, log.text)
             inside.append((format_, reading))
             note = note or problem
         row = log_input(source.name, log.counts, inside, note)

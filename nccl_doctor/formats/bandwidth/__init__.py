@@ -15,6 +15,7 @@ FORMATS = (
             b"SUM host_to_device_",
             b"Bandwidth Matrix (GB/s)",
         ),
+        reach=4 << 20,
         after=("node-capture",),
     ),
     Format(
@@ -29,6 +30,7 @@ FORMATS = (
             b"RDMA_Write Latency Test",
             b"Send Latency Test",
         ),
+        reach=4 << 20,
         after=("copy-bandwidth",),
     ),
     Format(

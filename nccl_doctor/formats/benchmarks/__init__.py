@@ -16,6 +16,7 @@ FORMATS = (
         "hpl",
         tables=("active_test",),
         inside=(b"HPLinpack ", b"HPL-NVIDIA ", b"Time                 Gflops", b" Prog= "),
+        reach=4 << 20,
         after=("rdma-test",),
     ),
     Format(
@@ -29,6 +30,7 @@ FORMATS = (
             b"[tuning] Best ",
             b" bandwidth: ",
         ),
+        reach=4 << 20,
         after=("rdma-test",),
     ),
     Format(
@@ -41,6 +43,7 @@ FORMATS = (
             b"# Setting up the connection in MSCCL++",
             b"MSCCL++ proxy threads",
         ),
+        reach=4 << 20,
         after=("rdma-test", "nccl-tests"),
     ),
     Format(
@@ -48,6 +51,7 @@ FORMATS = (
         "gpu_burn",
         tables=("active_test",),
         inside=(b"  proc'd: ",),
+        reach=4 << 20,
         after=("rdma-test",),
     ),
     Format(
@@ -55,6 +59,7 @@ FORMATS = (
         "rates",
         tables=("active_test",),
         inside=(b"access    bw(MiB/s)", b"Function    M", b"Final Summary::HPCG result"),
+        reach=4 << 20,
         after=("rdma-test",),
     ),
     Format(
@@ -63,6 +68,7 @@ FORMATS = (
         tables=("active_test",),
         begins=compiled(rb"\A\s{0,20}\{(?=[^\n]{0,9000}\"mean_ttft_ms\" ?: ?\d)"),
         inside=(b" Serving Benchmark Result ",),
+        reach=4 << 20,
         after=("rdma-test",),
     ),
 )

@@ -28,6 +28,7 @@ FORMATS = (
         "pod_states",
         tables=("message", "process_end"),
         inside=(b"Restart Count:", b"  Exit Code:  "),
+        reach=1 << 20,
     ),
     Format(
         "host-commands",
@@ -72,6 +73,7 @@ FORMATS = (
             b"GPU0\tGPU1",
             b"   = Chipset not supported",
         ),
+        reach=1 << 20,
         after=("slurm-job",),
     ),
     Format(
@@ -86,6 +88,7 @@ FORMATS = (
         "cpu_samples",
         tables=("host_use",),
         inside=(b" %idle", b" swpd   free "),
+        reach=16 << 20,
         after=("training-steps", "node-capture"),
     ),
     Format(
@@ -108,6 +111,7 @@ FORMATS = (
             rb"|Package +Version *(?:Editable project location *)?\r?\n-{4,}"
             rb"|(?:[A-Za-z0-9][\w.-]{0,80}==[\w.+!-]{1,60}\r?\n){5})"
         ),
+        leads=True,
     ),
     Format(
         "environment-report",
@@ -120,6 +124,7 @@ FORMATS = (
             b"torch cuda version ...",
             b"CUDA available: ",
         ),
+        reach=1 << 20,
         after=("training-steps", "node-capture", "nvidia-smi"),
     ),
     Format(
@@ -151,6 +156,7 @@ FORMATS = (
             b"    domain: ",
             b"[ERROR] [tid ",
         ),
+        reach=1 << 20,
         after=("gpu-samples",),
     ),
 )

@@ -14,6 +14,7 @@ FORMATS = (
             rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
             rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
         ),
+        leads=True,
     ),
     Format(
         "slurm-json",
@@ -29,6 +30,7 @@ FORMATS = (
         "gridengine_accounting",
         tables=("accounted_job", "message", "process_end"),
         begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
+        leads=True,
     ),
     Format(
         "pbs-accounting",
@@ -36,6 +38,7 @@ FORMATS = (
         tables=("accounted_job", "message", "process_end"),
         begins=compiled(rb"\A\s{0,100}\{[^{}]{0,400}\"pbs_version\"[^{}]{0,400}\"Jobs\"\s{0,100}:"),
         inside=(b"    job_state = ",),
+        reach=1 << 20,
         after=("training-steps",),
     ),
     Format(
@@ -43,6 +46,7 @@ FORMATS = (
         "lsf_report",
         tables=("accounted_job", "process_end"),
         inside=(b"Resource usage summary:",),
+        reach=1 << 20,
         after=("training-steps",),
     ),
     Format(
@@ -57,6 +61,7 @@ FORMATS = (
             b" AVAIL_FE REASON",
             b"AVAIL  TIMELIMIT",
         ),
+        reach=4 << 20,
     ),
     Format(
         "slurm-job",
@@ -64,6 +69,7 @@ FORMATS = (
         tables=("accounted_job", "message", "process_end"),
         begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?\s{0,200}JobId=\d{1,12} (?:Array\w{3,6}Id=\S{1,80} ){0,3}JobName="),
         inside=(b" JobState=",),
+        reach=1 << 20,
         after=(
             "training-steps",
             "cpu-samples",
@@ -90,5 +96,6 @@ FORMATS = (
             "serving-benchmark",
             "pod-description",
         ),
+        leads=True,
     ),
 )

@@ -50,6 +50,7 @@ FORMATS = (
             b'"gpu_usage:0"',
         ),
         after=("recording", "profile-summary", "amd-smi"),  # whose samples of GPUs have the same keys
+        leads=True,
     ),
     Format(
         "amd-smi",
@@ -66,6 +67,7 @@ FORMATS = (
             rb"|(?:\s{0,20}WARNING: AMD GPU[^\n]{0,200}\n)?\s{0,200}={2,80} ROCm System Management Interface ={2,80}"
             rb"|GPU\[\d{1,4}\]\s{1,20}: )"
         ),
+        leads=True,
     ),
     Format(
         "gpu-metrics",
@@ -89,6 +91,7 @@ FORMATS = (
             rb"|\[\s{0,40}\{\s{0,40}\"device_name\"\s{0,4}:[^{}]{0,400}\"gpu_clock\""  # nvtop -s
             rb"|\+-{20,200}\+\r?\n\| npu-smi )"
         ),
+        leads=True,
     ),
     Format(
         "dcgm-job-stats",
@@ -107,6 +110,8 @@ FORMATS = (
             rb"|\A\s{0,200}\{\s{0,40}\"body\"\s{0,4}:\s{0,4}\{(?=[\s\S]{0,60000}?\"Overall Health\")"
         ),
         inside=(b"Successfully ran diagnostic for group", b"| Health Monitor Report"),
+        reach=4 << 20,
+        leads=True,
     ),
     Format(
         "nvidia-smi-q",
@@ -120,6 +125,8 @@ FORMATS = (
             rb"(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"
         ),
         inside=(b"==NVSMI LOG==",),
+        reach=4 << 20,
+        leads=True,
     ),
     Format(
         "nvidia-smi",

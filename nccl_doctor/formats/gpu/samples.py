@@ -14,6 +14,7 @@ from nccl_doctor.formats.gpu.loops.dmon_tables import Tables
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
 from nccl_doctor.inputs import prefixes
+from nccl_doctor.inputs.detect import JOB_LINE
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, line_lists
@@ -21,6 +22,11 @@ from nccl_doctor.inputs.text_lines import Joined, line_lists
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
 _BARE_ROW = re.compile(r" *(?:\d{8} +\d\d:\d\d:\d\d +)?\d{1,4} +[\d. -]{1,400}")  # of dmon, without a prefix
+_MARKED_TITLES = re.compile(r"#[^\n]{0,40}(?:gpu|GPU|Idx|Entity)")
+_TITLES = (  # what one of the titles of each other table holds
+    "pid,", "utilization.", "power.draw", "memory.used", "clocks", "temperature.gpu", "ecc.errors.", "retired_pages.",
+    "remapped_rows.",
+)  # fmt: skip
 _NAMELESS = re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n")
 _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
@@ -36,7 +42,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     head = stream.read(_BLOCK)
     body = head[_HEAD.match(head).end() :] if _HEAD.match(head) else head  # type: ignore[union-attr]
     samples = Samples()
-    if HEADER.match(body) or BARE.match(body):
+    if (HEADER.match(body) or BARE.match(body)) and not JOB_LINE.search(head):
         reading = _Csv(stream, head, samples).read_table()
         samples.write(facts, name, "nvidia-smi")
         return reading
@@ -143,7 +149,7 @@ def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read tables inside a log: each line, without its launcher prefix, goes to the table that is open for its host."""
     lines = used = 0
     text = Tables(name)
-    tables: dict[str | None, Table | None] = {}
+    tables: dict[str | None, Table] = {}
     waiting: dict[str | None, list[tuple[int, bytes]]] = {}
     csv = Samples()
 
@@ -171,8 +177,15 @@ def _mixed(stream: Readable, name: str, facts: Facts) -> Reading:
         return 0
 
     for first, texts in line_lists(stream):
-        used += text.take_block(texts, first, take)
         lines = first + len(texts) - 1
+        whole = "\n".join(texts)
+        if text.is_open or any(word in whole for word in _TITLES) or _MARKED_TITLES.search(whole):
+            used += text.take_block(texts, first, take)
+            continue
+        if tables:
+            commas = min(len(table.names) for table in tables.values()) - 1
+            rows = [number for number, line in enumerate(texts) if line.count(",") >= commas]
+            used += sum(take(texts[number], first + number) for number in rows)
     used += sum(flush(host) for host in list(waiting))
     if tables:
         csv.write(facts, name, "nvidia-smi")

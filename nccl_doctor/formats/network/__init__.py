@@ -25,6 +25,7 @@ FORMATS = (
             b": Error Replay Count: ",
             b"NVLINK Error Counts",
         ),
+        reach=4 << 20,
     ),
     Format(
         "dcgm-nvlink",
@@ -59,12 +60,14 @@ FORMATS = (
             rb"\A\s{0,200}\{\s{0,40}\"(?:mlxlink_output|result|status)\"\s{0,9}:(?=[\s\S]{0,4000}\"Operational Info\")"
         ),
         inside=(b"Physical Counters and BER Info", b"Troubleshooting Info"),
+        reach=4 << 20,
     ),
     Format(
         "fabric-checks",
         "ibdiagnet",
         tables=("fabric_check",),
         inside=(b"-I- Stage ", b"STAGE                                    Errors"),
+        reach=4 << 20,
     ),
     Format(
         "fabric-links",
@@ -77,11 +80,13 @@ FORMATS = (
                 for speed in (b"SDR", b"DDR", b"QDR", b"FDR", b"FDR10", b"EDR", b"HDR", b"NDR", b"XDR")
             ),
         ),
+        reach=1 << 20,
     ),
     Format(
         "protocol-counters",
         "protocol_counters",
         tables=("link_counter",),
         inside=(b"TcpRetransSegs ", b" segments retransm", b" pkt (dropped "),
+        reach=4 << 20,
     ),
 )

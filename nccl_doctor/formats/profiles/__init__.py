@@ -14,12 +14,15 @@ FORMATS = (
             rb"|\A(?:\xef\xbb\xbf)?\"?Name\"?,\"?Calls\"?,\"?TotalDuration(?:Ns)?\"?,"  # rocprof
         ),
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
+        reach=4 << 20,
+        leads=True,
     ),
     Format(
         "profiler-table",
         "key_averages",
         tables=("profile_sum", "profile_share"),
         inside=(b"Self CPU time total: ",),
+        reach=1 << 20,
     ),
     Format(
         "nsys-database",
@@ -37,5 +40,6 @@ FORMATS = (
             rb"\A\s*Process \d+: [^\n]{0,4000}\n\s{0,400}Python v\d|\A\s*\[\s*\{\s*\"pid\"\s*:\s*\d+,\s*\"thread_id\"\s*:"
         ),
         inside=(b' (idle): "', b' (active): "', b" (active+gil)"),
+        reach=4 << 20,
     ),
 )

@@ -31,12 +31,14 @@ FORMATS = (
         "deepspeed_comms",
         tables=("comm_op",),
         inside=(b"] comm op: ", b"Comm. Op            Message Size "),
+        reach=4 << 20,
     ),
     Format(
         "printed-tables",
         "printed_tables",
         tables=("throughput_run", "step"),
         inside=(b"|    fps  ", b"  epoch  ", b"epoch     train_loss"),
+        reach=4 << 20,
         after=("training-records", "profile-summary", "stacks"),
     ),
     Format(

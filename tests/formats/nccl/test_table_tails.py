@@ -70,7 +70,7 @@ def test_a_log_with_rows_alone_is_recognised() -> None:
     log = f"some program\n{row(1 << 26)}\n".encode()
 
     assert "nccl-tests" in [
-        known.kind for known in registry.within({literal for literal in _literals() if literal in log})
+        known.kind for known in registry.within({literal for literal in _literals() if literal in log}, log)
     ]
 
 

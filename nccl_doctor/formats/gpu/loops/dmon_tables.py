@@ -13,6 +13,7 @@ from nccl_doctor.formats.number_grid import Grid, number_of
 _APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
 _RUN = 64  # rows that are looked at together; titles are repeated after each screen
 _DIGITS = 19  # of a number that 64 bits hold, and one
+_PAUSE = 50_000  # lines without a row, after which a table has ended; all of these print their titles again and again
 _TABLES = 4  # of a block of lines that are looked for as a whole
 _PROCESSES = 10_000  # different ones that are kept
 
@@ -54,12 +55,20 @@ class Tables:
         self._dcgm = Columns()
         self._processes: dict[tuple[str | None, str | None, str], _Process] = {}  # by host, GPU and pid as written
         self._processes_seen = False
+        self._idle = 0  # lines since a table was used
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows may come."""
+        return bool(self._open)
 
     def take(self, line: str, host: str | None, number: int) -> bool:
         """Use a line; False where it is not part of a table."""
         if line.startswith("#"):
+            self._idle = 0
             return self._title(line.lstrip("# ").split(), host)
         if "pid," in line and _APPS.match(line):
+            self._idle = 0
             self._app_title([title.partition("[")[0].strip() for title in line.split(",")], host)
             return True
         table = self._open.get(host)
@@ -69,11 +78,13 @@ class Tables:
         if not table.fits(cells):
             return cells[:1] == ["ID"]  # dcgmi has the units in a row
         table.add([cells], [(number, line)])
+        self._idle = 0
         return True
 
     def take_block(self, lines: list[str], number: int, other: Callable[[str, int], int]) -> int:
         """Use lines, of which the first has this number; how many. `other` takes those that are not rows without prefixes."""
         used = at = tried = 0
+        self._idle += len(lines)
         while at < len(lines):
             table = self._open.get(None)
             layout = table.layout if table is not None and tried < _TABLES and len(lines) - at > _RUN else None
@@ -88,6 +99,8 @@ class Tables:
                 if not taken:
                     taken, rows = 1, other(lines[at], number + at)
             at, used = at + taken, used + rows
+        if self._idle > _PAUSE:
+            self._open.clear()
         return used
 
     def _take_grid(
@@ -95,6 +108,7 @@ class Tables:
     ) -> tuple[int, int]:
         """Use lines as far as they have this layout, of which most are rows of a grid: how many that is, and how many were used."""
         columns = self._dcgm if layout.first else self._dmon
+        self._idle = 0
         used = at = start = 0  # lines that were looked at, and rows of the grid that were summed up
         for stop, row in enumerate([*grid.rows.tolist(), len(lines)]):
             for between in range(at, row):
@@ -125,6 +139,7 @@ class Tables:
                 break
             rows.append(cells)
         if rows:
+            self._idle = 0
             table.add(rows, list(enumerate(map(str.strip, lines[at : at + len(rows)]), number)))
         return len(rows)
 
