@@ -27,6 +27,7 @@ _WRITERS = 4_096
 _BLOCK = 1 << 20
 # srun pads its number, `  3: `; an empty line may have lost its blank.
 _LABEL_WORD = re.compile(r" {0,5}([A-Za-z0-9][\w.-]{0,252}):(?: |$)")
+_RUN_OF_WORD = re.compile(rb"( {0,5}[A-Za-z0-9][\w.-]{0,252}: )[^\n]*(?:\n\1[^\n]*){0,4000}")
 
 Peel = Callable[[str], Peeled]  # finds one prefix
 
@@ -131,10 +132,10 @@ def _written(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Written]:
     forms = PrefixForms(found, single, left_out=True)
     for data, number in blocks(stream, _BLOCK):
         data = data.removesuffix(b"\n")
-        if all(peel is _word for peel in peels) and (whole := _of_one(data, number, peels)) is not None:
-            yield whole
+        if tuple(peels) == (_word,) and (written := _of_words(data, number)) is not None:
+            yield from written.values()
             continue
-        written: dict[Label, _Written] = {}
+        written = {}
         for label, first, texts in forms.runs(data.split(b"\n"), data):
             of = written.get(label) or written.setdefault(label, _Written(label, [], []))
             of.runs.append((number + first, len(texts)))
@@ -145,15 +146,25 @@ def _written(stream: Readable, peels: Sequence[Peel]) -> Iterator[_Written]:
             yield of
 
 
-def _of_one(data: bytes, number: int, peels: Sequence[Peel]) -> _Written | None:
-    """What one writer wrote in a block; None unless all lines begin with the words of the first one, their colons and a blank."""
-    line = data[: data.find(b"\n") + 1 or None]
-    label, end, _ = peel_all(peels, _decoded(line))
-    begin = b"\n" + line[:end]
-    lines = data.count(b"\n") + 1
-    if not begin.endswith(b" ") or not begin.isascii() or b"\r" in data or data.count(begin) != lines - 1:
+def _of_words(data: bytes, number: int) -> dict[Label, _Written] | None:
+    """What each writer wrote in a block, each with a word before all its lines; None where a line has none or another end."""
+    written: dict[Label, _Written] = {}
+    at = 0
+    if b"\r" in data:
         return None
-    return _Written(label, [(number, lines)], [(b"\n" + data).replace(begin, b"\n")[1:]])
+    while at <= len(data):
+        run = _RUN_OF_WORD.match(data, at)
+        if run is None:
+            return None
+        text = (b"\n" + run[0]).replace(b"\n" + run[1], b"\n")[1:]
+        label = _word(run[1].decode("ascii")).label
+        of = written.get(label) or written.setdefault(label, _Written(label, [], []))
+        lines = text.count(b"\n") + 1
+        of.runs.append((number, lines))
+        of.texts.append(text)
+        number += lines
+        at = run.end() + 1
+    return written
 
 
 class Parts:

@@ -42,6 +42,9 @@ _NUMBER_NEXT = compiled(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3
 _DISTANCES = compiled(r"(?: 10|(?: \d\d|[12]\d\d)(?: (?: \d\d|[12]\d\d)){0,63}  10)(?: (?: \d\d|[12]\d\d)){0,63} ?$")
 
 
+MOST_TOLD = 7  # characters of a word whose kind depends on which digits it has, as those of `ext4-fs` and `l2`
+
+
 @lru_cache(1 << 14)
 def kind_of(word: str) -> tuple[bool, bool]:
     """All that the checks below ask of the digits of a word."""

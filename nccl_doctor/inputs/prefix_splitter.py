@@ -4,12 +4,13 @@ Lines that differ in digits only have their prefixes at the same places, see `pr
 lines of a shape. The words whose digits matter, because they name the writer, are read from each line.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby, takewhile
 from operator import itemgetter
 
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.prefix_checks import kind_of
+from nccl_doctor.inputs.prefix_checks import MOST_TOLD, kind_of
 from nccl_doctor.inputs.prefixes import NOTHING, ZEROS, Label, Peeled
 
 _FEW, _MANY = 8, 512  # lines that are looked at together behind one with another prefix, and in the middle
@@ -17,6 +18,9 @@ _SHAPES = 1 << 14  # texts without digits that are remembered
 _RUNS = 1 << 6  # texts of many lines without digits that are remembered
 _KINDS = 1 << 8  # of prefixes
 _SHORT = 4  # runs of fewer lines than this, so many one after another, are of prefixes that change with each line
+
+_BLOCK = 1 << 15  # bytes that are cut into lines at once where no run of one writer is found
+_RUN = re.compile(rb"([\w.-]{1,252}: )[^\n]*(?:\n\1[^\n]*){0,4000}")  # lines behind one word
 
 _FORM_SHAPES = 1 << 13  # remembered
 _LONGEST = 500  # bytes of a line whose shape is remembered
@@ -116,8 +120,15 @@ class _Behind:
         self.runs: set[bytes] = set()  # the same of several lines of which none has one
 
 
+def _surely(word: str | None) -> frozenset[str]:
+    """The word, if it can be nothing else than a host where no number follows."""
+    return frozenset((word,)) if word is not None and kind_of(word) == (False, False) else frozenset()
+
+
 class PrefixSplitter:
     """Takes the prefixes off many lines, as `prefixes.split` does off one; without the time stamps, which differ on each line.
+
+    A line that goes on with a number behind the host of the line before it has that host, too; alone, `node01: 97 %` may be about a device.
 
     Most lines have the prefix of the line before them, and differ from an earlier line in digits only: these are not examined
     again, see `prefixes.layout`.
@@ -133,32 +144,68 @@ class PrefixSplitter:
         self._short = 0  # short runs one after another
         self._forms = PrefixForms(self._found, self._single_line, left_out=False)
         self._behind: dict[object, _Behind] = {}  # by the kind of the prefix
-        self._alike: dict[
-            bytes, tuple[str, bool]
-        ] = {}  # prefixes that are one word: its field, and whether its digits matter
+        # Prefixes that are one word: its field, and what was found behind; None where the digits of the word matter.
+        self._alike: dict[bytes, tuple[str, _Behind | None]] = {}
         self._known = self._behind.setdefault(b"", _Behind())  # of the kind of the prefix
 
-    def split(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
-        """The lines one after another, without line ends: as many as have the same label, and their texts."""
+    def split(self, data: bytes) -> Iterator[tuple[Label, list[str]]]:
+        """The lines of a text, which ends behind the last character of the last one: as many as have the same label, and their texts."""
         at = 0
-        while at < len(lines):
-            texts = self._same(lines[at : at + self._most]) if lines[at].startswith(self._prefix) else []
+        while at <= len(data):
+            run = _RUN.match(data, at)
+            if run is not None and self._short < _SHORT and (run[1] == self._prefix or self._switch(run[1])):
+                at = yield from self._run_of(data, at, run)
+            else:
+                at = yield from self._some(data, at)
+
+    def _run_of(self, data: bytes, at: int, run: re.Match[bytes]) -> Generator[tuple[Label, list[str]], None, int]:
+        """The lines of a run that begins at a place with the prefix; returns the place behind them."""
+        text = (b"\n" + run[0]).replace(b"\n" + self._prefix, b"\n")[1:]
+        texts = self._plain(text)
+        lines = text.count(b"\n") + 1
+        self._short = self._short + 1 if lines < _SHORT else 0
+        if texts:
+            yield self._label, texts
+        if len(texts) == lines:
+            return run.end() + 1
+        for _ in texts:
+            at = data.index(b"\n", at) + 1
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        yield self._single(data[at:end].rstrip(b"\r"))
+        return end + 1
+
+    def _some(self, data: bytes, at: int) -> Generator[tuple[Label, list[str]], None, int]:
+        """Some lines from a place on, up to one with which a run may begin; returns the place behind them."""
+        whole = data.rfind(b"\n", at, at + _BLOCK) if len(data) > at + _BLOCK else len(data)
+        end = whole if whole >= 0 else data.find(b"\n", at)
+        lines = data[at : len(data) if end < 0 else end].split(b"\n")
+        place = 0
+        while place < len(lines):
+            texts = self._same(lines[place : place + self._most]) if lines[place].startswith(self._prefix) else []
             if texts:
                 yield self._label, texts
-                at += len(texts)
+                place += len(texts)
                 self._run += len(texts)
             if len(texts) == self._most:
                 self._most = min(2 * self._most, _MANY)
-            elif at < len(lines):
+            elif place < len(lines):
                 self._most, self._short = min(self._run or _FEW, _MANY), self._short + 1 if self._run < _SHORT else 0
                 self._run = 0
                 if self._short >= _SHORT:
-                    many = lines[at : at + _MANY]
+                    many = lines[place : place + _MANY]
                     yield from self._changing(many)
-                    at += len(many)
-                elif not self._switch(lines[at]):
-                    yield self._single(lines[at].rstrip(b"\r"))
-                    at += 1
+                    place += len(many)
+                    run = _RUN.match(b"\n".join(lines[place : place + _SHORT]))
+                    self._short = 0 if run is not None and run[0].count(b"\n") + 1 >= _SHORT else self._short
+                else:
+                    yield self._single(lines[place].rstrip(b"\r"))
+                    place += 1
+                if self._prefix.endswith(b": ") and self._short < _SHORT:
+                    break
+        if place == len(lines):
+            return (len(data) if end < 0 else end) + 1
+        return at + sum(map(len, lines[:place])) + place
 
     def _changing(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
         """The same of lines with prefixes that change."""
@@ -199,21 +246,26 @@ class PrefixSplitter:
         if text.count(begin) < len(lines):
             lines = list(takewhile(lambda line: line.startswith(self._prefix), lines))
             text = b"\n" + b"\n".join(lines)
-        text = text.replace(begin, b"\n")[1:]
+        return self._plain(text.replace(begin, b"\n")[1:]) if lines else []
+
+    def _plain(self, text: bytes) -> list[str]:
+        """The first lines behind the prefix, as far as they have no other."""
         if b"\r" in text:
             text = b"\n".join(line.rstrip(b"\r") for line in text.split(b"\n"))
         shape = text.translate(prefixes.ZEROS)
-        plain = len(lines)
-        if lines and shape not in self._known.runs:
-            shapes = shape.split(b"\n")
-            if not all(map(self._known.lines.get, shapes)):
-                pairs = zip(shapes, text.split(b"\n"), strict=True)
-                plain = next((at for at, pair in enumerate(pairs) if not self._is_plain(*pair)), plain)
-            if plain == len(lines) > 1:
-                if len(self._known.runs) >= _RUNS:
-                    self._known.runs.clear()
-                self._known.runs.add(shape)
-        return text.decode("utf-8", "replace").split("\n")[:plain]
+        texts = text.decode("utf-8", "replace").split("\n")
+        if shape in self._known.runs:
+            return texts
+        shapes = shape.split(b"\n")
+        plain = len(shapes)
+        if not all(map(self._known.lines.get, shapes)):
+            pairs = zip(shapes, text.split(b"\n"), strict=True)
+            plain = next((at for at, pair in enumerate(pairs) if not self._is_plain(*pair)), plain)
+        if plain == len(shapes) > 1:
+            if len(self._known.runs) >= _RUNS:
+                self._known.runs.clear()
+            self._known.runs.add(shape)
+        return texts[:plain]
 
     def _is_plain(self, shape: bytes, text: bytes) -> bool:
         lines = self._known.lines
@@ -227,18 +279,19 @@ class PrefixSplitter:
             known = lines[shape] = (
                 found is not None
                 and all(end <= size for _, end in found.words)
-                and prefixes.split(line, timeless=True) == (self._label, line[size:])
+                and (self._label, line[size:])
+                in (prefixes.split(line, timeless=True), prefixes.split(line, _surely(self._label.host), timeless=True))
             )
         return known
 
-    def _switch(self, raw: bytes) -> bool:
-        """Whether a line has the prefix of another writer of a known kind, which `_same` then looks for."""
-        prefix = raw[: raw.find(b": ") + 2]
+    def _switch(self, prefix: bytes) -> bool:
+        """Whether a prefix is that of another writer of a known kind; its lines are looked for then."""
         shape = prefix.translate(prefixes.ZEROS)
-        field, asked = self._alike.get(shape, ("", False))
+        field, known = self._alike.get(shape, ("", None))
         word = prefix[:-2].decode("ascii", "replace")
-        known = self._behind.get((shape, (kind_of(word),) if asked else ())) if field else None
-        if known is None or prefix == self._prefix:
+        if field and known is None:
+            known = self._behind.get((shape, (kind_of(word),)))
+        if known is None:
             return False
         self._prefix, self._known = prefix, known
         self._label = Label(host=word) if field == "host" else Label(rank=int(word))
@@ -261,5 +314,5 @@ class PrefixSplitter:
             self._known = self._behind.setdefault((shape, kinds), _Behind())
             fields = [name for name, *span in found.fields if prefix.isascii() and span == [0, len(prefix) - 2]]
             if prefix.endswith(b": ") and fields in (["host"], ["weak"]):
-                self._alike[shape] = fields[0], bool(kinds)
+                self._alike[shape] = fields[0], None if kinds and len(prefix) <= MOST_TOLD + 2 else self._known
         return label, [text]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18
 LONGEST = 1 << 16  # characters of a line that `lines` gives; what follows in it is dropped
 _SECTION_BLOCK = 1 << 20
-_BATCH = 1 << 13  # bytes of lines of a section that are looked at together
+_BATCH, _LARGEST_BATCH = 1 << 13, 1 << 16  # bytes of lines of a section that are looked at together, in a long one
+_NEWLINE = ord("\n")
 _LISTED = compiled(r'\s{1,80}("(?:[^"\\]|\\.){1,4000}"),?\s{0,8}$')
 LONGEST_PIECE = 1 << 21  # bytes of a line that `numbered` keeps together
 
@@ -72,7 +73,7 @@ def line_lists(stream: Readable) -> Iterator[tuple[int, list[str]]]:
             texts.pop()
         if "\r" in text or "\ufeff" in text:
             texts = [line.rstrip("\r").removeprefix("\ufeff") for line in texts]
-        if any(map(LONGEST.__lt__, map(len, texts))):
+        if max(map(len, texts), default=0) > LONGEST:
             texts = [line[:LONGEST] for line in texts]
         yield first, texts
 
@@ -102,21 +103,31 @@ def plain_batches(stream: Readable) -> Iterator[tuple[int, Label, list[str]]]:
     """The same lines, many at once: number of the first, the fields of the prefix of all, their texts."""
     splitter = PrefixSplitter()
     first = 1
-    for whole in _whole_lines(stream):
-        for label, texts in splitter.split(whole):
+    for text in _whole_lines(stream):
+        for label, texts in splitter.split(text):
             yield first, label, texts
             first += len(texts)
 
 
-def _whole_lines(stream: Readable) -> Iterator[list[bytes]]:
-    """The lines of a stream, many at once, the first `LONGEST` bytes of each."""
+def _whole_lines(stream: Readable) -> Iterator[bytes]:
+    """The lines of a stream, many at once with the ends between them, the first `LONGEST` bytes of each."""
     rest = b""
     while block := stream.read(_BLOCK):
-        *whole, rest = (rest + block).split(b"\n")
-        rest = rest[:LONGEST]
-        yield whole if max(map(len, whole), default=0) <= LONGEST else [line[:LONGEST] for line in whole]
+        data = rest + block
+        end = data.rfind(b"\n")
+        rest = data[end + 1 : end + 1 + LONGEST]
+        if end >= 0:
+            yield _bounded(data[:end])
     if rest:
-        yield [rest]
+        yield rest
+
+
+def _bounded(data: bytes) -> bytes:
+    """The first `LONGEST` bytes of each line."""
+    half = LONGEST // 2
+    if all(data.find(b"\n", at, at + half) >= 0 for at in range(0, len(data) - half, half)):
+        return data
+    return b"\n".join(line[:LONGEST] for line in data.split(b"\n"))
 
 
 class LineNumbers:
@@ -182,9 +193,9 @@ class Sections:
         self._until = 0  # the line with which the section ends, should no more of it be used
         self._data = b""  # the block that is being looked at, from where, and to where its whole lines go
         self._at = self._end = 0
-        self._batch: list[bytes] = []  # lines from there on, of which some were given
-        self._first = 0  # lines in front of them
-        self._stop = 0  # where they end
+        self._size = _BATCH  # bytes from there on that are split next
+        self._first = 0  # lines in front of that place
+        self._runs = 0  # that were taken of these lines
         self._number = 0  # of the line that was given last
         self.lines = 0  # of the stream, as far as it was read
 
@@ -202,7 +213,7 @@ class Sections:
         found = rows.match(self._data, at, self._end)
         if found is None or found.end() == at:
             return None
-        self._at, self._batch = found.end(), []
+        self._at, self._runs = found.end(), self._runs + 1
         taken = found[0].count(b"\n")
         self._until += taken
         self.lines = number + taken
@@ -210,11 +221,11 @@ class Sections:
 
     def __iter__(self) -> Iterator[tuple[int, Label, str]]:
         for first, label, texts in self.batches():
-            batch = self._batch
+            runs = self._runs
             for number, text in enumerate(texts, first):
                 self._number = number
                 yield number, label, text
-                if self._batch is not batch:  # a run took what follows
+                if self._runs != runs:  # a run took what follows
                     break
 
     def batches(self) -> Iterator[tuple[int, Label, list[str]]]:
@@ -245,35 +256,44 @@ class Sections:
                 self._at = start
                 self._until = self.lines + (self._keep if head is not None else 0)
                 continue
-            batch, self._stop = self._next(self._until - self.lines)
-            self._batch, self._first = batch, self.lines
-            for label, texts in self._splitter.split(batch):
-                first = self.lines + 1
-                self.lines += len(texts)
-                yield first, label, texts
-                if self._batch is not batch:  # a run took what follows
-                    break
-            else:
-                self._at = self._stop
-                unended = data[self._at - 1] != ord("\n")
-                self.lines -= unended
-                self._until -= unended
+            yield from self._window()
 
-    def _next(self, most: int) -> tuple[list[bytes], int]:
-        """The next lines, and where they end; one alone that is long or has no end."""
+    def _window(self) -> Iterator[tuple[int, Label, list[str]]]:
+        """The next lines, as far as the section goes; one alone that is long or has no end."""
         at = self._at
-        whole = self._data.rfind(b"\n", at, min(at + _BATCH, self._end))
-        if whole >= 0:
-            batch = self._data[at:whole].split(b"\n", most)[:most]
-            return batch, at + sum(map(len, batch)) + len(batch)
-        stop = self._data.find(b"\n", at, self._end)
-        end = self._end if stop < 0 else stop
-        return [self._data[at : min(end, at + LONGEST)]], min(end + 1, self._end)
+        stop = self._data.rfind(b"\n", at, min(at + self._size, self._end)) + 1
+        if stop:
+            text = self._data[at : stop - 1]
+        else:
+            stop = self._data.find(b"\n", at, self._end) + 1 or self._end
+            text = self._data[at : min(stop - (self._data[stop - 1] == _NEWLINE), at + LONGEST)]
+        self._first, self._runs = self.lines, 0
+        size, self._size = self._size, _BATCH
+        for label, texts in self._splitter.split(text):
+            given = 0
+            while given < len(texts):
+                most = self._until - self.lines
+                if most <= 0:
+                    self._at = self._behind(self.lines)
+                    return
+                some = texts[given : given + most] if given or most < len(texts) else texts
+                given += len(some)
+                first = self.lines + 1
+                self.lines += len(some)
+                yield first, label, some
+                if self._runs:  # a run took what follows
+                    return
+        self._at, self._size = stop, min(2 * size, _LARGEST_BATCH)
+        unended = self._data[stop - 1] != _NEWLINE
+        self.lines -= unended
+        self._until -= unended
 
     def _behind(self, number: int) -> int:
         """Where a line ends that was given."""
-        given = self._batch[: number - self._first]
-        return self._stop if len(given) == len(self._batch) else self._at + sum(map(len, given)) + len(given)
+        at = self._at
+        for _ in range(number - self._first):
+            at = self._data.find(b"\n", at, self._end) + 1 or self._end
+        return at
 
 
 def _unlisted(line: str) -> str:

@@ -1,11 +1,13 @@
 """Lines whose prefixes are taken off together say what each says alone."""
 
+import re
 from io import BytesIO
 from random import Random
 
 import pytest
 
 from nccl_doctor.inputs import labelled, prefixes
+from nccl_doctor.inputs.prefix_checks import MOST_TOLD, kind_of
 from nccl_doctor.inputs.prefix_splitter import PrefixSplitter
 
 SEED = 7
@@ -43,18 +45,80 @@ def test_splitter(size: int) -> None:
     found = [
         (label._replace(stamp=None), text)
         for at in range(0, len(given), size)
-        for label, texts in splitter.split(given[at : at + size])
+        for label, texts in splitter.split(b"\n".join(given[at : at + size]))
         for text in texts
     ]
     assert found == list(map(alone, given))
 
 
+def runs() -> list[bytes]:
+    """Lines as pdsh and its like give them: many of one node after another."""
+    random = Random(SEED)
+    given = []
+    for prefix in random.choices(PREFIXES, k=400):
+        texts = [text for text in TEXTS if text not in ("97 %", "{n} {n} 10")]
+        for text in random.choices(texts, k=random.randrange(1, 30)):
+            given.append((prefix + text).format(n=random.randrange(10)).encode())
+    return given
+
+
+@pytest.mark.parametrize("size", [1, 7, 500, 20_000])
+def test_runs_of_one_writer(size: int) -> None:
+    given = runs()
+    splitter = PrefixSplitter()
+    found = [
+        (label._replace(stamp=None), text)
+        for at in range(0, len(given), size)
+        for label, texts in splitter.split(b"\n".join(given[at : at + size]))
+        for text in texts
+    ]
+    assert found == list(map(alone, given))
+
+
+def test_digits_of_long_words_do_not_matter() -> None:
+    """`ext4: ` is no host, `node04711: ` is one whatever its digits are."""
+    random = Random(SEED)
+    words = [
+        "node0{}",
+        "gpu-a{}-b{}",
+        "enp{}s{}f{}",
+        "mlx5_{}{}{}",
+        "error{}{}{}",
+        "ibp{}{}s{}",
+        "cuda-{}.{}.{}",
+        "x{}.y{}.py{}",
+    ]
+    for word in words:
+        many = [word.format(*(random.choice((7, 42, 81234)) for _ in range(3))) for _ in range(50)]
+        for one in (one for one in many if len(one) > MOST_TOLD):
+            assert kind_of(one) == kind_of(re.sub(r"\d", "0", one))
+
+
+NUMBERS = ["procs -----memory-----", " r  b   swpd", " 9  0      0", "10  0      0", "12  3      0", " 8  0      0"]
+
+
+@pytest.mark.parametrize("size", [5, 600])
+def test_a_line_that_goes_on_with_a_number_has_the_writer_of_the_lines_around_it(size: int) -> None:
+    """`node01: 97 %` alone may be about a device; below a line that `node01: ` stands before, it is not."""
+    given = [f"node{node:02}: {text}".encode() for node in range(40) for text in NUMBERS]
+    assert alone(given[3]) == (prefixes.NOTHING, "node00: 10  0      0")
+    splitter = PrefixSplitter()
+    found = [
+        (label.host, text)
+        for at in range(0, len(given), size)
+        for label, texts in splitter.split(b"\n".join(given[at : at + size]))
+        for text in texts
+    ]
+    assert found == [(f"node{node:02}", text) for node in range(40) for text in NUMBERS]
+
+
 ONE = [b"node01: " + text.format(n=1).encode() for text in TEXTS]
+NODES = [f"node{at // 30:02}: {text}".format(n=1).encode() for at, text in enumerate(300 * ("a", "", "b: {n}"))]
 PEELS = ((labelled._word,), (labelled._word, labelled._word), (prefixes.peel,), (prefixes.peel, prefixes.peel))
 
 
 @pytest.mark.parametrize("peels", PEELS)
-@pytest.mark.parametrize("given", [lines(), ONE, [line.rstrip(b"\r") for line in ONE], [b"node01:", *ONE]])
+@pytest.mark.parametrize("given", [lines(), ONE, [line.rstrip(b"\r") for line in ONE], [b"node01:", *ONE], NODES])
 def test_parts(peels: tuple[labelled.Peel, ...], given: list[bytes]) -> None:
     expected: dict[tuple[str | None, int | None], list[tuple[int, bytes]]] = {}
     for number, raw in enumerate(given, 1):

@@ -16,6 +16,8 @@ EXPLAINED = {
     r"(?<=, name=)((?:\\x[0-9a-f]{2}|.){1,15}), ": "of at most 15 characters",
     r"(?:(?<!`)`[^`\n]+`(?!`)|(?!": "a clause may end anywhere, so that no other way is tried",
     r"(?P<before>(?:(?!(?<!`)`[^`\n]+`(?!`)).)*)(?P<list>": "asked of clauses of the advice of a rule",
+    r"([\w.-]{1,252}: )[^\n]*(?:\n\1": "what is behind the word may be missing, so that nothing is tried again",
+    r"( {0,5}[A-Za-z0-9][\w.-]{0,252}: )[^\n]*(?:\n\1": "the same",
     r"[^\s`]*`[^`\s][^`]*`\S*|\S+": "the second alternative matches every word, so that no other place is tried",
 }
 SOURCES = {
