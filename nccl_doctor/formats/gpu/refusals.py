@@ -9,7 +9,8 @@ from typing import NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import NodeGpuError
 
-REFUSED = re.compile(r"ERR!|Unknown Error|GPU requires reset|GPU is lost")
+REFUSALS = ("ERR!", "Unknown Error", "GPU requires reset", "GPU is lost")
+REFUSED = re.compile("|".join(REFUSALS))
 _CODES = {"GPU is lost": ("gpu-lost", 15), "GPU requires reset": ("reset-required", 16)}  # name and number of NVML
 _UNREADABLE = "unreadable", 999  # one reading failed: less than that NVML as a whole cannot use the GPU
 _HARMLESS = ("fan", "fan_speed", "fan.speed")  # a fan that does not tell its speed stops no job

@@ -15,7 +15,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, LinkCounter, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu import smi_xml
-from nccl_doctor.formats.gpu.refusals import REFUSED, Refusal, error_row, refusal
+from nccl_doctor.formats.gpu.refusals import REFUSALS, REFUSED, Refusal, error_row, refusal
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
@@ -24,7 +24,9 @@ _GPUS = 64
 _HOSTS = 4096
 _REFUSALS = 100  # of one GPU
 _LINES = 40_000  # of one node; a machine of 16 GPUs prints 8,000
-_LINE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}(?:: (.{0,400}))?$")
+_TITLE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}$")
+_LONGEST = 400  # characters of a value
+_VALUES = 512  # of a place that are remembered
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
 _SMI_HEADS = re.compile(rb"={5,40}NVSMI LOG={5,40}")
 _SMI_ALONE = re.compile(
@@ -105,7 +107,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         elif "</nvidia_smi_log>" not in text[-200:]:
             note = note or f"ends in GPU {len(gpus)} of it, in line {len(lines)}: the file is cut"
     else:
-        system, gpus, used = _text(enumerate(lines, 1), name, facts)
+        system, gpus, used = _text(enumerate(lines, 1), name, facts, refuses=any(map(text.__contains__, REFUSALS)))
     attached = system.get("attached")
     if note is None and attached is not None and attached > len(gpus):
         note = f"says that {attached} GPUs are attached and ends after GPU {len(gpus)}, in line {len(lines)}"
@@ -196,7 +198,9 @@ class _Place:
         self.titles = titles  # indentation and name of those above it, and its own
         self.path = "/".join(title for _, title in titles)
         self.is_banks = _BANKS.match(self.path) is not None
+        self._made: dict[str, Any] = {}
         reason = _REASON.match(self.path)
+        self.is_reason = reason is not None
         if reason is not None:
             name = {"idle": "gpu_idle"}.get(reason[2], reason[2])
             self.xml = f"{reason[1]}/{reason[1][:-1]}_{name}"
@@ -204,16 +208,28 @@ class _Place:
             self.xml = _PLACES.get(self.path.removeprefix("pci/"), self.path)
         self.column = smi_xml.COLUMNS.get(self.xml)
         self.is_read = self.is_banks or smi_xml.is_read(self.xml)
+        self.sums = smi_xml.ecc_sums(self.xml) if self.is_read and not self.is_banks else ()
+
+    def made(self, value: str) -> Any:
+        """What the text of a column means; None where it does not say."""
+        if value not in self._made:
+            if len(self._made) >= _VALUES:
+                self._made.clear()
+            self._made[value] = self.column.read(value) if self.column is not None else None
+        return self._made[value]
 
 
 _TOP = _Place(())
 
 
 @lru_cache(8192)
-def _read(place: _Place, text: str) -> tuple["_Line", _Place] | None:
-    """A line behind that of another place, and its own."""
-    line = _line(text)
-    return None if line is None else (line, _below(place, line.indent, line.title))
+def _read(place: _Place, head: str) -> tuple[str, _Place] | None:
+    """The title that a line has in front of its colon, and its place behind that of another line; None for another line."""
+    match = _TITLE.match(head)
+    if match is None:
+        return None
+    title = re.sub(r"\W+", "_", match[2].lower())
+    return title, _below(place, len(match[1]), title)
 
 
 @lru_cache(4096)
@@ -222,45 +238,44 @@ def _below(place: _Place, indent: int, title: str) -> _Place:
     return _Place((*(above for above in place.titles if above[0] < indent), (indent, title))[-8:])
 
 
-class _Line(NamedTuple):
-    indent: int
-    title: str  # with small letters and underscores
-    value: str
-    is_refused: bool
-
-
-@lru_cache(8192)  # most lines are the same for all GPUs
-def _line(line: str) -> _Line | None:
-    match = _LINE.match(line.rstrip())
-    if match is None:
-        return None
-    value = (match[3] or "").strip()
-    return _Line(len(match[1]), re.sub(r"\W+", "_", match[2].lower()), value, REFUSED.search(value) is not None)
-
-
-def _text(lines: Iterable[tuple[int, str]], name: str, facts: Facts) -> tuple[dict[str, Any], list[_Gpu], int]:
+def _text(
+    lines: Iterable[tuple[int, str]], name: str, facts: Facts, *, refuses: bool = True
+) -> tuple[dict[str, Any], list[_Gpu], int]:
+    """What lines say of a node and of its GPUs, and how many of them do; `refuses` is False where none holds a refusal."""
     system: dict[str, Any] = {}
     gpus: list[_Gpu] = []
     place = _TOP
     used = 0
     for number, text in lines:
-        read = _read(place, text)
-        if read is None:
-            head = _GPU.match(text)
-            if head is not None and len(gpus) < _GPUS:
-                values: dict[str, Any] = {"gpu": len(gpus), "pci": head[1].lower()[-12:], "tasks": [], "counters": {}}
+        head, colon, value = text.partition(": ")
+        value = value.strip()
+        read = _read(place, head) if value or not colon else None
+        if read is None or len(value) > _LONGEST:
+            owner = _GPU.match(text)
+            if owner is not None and len(gpus) < _GPUS:
+                values: dict[str, Any] = {"gpu": len(gpus), "pci": owner[1].lower()[-12:], "tasks": [], "counters": {}}
                 gpus.append(_Gpu(values, facts.evidence(name, number, text), {}, []))
                 place, used = _TOP, used + 1
             continue
-        (_, title, value, is_refused), place = read
+        title, place = read
         used += 1
         if gpus:
             if not value:
                 continue
-            if is_refused:
+            if refuses and REFUSED.search(value):
                 what = place.path if place.path == "fan_speed" else re.sub("[/_]", " ", place.path)
                 _refused(gpus[-1], what, value, (number, text.strip()))
-            if place.is_read:
+            column = place.column
+            if column is not None:
+                gpu = gpus[-1]
+                if column.name not in gpu.values and (made := place.made(value)) is not None:
+                    gpu.values[column.name] = made
+                    if column.name in _TELLING:
+                        gpu.proof[column.name] = number, text.strip()
+            elif place.sums and value == "0":
+                for sum_ in place.sums:
+                    gpus[-1].values.setdefault(sum_, 0)
+            elif place.is_read and not (place.is_reason and value == "Not Active" and "reasons" in gpus[-1].values):
                 _take(gpus[-1], place, value, number, text)
         elif value and title in ("driver_version", "cuda_version"):
             _system(system, title, value)
@@ -275,22 +290,10 @@ def _refused(gpu: _Gpu, what: str, text: str, line: tuple[int, str]) -> None:
         gpu.refusals.append(found)
 
 
-@lru_cache(8192)
-def _made(column: smi_xml.Column, value: str) -> Any:
-    """What the text of a column means; None where it does not say."""
-    return column.read(value)
-
-
 def _take(gpu: _Gpu, place: _Place, value: str, number: int, text: str) -> None:
-    """Take the value of a line."""
+    """Take the value of a line of a place that is not a column."""
     values = gpu.values
-    if place.column is not None:
-        name = place.column.name
-        if name not in values and (made := _made(place.column, value)) is not None:
-            values[name] = made
-            if name in _TELLING:
-                gpu.proof[name] = number, text.strip()
-    elif place.is_banks:
+    if place.is_banks:
         count = smi_xml.number(value)
         values["remap_banks_none"] = int(count) if count is not None else None
     else:

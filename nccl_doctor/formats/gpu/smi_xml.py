@@ -166,7 +166,7 @@ def take(gpu: dict[str, Any], place: str, value: str) -> None:
     elif place.startswith("processes/process_info/"):
         _task(gpu["tasks"], place.rpartition("/")[2], value)
     elif (count := _whole(value)) is not None:
-        for name in _ecc_sums(place):
+        for name in ecc_sums(place):
             gpu[name] = gpu.get(name, 0) + count
 
 
@@ -188,7 +188,7 @@ def _reason(place: str) -> str | None:
 
 
 @lru_cache(1 << 10)
-def _ecc_sums(place: str) -> tuple[str, ...]:
+def ecc_sums(place: str) -> tuple[str, ...]:
     """The sums over the memories of a GPU to which the errors at a place of the XML count; SRAM has one of its own."""
     match = _ECC.fullmatch(place)
     if match is None:

@@ -14,6 +14,9 @@ from nccl_doctor.formats.gpu.amd.names import COLUMNS, REASONS_AMD, SAMPLED
 
 Fields = dict[str, tuple[Any, int, str]]  # path in small letters -> value, line, text of the line
 ACTIVE = ("ACTIVE", "THROTTLED", "TRUE")
+_MOST_HEADS = 1 << 15  # lines that are remembered; a part has up to 10,000
+_LONGEST = 320  # characters of one with a value
+_ACTIVE_ENDS = ("E", "e", "D", "d", " ", "\t")
 _FIELD = re.compile(r"( {4,40})([A-Z][\w ]{0,60}):(?: (.{1,200}))?$")
 _AMOUNT = re.compile(r"\(?(-?\d{1,18}(?:\.\d{1,9})?) ?(B|[KMG]i?B|[a-zA-Z°%/]{0,6})\)?")
 _SCALES = {"B": 2.0**-20, "KB": 2.0**-10, "GB": 1024.0, "KiB": 2.0**-10, "GiB": 1024.0}
@@ -46,33 +49,43 @@ class Layout(NamedTuple):
     def samples(self, lines: Sequence[str]) -> dict[str, float]:
         """The numbers of a part by column."""
         numbers: dict[str, float] = {}
-        for column, at in self.sampled:
-            if column not in numbers and (number := _number(at.of(lines), at.path, column)) is not None:
+        for column, (path, line, start) in self.sampled:
+            if column not in numbers and (number := _number(lines[line][start:], path, column)) is not None:
                 numbers[column] = number
-        for bit, at in self.reasons:
-            if at.of(lines).strip().upper() in ACTIVE:
+        for bit, (_, line, start) in self.reasons:
+            if lines[line].endswith(_ACTIVE_ENDS) and lines[line][start:].strip().upper() in ACTIVE:
                 numbers["mask"] = int(numbers.get("mask", 0)) | bit
         return numbers
 
 
+_Head = tuple[int, str, int]
+_heads: dict[str, _Head | bool] = {}  # of lines; most of them come again and again
+
+
 def layout_of(lines: Sequence[str]) -> Layout:
     """The layout of the lines behind that of a GPU."""
-    return _layout(tuple(map(_head, lines)))
+    heads = tuple(map(_heads.get, lines))
+    if None in heads:
+        if len(_heads) >= _MOST_HEADS:
+            _heads.clear()
+        new = {line for line, head in zip(lines, heads, strict=True) if head is None and len(line) <= _LONGEST}
+        _heads.update((line, _head(line)) for line in new)
+        heads = tuple(_heads[line] if line in _heads else _head(line) for line in lines)
+    return _layout(heads)
 
 
-@lru_cache(8192)  # most lines come again and again
-def _head(line: str) -> tuple[int, str, int] | None:
-    """Indentation and title of a line, and where its value begins, 0 where it has none; None for other lines."""
+def _head(line: str) -> _Head | bool:
+    """Indentation and title of a line, and where its value begins, 0 where it has none; False for other lines."""
     field = _FIELD.match(line)
-    return None if field is None else (len(field[1]), field[2].strip().lower(), max(field.start(3), 0))
+    return False if field is None else (len(field[1]), field[2].strip().lower(), max(field.start(3), 0))
 
 
 @lru_cache(256)
-def _layout(heads: tuple[tuple[int, str, int] | None, ...]) -> Layout:
+def _layout(heads: tuple[_Head | bool | None, ...]) -> Layout:
     titles: list[tuple[int, str]] = []
     values: dict[str, _Value] = {}
     for at, head in enumerate(heads):
-        if head is not None:
+        if isinstance(head, tuple):
             indent, title, start = head
             titles = [*((i, t) for i, t in titles if i < indent), (indent, title)]
             path = "/".join(t for _, t in titles)

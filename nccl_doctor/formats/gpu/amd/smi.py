@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count, pairwise
 from typing import Any
@@ -15,27 +15,17 @@ from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AmdGpu, LinkCounter
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu.amd import concise
 from nccl_doctor.formats.gpu.amd.names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED
 from nccl_doctor.formats.gpu.amd.part import ACTIVE, Fields, Layout, amount, column_of, layout_of
+from nccl_doctor.formats.gpu.amd.texts import GPUS_OF_A_FILE, Texts
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, lines, read_head
+from nccl_doctor.inputs.text_lines import Joined, line_lists, read_head
 
 _LARGEST_ANSWER = 64 << 20  # bytes of JSON
-_GPUS_OF_A_FILE = 4096
 _READINGS = 20_000  # that are added at once
-_LINES = 10_000  # of one GPU
 _CSV_BLOCK = 4 << 20  # bytes
-_AMD_GPU = re.compile(r"GPU: (\d{1,4})\s*$")
-_ROCM_LINE = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: ([^:]{2,80}?) ?: {1,4}(\S.{0,200})$")
-_RAS_HEAD = re.compile(r"GPU\[(\d{1,4})\]\s{0,20}: \s{0,20}RAS INFO\b")
-_RAS_ROW = re.compile(r"\s{0,40}([A-Z][A-Z0-9_]{1,30})\s{1,40}([A-Z]{2,20})\s{1,40}(\d{1,15})\s{1,40}(\d{1,15})\s*$")
-_MONITOR_HEAD = re.compile(r"\s*(?:TIMESTAMP +)?GPU +(?:XCP +)?(?:[A-Z_]\S* +){2,40}[A-Z_]\S*\s*$")
-_MONITOR_CELL = re.compile(
-    r"N/A|-?\d{1,18}(?:\.\d{1,9})?(?:/\d{1,9}(?:\.\d{1,9})?)?(?: ?(?:°C|[A-Za-z%][A-Za-z%/]{0,5}))?"
-)
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -75,7 +65,7 @@ class _Reader:
 
     def take(self, gpu: int, fields: Fields) -> int:
         """Take one reading of one GPU; returns how many of its fields are known."""
-        if not fields or (gpu not in self._last and len(self._last) >= _GPUS_OF_A_FILE):
+        if not fields or (gpu not in self._last and len(self._last) >= GPUS_OF_A_FILE):
             return 0
         values: dict[str, float] = {}
         for path, (value, _, _) in fields.items():
@@ -92,7 +82,7 @@ class _Reader:
     def take_part(self, gpu: int, lines: list[str], first: int) -> int:
         """Take the part of one GPU in a text; returns how many of its fields are known."""
         layout = layout_of(lines)
-        if not layout.values or (gpu not in self._last and len(self._last) >= _GPUS_OF_A_FILE):
+        if not layout.values or (gpu not in self._last and len(self._last) >= GPUS_OF_A_FILE):
             return 0
         if gpu not in self._last:
             self._last[gpu] = layout.fields(lines, first)
@@ -124,7 +114,7 @@ class _Reader:
         known = [title for title in titles if title in COLUMNS or title in REASONS_AMD or title == "timestamp"]
         rows, frame = _frame(titles, [key, *known], rows)
         gpus = _numbers(frame[key].str.removeprefix("card"))
-        keep = np.flatnonzero((gpus >= 0) & (gpus < _GPUS_OF_A_FILE))
+        keep = np.flatnonzero((gpus >= 0) & (gpus < GPUS_OF_A_FILE))
         index = gpus[keep].astype(np.int64)
         columns: dict[str, Floats] = {}
         for title in known:
@@ -305,65 +295,10 @@ def _numbers(column: Any) -> Floats:
 
 
 def _text(stream: Readable, reader: _Reader) -> tuple[int, int, str | None]:
-    number = used = 0
-    gpu: int | None = None
-    part: list[str] = []  # lines behind its title
-    first = 0  # number of the first of them
-    rocm: dict[int, Fields] = {}
-    head: list[str] = []
-    ras: int | None = None
-    table = False  # whether the table of all GPUs has begun
-    for number, line in lines(stream):
-        if gpu is not None and len(part) < _LINES:
-            part.append(line)
-            if not line or line.startswith("    "):
-                continue
-        if (owner := _AMD_GPU.match(line)) is not None:
-            used += reader.take_part(gpu, part, first) if gpu is not None else 0
-            gpu, part, first = int(owner[1]), [], number + 1
-        elif (blocks := _RAS_HEAD.match(line)) is not None:
-            ras = int(blocks[1])
-        elif ras is not None and (block := _RAS_ROW.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
-            _add_block(rocm.setdefault(ras, {}), block, number)
-        elif (said := _ROCM_LINE.match(line)) is not None and len(rocm) < _GPUS_OF_A_FILE:
-            own = rocm.setdefault(int(said[1]), {})
-            key = said[2].strip().lower()
-            if key in own:  # a new reading begins
-                used += reader.take(int(said[1]), own)
-                own = rocm[int(said[1])] = {}
-            own[key] = said[3], number, line.strip()
-        elif concise.is_head(line):
-            table, head = True, []
-        elif table and (row := concise.parse_row(line, number)) is not None:
-            used += reader.take(*row)
-        elif _MONITOR_HEAD.match(line):
-            head = line.lower().split()
-        elif head:
-            used += _monitor(line, number, head, reader)
-    used += reader.take_part(gpu, part, first) if gpu is not None else 0
-    used += sum(reader.take(index, own) for index, own in rocm.items())
-    return number, used, None
-
-
-def _add_block(fields: Fields, row: re.Match[str], number: int) -> None:
-    """Add a row of `rocm-smi --showrasinfo`: a block of the GPU and its correctable and uncorrectable errors.
-
-    They come in this order also below titles in the other one: so `showRasInfo` of rocm_smi.py fills its rows.
-    """
-    name, text = row[1].lower(), row[0].strip()
-    for place, kind in ((3, "correctable_count"), (4, "uncorrectable_count")):
-        if row[place] != "0":
-            fields[f"ecc_blocks/{name}/{kind}"] = row[place], number, text
-        total = int(fields.get(f"total_{kind}", ("0",))[0]) + int(row[place])
-        if row[place] != "0" or f"total_{kind}" not in fields:
-            fields[f"total_{kind}"] = str(total), number, text
-
-
-def _monitor(line: str, number: int, head: Iterable[str], reader: _Reader) -> int:
-    """A row of `amd-smi monitor`."""
-    cells = _MONITOR_CELL.findall(line)
-    named = dict(zip(head, cells, strict=False))
-    index = named.get("gpu", "")
-    if not index.isdecimal() or len(index) > 4:
-        return 0
-    return bool(reader.take(int(index), {title: (cell, number, line.strip()) for title, cell in named.items()}))
+    texts = Texts(reader)
+    number = 0
+    for first, lines in line_lists(stream):
+        number = first - 1 + len(lines)
+        texts.take(lines, first)
+    texts.ends()
+    return number, texts.used, None
