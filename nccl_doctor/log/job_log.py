@@ -119,15 +119,19 @@ def _lives(counts: LogCounts) -> Lives:
 
 
 def _members(counts: LogCounts, lives: Lives) -> Iterator[Membership]:
-    """Which process took which rank of its largest communicators, each pair once."""
+    """Which process took which rank of its largest communicators, each pair once, in the order of the lines."""
     named: list[tuple[str, int, str | None] | None] = [
         None if life is None else (life["comm_rank"], int(life["nranks"]), life.get("cuda_dev")) for life in lives
     ]
-    events = [
-        (number, taken)
-        for number, taken in zip(counts.columns.header, map(named.__getitem__, counts.columns.message), strict=True)
+    columns = counts.columns
+    places = [
+        (first, number, taken)
+        for first, number, taken in zip(
+            columns.first, columns.header, map(named.__getitem__, columns.message), strict=True
+        )
         if taken is not None
     ]
+    events = [(number, taken) for _, number, taken in sorted(places, key=lambda place: (place[:2], place[2][0]))]
     largest: dict[int, int] = {}
     for number, (_, nranks, _) in events:
         if nranks > largest.get(number, -1):

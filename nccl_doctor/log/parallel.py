@@ -17,7 +17,7 @@ from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.log.counts import LogCounts
 from nccl_doctor.log.ranks import rank_progress
 from nccl_doctor.log.ranks.rank_progress import RankProgress
-from nccl_doctor.log.scanner import TOKEN, Scanner
+from nccl_doctor.log.scanner import AHEAD, LEAD, TOKEN, Scanner
 from nccl_doctor.log.workers import PROCESSES, Ahead, ended_with_us, pool, processors, result_of
 
 PARALLEL = 16 << 20  # bytes that are worth a process of their own
@@ -158,9 +158,14 @@ def line_start(file: BinaryIO, offset: int) -> int:
 
 def read_part(path: Path, start: int, length: int, on_bytes: OnBytes | None = None) -> LogCounts:
     """The counts of a part of a plain file that begins and ends with a line."""
+    scanner = _scanner(large=True)
     with open_regular(path) as file:
+        if start:
+            lead = line_start(file, start - LEAD) if start > LEAD else 0
+            file.seek(lead)
+            scanner.begin_behind(file.read(max(start - lead, 0)), file.read(AHEAD))
         file.seek(start)
-        return _scanner(large=True).read(_StoppableStream(file, on_bytes), length)
+        return scanner.read(_StoppableStream(file, on_bytes), length)
 
 
 def read_end(path: Path, size: int) -> RankProgress:

@@ -30,6 +30,7 @@ BLOCK = 1 << 18  # small enough for the cache of a core
 DENSE_BLOCK = 1 << 20  # large enough that many lines of a block are equal
 LONGEST = 1 << 21  # a longer line is cut
 AHEAD = 1 << 14  # bytes kept back at the end of a block, so that torn and multi-line records are seen whole
+LEAD = 2 * AHEAD  # bytes before a part in which records are looked for that go on in it
 DENSE = 1500  # a block with an NCCL line in so many bytes is read line by line
 TOKEN = nccl_header.TOKEN.encode()
 LARGE = 1 << 20  # bytes of dense blocks from which numpy is worth its import
@@ -64,7 +65,14 @@ class Scanner:
         self._marks = marks
         self._rare, self._prefilter = _literals(known, marks)
         self._literals = literal_patterns(known)
-        self._templates = TextTemplates(TextLines(self._classifier), self.counts, self._literals)
+        self._lines = TextLines(self._classifier)
+        self._templates = TextTemplates(self._lines, self.counts, self._literals)
+
+    def begin_behind(self, lead: bytes, following: bytes) -> None:
+        """Note how far records go on that begin in `lead`, the whole lines before what is read; `following` is its start."""
+        before = Scanner(self._classifier.grammar, self._marks, large=self._large)
+        before._block(lead + following, len(lead))
+        self._lines.begin_behind(before._lines, before.counts.lines)
 
     def read(self, stream: Readable, limit: int | None = None) -> LogCounts:
         """Read a stream to its end, or `limit` bytes of it (which should end at a line). Call once."""

@@ -99,10 +99,10 @@ class RankMap:
                 continue  # only a part of the job: its numbers are not ranks of the job
             if len({m.comm_rank for m in group}) == 1:
                 self._single[process] = group[0].comm_rank
-            for m in group:
-                self._thread[*process, m.tid] = m.comm_rank
+            for m in group:  # the first of several ranks of a thread: the world is made before other groups
+                self._thread.setdefault((*process, m.tid), m.comm_rank)
                 if m.cuda_dev is not None:
-                    self._device[*process, m.cuda_dev] = m.comm_rank
+                    self._device.setdefault((*process, m.cuda_dev), m.comm_rank)
         self._by_label: dict[int, str] = {}
         self._by_pid: dict[int, tuple[str | None, int | None]] = {}
         self._no_rank = is_no_rank(heads)

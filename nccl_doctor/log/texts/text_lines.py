@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from re import Match
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from nccl_doctor.common import digit_shapes
 from nccl_doctor.common.timestamps import moment
@@ -20,6 +20,8 @@ HEADLESS = "headless"  # reader of patterns for lines of NCCL whose header was c
 _SHAPES = 10_000  # texts and shapes remembered
 _KERNEL_FILES = ("kernel", "host")  # pattern files of what the kernel prints, whose logs cover weeks
 _LEAP_YEAR = 2000  # for dates without a year
+
+Key = TypeVar("Key")
 
 
 class Asked(NamedTuple):
@@ -75,6 +77,12 @@ class TextLines:
         self._last_lines: dict[tuple[int, multiline.Writer | None], int] = {}  # pattern and writer -> end of a record
         self._covered: dict[multiline.Writer | None, int] = {}  # writer -> end of its last record of several lines
         self._whole: dict[multiline.Writer | None, int] = {}  # the same of a record that no other pattern reads
+
+    def begin_behind(self, before: "TextLines", lines: int) -> None:
+        """Note how far the records go on that another reader found in the `lines` lines before."""
+        self._last_lines |= _beyond(before._last_lines, lines)
+        self._covered |= _beyond(before._covered, lines)
+        self._whole |= _beyond(before._whole, lines)
 
     def add(
         self, raw: str, numbers: Sequence[int], at: int, behind_it: Callable[[], Iterable[LineBehind]], asked: Asked
@@ -212,6 +220,11 @@ class TextLines:
             header = NcclHeader(label.host, label.pid, None, None, source, label._replace(stamp=None, repeat=1), True)
             speaker = self._speakers[who] = self._counts.header_id(header)
         return speaker
+
+
+def _beyond(ends: dict[Key, int], lines: int) -> dict[Key, int]:
+    """The ends that lie behind so many lines, counted from there."""
+    return {key: end - lines for key, end in ends.items() if end > lines}
 
 
 def is_dated(pattern: Pattern) -> bool:
