@@ -4,17 +4,19 @@ shiv unpacks into SHIV_ROOT or below HOME, both of which a job can set, and runs
 its own, a folder that somebody else could have written is refused, and a folder that cannot be written is one line.
 """
 
+import _signal  # type: ignore[import-not-found]  # built in; `zipfile` and what unpacks are files that Ctrl-C may interrupt
 import os
 import stat
 import sys
-import zipfile
 from contextlib import suppress
 
 PLACE = "/var/cache/nccl-doctor"  # for root; the launcher of the prologues names its own
 
 
 def start() -> None:
-    """Runs the program, or ends with one line."""
+    """Runs the program, or ends with one line. Until its modules are loaded, Ctrl-C ends it without a traceback."""
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     for name in [name for name in os.environ if name.startswith("SHIV_") and name != "SHIV_ROOT"]:
         del os.environ[name]
     os.umask(0o022)
@@ -69,6 +71,8 @@ def fail(text: str) -> None:
 
 def put(file: str) -> None:
     """Replace `__main__.py` of a file that shiv built by this module."""
+    import zipfile
+
     with open(file, "rb") as old, open(__file__, "rb") as ours, open(f"{file}.new", "wb") as new:  # noqa: PTH123
         new.write(old.readline())  # the interpreter
         with zipfile.ZipFile(old) as source, zipfile.ZipFile(new, "w") as target:
@@ -79,7 +83,7 @@ def put(file: str) -> None:
 
 
 if __name__ == "__main__":
-    if zipfile.is_zipfile(sys.argv[0]):
-        start()
-    else:
+    if __spec__ is None:  # a file of its own, not the one in a zip
         put(sys.argv[1])
+    else:
+        start()

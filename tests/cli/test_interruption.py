@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
-from helpers.places import DEMO
+from helpers.places import DEMO, ROOT
 from helpers.processes import runs
 from helpers.waiting import until
 
@@ -163,5 +164,19 @@ def test_ctrl_c_while_modules_are_loaded_leaves_no_traceback(module: str) -> Non
         "runpy.run_module('nccl_doctor', run_name='__main__')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+    assert (-signal.SIGINT, b"") == (done.returncode, done.stderr)
+
+
+def test_ctrl_c_while_the_one_file_unpacks_leaves_no_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "nccl-doctor.pyz"
+    with file.open("wb") as made:
+        made.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(made, "w") as parts:
+            parts.writestr("__main__.py", "")
+            parts.writestr("_bootstrap/__init__.py", f"import os; os.kill(os.getpid(), {signal.SIGINT:d})")
+    start = ROOT / "pyz_start.py"
+    assert 0 == subprocess.run([sys.executable, start, file], check=False).returncode
+    done = subprocess.run([sys.executable, file], capture_output=True, env={"SHIV_ROOT": str(tmp_path)}, check=False)
 
     assert (-signal.SIGINT, b"") == (done.returncode, done.stderr)
