@@ -3,7 +3,7 @@
 import gc
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -116,7 +116,7 @@ class ReadAhead:
             on_bytes(counts.bytes)
         return counts, end
 
-    def vanished(self) -> tuple[()]:
+    def vanished(self, _read: Collection[Path]) -> tuple[()]:
         """No log: each is read once."""
         return ()
 

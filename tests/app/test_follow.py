@@ -333,3 +333,84 @@ def test_a_signal_ends_the_command_with_the_report(log: Log, number: signal.Sign
         process.send_signal(number)
     assert 1 == process.returncode
     assert lines + 1 == json.loads(report.read_text())["inputs"][0]["lines"]
+
+
+def test_a_file_whose_format_shows_in_later_lines_did_not_vanish(log: Log) -> None:
+    rows = "".join(f"{gpu:>5} {70 + gpu:>6} {40 + gpu:>6} {10 * gpu:>6}\n" for _ in range(20) for gpu in range(8))
+    samples = f"# gpu    pwr  gtemp     sm\n# Idx      W      C      %\n{rows}".encode()
+
+    def steps() -> Iterator[None]:
+        append(log.path, samples[:4])
+        yield
+        append(log.path, samples[4:])
+        yield
+
+    report = log.follow(steps())
+
+    assert [("gpu-samples", len(samples))] == [(row.kind, row.bytes) for row in report.inputs]
+    assert [] == log.problems
+
+
+def test_a_copy_whose_format_shows_in_later_lines_is_read_once(log: Log) -> None:
+    """The first look saw a line of text; before the next one the rest was written, copied and truncated."""
+    samples = b"# gpu    pwr  gtemp     sm\n# Idx      W      C      %\n" + b"    0     70     40     10\n" * 40
+
+    def steps() -> Iterator[None]:
+        append(log.path, samples[:4])
+        yield
+        append(log.path, samples[4:])
+        shutil.copy2(log.path, log.path.with_name("job.log.1"))
+        os.truncate(log.path, 0)
+        yield
+
+    report = log.follow(steps())
+
+    assert [("job.log.1", "gpu-samples")] == [(Path(row.path).name, row.kind) for row in report.inputs if row.bytes]
+
+
+def test_a_part_that_was_rotated_before_it_was_read_is_compressed_under_its_next_number(log: Log) -> None:
+    first, second = log.path.with_name("job.log.1"), log.path.with_name("job.log.2.gz")
+
+    def steps() -> Iterator[None]:
+        append(first, LOG)
+        yield
+        second.write_bytes(gzip.compress(LOG))
+        shutil.copystat(first, second)
+        first.unlink()
+        yield
+
+    assert ["job.log.2.gz"] == [Path(one.path).name for one in log.follow(steps()).inputs]
+    assert [] == log.problems
+
+
+def test_the_number_of_a_removed_file_that_another_one_gets_is_no_new_name(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems give the inode of a removed file to the next one."""
+    other = log.path.with_name("other.log")
+    real = followed._inode
+
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        old = real(log.path)
+        yield
+        log.path.unlink()
+        append(other, b"another log\n" * 2000)
+        monkeypatch.setattr(followed, "_inode", lambda path: old if path == other else real(path))
+        yield
+
+    assert {"job.log", "other.log"} == {Path(one.path).name for one in log.follow(steps()).inputs}
+    assert [f"{log.path}: {followed.GONE}"] == log.problems
+
+
+def test_a_log_that_is_truncated_behind_a_copy_and_renamed_between_two_looks_counts_once(log: Log) -> None:
+    def steps() -> Iterator[None]:
+        append(log.path, LOG)
+        yield
+        shutil.copy2(log.path, log.path.with_name("job.log.2"))
+        os.truncate(log.path, 0)
+        log.path.rename(log.path.with_name("job.log.1"))
+        yield
+
+    assert ["job.log.2"] == [Path(one.path).name for one in log.follow(steps()).inputs if one.bytes]
+    assert not [problem for problem in log.problems if followed.GONE in problem]

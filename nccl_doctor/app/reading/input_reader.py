@@ -41,8 +41,8 @@ class LogReader(Protocol):
     def scan_file(self, path: Path, on_bytes: parallel.OnBytes | None = None) -> tuple[LogCounts, RankProgress]:
         """The counts of a file and what its end shows."""
 
-    def vanished(self) -> Iterable[Vanished]:
-        """Logs that were read at an earlier look and are no longer there."""
+    def vanished(self, read: Collection[Path]) -> Iterable[Vanished]:
+        """Logs that were read at an earlier look and are no longer there; `read` are the files that were read at this one."""
 
     def close(self) -> None:
         """Called when everything was asked for."""
@@ -140,7 +140,7 @@ class InputReader:
             self._read_source(source)
             if self.is_saved:
                 break
-        for gone in self._ahead.vanished():
+        for gone in self._ahead.vanished({part.source.path for part in self._parts.values() if part.source.path}):
             self._keep_vanished(gone)
         self._ahead.close()
         self._packed.close()

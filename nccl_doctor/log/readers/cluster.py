@@ -8,7 +8,7 @@ runs another version, is read here.
 import atexit
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import active_children
 from pathlib import Path
@@ -153,7 +153,7 @@ class ClusterReader:
             return parallel.scan_file(path, on_bytes)
         return counts, parallel.read_end(path, counts.bytes)
 
-    def vanished(self) -> tuple[()]:
+    def vanished(self, _read: Collection[Path]) -> tuple[()]:
         """No log: each is read once."""
         return ()
 

@@ -8,7 +8,7 @@ between two looks, the part that was never seen under its own name is found by t
 
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +25,7 @@ _MARK = 4096  # bytes at the start of a file by which it is known to be the same
 _WINDOW = 1 << 20  # bytes in which the end of the last settled line is looked for
 _PACKED = (".gz", ".xz", ".bz2", ".zst")
 _ROTATED = re.compile(r"[.\-_](?:\d[\w:.\-]{0,40}|old|bak)")  # what a rotation adds to a name
+_NUMBER = re.compile(r"[.\-_]\d{1,14}$")
 GONE = "was removed or truncated; what had been read before counts, and what was written since is unknown"
 
 _Inode = tuple[int, int]
@@ -63,6 +64,10 @@ class GrowingLog:
                 return path.stat().st_size >= self.size and file.read(len(self.mark)) == self.mark
         except BREAKS:
             return False
+
+    def may_be(self, path: Path) -> bool:
+        """Whether a file of its number is this one: the number of a removed file is soon that of another."""
+        return path.name.startswith(_unnumbered(self.name)) or self.begins(path)
 
     def parts(self) -> Iterator[Path]:
         """Files beside it that have the name of a rotated part and were written to since the last look."""
@@ -123,7 +128,8 @@ class Follower:
         found, rotated = [], list(self._past)
         for inode, known in list(self._known.items()):
             if _inode(known.path) != inode:
-                known.path = next((path for path in _beside(known.path) if _inode(path) == inode), known.path)
+                same = (path for path in _beside(known.path) if _inode(path) == inode and known.may_be(path))
+                known.path = next(same, known.path)
             if _inode(known.path) == inode:
                 found.append(known.path)
                 if _is_shorter(known.path, known.size):
@@ -153,12 +159,21 @@ class Follower:
     def close(self) -> None:
         """Nothing is read ahead."""
 
-    def vanished(self) -> Iterator[Vanished]:
-        """The logs that this look did not meet again; of a compressed one it met the copy."""
+    def vanished(self, read: Collection[Path]) -> Iterator[Vanished]:
+        """The logs that this look did not meet again, neither themselves nor a copy.
+
+        A file whose first lines were those of a log may have another format by now, and is among the files that were `read`.
+        """
         gone = [known for inode, known in self._known.items() if inode not in self._seen]
+        still = [known for known in gone if known.path in read and known.begins(known.path)]
         for known in (*self._past, *gone):
-            if known.size and not any(path.suffix in _PACKED and known.begins(path) for path in _copies(known)):
+            copies = (path for path in _copies(known) if path.suffix in _PACKED or self._has_other_format(path, read))
+            if known.size and known not in still and not any(map(known.begins, copies)):
                 yield Vanished(str(known.path), known.counts(), known.end)
+
+    def _has_other_format(self, path: Path, read: Collection[Path]) -> bool:
+        """Whether a file was read at this look, and not as a plain log."""
+        return path in read and _inode(path) not in self._seen
 
     def _copied(self, path: Path) -> GrowingLog | None:
         """The truncated log of which a new file is the copy."""
@@ -177,8 +192,18 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _copies(log: GrowingLog) -> list[Path]:
-    """Files beside a log whose names begin with its name."""
-    return [other for other in _beside(log.path) if other.name.startswith(log.name) and other != log.path]
+    """Files beside a log whose names begin with its name; packed ones may have another number than a part that was rotated."""
+    name = _unnumbered(log.name)
+    return [
+        other
+        for other in _beside(log.path)
+        if other.name.startswith(name if other.suffix in _PACKED else log.name) and other != log.path
+    ]
+
+
+def _unnumbered(name: str) -> str:
+    """The name of a log without the number of a rotated part."""
+    return _NUMBER.sub("", name)
 
 
 def _is_part(name: str, of: str) -> bool:

@@ -6,7 +6,7 @@ the time that reading them would. One that was changed, truncated or replaced is
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class ResumedReader:
         self._logs[_name(path)] = log, digest, hashed
         return log.counts(), log.end
 
-    def vanished(self) -> tuple[()]:
+    def vanished(self, _read: Collection[Path]) -> tuple[()]:
         """No log: those that are no longer there do not count."""
         return ()
 
