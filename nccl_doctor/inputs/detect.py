@@ -31,6 +31,7 @@ JOB_LINE = compiled(
 )
 """A line that a job prints, and no command that shows a state."""
 _JSON = compiled(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
+_JSON_HEAD = compiled(rb"(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:[\"}]|\Z)|\[\s*\{)")
 _RECORD = compiled(
     rb'[{,]\s*"(?:log|message|msg|text|textPayload|level|levelname|severity|timestamp|time|ts|stream)"\s*:',
     re.IGNORECASE,
@@ -52,6 +53,11 @@ PROGRAMS = (
     (b"\x89HDF\r\n", "hdf5"),
     (b"\x93NUMPY", "numpy"),
 )
+
+
+def begins_json(head: bytes) -> bool:
+    """Whether a text begins as records of JSON do. A log may begin with `[rank0]` or `{'loss': 2.5}`."""
+    return _JSON_HEAD.match(head) is not None
 
 
 def sniff(head: bytes, name: str = "") -> str:

@@ -202,12 +202,28 @@ def test_a_log_behind_what_its_script_printed_is_read(kind: str, job: str, tmp_p
         path.write_text(text, "utf-8")
         return analyze.analyze([str(path)])[1].counts()
 
-    both, alone, of_job = counts(lead.rstrip("\n") + "\n" + job), counts(lead), counts(job)
-    tables = next(known.tables for known in FORMATS if known.kind == kind)
-    assert [name for name in tables if alone.get(name, 0) > both.get(name, 0)] == []
+    known = next(known for known in FORMATS if known.kind == kind)
+    alone, of_job = counts(lead), counts(job)
     wanted = ("process", "communicator", "throughput_run", "step")
-    assert [name for name in wanted if of_job.get(name, 0) > both.get(name, 0)] == []
     assert any(of_job.get(name) for name in wanted)
+    texts = [lead.rstrip("\n") + "\n" + job]
+    texts += [job + lead] * bool(known.inside)
+    for text in texts:
+        both = counts(text)
+        assert [name for name in known.tables if alone.get(name, 0) > both.get(name, 0)] == []
+        assert [name for name in wanted if of_job.get(name, 0) > both.get(name, 0)] == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["stacks", "nvidia-smi", "node-capture", "rdma-test", "copy-bandwidth", "nccl-tests", "profiler-table"]
+)
+@pytest.mark.parametrize("first", ["[rank0]: started\n", "{'loss': 2.5}\n"])
+def test_a_section_is_read_whatever_the_log_begins_with(kind: str, first: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(first + (FIXTURES / SAMPLES[kind][0]).read_text("utf-8"), "utf-8")
+    facts = analyze.analyze([str(path)])[1]
+    tables = next(known.tables for known in FORMATS if known.kind == kind)
+    assert any(facts.counts().get(name) for name in tables)
 
 
 def test_a_capture_with_no_line_of_a_job_stays_one(tmp_path: Path) -> None:

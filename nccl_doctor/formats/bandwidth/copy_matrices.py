@@ -7,6 +7,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.bandwidth import nvbandwidth_json
 from nccl_doctor.formats.bandwidth.matrix import Device, Matrix, without_matrix
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
@@ -64,7 +65,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     first = facts.query("SELECT coalesce(max(number), 0) FROM copy_test")[0][0] + 1
     head = read_head(stream, 1 << 16)
     stream = Joined(head, stream)
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+    if begins_json(head):
         return nvbandwidth_json.read_json(stream, name, facts, first)
     budget = _Budget(first)
     readers: dict[str | None, _Reader] = {}  # of the hosts that a prefix names

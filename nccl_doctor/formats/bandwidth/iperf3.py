@@ -8,6 +8,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ActiveTest
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.json_numbers import finite
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
@@ -37,7 +38,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("active_test")
     head = read_head(stream, 256)
     stream = Joined(head, stream)
-    return (_read_json if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else _read_text)(stream, name, facts)
+    return (_read_json if begins_json(head) else _read_text)(stream, name, facts)
 
 
 class _Rate(NamedTuple):

@@ -74,7 +74,7 @@ FORMATS = (
             b"   = Chipset not supported",
         ),
         reach=1 << 20,
-        after=("slurm-job",),
+        after=("slurm-job", "packages", "slurm-accounting"),
     ),
     Format(
         "shell-settings",
@@ -111,6 +111,15 @@ FORMATS = (
             rb"|Package +Version *(?:Editable project location *)?\r?\n-{4,}"
             rb"|(?:[A-Za-z0-9][\w.-]{0,80}==[\w.+!-]{1,60}\r?\n){5})"
         ),
+        inside=(
+            b"# packages in environment at ",
+            b"\nPackage   ",
+            b"\ntorch==",
+            b"\nnvidia-nccl-cu",
+            b"\ntensorflow==",
+            b"\nhorovod==",
+        ),
+        reach=1 << 20,
         leads=True,
     ),
     Format(

@@ -14,6 +14,8 @@ FORMATS = (
             rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
             rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
         ),
+        inside=(b"JobID ", b"JobID|", b"JobID,", b"JobIDRaw", b"Job Wall-clock time: "),
+        reach=4 << 20,
         leads=True,
     ),
     Format(

@@ -1,4 +1,7 @@
-"""Jobs in Slurm's accounting: the table of `sacct`, with columns of fixed width or a `--delimiter` between them, and `seff`."""
+"""Jobs in Slurm's accounting: the table of `sacct`, with columns of fixed width or a `--delimiter` between them, and `seff`.
+
+Alone or inside the log of the job, whose script may end with one of them.
+"""
 
 import re
 
@@ -25,7 +28,11 @@ _STATES = (
 )  # fmt: skip
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s?([KMGTP]?)i?[Bnc]?$")
 _POWERS = {"": -2, "K": -1, "M": 0, "G": 1, "T": 2, "P": 3}  # of 1024, to MiB
-_SEFF = re.compile(r"([A-Z][A-Za-z/ -]{1,40}): (.{1,200})$")
+_SEFF = re.compile(
+    r"(Job ID|Array Job ID|Cluster|User/Group|State|Nodes|Cores(?: per node)?|Tasks"
+    r"|CPU (?:Utilized|Efficiency)|Job Wall-clock time|Memory (?:Utilized|Efficiency)): (.{1,200})$"
+)
+_JOB = re.compile(r"\d{1,12}(?:[_+.\[]\S{0,80})?$")
 
 
 class _Row:
@@ -68,12 +75,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 _seff(rows[-1], found[1], found[2], line)
         elif head and line.strip():
             cells = [line[start:end].strip() for start, end in spans] or _cells(line, between)
-            if len(cells) >= len(head):
-                rows.append(_Row(dict(zip(head, cells, strict=False)), number, line.strip()))
+            row = _Row(dict(zip(head, cells, strict=False)), number, line.strip())
+            if len(cells) >= len(head) and _JOB.match(row.job) and ("State" not in head or row.state in _STATES):
+                rows.append(row)
+            elif "State" not in head:  # nothing else tells a row from a line of the log
+                head = []
         else:
             continue
         understood += 1
-    facts.add(slurm_jobs.rows(facts, name, map(_accounted, rows)))
+    told = [row for row in rows if row.fields or row.state]  # a script may print `Job ID: 4711` for its reader
+    facts.add(slurm_jobs.rows(facts, name, map(_accounted, told)))
     return Reading(number, understood)
 
 

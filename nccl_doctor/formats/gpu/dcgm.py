@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ActiveTest
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
@@ -44,7 +45,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     head = read_head(stream, 1 << 12)
     facts.mark_covered("active_test")
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+    if begins_json(head):
         data = head + read_head(stream, _LARGEST_DIAG)
         text = data.decode("utf-8", "replace")
         found = parse_dcgm(text) or parse_health(text)

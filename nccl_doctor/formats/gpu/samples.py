@@ -14,7 +14,7 @@ from nccl_doctor.formats.gpu.loops.dmon_tables import Tables
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.detect import JOB_LINE
+from nccl_doctor.inputs.detect import JOB_LINE, begins_json
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, line_lists
@@ -46,7 +46,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         reading = _Csv(stream, head, samples).read_table()
         samples.write(facts, name, "nvidia-smi")
         return reading
-    if body.lstrip()[:1] in (b"{", b"["):
+    if begins_json(body):
         return monitor_json.read_format(Joined(head, stream), name, facts)
     if _NAMELESS.match(body):
         return Reading(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter, LinkQuality
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
@@ -131,7 +132,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     head = read_head(stream, 1 << 16)
     facts.mark_covered("link_quality", "link_counter")
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+    if begins_json(head):
         return _json(head, stream, name, facts)
     return _text(head, stream, name, facts)
 

@@ -15,6 +15,7 @@ from nccl_doctor.facts.store import BATCH, Facts
 from nccl_doctor.facts.tables.stacks import Stack
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.profiles.stack_frames import kind_of
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_batches
@@ -235,7 +236,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     dumps: Iterator[Dump]
     head = stream.read(1 << 16)
     joined = Joined(head, stream)
-    if head.lstrip()[:1] == b"[":
+    if begins_json(head):
         content = bytearray()
         while len(content) < _LONGEST and (piece := joined.read(1 << 20)):
             content += piece
