@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.diagnosis.report import MeasureRow
 from nccl_doctor.facts.store import Facts
@@ -15,6 +16,7 @@ SHARES = {  # measure -> a clause around its value
     "gpu_sm_active": "SMs active {} %",
     "gpu_power": "{} W a GPU",
 }
+_EVALUATED = compiled(r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|test|dev)(?:[^a-z]|$)")
 _OPERATIONS = 8  # of nccl-tests that a line names
 SHORT = 24  # characters of host names that may precede the rest of the line
 _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
@@ -138,6 +140,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(_step_time(times, by_name.get("step_spread", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
         parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
+    parts += _result(by_name)
     if scaling := _scaling(by_name.get("scaling_efficiency", [])):
         parts.append(scaling)
     if busbw := [row for row in by_name.get("busbw", []) if row.scope == "run"]:
@@ -157,6 +160,20 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(f"restarted {'once' if job['restarts'] == 1 else counted(job['restarts'], 'time')}")
     if job.get("end"):
         parts.append(job["end"])
+    return parts
+
+
+def _result(by_name: dict[str, list[MeasureRow]]) -> list[str]:
+    """`time to train 1,911 s`, `quality 0.712`, `loss 2.31 at the end`: of several losses that of the training."""
+    parts = [
+        f"time to train {_spread([row.value for row in rows])} s" for rows in [by_name.get("time_to_train")] if rows
+    ]
+    parts += [f"quality {_spread([row.value for row in rows])}" for rows in [by_name.get("quality")] if rows]
+    losses = by_name.get("loss", [])
+    trained = [row for row in losses if not _EVALUATED.search(row.of)]
+    if rows := trained or losses:
+        name = rows[0].of if not trained else "loss"
+        parts.append(f"{name} {_spread([row.value for row in rows if row.of == rows[0].of])} at the end")
     return parts
 
 

@@ -103,12 +103,12 @@ def _steady(series: _Series, warm_steps: int) -> Steady:
 
 
 def _time(series: _Series) -> tuple[float, float]:
-    """(time of all steps, time that slow steps took beyond the median of their stretch)."""
+    """(time of all steps, time that stalls took beyond the median of their stretch; batches of unequal size are none)."""
     total = lost = 0.0
     for step, cost, middle in zip(series.steps, series.costs, series.middles, strict=True):
         spent = cost * (step.n - 1 + step.slowest)
         total += spent
-        if cost * step.slowest > DIP * middle:
+        if cost * step.slowest > STALL * middle:
             lost += max(spent - step.n * middle, 0.0)
     return total, lost
 

@@ -61,7 +61,8 @@ QUERIES = (
     "SELECT 'skipped_steps', l.skipped, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run)",
     "SELECT 'nan_steps', l.nan, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run) WHERE l.nan > 0",
     # the losses that TensorBoard, Weights & Biases and the Hugging Face Trainer keep
-    "SELECT 'loss', last, '', 'run', name, ref FROM scalar WHERE last IS NOT NULL AND name REGEXP '(?i)(^|[/_.-])loss$' LIMIT 8",
+    "SELECT 'loss', last, '', 'run', name, ref FROM scalar WHERE last IS NOT NULL"
+    " AND name REGEXP '(?i)(^|[/_.-])loss(_(step|epoch))?$' LIMIT 8",
     # nccl-tests: what small messages take (derive/speed/nccl_tests.py), and the average that the program prints
     "SELECT 'latency', min(l.floor_us), 'us', 'run', coalesce(b.operation, ''), l.ref FROM bench_limit l"
     " JOIN bench_run b USING (run) WHERE l.floor_us IS NOT NULL AND b.ranks IS NOT 1 AND (b.ranks > 1 OR b.copies = 1)"

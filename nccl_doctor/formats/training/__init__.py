@@ -23,7 +23,7 @@ FORMATS = (
             rb"|\ADLLL \{\""
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),
-        inside=(b":::MLLOG {", b"DLLL {", b"DLL 20"),
+        inside=(b":::MLLOG {", b":::MLL ", b":::MLPv0.", b":::NVLOGv", b"DLLL {", b"DLL 20"),
         after=("gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
     ),
     Format(

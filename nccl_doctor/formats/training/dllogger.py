@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 LITERAL = b"DLLL {"
 SHOWN = b"DLL 20"  # and the rest of the year
 _SHOWN = re.compile(rb"DLL (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?) - ([^\n]{1,20000})")
-_INDEX = re.compile(r"\d{1,15}")
+_INDEX = re.compile(r"(?<![\w.])\d{1,15}(?![\w.])")
 _MOST = 200  # metrics of a line
 
 

@@ -1,4 +1,4 @@
-"""MLPerf's events, `:::MLLOG {…}`: the run with its result, and how fast it trained."""
+"""MLPerf's events, as `record_lines` decodes them: the run with its result, and how fast it trained."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,13 +7,14 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import MlperfRun
 from nccl_doctor.formats.training.metrics import number, speed_of
+from nccl_doctor.formats.training.record_lines import MLLOG
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps.scalars import Scalars
 from nccl_doctor.formats.training.steps.step_formats import Tool
 from nccl_doctor.formats.training.steps.step_rows import text_of
 from nccl_doctor.formats.training.steps.step_series import Series
 
-LITERAL = b":::MLLOG {"
-_STEPS = Tool(LITERAL, "mlperf", "samples/s", "job")
+_STEPS = Tool(MLLOG, "mlperf", "samples/s", "job")
 _GPUS_OF_A_NODE = 8  # of a DGX or HGX system since the A100; `submission_platform` is `4xDGXH100`
 _ACCELERATORS = compiled(
     r"(\d{1,5}) ?x.{1,60}?[x_](\d{1,3}) ?x? ?(?:NVIDIA[ _-]?|AMD[ _-]?)?(?:[AHBLV]\d{2,3}|GB\d{3}|GH\d{3}|MI\d{3})"
@@ -27,6 +28,21 @@ _PER_NODE = compiled(
     rb"(?<![\w-])(?:DGXNGPU|(?:num_)?gpus_per_node|nproc_per_node|SLURM_GPUS_ON_NODE|SLURM_GPUS_PER_NODE|(?:trainer\.)?devices)"
     + _GIVEN
 )
+
+
+_RANKS_APART = 60.0  # seconds in which all ranks of a run begin
+_LOSSES = ("loss", "train_loss", "reduced_train_loss")
+
+
+def _first_number(value: Any) -> float | None:
+    """A quality; the first where a program evaluates several, `[0.378, 0.342]` or `{"accuracy": {"BBOX": 0.378, …}}`."""
+    for _ in range(3):
+        if isinstance(value, dict):
+            value = list(value.values())
+        if not isinstance(value, list) or not value:
+            break
+        value = value[0]
+    return number(value)
 
 
 def time_of(event: Mapping[str, Any]) -> float | None:
@@ -45,6 +61,8 @@ class MlperfLog:
         self.series = [Series(_STEPS, None, None) for _ in range(3)]
         self._began: dict[str, tuple[float, float | None]] = {}  # interval -> when, samples
         self._samples: float | None = None  # of an epoch
+        self._trained: dict[str, float] = {}  # interval -> samples at its last end
+        self.losses = Scalars()
 
     def add(self, event: Mapping[str, Any], line: bytes, number_: int) -> bool:
         """Take one event; False where it is none."""
@@ -54,9 +72,11 @@ class MlperfLog:
         value, metadata = event.get("value"), event.get("metadata")
         details: Mapping[str, Any] = metadata if isinstance(metadata, dict) else {}
         when /= 1000
-        run = self._run(key, line, number_)
+        run = self._run(key, when, line, number_)
         match key:
-            case "init_start" | "init_stop" | "run_start" | "run_stop":
+            case "init_start" | "run_start":
+                run.setdefault(key, when)
+            case "init_stop" | "run_stop":
                 run[key] = when
                 if key == "run_stop" and isinstance(details.get("status"), str):
                     run["status"], run["line"], run["number"] = str(details["status"])[:40], line, number_
@@ -68,9 +88,11 @@ class MlperfLog:
             case "train_samples":
                 self._samples = number(value)
             case "eval_accuracy":
-                run["quality"] = number(value)
+                run["quality"] = _first_number(value)
             case "target_accuracy" | "quality_target":
-                run["target"] = number(value)
+                run["target"] = _first_number(value)
+            case "train_loss" if (loss := number(value)) is not None:
+                self.losses.note_scalar("train_loss", loss, number(details.get("samples_count")), (line, number_))
             case _:
                 self._progress(key, value, details, when, line, number_)
         self.note_samples(event)
@@ -84,10 +106,14 @@ class MlperfLog:
             if samples is not None:
                 self.runs[-1]["samples"] = max(samples, self.runs[-1].get("samples", 0.0))
 
-    def _run(self, key: str, line: bytes, number_: int) -> dict[str, Any]:
-        started = {"init_start": ("init_start", "run_start"), "run_start": ("run_start",)}.get(key, ())
-        if not self.runs or any(one in self.runs[-1] for one in started):
-            kept = {"submission_benchmark": self.runs[-1].get("submission_benchmark")} if self.runs else {}
+    def _run(self, key: str, when: float, line: bytes, number_: int) -> dict[str, Any]:
+        """The run that an event belongs to. All ranks may print that they begin."""
+        last = self.runs[-1] if self.runs else {}
+        begins = (key == "init_start" and "run_start" in last) or (
+            key == "run_start" and not -_RANKS_APART < when - last.get("run_start", when) < _RANKS_APART
+        )
+        if not self.runs or begins:
+            kept = {"submission_benchmark": last.get("submission_benchmark")} if last else {}
             self.runs.append({**kept, "line": line, "number": number_})
         return self.runs[-1]
 
@@ -117,6 +143,9 @@ class MlperfLog:
     ) -> None:
         name, _, edge = key.rpartition("_")
         if key == "tracked_stats" and isinstance(value, dict):
+            for name, raw in value.items():
+                if name in _LOSSES and (loss := number(raw)) is not None:
+                    self.losses.note_scalar("train_loss", loss, None, (line, number_))
             speed = speed_of(value)
             if speed.rate or speed.seconds:
                 self._point(0, speed.seconds, speed.rate, (line, number_, when))
@@ -125,19 +154,28 @@ class MlperfLog:
             if edge == "start":
                 self._began[name] = when, samples
             elif (began := self._began.pop(name, None)) is not None and when > began[0]:
-                done = samples - began[1] if samples is not None and began[1] is not None else None
+                done = self._done(name, began[1], samples)
                 if name == "epoch" and not done:
                     done = self._samples
                 if done and done > 0:
                     self._point(1 if name == "block" else 2, None, done / (when - began[0]), (line, number_, when))
+
+    def _done(self, name: str, before: float | None, samples: float | None) -> float | None:
+        """Samples of an interval. Some programs count batches where it begins, and samples where it ends."""
+        if samples is None or before is None:
+            return None
+        last = self._trained.get(name, 0.0)
+        self._trained[name] = samples
+        return samples - last if before < last < samples else samples - before
 
     def _point(self, which: int, seconds: float | None, rate: float | None, place: tuple[bytes, int, float]) -> None:
         line, number_, when = place
         # `step` of these events counts samples in most programs and epochs in others
         self.series[which].add((None, seconds, rate, None), line, number_, when)
 
-    def rows(self, facts: Facts, file: str) -> Iterator[MlperfRun]:
-        """One row a run."""
+    def rows(self, facts: Facts, file: str) -> Iterator[Any]:
+        """One row a run, and the losses."""
+        yield from self.losses.rows(facts, file)
         for run in self.runs:
             init, start, stop = run.get("init_start"), run.get("run_start"), run.get("run_stop")
             ready = run.get("init_stop", start)

@@ -15,6 +15,7 @@ from nccl_doctor.formats.training import dllogger, mllog
 from nccl_doctor.formats.training.metrics import Speed, number, rank_of, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.progress_records import ProgressRecords, tells_progress
 from nccl_doctor.formats.training.record_folds import Places, fold
+from nccl_doctor.formats.training.record_lines import EVENTS, LITERALS, MLLOG, SINGLE, SingleNumbers, parse_record
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place
@@ -51,8 +52,6 @@ _STEP_KEYS = (
 _WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
 _OWN_KEYS = re.compile(rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb')" ?: ?"?\d')
 _YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
-_LINES = (mllog.LITERAL, dllogger.LITERAL, dllogger.SHOWN)
-_decode = json.JSONDecoder().raw_decode
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -101,17 +100,6 @@ def _shown(records: list[dict[str, Any]], at: int) -> tuple[bytes, int]:
     return json.dumps(records[at])[:600].encode(), 1
 
 
-def _event(literal: bytes, line: bytes) -> dict[str, Any] | None:
-    """The record of a line; None where it is cut or no JSON."""
-    if literal == dllogger.SHOWN:
-        return dllogger.parse_shown(line)
-    text = line[line.find(literal) + len(literal) - 1 :]
-    try:
-        return _decode(text.decode("utf-8", "replace"))[0]  # type: ignore[no-any-return]  # the literal ends with a brace
-    except (ValueError, RecursionError):
-        return None
-
-
 def _records(lines: list[bytes]) -> list[Any]:
     """The record of each line, `_BROKEN` for one that is no JSON. Decoding many at once takes half the time."""
     found = _record(b"[" + b",".join(lines) + b"]")
@@ -138,11 +126,12 @@ class _Reader:
         self.mlperf = mllog.MlperfLog()
         self.series = RecordSeries()
         self._of_ranks: dict[int, RecordSeries] = {}  # the others, where records name their ranks
-        self._gate = prefilter(frozenset(_LINES), name="records")
+        self._gate = prefilter(frozenset(LITERALS), name="records")
         self._keys: dict[
             bytes, tuple[str, bool]
         ] = {}  # literal -> the key by which its steps are compared; is it a rate
         self._numbers = dllogger.StepNumber()
+        self._singles = SingleNumbers()
         self._broken = 0
         self._launches = 0  # runs of MLPerf so far
         self._progress = ProgressRecords()
@@ -175,7 +164,9 @@ class _Reader:
 
     def _long(self, literal: bytes) -> tuple[Series, str, bool] | None:
         """The series to which lines belong most likely, where it is so long that they are folded, and its key."""
-        series = self.mlperf.series[0] if literal == mllog.LITERAL else self.series.of("dllogger")
+        if literal in (*EVENTS, SINGLE) and literal != MLLOG:
+            return None
+        series = self.mlperf.series[0] if literal == MLLOG else self.series.of("dllogger")
         key = self._keys.get(literal)
         return (series, *key) if series is not None and key is not None and series.chunk >= BULK else None
 
@@ -186,7 +177,7 @@ class _Reader:
         def same(start: int, stop: int) -> bool:
             if any(which != places[0][1] for _, which in places):
                 return False
-            if literal == mllog.LITERAL:
+            if literal == MLLOG:
                 return block.count(b'"tracked_stats"', start, stop) == len(places)
             if literal == dllogger.SHOWN:
                 return block.find(b" - () ", start, stop) < 0 and block.find(b" - [] ", start, stop) < 0
@@ -194,13 +185,13 @@ class _Reader:
 
         def read(line: bytes, place: int) -> Line | None:
             nonlocal numbers
-            event = _event(literal, line)
+            event = parse_record(literal, line)
             found = self._step(literal, event) if event is not None else None
             if event is None or found is None:
                 return None
             if isinstance(event.get("step"), list) and (after := numbers.after(event["step"])) is not None:
                 numbers, found = after, (after.number, *found[1:])
-            if literal == mllog.LITERAL:
+            if literal == MLLOG:
                 self.mlperf.note_samples(event)
             step, when, data = found
             speed = self.series.speed_of(data)
@@ -213,7 +204,7 @@ class _Reader:
 
     def _step(self, literal: bytes, event: Mapping[str, Any]) -> tuple[int | None, float | None, dict[str, Any]] | None:
         """(step, when, numbers) of a record that is a step of the run; None for others."""
-        if literal == mllog.LITERAL:
+        if literal in EVENTS:
             value, when = event.get("value"), mllog.time_of(event)
             if event.get("key") != "tracked_stats" or not isinstance(value, dict) or when is None:
                 return None
@@ -229,10 +220,16 @@ class _Reader:
 
     def line(self, literal: bytes, line: bytes, place: int) -> None:
         """Take a line of MLPerf or DLLogger."""
-        event = _event(literal, line)
+        event = parse_record(literal, line)
+        if event is not None and literal == SINGLE:
+            self.understood += 1
+            event = self._singles.take(event)
+            if event is None:
+                return
         if event is None:
-            self._broken += 1
-            self.note = f"{self._broken} records are cut or damaged, the last in line {place}"
+            if literal not in (SINGLE, dllogger.SHOWN):  # a line without numbers is none of theirs
+                self._broken += 1
+                self.note = f"{self._broken} records are cut or damaged, the last in line {place}"
             return
         for metric, unit in event.get("units", {}).items() if literal == dllogger.SHOWN else ():
             self.series.declare_unit(metric, unit)
@@ -245,7 +242,7 @@ class _Reader:
             self._numbers, step = after, (after.number, *step[1:])
         if step is not None and (key := speed_key(step[2])) is not None:
             self._keys[literal] = key
-        if literal == mllog.LITERAL:
+        if literal in EVENTS:
             self.understood += self.mlperf.add(event, line, place)
         elif step is not None:
             self.understood += 1
