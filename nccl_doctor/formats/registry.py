@@ -152,6 +152,11 @@ def within(seen: Iterable[bytes], head: bytes) -> list[Format]:
     return [known for known in FORMATS if literals.intersection(known.inside) or (known is lead and known.leads)]
 
 
+def of_other_text() -> list[Format]:
+    """The formats that are tried on text that no other reader could use."""
+    return [known for known in FORMATS if known.last]
+
+
 def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:
     """Read one file with the reader of its format; an error ends this file, not the analysis, and the note names it.
 

@@ -15,6 +15,8 @@ NCCL = compiled(
 _HOLE = 64  # zero bytes; binary files have shorter rows of them
 _SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no block
 _BLOCK = 512  # bytes in which `st_blocks` counts
+_OFFICE = (b"[Content_Types].xml", b"docProps/", b"_rels/.rels", b"xl/", b"word/", b"mimetypeapplication/vnd.oasis")
+_NAME_OF_MEMBER = 30  # bytes in front of the name of the first one
 _ZEROS = bytes(64)  # what is read in the place of a hole
 _JOB = compiled(
     rb"Traceback \(most recent call last\)|<std(?:out|err)>:|\[rank\d+\]:|^ ?\d+: |\bsrun: |slurmstepd: |\bmpirun\b|torch|"
@@ -63,7 +65,7 @@ def begins_json(head: bytes) -> bool:
 def sniff(head: bytes, name: str = "") -> str:
     """The kind of a file from its first bytes (64 kB are enough).
 
-    `nccl-log`, `job-log`, `text`, `json`, `xml`, `sqlite`, `pickle`, `tar`, `zip`, `compressed`, `program`, `image`, `pdf`,
+    `nccl-log`, `job-log`, `text`, `json`, `xml`, `sqlite`, `pickle`, `tar`, `zip`, `office`, `compressed`, `program`, `image`, `pdf`,
     `hdf5`, `numpy`, `report` (of ours, or SARIF), `binary` or `empty`. `name` only decides whether text without any mark of a
     job is a log or just text.
     """
@@ -122,7 +124,7 @@ def _binary(head: bytes) -> str | None:
     if head[257:262] == b"ustar":
         return "tar"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return "zip"
+        return "office" if head.startswith(_OFFICE, _NAME_OF_MEMBER) else "zip"
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
         return "pickle"
     return next((kind for magic, kind in PROGRAMS if head.startswith(magic)), None)

@@ -60,6 +60,7 @@ _YAML = compiled(r"\.ya?ml$", re.IGNORECASE)
 _RUN_STATE = compiled(rb"^(?:- | {0,4})(?:resourceVersion|lifecycle_stage): |^ {0,4}status:\s*$", re.MULTILINE)
 _PACKED = {
     "tar": "is an archive inside an archive or a compressed file; unpack it first",
+    "office": "is a document of an office program, which is not read here; save the table as CSV",
     "zip": "is an archive inside an archive or a compressed file; unpack it first",
     "compressed": "is compressed twice; unpack it first",
 }

@@ -61,6 +61,7 @@ SAMPLES = {
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],
+    "printed-numbers": ["benchmarks/own_numbers.txt"],
     "gpu-burn": ["benchmarks/gpu_burn.txt"],
     "serving-benchmark": ["benchmarks/serving.txt", "benchmarks/serving.json"],
     "storage-test": ["bandwidth/fio_read.txt", "bandwidth/fio_read.json"],

@@ -1,6 +1,7 @@
 """What the first bytes of a file say about its kind."""
 
 import sqlite3
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from helpers.input_files import LINE, LOG, look
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_doctor.inputs import detect
+from nccl_doctor.inputs import detect, sources
 from nccl_doctor.inputs.sources import sniff
 
 
@@ -69,3 +70,15 @@ def test_a_hole_of_zero_bytes_makes_no_binary_file_of_a_log() -> None:
         assert "binary" != detect.sniff(head, "job.out")
     for head in (bytes(range(256)) * 50, b"\x01\x00\x02\x00" * 100, text + b"\x00" + text):
         assert "binary" == detect.sniff(head, "job.out")
+
+
+@pytest.mark.parametrize("member", ["[Content_Types].xml", "docProps/app.xml", "xl/workbook.xml", "word/document.xml"])
+def test_documents_of_office_programs_are_named(tmp_path: Path, member: str) -> None:
+    path = tmp_path / "results.csv"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, "<a/>")
+        archive.writestr("xl/worksheets/sheet1.xml", "<b/>")
+    head = path.read_bytes()
+    assert "office" == sniff(head, path.name)
+    (problem,) = sources.expand([str(path)], lambda _: False)
+    assert "save the table as CSV" in str(problem)

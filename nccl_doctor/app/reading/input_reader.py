@@ -31,6 +31,7 @@ BROKEN = "broken"  # of those that may hold a log and could not be read; no repo
 _FURTHER = 1 << 20  # bytes in which the log of a job begins behind what its script printed
 ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
+_OF_STEPS = ("throughput_run", "scalar", "training_event")  # what step lines fill
 TOLD = 3  # problems that are told where nothing could be read
 TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
@@ -313,6 +314,11 @@ class InputReader:
             inside.append((format_, reading))
             note = note or problem
         row = log_input(source.name, log.counts, inside, note)
+        for format_ in registry.of_other_text() if self._is_other_text(row) else ():
+            reading, problem = self._read_again(format_, source, True, log.text)
+            if reading.understood:
+                inside = [(format_, reading)]
+                row = log_input(source.name, log.counts, inside, note or problem)
         useless = not row.understood and not log.tail.is_labelled and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):
             self._add_problem(sources.ForeignInput(source.name, reason))
@@ -326,6 +332,18 @@ class InputReader:
         self._parts[source.name] = _Part(source, row, tuple(format_ for format_, _ in inside), part)
         if row.note and not log.note:
             self.problems.append(f"{source.name}: {row.note}")
+
+    def _is_other_text(self, row: Input) -> bool:
+        """Whether no reader could use a text, or only that of step lines, and those are of no training loop."""
+        if row.kind == "text":
+            return not row.understood
+        return (
+            row.kind == "training-steps"
+            and not self.facts.query("SELECT 1 FROM comm_op LIMIT 1")
+            and not any(
+                self.facts.query(f"SELECT 1 FROM {table} WHERE file = ? LIMIT 1", (row.path,)) for table in _OF_STEPS
+            )
+        )
 
 
 def beyond(counts: LogCounts) -> str | None:

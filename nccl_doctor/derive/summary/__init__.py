@@ -18,6 +18,7 @@ from nccl_doctor.facts.tables import (
     NvlinkState,
     NvlinkUse,
     OfiDomain,
+    PrintedNumber,
     Process,
     ProfileShare,
     RasComm,
@@ -38,7 +39,7 @@ GPU_OF_USE = "iif(EXISTS (SELECT 1 FROM gpu_use WHERE uuid IS NULL), NULL, uuid)
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
-    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck, ActiveTest,
+    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck, ActiveTest, PrintedNumber,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import GPU_OF_USE, folded
+from nccl_doctor.derive.summary import GPU_OF_USE, folded, printed
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -31,6 +31,7 @@ from nccl_doctor.facts.tables import (
     NvlinkState,
     NvlinkUse,
     OfiDomain,
+    PrintedNumber,
     ProfileShare,
     QueuedJob,
     RasComm,
@@ -58,7 +59,7 @@ Clause = tuple[str, int | None]  # words, evidence
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
         HostNumber, HostUse, IbPort, KubePod, Message,
-        GpuPair, RdmaGid, Mount, AccountedJob,
+        GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -391,4 +392,5 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "pods": _pods,
     "accounting": _accounting,
     "profile": _profiles,
+    "printed": printed.clauses,
 }

@@ -30,6 +30,7 @@ from nccl_doctor.facts.tables import (
     LossScale,
     Measure,
     MlperfRun,
+    PrintedNumber,
     RecordedRun,
     Scalar,
     Scaling,
@@ -162,6 +163,8 @@ QUERIES = (
     " WHERE (kind, name) IN (SELECT kind, name FROM link_counter WHERE value > 0) GROUP BY file, host, link, name)"
     " WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause'"
     " GROUP BY host, link HAVING sum(value) > 0",
+    # names of anybody's own (formats/printed)
+    "SELECT 'printed_' || coalesce(kind, 'number'), median, unit, 'run', name, ref FROM printed_number LIMIT 200",
     # Slurm's accounting
     "SELECT 'elapsed', elapsed_s, 's', 'batch-job', job, ref FROM accounted_job WHERE elapsed_s IS NOT NULL",
     "SELECT 'max_rss', max_rss, 'MiB', 'batch-job', job, ref FROM accounted_job WHERE max_rss IS NOT NULL",
@@ -175,6 +178,7 @@ QUERIES = (
 )
 
 
+_FEW = 3  # steps of which one may be the warm-up
 _EPOCHS = "epochs/s"  # unit of runs of which only epochs are known
 _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end, not a line a step
 _UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step, and are not one a step
@@ -186,7 +190,7 @@ _UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step
     reads=[
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber, PrintedNumber,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:
@@ -267,6 +271,8 @@ def _rates_beside(
 
 def _rate(run: ThroughputRun, speed: Steady) -> tuple[float | None, str]:
     """The rate of the job and its unit; that of one GPU or process where nothing tells how many there are."""
+    if run.total and run.points <= _FEW and run.scope == "job":
+        return run.total, run.unit  # the program's own mean says more than single steps
     if speed.job_rate is not None:
         return speed.job_rate, run.unit
     of = {"gpu": " a GPU", "process": " a process"}.get(run.scope, "") if run.unit != "steps/s" else ""

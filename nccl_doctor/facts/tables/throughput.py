@@ -199,3 +199,22 @@ class BenchExpected(NamedTuple):
     operation: str | None  # None: each operation without a number of its own
     busbw: float  # GB/s with large messages
     ref: int
+
+
+class PrintedNumber(NamedTuple):
+    """A rate or a time that a file tells under a name of its own; of files that no other reader knows."""
+
+    file: str
+    name: str  # as printed, without numbers of steps
+    unit: str  # as printed; empty where the file does not say it
+    kind: str | None  # rate, time; None for numbers of a table that are neither by their names
+    n: int
+    median: float
+    last: float
+    last_label: str | None  # what it belongs to, such as a host or a size; None where nothing names it
+    lowest: float
+    lowest_label: str | None
+    highest: float
+    highest_label: str | None
+    worst_ref: int  # the lowest rate, the highest of others
+    ref: int  # the last

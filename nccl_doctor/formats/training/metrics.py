@@ -73,6 +73,7 @@ _CLOCKS = {
 _SINCE = {"time", "elapsed", "wall", "walltime", "wallclock", "runtime"}
 _NAMED = (  # what libraries call it
     (compiled(r"(?i)\btps_per_gpu$|^throughput\(tps\)$"), "tokens/s", "gpu"),
+    (compiled(r"(?i)^(?:(?:train|training|perf|avg|mean|total)[._/-]?){0,3}fps$"), "samples/s", "job"),
     (compiled(r"(?i)(?:^|[./_-])(?:(?:total_|compute_)?ips|throughput(?:_train)?)$"), "samples/s", "job"),
 )
 _DATA = compiled(r"(?i)(?:(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?[_ -]time(?:_s)?|^time_metrics/data_loading\(s\))$")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
+from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Measure, MlperfRun, Scalar, Scaling, Step, ThroughputRun
 from nccl_doctor.formats.declaration import Reading
@@ -326,3 +327,19 @@ def test_gpus_of_mlperf_from_platform_or_launch(platform: str, before: str, gpus
     facts, _ = analyze.read_facts([str(tmp_path / "run.log")])
 
     assert [(gpus, 8)] == facts.query("SELECT gpus, points FROM throughput_run")
+
+
+def test_the_total_of_two_steps_counts_more_than_they() -> None:
+    text = "DLL 2026-11-02 10:00:00.100000 - PARAMETER epochs : 2 \n"
+    for epoch, rate in enumerate((210.0, 980.0)):  # the first one warms up
+        text += f"DLL 2026-11-02 10:00:1{epoch}.100000 - ({epoch}, 0) train_items_per_sec : {rate} \n"
+    facts, _ = read((text + "DLL 2026-11-02 10:00:20.100000 - () train_items_per_sec : 980.0 \n").encode())
+    derive_all(facts)
+    assert measured(facts)["throughput"] == 980.0
+
+
+@pytest.mark.parametrize(
+    ("key", "rate"), [("train_perf_fps", 150.0), ("fps", 150.0), ("val_fps", None), ("camera_fps", None)]
+)
+def test_frames_a_second(key: str, rate: float | None) -> None:
+    assert rate == speed_of({key: 150.0}).rate

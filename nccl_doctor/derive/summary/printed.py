@@ -1,0 +1,43 @@
+"""What a report says of numbers under names of their own (formats/printed)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.facts.store import Facts
+
+_MOST = 6  # numbers that a report shows
+_ROOM = 330  # characters for all of them
+_LABEL = 40  # characters
+
+
+def clauses(facts: Facts) -> Iterator[tuple[str, int]]:
+    """`Throughput 1,983 images/s (1,787 to 2,059, 10 values)`: rates first, then times, then other columns of tables."""
+    rows = facts.query(
+        "SELECT name, unit, n, median, last, last_label, lowest, lowest_label, highest, highest_label, worst_ref FROM printed_number"
+        " ORDER BY CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, rowid"
+    )
+    room = _ROOM
+    for shown, (text, ref) in enumerate(map(_clause, rows[:_MOST])):
+        room -= len(text) + 3
+        if room < 0 and shown:
+            break
+        yield text, ref
+
+
+def _clause(row: tuple[Any, ...]) -> tuple[str, int]:
+    name, unit, n, middle, last, last_label, *extremes, ref = row
+    lowest, lowest_label, highest, highest_label = extremes
+
+    def number(value: float) -> str:
+        return " ".join(filter(None, [name, _digits(value), unit]))
+
+    if n == 1:
+        return number(last) + (f" of {last_label[:_LABEL]}" if last_label else ""), ref
+    low = _digits(lowest) + (f" of {lowest_label[:_LABEL]}" if lowest_label else "")
+    high = _digits(highest) + (f" of {highest_label[:_LABEL]}" if highest_label else "")
+    spread = f"{low} to {high}, " if lowest < highest else ""
+    return f"{number(middle)} ({spread}{n:,} values)", ref
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

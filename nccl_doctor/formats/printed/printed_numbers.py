@@ -1,0 +1,95 @@
+"""Rates and times that a program prints under names of its own, where no other reader knows the file.
+
+Read are lines of text, lines of JSON, tables with a column of units, and tables with commas.
+"""
+
+from collections.abc import Iterator
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.printed import tables
+from nccl_doctor.formats.printed.json_numbers import numbers_of_record
+from nccl_doctor.formats.printed.series import NumberSeries, Place
+from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
+from nccl_doctor.inputs.blocks import blocks
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Joined, read_head
+
+_HEAD = 1 << 16
+_BLOCK = 1 << 20
+_LONGEST = 600  # bytes of a line
+_LINES = 1_000_000
+_NUMBER = compiled(
+    rb"(?<![\w.:/+-])(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)(?:[ \t]?([A-Za-z][A-Za-z/]{0,20}))?(?![\w.:/]|-\d)"
+)
+_FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}")
+_LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
+_SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,8}\Z")
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read the numbers of a file by names and units.
+
+    Source: programs of anybody's own::
+
+        Throughput: 2033.7 images/s, Batch size: 16, Average batch time: 0.072 s
+        {"ts": 1790000000.1, "latency_s": 9.25, "ttft_s": 0.09}
+                 test      atts     units    median   mean    stddev  min     max
+        system,resnet50,bert
+    """
+    facts.mark_covered("printed_number")
+    head = read_head(stream, _HEAD)
+    stream = Joined(head, stream)
+    series = NumberSeries()
+    table = tables.recognise(head)
+    lines = used = 0
+    for block in blocks(stream, _BLOCK):
+        for line in block.data.split(b"\n"):
+            lines += 1
+            if len(line) <= _LONGEST or line[:1] == b"{" or table is not None:
+                used += _take(line, lines, series, table)
+        lines -= block.data.endswith(b"\n") or not block.data
+        if lines > _LINES:
+            facts.add(series.rows(facts, name))
+            return Reading(lines, used, f"only the first {lines:,} lines were searched for numbers with names")
+    facts.add(series.rows(facts, name))
+    return Reading(lines, used)
+
+
+def _take(line: bytes, number: int, series: NumberSeries, table: tables.Table | None) -> bool:
+    """Take a line; whether it told a number."""
+    if table is not None:
+        return table.take(line, number, series)
+    numbers = numbers_of_record(line) if line[:1] == b"{" else numbers_of_line(line)
+    took = False
+    for name, unit, value in numbers:
+        took |= series.add(name, unit, value, Place(number, line))
+    return took
+
+
+def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
+    """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
+    end = 0
+    for match in _NUMBER.finditer(line):
+        before, end = line[end : match.start()], match.end()
+        unit = (match[2] or b"").decode()
+        if unit and not (is_rate(unit) or is_time(unit)):
+            unit = ""
+        name = _name(before)
+        if not is_rate(unit) and (not name or _SAYS.search(before) is None):
+            continue
+        if kind_of(name, unit) is not None:
+            yield name, unit, float(match[1].replace(b",", b""))
+
+
+def _name(before: bytes) -> str:
+    """The name of a number: the words in front of it, without time stamps, labels and numbers of steps."""
+    before = before.rstrip(b" \t:=\"'~")
+    at = max(before.rfind(one) for one in (b",", b";", b"|", b"(")) + 1
+    while (front := _FRONT.match(before, at)) is not None:
+        at = front.end()
+    words = _LONE_NUMBER.sub(" ", before[at:].decode("utf-8", "replace").rpartition(": ")[2]).split()
+    while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
+        words.pop()
+    return " ".join(words[-8:])[:60].strip(" -.:=")

@@ -1,0 +1,81 @@
+"""The values of each name in one file, and which of them are the lowest and the highest."""
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_doctor.common.robust import median
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import PrintedNumber
+from nccl_doctor.formats.printed.units import kind_of
+
+_NAMES = 100  # of one file
+_VALUES = 20_000  # of one name, for its median
+_SHOWN = 300  # bytes of a line
+
+
+class Place(NamedTuple):
+    """Where a value stands."""
+
+    number: int
+    line: bytes
+    label: str | None = None  # what the value belongs to: a host, a rank, a size
+
+
+class _Extreme(NamedTuple):
+    value: float
+    place: Place
+
+
+class _Values:
+    def __init__(self, name: str, unit: str, kind: str | None) -> None:
+        self.name, self.unit, self.kind = name, unit, kind
+        self.values = array("d")
+        self.n = 0
+        self.lowest: _Extreme | None = None
+        self.highest: _Extreme | None = None
+        self.last: _Extreme | None = None
+
+    def add(self, value: float, place: Place) -> None:
+        self.n += 1
+        self.last = _Extreme(value, place)
+        if len(self.values) < _VALUES:
+            self.values.append(value)
+        if self.lowest is None or value < self.lowest.value:
+            self.lowest = self.last
+        if self.highest is None or value > self.highest.value:
+            self.highest = self.last
+
+
+class NumberSeries:
+    """All names of one file."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], _Values] = {}
+
+    def add(self, name: str, unit: str, value: float, place: Place) -> bool:
+        """Take a value; False where the file has too many names."""
+        found = self._names.get((name, unit))
+        if found is None:
+            if len(self._names) >= _NAMES:
+                return False
+            found = self._names[name, unit] = _Values(name, unit, kind_of(name, unit))
+        found.add(value, place)
+        return True
+
+    def rows(self, facts: Facts, file: str) -> Iterator[PrintedNumber]:
+        """One row a name."""
+
+        def ref(extreme: _Extreme) -> int:
+            place = extreme.place
+            return facts.evidence(file, place.number, place.line[:_SHOWN].decode("utf-8", "replace").strip())
+
+        for one in self._names.values():
+            if one.lowest is None or one.highest is None or one.last is None:
+                continue
+            yield PrintedNumber(
+                file=file, name=one.name, unit=one.unit, kind=one.kind, n=one.n, median=median(one.values), last=one.last.value,
+                last_label=one.last.place.label, lowest=one.lowest.value, lowest_label=one.lowest.place.label,
+                highest=one.highest.value, highest_label=one.highest.place.label,
+                worst_ref=ref(one.lowest if one.kind == "rate" else one.highest), ref=ref(one.last),
+            )  # fmt: skip

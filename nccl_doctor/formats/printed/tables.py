@@ -1,0 +1,131 @@
+"""Tables whose columns have titles: with commas, or with a column that names the units."""
+
+from collections.abc import Sequence
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.printed.series import NumberSeries, Place
+from nccl_doctor.formats.training.metrics import number
+
+_LINES = 200  # within which a table of units begins
+_ROWS = 3  # that a table with commas has at least, in what is looked at
+_COLUMNS = 40
+_VALUES = ("median", "mean", "avg", "average", "value", "result")  # the best first
+_UNIT = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?) ?(%|[KMG]iB|W|MHz|C)")
+_COUNTS = compiled(
+    r"(?i)(?:^|[_ .#])(?:id|index|idx|step|iter|iteration|epoch|rank|pid|port|seed|time_?stamp|date|time)s?\Z|\A\W*\Z"
+)
+
+
+class Table:
+    """A table while it is read."""
+
+    def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
+        """Take a line; whether it is a row."""
+        raise NotImplementedError
+
+
+class _Units(Table):
+    """A title and rows of as many cells, one of them the unit."""
+
+    def __init__(self, titles: Sequence[str], bars: bool) -> None:
+        self._set(titles)
+        self._bars = bars
+
+    def _set(self, titles: Sequence[str]) -> None:
+        self._width = len(titles)
+        self._unit = next(index for index, title in enumerate(titles) if title in ("unit", "units"))
+        self._value = min(
+            (index for index, title in enumerate(titles) if title in _VALUES),
+            key=lambda index: _VALUES.index(titles[index]),
+        )
+        self._label = 1 if self._unit != 1 and self._value != 1 and titles[1] not in ("min", "max") else None
+
+    def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
+        cells = _cells(line, bars=self._bars)
+        if _is_title(titles := [cell.lower() for cell in cells]):
+            self._set(titles)
+            return False
+        value = number(cells[self._value]) if len(cells) == self._width else None
+        if value is None or not cells[0] or number(cells[0]) is not None:
+            return False
+        label = cells[self._label] if self._label is not None else None
+        return series.add(cells[0][:60], cells[self._unit][:20], value, Place(at, line, label))
+
+
+class _Commas(Table):
+    """Rows of cells between commas. The column that names them is the first whose cells are no numbers."""
+
+    def __init__(self, titles: Sequence[str], columns: Sequence[int], label: int | None) -> None:
+        self._names = {index: titles[index].strip()[:60] for index in columns}
+        self._width, self._label = len(titles), label
+
+    def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
+        cells = line.decode("utf-8", "replace").rstrip("\r").split(",")
+        if len(cells) != self._width:
+            return False
+        label = cells[self._label].strip()[:80] if self._label is not None else None
+        took = False
+        for index, name in self._names.items():
+            value = number(cells[index].strip())
+            if value is not None:
+                took |= series.add(name, "", value, Place(at, line, label))
+        return took
+
+
+class _Readings(Table):
+    """Rows of numbers with units and without titles, as `nvidia-smi --format=csv,noheader` prints them."""
+
+    def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
+        took = False
+        for index, cell in enumerate(line.split(b",")[:_COLUMNS], 1):
+            found = _UNIT.fullmatch(cell.strip())
+            if found is not None:
+                value = float(found[1].replace(b",", b""))
+                took |= series.add(f"column {index}", found[2].decode(), value, Place(at, line))
+        return took
+
+
+def recognise(head: bytes) -> Table | None:
+    """The table with which a file begins; None for other text."""
+    lines = head.split(b"\n")
+    for line in lines[:_LINES]:
+        for bars in (True, False):
+            titles = [cell.lower() for cell in _cells(line, bars=bars)]
+            if _is_title(titles):
+                return _Units(titles, bars)
+    rows = [
+        line.decode("utf-8", "replace").rstrip("\r").split(",")
+        for line in lines[: _LINES if len(lines) > _LINES else -1]
+    ]
+    rows = [row for row in rows if row != [""]]
+    if len(rows) <= _ROWS or not 2 <= len(rows[0]) <= _COLUMNS or len({len(row) for row in rows}) > 1:
+        return None
+    if all(_readings(row) for row in rows):
+        return _Readings()
+    titles, *cells = rows
+    if any(number(title) is not None for title in titles):
+        return None
+    numeric = [all(number(row[index].strip() or "0") is not None for row in cells) for index in range(len(titles))]
+    columns = [
+        index for index, is_number in enumerate(numeric) if is_number and not _COUNTS.search(titles[index].strip())
+    ]
+    label = next((index for index, is_number in enumerate(numeric) if not is_number), None)
+    return _Commas(titles, columns, label) if columns else None
+
+
+def _readings(row: Sequence[str]) -> bool:
+    found = [_UNIT.fullmatch(cell.strip().encode()) is not None for cell in row]
+    return sum(found) >= 2 and all(
+        has or number(cell.strip()) is not None for has, cell in zip(found, row, strict=True)
+    )
+
+
+def _cells(line: bytes, *, bars: bool) -> list[str]:
+    text = line[:1000].decode("utf-8", "replace")
+    return [cell.strip() for cell in text.strip().strip("|").split("|")] if bars else text.split()
+
+
+def _is_title(titles: Sequence[str]) -> bool:
+    return (
+        4 <= len(titles) <= _COLUMNS and bool({"unit", "units"} & set(titles)) and bool(set(_VALUES) & set(titles[1:]))
+    )

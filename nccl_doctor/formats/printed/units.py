@@ -1,0 +1,70 @@
+"""Which words are units of rates and of times, and which names say that a number is one."""
+
+from nccl_doctor.common.expressions import compiled
+
+_QUANTITIES = (
+    "images", "image", "imgs", "img", "samples", "sample", "sequences", "seqs", "seq", "sentences", "tokens", "token", "toks", "tok",
+    "words", "frames", "items", "examples", "it", "iter", "iters", "iterations", "steps", "step", "batches", "req", "reqs", "requests",
+    "queries", "queries", "ops", "messages", "msgs", "pairs", "records", "events", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib",
+    "tib", "bit", "kbit", "mbit", "gbit", "bits", "kbits", "mbits", "gbits", "bytes", "flop", "gflop", "tflop", "pflop", "flops",
+    "gflops", "tflops",
+)  # fmt: skip
+_RATES = frozenset(
+    {f"{quantity}/{second}" for quantity in _QUANTITIES for second in ("s", "sec", "second")}
+    | {
+        "fps",
+        "qps",
+        "rps",
+        "iops",
+        "gbps",
+        "mbps",
+        "flops",
+        "gflops",
+        "tflops",
+        "pflops",
+        "mib/s/rank",
+        "gb/s/gpu",
+        "tflops/gpu",
+    }
+    | {"tokens/s/gpu", "tokens/sec/gpu", "tok/s/gpu", "samples/s/gpu", "tflop/s/gpu", "images/sec/gpu"}
+)
+_SECONDS = {
+    "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "milliseconds": 1e-3,
+    "us": 1e-6, "usec": 1e-6, "usecs": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nsec": 1e-9,
+}  # fmt: skip
+_MORE = frozenset({"s/it", "ms/it", "s/iter", "ms/iter", "s/step", "ms/step", "s/batch", "ms/batch", "s/epoch"})
+_RATE_NAME = compiled(
+    r"(?i)throughput|bandwidth|algbw|busbw|(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?s(?:ec(?:ond)?)?(?![a-z])"
+)
+_TIME_NAME = compiled(
+    r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|walltime)(?![a-z])|_(?:ms|us|ns|s|sec|secs|seconds)\Z"
+)
+_CLOCK_NAME = compiled(
+    r"(?i)time[ _-]?stamp|date|timeout|time[ _-]?(?:limit|zone|step)s?\b|\bstart(?:ed)?\b|\bend(?:ed)?\b|\beta\b"
+)
+_SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
+
+
+def is_rate(unit: str) -> bool:
+    """Whether a word is the unit of a rate: `images/s`, `GB/sec`, `FPS`."""
+    return unit.lower() in _RATES
+
+
+def is_time(unit: str) -> bool:
+    """Whether a word is a unit of time, or of the time of a step: `ms`, `s/it`."""
+    return unit.lower() in _SECONDS or unit.lower() in _MORE
+
+
+def kind_of(name: str, unit: str) -> str | None:
+    """`rate`, `time`, or None for a number that is neither; the unit says most, then the name."""
+    if _CLOCK_NAME.search(name):
+        return None
+    if unit:
+        return "rate" if is_rate(unit) else "time" if is_time(unit) else None
+    return "rate" if _RATE_NAME.search(name) else "time" if _TIME_NAME.search(name) else None
+
+
+def unit_in(name: str) -> str:
+    """The unit of time with which a name ends: `latency_s`, `step time (ms)`."""
+    found = _SUFFIX.search(name)
+    return found[1].lower() if found is not None and _RATE_NAME.search(name) is None else ""

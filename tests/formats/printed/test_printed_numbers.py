@@ -1,0 +1,169 @@
+"""Numbers under names of their own: lines, JSON, tables; and that only text which no other reader knows is searched for them."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Measure, PrintedNumber
+from nccl_doctor.formats.printed import printed_numbers
+from nccl_doctor.formats.printed.printed_numbers import numbers_of_line
+from nccl_doctor.formats.printed.units import kind_of
+
+
+def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
+    facts = Facts()
+    printed_numbers.read_format(io.BytesIO(text.encode()), "out.txt", facts)
+    return facts, {row.name: row for row in facts.rows(PrintedNumber)}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "Throughput: 812.5 images/s, Batch size: 16, Average batch time: 0.019 s",
+            [("Throughput", "images/s", 812.5), ("Average batch time", "s", 0.019)],
+        ),
+        (
+            "[2] worker: Elapsed time per call of all_reduce : 0.00008)",
+            [("Elapsed time per call of all_reduce", "", 0.00008)],
+        ),
+        ("Latency of step 7: 1.25 ms", [("Latency of step", "ms", 1.25)]),
+        ("[11/02/2026-09:17:09] [I] median: 0.75 ms", [("median", "ms", 0.75)]),
+        ("Training perf is: 97.5 FPS", [("Training perf", "FPS", 97.5)]),
+        ("sustained 1,250 GFLOPS on all nodes", [("sustained", "GFLOPS", 1250.0)]),
+        ("bandwidth = 12.5 GiB/s", [("bandwidth", "GiB/s", 12.5)]),
+        ("timeout: 30 s", []),
+        ("memory: 512 MiB, epoch: 3, accuracy: 0.91", []),
+        ("2026-11-02 10:00:31 started", []),
+        ("it runs for 3 s and then ends", []),
+        ("seed=1234 lr=0.001", []),
+    ],
+)
+def test_numbers_of_a_line(line: str, expected: list[tuple[str, str, float]]) -> None:
+    assert expected == list(numbers_of_line(line.encode()))
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "kind"),
+    [
+        ("score", "", None),
+        ("score", "images/sec", "rate"),
+        ("tokens_per_second", "", "rate"),
+        ("busbw", "", "rate"),
+        ("ttft_s", "", "time"),
+        ("p99 latency", "", "time"),
+        ("max timestep", "", None),
+        ("timestamp", "s", None),
+        ("batch size", "", None),
+    ],
+)
+def test_what_a_name_is(name: str, unit: str, kind: str | None) -> None:
+    assert kind == kind_of(name, unit)
+
+
+def test_values_of_a_name_and_where_the_worst_stands() -> None:
+    times = [0.020, 0.021, 0.019, 0.160, 0.020]
+    facts, rows = read("".join(f"round {n} took time: {t} s, rate 640 samples/s\n" for n, t in enumerate(times)))
+    one = next(row for name, row in rows.items() if row.kind == "time")
+    assert (5, 0.020, 0.019, 0.160, 0.020) == (one.n, one.median, one.lowest, one.highest, one.last)
+    assert 4 == facts.query("SELECT line FROM evidence WHERE id = ?", (one.worst_ref,))[0][0]
+
+
+def test_lines_of_json() -> None:
+    records = [
+        {"ts": 1_790_000_000 + n, "latency_s": 2.0 + n, "usage": {"tokens": 9}, "itl": {"p99_ms": 8.5}}
+        for n in range(9)
+    ]
+    _, rows = read("".join(f"{json.dumps(record)}\n" for record in records))
+    assert {("latency_s", "s", 6.0), ("itl.p99_ms", "ms", 8.5)} == {
+        (row.name, row.unit, row.median) for row in rows.values()
+    }
+
+
+def test_a_table_with_a_column_of_units() -> None:
+    head = "        test      atts      units    median   mean    min     max\n"
+    body = "".join(f"  D2H_pinned  {2**n}kB  GB/sec  {n}.5  {n}.4  {n}.1  {n}.9\n" for n in range(1, 9))
+    _, rows = read("Device: something\n" + head + body + "Note: no more\n")
+    one = rows["D2H_pinned"]
+    assert ("GB/sec", "rate", 8, 8.5, "256kB", 1.5) == (one.unit, one.kind, one.n, one.last, one.last_label, one.lowest)
+
+
+def test_a_table_with_bars() -> None:
+    line = "|  {:>20} |  {:>8} |  {:>8} |  {:>8} |  {:>12} |\n"
+    text = line.format("Name", "Min", "Max", "Avg", "Units") + line.format("Ring (8 B)", 1.5, 9.5, 2.25, "usec")
+    _, rows = read("Network Tests\n" + text)
+    assert ("usec", "time", 2.25) == (rows["Ring (8 B)"].unit, rows["Ring (8 B)"].kind, rows["Ring (8 B)"].last)
+
+
+def test_a_table_with_commas_names_the_lowest_and_the_highest_row() -> None:
+    text = "system,images,bert\n" + "".join(f"node-{n},{100 + n},{50 - n}\n" for n in range(12))
+    _, rows = read(text)
+    assert ("node-0", "node-11", "node-11") == (
+        rows["images"].lowest_label,
+        rows["images"].highest_label,
+        rows["bert"].lowest_label,
+    )
+
+
+def test_a_report_names_the_rows_of_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "systems.csv"
+    table.write_text("system,images,bert\n" + "".join(f"node-{n},{100 + n},{50 - n}\n" for n in range(12)))
+    report, _, _ = analyze.analyze([str(table)])
+    assert "images 105.5 (100 of node-0 to 111 of node-11, 12 values)" in " ".join(report.job_lines)
+
+
+def test_readings_without_titles() -> None:
+    text = "".join(f"{40 + n}, {90 + n % 3} %, 38570 MiB\n" for n in range(20))
+    _, rows = read(text)
+    assert {("column 2", "%", 91.0), ("column 3", "MiB", 38570.0)} == {
+        (row.name, row.unit, row.median) for row in rows.values()
+    }
+
+
+def test_a_report_shows_them(tmp_path: Path) -> None:
+    log = tmp_path / "out.log"
+    log.write_text(
+        "".join(f"Throughput: {800 + n} images/s, time: 0.5 s\n" for n in range(10)) + "{done}: rate 7 GB/s\n"
+    )
+    report, facts, problems = analyze.analyze([str(log)])
+    assert ([], "nothing-found", ["printed-numbers"]) == (problems, report.verdict, [one.kind for one in report.inputs])
+    assert "Throughput 804.5 images/s (800 to 809, 10 values)" in " ".join(report.job_lines)
+    measured = {(row.name, row.of): row.value for row in facts.rows(Measure)}
+    assert 804.5 == measured["printed_rate", "Throughput"]
+
+
+def test_a_file_that_another_reader_knows_is_not_searched(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "".join(f"step {n} loss 2.0 step_time: 0.5 1820 tokens/s\n" for n in range(40)) + "Bandwidth: 12 GB/s\n"
+    )
+    _, facts, _ = analyze.analyze([str(log)])
+    assert [] == facts.rows(PrintedNumber)
+
+
+def test_many_names_are_bounded() -> None:
+    text = "".join(f"{chr(97 + n % 26)}{chr(97 + n // 26)} latency: {n} ms\n" for n in range(400))
+    _, rows = read(text)
+    assert 100 == len(rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "{",
+        '{"latency_s": }\n',
+        "a,b\n",
+        "x" * 5000,
+        '{"a":' * 500,
+        "| unit | avg |\n",
+        "unit avg min max\nx\n",
+    ],
+)
+def test_nothing_to_read(text: str) -> None:
+    assert {} == read(text)[1]
