@@ -17,6 +17,7 @@ SHARES = {  # measure -> a clause around its value
     "gpu_power": "{} W a GPU",
 }
 _EVALUATED = compiled(r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|test|dev)(?:[^a-z]|$)")
+_APART = 1.15  # times that a mean differs from the median of the steady part where it is shown
 _OPERATIONS = 8  # of nccl-tests that a line names
 SHORT = 24  # characters of host names that may precede the rest of the line
 _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
@@ -137,7 +138,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     if epochs := by_name.get("epoch_time"):
         parts.append(f"{_spread([row.value for row in epochs])} s an epoch")
     if times := by_name.get("step_time"):
-        parts.append(_step_time(times, by_name.get("step_spread", [])))
+        parts.append(_step_time(times, by_name.get("step_spread", []), by_name.get("step_mean", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
         parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
     parts += _result(by_name)
@@ -187,14 +188,20 @@ def _scaling(rows: list[MeasureRow]) -> str:
     return f"scaling {_spread(values)} % at {largest} GPUs"
 
 
-def _step_time(times: list[MeasureRow], spreads: list[MeasureRow]) -> str:
-    """`2.74 s a step (spread 18 ms)`."""
+def _step_time(times: list[MeasureRow], spreads: list[MeasureRow], means: list[MeasureRow]) -> str:
+    """`2.74 s a step (spread 18 ms)`; the mean too where stalls or sections of other speed make it another number."""
     values = [row.value for row in times]
     shown = f"{_spread(values)} s a step" if max(values) >= 1 else f"{_spread([1000 * v for v in values])} ms a step"
-    if len(times) != 1 or len(spreads) != 1 or spreads[0].value < values[0] / 10_000:
-        return shown
-    spread = spreads[0].value
-    return f"{shown} (spread {f'{spread:.2g} s' if spread >= 1 else f'{1000 * spread:.3g} ms'})"
+    beside = []
+    if len(times) == len(spreads) == 1 and spreads[0].value >= values[0] / 10_000:
+        beside.append(f"spread {_time(spreads[0].value)}")
+    if len(times) == len(means) == 1 and not 1 / _APART < means[0].value / values[0] < _APART:
+        beside.append(f"mean {_time(means[0].value)}")
+    return f"{shown} ({', '.join(beside)})" if beside else shown
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _copies(rows: list[MeasureRow]) -> list[str]:

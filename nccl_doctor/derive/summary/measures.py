@@ -208,6 +208,11 @@ def _training(facts: Facts) -> Iterator[Measure]:
     spreads = dict(
         facts.query("SELECT run, mad(seconds) FROM step WHERE seconds IS NOT NULL GROUP BY run HAVING count(*) > 2")
     )
+    means = dict(
+        facts.query(
+            "SELECT run, sum(seconds * (n - 1 + slowest)) / sum(n) FROM step WHERE seconds IS NOT NULL GROUP BY run HAVING count(*) > 2"
+        )
+    )
     strides = dict(
         facts.query(
             "SELECT run, min(gap) FROM (SELECT run, step - lag(last_step) OVER (PARTITION BY run ORDER BY line, step) AS gap FROM step)"
@@ -235,6 +240,7 @@ def _training(facts: Facts) -> Iterator[Measure]:
             else {
                 "step_time": (speed.seconds, "s"),
                 "step_spread": (spreads.get(run.run), "s"),
+                "step_mean": (means.get(run.run), "s"),
                 "throughput": _rate(run, speed),
                 "data_wait": (100 * speed.data if speed.data is not None else None, "%"),
             }

@@ -36,6 +36,7 @@ class RecordSeries:
         self._units: dict[str, str] = {}  # of a metric, as its library declared it
         # when and step of the record before, where nothing else shows the time
         self._before: tuple[float, int] | None = None
+        self._telling: set[str] = set()  # tools whose records tell their speed
 
     def declare_unit(self, metric: str, unit: str) -> None:
         """Take the unit of a metric."""
@@ -54,7 +55,9 @@ class RecordSeries:
         """Take a step of a run: its own numbers, else the time since the step before."""
         speed = speed_of(data, self._units)
         seconds = speed.seconds
-        if seconds is None and speed.rate is None and step is not None and when is not None:
+        if seconds is not None or speed.rate is not None:
+            self._telling.add(tool)
+        elif step is not None and when is not None and tool not in self._telling:
             if self._before is not None and step > self._before[1] and when > self._before[0]:
                 seconds = (when - self._before[0]) / (step - self._before[1])
             if self._before is None or step > self._before[1]:

@@ -132,3 +132,11 @@ def test_the_report_shows_time_to_train_quality_and_loss(tmp_path) -> None:  # t
     values = {measure.name: measure.value for measure in report.measures}
     assert (812.5, 24.2, 1.25) == (values["time_to_train"], values["quality"], values["loss"])
     assert "time to train 812.5 s · quality 24.2 · loss 1.25 at the end" in " ".join(report.job_lines)
+
+
+def test_a_summary_beside_iterations_with_times_is_no_step() -> None:
+    shown = "DLL 2026-11-02 10:00:{:02}.100000 - {}\n"
+    text = "".join(shown.format(n, f"Iteration {n} | iteration_time : 20.0 ms | loss : 0.9 ") for n in range(30))
+    text += shown.format(40, "epoch 000 | loss : 0.5 ") + shown.format(50, "final epoch 001 | loss : 0.5 ")
+    (run,) = read(text).rows(ThroughputRun)
+    assert (30, 29) == (run.points, run.last_step)

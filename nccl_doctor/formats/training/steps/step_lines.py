@@ -18,6 +18,7 @@ from nccl_doctor.formats.training.lines.block_lines import newlines
 from nccl_doctor.formats.training.lines.recent_lines import RecentLines
 from nccl_doctor.formats.training.official_stamps import stamps
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps.last_loss import LINES, LastLoss
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.loss_values import LossValues
 from nccl_doctor.formats.training.steps.step_blocks import BlockSteps, Forms
@@ -76,6 +77,7 @@ class _Reader:
         self.events: list[tuple[int, str, bytes]] = []
         self.comm = CommOps()
         self.values = LossValues()
+        self.last_loss = LastLoss()
         self.bench = all_reduce_bench.AllReduceBench()
         self._labels: dict[bytes, int] = {}  # of progress bars
         self._forms = Forms()
@@ -157,6 +159,9 @@ class _Reader:
         self.understood += sum(len(rows) for _, rows, _ in read.losses)
         self.values.take(read.losses, read.batch.text, read.batch.numbers)
         if read.written:
+            last = sorted(row for written in read.written for row in written.rows[-LINES:].tolist())[-LINES:]
+            self.last_loss.take(last, read.batch.text, read.batch.numbers)
+        if read.written:
             self._launch.put(read.batch, steps, read.written)
 
     def _other(self, other: Other) -> None:
@@ -222,7 +227,10 @@ class _Reader:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))
         yield from self.comm.rows(facts, self.name)
         yield from self.bench.rows(facts, self.name)
-        yield from self.values.rows(facts, self.name)
+        told = list(self.values.rows(facts, self.name))
+        yield from told
+        if self.done and not told:
+            yield from self.last_loss.rows(facts, self.name)
 
 
 def _before(settings: Settings) -> Settings:
