@@ -31,7 +31,7 @@ class Format(NamedTuple):
         None  # bytes behind such a literal within which what it announces ends; None: the reader finds its sections
     )
     leads: bool = False  # batch scripts print it in front of what their job prints
-    last: bool = False  # tried on text that no other reader could use
+    last: bool = False  # tried on text that no other reader could use; with `inside` on logs without known step lines
     after: tuple[str, ...] = ()  # kinds to try before this one, because a file or log can look like both
 
 

@@ -149,12 +149,19 @@ def within(seen: Iterable[bytes], head: bytes) -> list[Format]:
     """The formats of which a literal is among those seen in a log, and that with which it starts."""
     literals = set(seen)
     lead = _recognise(head)
-    return [known for known in FORMATS if literals.intersection(known.inside) or (known is lead and known.leads)]
+    found = (known for known in FORMATS if literals.intersection(known.inside) or (known is lead and known.leads))
+    return [known for known in found if not known.last]
 
 
 def of_other_text() -> list[Format]:
     """The formats that are tried on text that no other reader could use."""
-    return [known for known in FORMATS if known.last]
+    return [known for known in FORMATS if known.last and not known.inside]
+
+
+def of_other_loops(seen: Iterable[bytes]) -> list[Format]:
+    """The formats that are tried on logs of which no reader knows the step lines, by the literals seen in one."""
+    literals = set(seen)
+    return [known for known in FORMATS if known.last and literals.intersection(known.inside)]
 
 
 def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:

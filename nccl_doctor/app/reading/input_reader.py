@@ -314,11 +314,7 @@ class InputReader:
             inside.append((format_, reading))
             note = note or problem
         row = log_input(source.name, log.counts, inside, note)
-        for format_ in registry.of_other_text() if self._is_other_text(row) else ():
-            reading, problem = self._read_again(format_, source, True, log.text)
-            if reading.understood:
-                inside = [(format_, reading)]
-                row = log_input(source.name, log.counts, inside, note or problem)
+        row, inside = self._read_rest(source, log, row, inside)
         useless = not row.understood and not log.tail.is_labelled and source.name in self._named - {"-"}
         if useless and (reason := sources.no_log(log.head)):
             self._add_problem(sources.ForeignInput(source.name, reason))
@@ -333,17 +329,21 @@ class InputReader:
         if row.note and not log.note:
             self.problems.append(f"{source.name}: {row.note}")
 
-    def _is_other_text(self, row: Input) -> bool:
-        """Whether no reader could use a text, or only that of step lines, and those are of no training loop."""
-        if row.kind == "text":
-            return not row.understood
-        return (
-            row.kind == "training-steps"
-            and not self.facts.query("SELECT 1 FROM comm_op LIMIT 1")
-            and not any(
-                self.facts.query(f"SELECT 1 FROM {table} WHERE file = ? LIMIT 1", (row.path,)) for table in _OF_STEPS
-            )
-        )
+    def _read_rest(
+        self, source: sources.Source, log: _Log, row: Input, inside: list[tuple[Format, Reading]]
+    ) -> tuple[Input, list[tuple[Format, Reading]]]:
+        """Search a log for numbers with names of their own, where no reader could use it or knows its step lines."""
+        if self.facts.query("SELECT 1 FROM comm_op LIMIT 1") or any(
+            self.facts.query(f"SELECT 1 FROM {table} WHERE file = ? LIMIT 1", (row.path,)) for table in _OF_STEPS
+        ):
+            return row, inside
+        is_other = row.kind == "training-steps" or (row.kind == "text" and not row.understood)
+        for format_ in registry.of_other_text() if is_other else registry.of_other_loops(log.counts.marks):
+            reading, problem = self._read_again(format_, source, True, log.text)
+            if reading.understood:
+                inside = [(format_, reading)] if is_other else [*inside, (format_, reading)]
+                row = log_input(source.name, log.counts, inside, row.note or problem)
+        return row, inside
 
 
 def beyond(counts: LogCounts) -> str | None:

@@ -12,6 +12,8 @@ _LABEL = 40  # characters
 
 def clauses(facts: Facts) -> Iterator[tuple[str, int]]:
     """`Throughput 1,983 images/s (1,787 to 2,059, 10 values)`: rates first, then times, then other columns of tables."""
+    if facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
+        return
     rows = facts.query(
         "SELECT name, unit, n, median, last, last_label, lowest, lowest_label, highest, highest_label, worst_ref FROM printed_number"
         " ORDER BY CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, rowid"

@@ -2,4 +2,16 @@
 
 from nccl_doctor.formats.declaration import Format
 
-FORMATS = (Format("printed-numbers", "printed_numbers", tables=("printed_number",), last=True),)
+FORMATS = (
+    Format(
+        "printed-numbers", "printed_numbers", tables=("printed_number", "throughput_run", "step", "scalar"), last=True
+    ),
+    Format(
+        "own-progress",
+        "progress_lines",
+        tables=("throughput_run", "step", "scalar"),
+        inside=(b"loss", b"Loss", b"LOSS"),
+        last=True,
+        after=("training-steps",),
+    ),
+)

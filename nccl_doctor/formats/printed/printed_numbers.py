@@ -10,6 +10,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables
 from nccl_doctor.formats.printed.json_numbers import numbers_of_record
+from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
 from nccl_doctor.inputs.blocks import blocks
@@ -38,10 +39,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                  test      atts     units    median   mean    stddev  min     max
         system,resnet50,bert
     """
-    facts.mark_covered("printed_number")
+    facts.mark_covered("printed_number", "throughput_run", "step", "scalar")
     head = read_head(stream, _HEAD)
     stream = Joined(head, stream)
-    series = NumberSeries()
+    series, progress = NumberSeries(), Progress()
     table = tables.recognise(head)
     lines = used = 0
     for block in blocks(stream, _BLOCK):
@@ -49,12 +50,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             lines += 1
             if len(line) <= _LONGEST or line[:1] == b"{" or table is not None:
                 used += _take(line, lines, series, table)
+                used += table is None and progress.take(line, lines)
         lines -= block.data.endswith(b"\n") or not block.data
         if lines > _LINES:
-            facts.add(series.rows(facts, name))
-            return Reading(lines, used, f"only the first {lines:,} lines were searched for numbers with names")
+            break
+    if progress.is_loop:
+        facts.add(list(progress.rows(facts, name)))
     facts.add(series.rows(facts, name))
-    return Reading(lines, used)
+    note = f"only the first {lines:,} lines were searched for numbers with names" if lines > _LINES else None
+    return Reading(lines, used, note)
 
 
 def _take(line: bytes, number: int, series: NumberSeries, table: tables.Table | None) -> bool:

@@ -1,0 +1,133 @@
+"""Training loops of anybody's own whose lines tell a step or an epoch and a loss, and at most when they were printed.
+
+The time between two lines is that of their steps. A clock of whole seconds counts once ten of them have passed.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps import epoch_lines
+from nccl_doctor.formats.training.steps.last_loss import loss_of
+from nccl_doctor.formats.training.steps.scalars import Scalars
+from nccl_doctor.formats.training.steps.step_formats import Tool
+from nccl_doctor.formats.training.steps.step_rows import run_rows
+from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
+
+LEAST = 5  # lines from which on they are a training loop
+_MOST = 1024  # rows of a run
+_COARSE = 10.0  # seconds between two lines of a clock that shows whole seconds
+_STEP = compiled(
+    rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,6}"
+    rb"(\d{1,12})(?:\s?/\s?(\d{1,12}))?(?![\d.]*\.\d|\s?/s)"
+)
+_OF = compiled(rb"[\[(]\s{0,6}(\d{1,12})\s?/\s?(\d{1,12})[\s\])]")
+_EPOCH = compiled(
+    rb"(?i)(?<![a-z])epochs?[\"']?\s{0,3}[:=#]?\s{0,3}[\[(]?\s{0,3}(\d{1,9})(?:\s?/\s?\d{1,9})?(?![\d.]*\.\d)"
+)
+_STAMPED = re.compile(r"(?<!\d)(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
+_ELAPSED = compiled(
+    rb"(?i)(?:elapsed|total[_ ]time|since[_ ]start)(?:[_ ]?time)?[\"']?\s{0,3}[:=]?\s{0,3}"
+    rb"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|s|sec|secs|seconds|m|min|h)?(?![\w:.])"
+)
+_TOOK = compiled(
+    rb"(?i)(?<![a-z])(?:time(?: taken)?|took|duration|(?:finished|completed|done|ended) in|elapsed)\W{1,4}"
+    rb"(?:(\d{1,4})\s?h(?:ours?)?\W{1,2})?(?:(\d{1,4})\s?m(?:in(?:utes)?)?\W{1,2})?(\d{1,9}(?:\.\d{1,9})?)\s?(s|sec|secs|seconds|min|minutes|m|ms)?(?![\w:.])"
+)
+_SECONDS = {None: 1.0, b"ms": 1e-3, b"m": 60.0, b"min": 60.0, b"minutes": 60.0, b"h": 3600.0}
+_STEPS = Tool(b"", "own-loop", "samples/s", "job")
+_EPOCHS = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
+_EVALUATED = ("val", "eval", "test", "valid")
+
+
+class Progress:
+    """The loop of one file."""
+
+    def __init__(self) -> None:
+        self._scalars = Scalars()
+        self._steps = Series(_STEPS, None, None)
+        self._epochs = Series(_EPOCHS, None, None)
+        self._lines = 0
+        self._epoch: int | None = None
+        self._before: tuple[int, float, bool] | None = None  # step or epoch, when, is it an epoch
+        self._day = 0.0
+        self._clock: float | None = None
+
+    def take(self, line: bytes, number: int) -> bool:
+        """Take a line; whether it is one of a training loop."""
+        epoch, found, took = _EPOCH.search(line), _STEP.search(line), _TOOK.search(line)
+        if epoch is not None:
+            self._epoch = int(epoch[1])
+        if took is not None and found is None and self._epoch is not None:
+            self._took(took, line, number)
+        if found is None:
+            found = _OF.search(line, epoch.end() if epoch is not None else 0)
+        loss = loss_of(line)
+        if loss is None or (found is None and epoch is None):
+            return False
+        if loss[0].startswith(_EVALUATED):
+            return False
+        step = int(found[1]) if found is not None else self._epoch or 0
+        if found is not None and epoch is not None and found[2]:
+            step += int(epoch[1]) * int(found[2])
+        self._lines += 1
+        self._scalars.note_scalar(loss[0], loss[1], step, (line, number))
+        self._passed(step, found is None, line, number)
+        return True
+
+    def _took(self, took: re.Match[bytes], line: bytes, number: int) -> None:
+        seconds = 3600 * int(took[1] or 0) + 60 * int(took[2] or 0) + float(took[3]) * _SECONDS.get(took[4], 1.0)
+        if seconds > 0 and self._epoch is not None:
+            self._epochs.add((self._epoch, seconds, None, None), line, number, None)
+
+    def _passed(self, step: int, is_epoch: bool, line: bytes, number: int) -> None:
+        """Take the time since the line before."""
+        when, is_fine = self._when(line)
+        if when is None:
+            return
+        before = self._before
+        if before is None or step <= before[0] or is_epoch != before[2] or when < before[1]:
+            self._before = step, when, is_epoch
+            return
+        passed = when - before[1]
+        if passed <= 0 or (not is_fine and passed < _COARSE):
+            return
+        series = self._epochs if is_epoch else self._steps
+        series.add((step, passed / (step - before[0]), None, None), line, number, when)
+        self._before = step, when, is_epoch
+
+    def _when(self, line: bytes) -> tuple[float | None, bool]:
+        """When a line was printed, by a clock since the start, a date, or the time of a day; and whether it tells less than a second."""
+        if (elapsed := _ELAPSED.search(line)) is not None:
+            return float(elapsed[1]) * _SECONDS.get(elapsed[2], 1.0), b"." in elapsed[1]
+        text = line[:80].decode("utf-8", "replace")
+        stamp = _STAMPED.search(text)
+        if stamp is None:
+            return None, False
+        is_fine = stamp[4] is not None
+        if (when := stamp_of(text)) is not None:
+            return when, is_fine
+        hours, minutes, seconds = (int(part) for part in stamp.groups()[:3])
+        clock = 3600.0 * hours + 60 * minutes + seconds + float(f"0.{stamp[4] or 0}")
+        if self._clock is not None and clock < self._clock - 43_200:  # midnight
+            self._day += 86_400
+        self._clock = clock
+        return self._day + clock, is_fine
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the file is the log of a training loop."""
+        return self._lines >= LEAST or self._epochs.points >= 2
+
+    def rows(self, facts: Facts, file: str) -> Iterator[Any]:
+        """The losses, and the times of steps or epochs."""
+        yield from self._scalars.rows(facts, file)
+        run = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
+        for series in (self._steps, self._epochs):
+            if series.points >= 2:
+                series.end(_MOST)
+                yield from run_rows(facts, file, run, series, Settings())
+                run += 1

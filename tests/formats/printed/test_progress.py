@@ -1,0 +1,118 @@
+"""Loops that tell a step and a loss: their pace by time stamps and clocks, and how far they came."""
+
+import io
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Measure, Scalar, Step, ThroughputRun
+from nccl_doctor.formats.printed import printed_numbers, progress_lines
+
+START = datetime(2026, 11, 2, 23, 59, 30)
+
+
+def at(seconds: float, form: str) -> str:
+    return (START + timedelta(seconds=seconds)).strftime(form)
+
+
+def read(lines: list[str]) -> Facts:
+    facts = Facts()
+    printed_numbers.read_format(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), "out.log", facts)
+    return facts
+
+
+FINE, DATE, DAY = "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%H:%M:%S.%f"
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        (lambda n: f"{at(4 * n, FINE)} INFO fit.py:3 step {10 * n} loss {9 - n / 10}", 0.4),
+        (lambda n: f"[{at(25 * n, DATE)}] [{n + 1}/40] loss: {9 - n / 10}", 25.0),
+        (lambda n: f"[{at(4 * n, DATE)}] [{n + 1}/40] loss: {9 - n / 10}", 4.0),  # three lines at a time
+        (lambda n: f"{at(4 * n, DAY)} Epoch 1/3 Batch {20 * n}/800 Loss {9 - n / 10} Acc 0.5", 0.2),  # over midnight
+        (lambda n: f"step {10 * n} | loss {9 - n / 10} | elapsed {5.0 * n:.1f}s", 0.5),
+        (lambda n: f"iteration {n}, train_loss={9 - n / 10}, time elapsed: {1.5 * n:.1f} min", 90.0),
+    ],
+)
+def test_the_pace_of_steps(line: Callable[[int], str], seconds: float) -> None:
+    facts = read([line(n) for n in range(40)])
+    (run,) = facts.rows(ThroughputRun)
+    assert ("own-loop", "steps/s") == (run.tool, run.unit)
+    assert all(step.seconds == pytest.approx(seconds) for step in facts.rows(Step))
+    (loss,) = facts.rows(Scalar)
+    assert (40, 9.0, pytest.approx(5.1)) == (loss.n, loss.first, loss.last)
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        (lambda n: [f"Epoch {n} finished in {60 + n % 2}.5s, loss 0.{50 - n}"], 61.0),
+        (lambda n: [f"Epoch: {n}/30", f"Time Taken: {32 + n % 2}.00s - LR: 1e-4", f"Train Loss: {9 - n}"], 32.5),
+        (lambda n: [f"Epoch {n}/30", f"Train loss: {9 - n}", f"Epoch duration: 0h 1m {n % 2}s"], 60.5),
+        (lambda n: [f"{at(61 * n, DATE)} - Epoch {n}/30 - loss: {9 - n} - val_loss: 3.2"], 61.0),
+    ],
+)
+def test_the_time_of_epochs(lines: Callable[[int], list[str]], seconds: float) -> None:
+    facts = read([line for n in range(20) for line in lines(n)])
+    (run,) = facts.rows(ThroughputRun)
+    assert ("epochs", "epochs/s") == (run.tool, run.unit)
+    assert all(abs(step.seconds - seconds) <= 1 for step in facts.rows(Step) if step.seconds is not None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"step {n}: val_loss 2.0" for n in range(40)],
+        [f"packet {n} loss 2%" for n in range(40)],
+        [f"user {n} reported a loss of 3 items" for n in range(40)],
+        ["step 1 loss 2.0", "step 2 loss 1.9"],
+    ],
+)
+def test_no_loop(lines: list[str]) -> None:
+    facts = read(lines)
+    assert ([], []) == (facts.rows(ThroughputRun), facts.rows(Scalar))
+
+
+def test_steps_that_begin_again_give_no_pace() -> None:
+    facts = read([f"{at(4 * n, FINE)} step {10 * (n % 10)} loss 2.0" for n in range(40)])
+    assert all(step.seconds == pytest.approx(0.4) for step in facts.rows(Step))
+
+
+def test_a_log_with_an_error_shows_how_far_it_came(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    lines = [f"{at(4 * n, FINE)} INFO fit.py:3 step {10 * n} loss {9 - n / 10:.1f}" for n in range(12)]
+    log.write_text("\n".join([*lines, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", ""]))
+    report, facts, _ = analyze.analyze([str(log)])
+    assert "error" == report.verdict
+    measured = {row.name: row.value for row in facts.rows(Measure)}
+    assert (pytest.approx(0.4), 7.9) == (measured["step_time"], measured["loss"])
+
+
+def test_a_log_with_known_step_lines_is_not_searched(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"{at(4 * n, FINE)} step {n} loss 2.0 step_time: 0.5\n" for n in range(40)))
+    _, facts, _ = analyze.analyze([str(log)])
+    assert {0.5} == {step.seconds for step in facts.rows(Step)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\n",
+        b"loss",
+        b"step 1 loss",
+        b"\xff\xfe loss 3 step",
+        b"epoch 1 loss nan\n" * 9,
+        b"step 99999999999999 loss 1\n" * 9,
+    ],
+)
+def test_hostile_text(text: bytes) -> None:
+    facts = Facts()
+    progress_lines.read_format(io.BytesIO(text), "out.log", facts)
+    assert [] == facts.rows(ThroughputRun)
