@@ -18,6 +18,7 @@ SHARES = {  # measure -> a clause around its value
 }
 _EVALUATED = compiled(r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|test|dev)(?:[^a-z]|$)")
 _APART = 1.15  # times that a mean differs from the median of the steady part where it is shown
+_ENOUGH = 4  # clauses on speed, beside which there is no place for a loss
 _OPERATIONS = 8  # of nccl-tests that a line names
 SHORT = 24  # characters of host names that may precede the rest of the line
 _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
@@ -159,23 +160,29 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
             parts.append(clause.format(_spread([float(f"{row.value:.3g}") for row in rows])))
     if job.get("restarts"):
         parts.append(f"restarted {'once' if job['restarts'] == 1 else counted(job['restarts'], 'time')}")
+    if len(parts) < _ENOUGH:
+        parts += _loss(by_name.get("loss", []))
     if job.get("end"):
         parts.append(job["end"])
     return parts
 
 
 def _result(by_name: dict[str, list[MeasureRow]]) -> list[str]:
-    """`time to train 1,911 s`, `quality 0.712`, `loss 2.31 at the end`: of several losses that of the training."""
+    """`time to train 1,911 s`, `quality 0.712`."""
     parts = [
         f"time to train {_spread([row.value for row in rows])} s" for rows in [by_name.get("time_to_train")] if rows
     ]
-    parts += [f"quality {_spread([row.value for row in rows])}" for rows in [by_name.get("quality")] if rows]
-    losses = by_name.get("loss", [])
+    return parts + [f"quality {_spread([row.value for row in rows])}" for rows in [by_name.get("quality")] if rows]
+
+
+def _loss(losses: list[MeasureRow]) -> list[str]:
+    """`loss 2.31 at the end`: of several losses that of the training."""
     trained = [row for row in losses if not _EVALUATED.search(row.of)]
-    if rows := trained or losses:
-        name = rows[0].of if not trained else "loss"
-        parts.append(f"{name} {_spread([row.value for row in rows if row.of == rows[0].of])} at the end")
-    return parts
+    rows = trained or losses
+    if not rows:
+        return []
+    name = "loss" if trained else rows[0].of
+    return [f"{name} {_spread([row.value for row in rows if row.of == rows[0].of])} at the end"]
 
 
 def _scaling(rows: list[MeasureRow]) -> str:
