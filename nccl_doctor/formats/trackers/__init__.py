@@ -19,6 +19,10 @@ FORMATS = (
             rb"(?i)\A(?:\xef\xbb\xbf)?(?=(?:[^\r\n]{0,4000},)?\"?(?:_?step|global[_ ]step|trainer/global_step|iter(?:ation)?)\"?[,\r\n]"
             rb"|epoch,[^\r\n]{0,4000}loss)(?=[\w\"./ ,])(?:\"[^\"\r\n]{0,400}\"|[^\r\n\"\[\]{}:;=]){3,16000}\r?\n"
             rb"(?=[-+\d.\"enaif]{0,400},)[-+\d.,\"enaif]{1,20000}(?:\r?\n|\Z)"
+            # behind the name of a host
+            rb"|\A(?:\xef\xbb\xbf)?"
+            rb"(?=(?:host|node|worker)[_ ]?(?:name)?,(?:[^\r\n]{0,4000},)?(?:_?step|global[_ ]step|iter(?:ation)?)[,\r\n])"
+            rb"[^\r\n\"\[\]{}:;=]{3,16000}\r?\n[\w.-]{1,80},[-+\d.,enaif]{1,20000}(?:\r?\n|\Z)"
         ),
         after=("gpu-samples", "profile-summary", "slurm-accounting", "node-capture", "nccl-tests"),
     ),

@@ -16,8 +16,10 @@ from nccl_doctor.inputs.streams import Readable
 
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
+_WORKER = re.compile(r"(?i)(?:(?:global|world)[_ ]?)?rank|host(?:_?name)?|node(?:_?name)?|worker")
 _METRIC = re.compile(r"[\w./() -]{1,120}")
 _MOST_RUNS = 64  # of a table
+_MOST_WORKERS = 512  # of a table, of whose steps each keeps rows of its own
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
 _LONG = 100.0  # seconds of a step, beyond which a unit has to be named
@@ -69,6 +71,8 @@ class _Table:
         self._head: list[str] = []  # as the file has them
         self._step: int | None = None  # None where the rows are epochs
         self._when: int | None = None
+        self._workers: dict[str, RecordSeries] = {}
+        self._worker: int | None = None  # the column that tells whose step a row is
         self._clock = 1.0  # seconds of a unit of that column
         self._times: dict[
             int, float
@@ -78,6 +82,7 @@ class _Table:
     def runs(self) -> Iterator[tuple[str, RecordSeries]]:
         """The runs with their names, which are empty where the table is of one run."""
         yield from self._series.items()
+        yield from (("", worker) for worker in self._workers.values())
 
     def look(self, lines: list[str]) -> None:
         """Decide from the first rows what titles leave open: whether a time runs on or is that of a step, and its unit.
@@ -149,6 +154,8 @@ class _Table:
         self._step = next((at for at, title in enumerate(cells) if _STEP.fullmatch(title)), None)
         if self._step is not None and self._when is None:
             self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)
+        if self._step is not None and not self._columns:
+            self._worker = next((at for at, title in enumerate(cells) if _WORKER.fullmatch(title)), None)
 
     def _row(self, cells: list[str], line: str, number: int) -> bool:
         """Take a row; False where it is no whole one."""
@@ -156,18 +163,37 @@ class _Table:
             return False
         values = [_value(cell) for cell in cells]
         step = values[self._step] if self._step is not None else None
-        if any(value is None and cell for value, cell in zip(values, cells, strict=True)) and not step:
+        cut = (
+            value is None and bool(cell) and at != self._worker
+            for at, (value, cell) in enumerate(zip(values, cells, strict=True))
+        )
+        if any(cut) and not step:
             return False
         self.understood += 1
         place = line[:600].encode(), number
         for run, series in self._series.items():
             tool = f"metrics-table {run}"[:80].rstrip()
-            self._take(series, tool, self._columns.get(run, range(len(values))), values, place)
+            worker = series if self._worker is None else self._of_worker(cells[self._worker])
+            self._take(series, worker, tool, self._columns.get(run, range(len(values))), values, place)
         return True
+
+    def _of_worker(self, label: str) -> RecordSeries:
+        """The steps of the rank or host that a row names; those of too many are taken for the job's."""
+        found = self._workers.get(label)
+        if found is None:
+            if not label or len(self._workers) >= _MOST_WORKERS:
+                return self._series[""]
+            found = self._workers[label] = RecordSeries()
+            if "rank" in self._titles[self._worker or 0].lower() and label.isdecimal() and len(label) < 8:
+                found.rank = int(label)
+            else:
+                found.host = label[:80]
+        return found
 
     def _take(
         self,
         series: RecordSeries,
+        worker: RecordSeries,
         tool: str,
         columns: Sequence[int],
         values: list[float | None],
@@ -177,7 +203,7 @@ class _Table:
         data = {
             self._titles[at]: value
             for at in columns
-            if (value := values[at]) is not None and at not in (self._step, self._when)
+            if (value := values[at]) is not None and at not in (self._step, self._when, self._worker)
         }
         if not data:
             return
@@ -190,7 +216,7 @@ class _Table:
         series.scalars.note_scalars(data, step, place)
         if step is not None and abs(step) < 1 << 62:
             when = values[self._when] if self._when is not None else None
-            series.record(tool, int(step), when * self._clock if when is not None else None, data, place)
+            worker.record(tool, int(step), when * self._clock if when is not None else None, data, place)
 
 
 def _of_run(title: str) -> tuple[str, str]:

@@ -81,6 +81,7 @@ _DATA_MS = compiled(r"(?i)(?:^|[./_ -])data(?:_load(?:ing)?|_wait)?(?:[_ -]time)
 _END_TO_END = compiled(r"(?i)^time_metrics/end_to_end\(s\)$")
 _GPUS = compiled(r"(?i)(?:^|[./_-])(?:num[_-]?gpus?|n[_-]?gpus?|gpus|world[_-]?size|num_devices|device_count)$")
 _BATCH = compiled(r"(?i)(?:^|[./_-])(?:global_batch_size|total_batch_size|train_global_batch_size)$")
+MOST_WORLD = 1_000_000  # ranks, where nothing tells their number
 _RANK = compiled(r"(?i)(?:^|[./])(?:(?:global|world)[_-]?)?rank$")
 
 

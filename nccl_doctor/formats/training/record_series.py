@@ -31,6 +31,7 @@ class RecordSeries:
     def __init__(self) -> None:
         self.runs = 0  # that `rows` gave
         self.rank: int | None = None  # of the process that keeps the records, where they tell it
+        self.host: str | None = None
         self._series: dict[str, Series] = {}
         self.scalars = Scalars()
         self._units: dict[str, str] = {}  # of a metric, as its library declared it
@@ -113,8 +114,14 @@ class RecordSeries:
         found = self._series.get(tool)
         if found is None:
             shown = Tool(b"", tool, speed.unit or "samples/s", speed.scope or "job")
-            found = self._series[tool] = Series(shown, None, self.rank)
+            found = self._series[tool] = Series(shown, self.host, self.rank)
         return found
+
+    def forget_rank(self) -> None:
+        """Take the series for that of the job."""
+        self.rank = None
+        for series in self._series.values():
+            series.rank = None
 
     def take_steps(self, other: "RecordSeries") -> None:
         """Take the steps, not the scalars, of another reading of the file."""

@@ -12,7 +12,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
-from nccl_doctor.formats.training.metrics import Speed, number, rank_of, setting_of, speed_key, speed_of
+from nccl_doctor.formats.training.metrics import MOST_WORLD, Speed, number, rank_of, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.progress_records import ProgressRecords, tells_progress
 from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_lines import EVENTS, LITERALS, MLLOG, SINGLE, SingleNumbers, parse_record
@@ -297,7 +297,8 @@ class _Reader:
         numbers = {key: value for key, value in record.items() if key not in (*_STEP_KEYS, "epoch")}
         self.understood += 1
         series = self._series_of(record)
-        series.scalars.note_scalars(numbers, step, (line, place))
+        kept = series if self.settings.world else self.series
+        kept.scalars.note_scalars(numbers, step, (line, place))
         is_trained = "lr" in record or speed_key(record) is not None or any("loss" in key for key in record)
         if step is None or abs(step) >= _LARGEST_STEP or not is_trained:
             return
@@ -313,7 +314,7 @@ class _Reader:
     def _series_of(self, record: Mapping[str, Any]) -> RecordSeries:
         """The series of the rank that a record names; one for all where it names none."""
         self.parameters(record)
-        rank = rank_of(record, self.settings.world)
+        rank = rank_of(record, self.settings.world or MOST_WORLD)
         if rank is None or self.series.rank == rank:
             return self.series
         if self.series.rank is None:
@@ -375,6 +376,8 @@ class _Reader:
 
     def rows(self, facts: Facts, run: int) -> Iterator[Any]:
         """All rows, once the file has been read."""
+        if not self._of_ranks and self.settings.world is None:
+            self.series.forget_rank()  # a single one may be the rank of an adapter
         yield from self.series.rows(facts, self.name, run, self.settings)
         for other in self._of_ranks.values():
             yield from other.rows(facts, self.name, run + self.series.runs, self.settings)
