@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Message, Package, SoftwareVersion
@@ -63,16 +63,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     used = 0
     note = None
     sections = Sections(stream, _HEADS, _KEEP)
-    for number, label, text in sections:
+    for first, label, texts in sections.batches():
         report = reports.get(label.host)
         if report is None:
             if len(reports) >= _WRITERS:
                 note = f"holds reports of more than {_WRITERS:,} writers; the others were left out"
                 continue
             report = reports[label.host] = _Report(label.host)
-        if report.take(number, text):
-            sections.used()
-            used += 1
+        for number, text in enumerate(texts, first):
+            if report.take(number, text):
+                sections.used(number)
+                used += 1
     told = [report for report in reports.values() if report.is_one]
     facts.add(chain.from_iterable(report.rows(facts, name) for report in told))
     if told:
@@ -80,7 +81,25 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(sections.lines, used if told else 0, note)
 
 
+class _Said(NamedTuple):
+    """What a line tells: versions and the like, or GPUs, or a package."""
+
+    told: tuple[tuple[str, str], ...]
+    gpus: tuple[str, ...] = ()
+    package: tuple[str, str] | None = None
+
+
 @lru_cache(1 << 12)  # most nodes of a cluster say the same
+def _parse(text: str) -> _Said | None:
+    """What a line tells; None for one that tells nothing by itself."""
+    if any(map(text.__contains__, _WORDS)) and (told := _parse_titles(text)):
+        return _Said(told)
+    if (gpu := _GPU.match(text.strip())) is not None:
+        return _Said((), tuple(gpu[1].split(",")))
+    match = _LISTED.search(text)
+    return None if match is None else _Said((), (), (match[1], match[2]))
+
+
 def _parse_titles(text: str) -> tuple[tuple[str, str], ...]:
     """What a line tells, and its values; a line of Hugging Face's reports tells two things."""
     if _TITLE.search(text) is None:
@@ -106,22 +125,28 @@ class _Report:
 
     def take(self, number: int, text: str) -> bool:
         """Take a line; whether it tells something."""
-        told = _parse_titles(text) if any(map(text.__contains__, _WORDS)) else ()
-        if told:
+        said = _parse(text)
+        if said is None:
+            named = _NAMED.match(text.strip()) if self._names_packages else None
+            return named is not None and self._package(named[1], named[2], number, text)
+        if said.told:
             self._names_packages |= text.lstrip().startswith("PyTorch: ")
-            for key, value in told:
+            for key, value in said.told:
                 if key == "torch":
                     self._begin()
                 self.said[key] = value, number, text.strip()
             return True
-        if (gpu := _GPU.match(text.strip())) is not None:
-            self._gpus.update(gpu[1].split(","))
+        if said.package is None:
+            self._gpus.update(said.gpus)
             return True
-        match = _LISTED.search(text) or (_NAMED.match(text.strip()) if self._names_packages else None)
-        if match is None or len(self._packages) >= _PACKAGES:
+        return self._package(*said.package, number, text)
+
+    def _package(self, name: str, version: str, number: int, text: str) -> bool:
+        """Keep a package, unless there are too many."""
+        if len(self._packages) >= _PACKAGES:
             return False
-        if is_kept(match[1]):
-            self._packages[match[1].lower().replace("_", "-")] = match[2], number, text.strip()
+        if is_kept(name):
+            self._packages[name.lower().replace("_", "-")] = version, number, text.strip()
         return True
 
     def _begin(self) -> None:

@@ -5,6 +5,8 @@
 """
 
 import re
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -50,15 +52,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         section = open_.get(writer)
         if section is None and len(open_) >= _MOST_WRITERS:
             continue
-        for number, text in enumerate(texts, first):
-            kept.host = label.host
-            text = text.rstrip("\r")
+        begins = list(map(_section_of, texts))
+        if section is None and not any(begins):
+            continue
+        kept.host = label.host
+        for number, text, begun in zip(count(first), texts, begins):
             if section is not None and section.take(text, number):
                 used += 1
                 continue
             section = None
-            if _BEGINS.match(text):
-                section = next(one for one in _SECTIONS if one.BEGINS.match(text))(kept.add)
+            if begun is not None:
+                section = begun(kept.add)
                 used += section.take(text, number)
         open_[writer] = section
     facts.mark_covered(
@@ -68,6 +72,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.add(kept.rows(facts, name))
     note = f"holds more than {_MOST_ROWS:,} facts; the others were left out" if kept.full else None
     return Reading(lines, used, note)
+
+
+@lru_cache(1 << 12)  # most hosts print the same
+def _section_of(text: str) -> type[Section] | None:
+    """The section that a line begins."""
+    return next(one for one in _SECTIONS if one.BEGINS.match(text)) if _BEGINS.match(text) else None
 
 
 class _Rows:

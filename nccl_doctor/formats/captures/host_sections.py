@@ -5,6 +5,7 @@ The reader is `host_commands`. A part begins with a line that `BEGINS` matches a
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from nccl_doctor.facts.tables import HostMemory, HostNumber, TaskLimit
@@ -188,13 +189,22 @@ class Lscpu(Section):
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
-        row = self._ROW.match(text)
-        if row is None:
+        said = self._parse(text)
+        if said is None:
             return False
-        name, value = self._TITLES.get(row["title"]), (row["value"] or "").strip()
-        if name is not None and value.isdecimal() and len(value) < 6:
-            self.number("lscpu", name, int(value), "", (number, text))
+        if said[0]:
+            self.number("lscpu", *said, "", (number, text))
         return True
+
+    @classmethod
+    @lru_cache(1 << 10)  # most hosts print the same
+    def _parse(cls, text: str) -> tuple[str, int] | None:
+        """The name of a number and its value, an empty name for a line that is not kept; None for another line."""
+        row = cls._ROW.match(text)
+        if row is None:
+            return None
+        name, value = cls._TITLES.get(row["title"]), (row["value"] or "").strip()
+        return (name, int(value)) if name is not None and value.isdecimal() and len(value) < 6 else ("", 0)
 
 
 class Numactl(Section):

@@ -57,6 +57,7 @@ _WORDS = re.compile(
     r"GPU|Link \d{1,2}(?:: (?:Data |<inactive>|[\d.]{1,8} GB/s)|, P2P )|CA '|Infiniband device|hca_id|[Pp]ort:? {0,40}\d|port:"
     r"|[Ss]tate:|[Rr]ate:|active_mtu|[Ll]ink[_ ]layer|Module|provider:|domain:|protocol:|\[tid "
 )  # of which every line has one that says something by itself
+_NAMES = re.compile(r"(?:GUID: 0x[0-9a-f]{16}|lid: \d{1,6})(?=\n|\Z)")  # of ibstat
 _NUMBERED_LINK = re.compile(r"Link \d")
 _CHANGING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d+")
 _ROWS = 100_000
@@ -121,7 +122,7 @@ class _Reader:
         if len(self.rows) > _ROWS:
             self.note = f"holds more than {_ROWS:,} facts; the others were left out"
             return 0
-        lines = list(map(_parse_line, texts))
+        lines = list(map(_parse_line, _without_names(texts)))
         if not (state.columns or state.modules or any(lines)):
             return 0
         if is_new and (known := _ports(tuple(lines))) is not None:
@@ -320,6 +321,14 @@ class _Line(NamedTuple):
     """A line that may say something, and what it says of a port where it says nothing else."""
 
     port: tuple[str, Any] | None
+
+
+def _without_names(texts: list[str]) -> list[str]:
+    """The lines without what names a port, and says nothing else: it differs on each, so that no line would come again."""
+    text = "\n".join(texts)
+    named = _NAMES.sub("", text)
+    lines = texts if len(named) == len(text) else named.split("\n")
+    return lines if len(lines) == len(texts) else texts
 
 
 @lru_cache(1 << 12)
