@@ -8,10 +8,10 @@ from pathlib import Path
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 # What changes keeps its width: decimals behind the point, integers of five and more digits and codes behind `0x` all but how they begin,
-# and times. Dates, zeros, and versions and totals, which are the same on all nodes, stay.
+# and times. Dates, zeros, versions, totals and the speeds of links, which are the same on all nodes, stay.
 _CHANGES = re.compile(
     r"(?P<clock>(?<![\w:.-])\d\d:\d\d:\d\d(?![:\d]))"
-    r"|(?<![\w.:])\d+\.(?P<decimals>\d+)(?![\w.:])"
+    r"|(?<![\w.:])\d+\.(?P<decimals>\d+)(?![\w.:]|\sGbps)"
     r"|(?<![\w.-])(?!20\d\d[01]\d[0-3]\d)\d(?P<integer>\d{4,})(?![\w.-])"
     r"|0x[0-9a-fA-F]{2}(?P<code>[0-9a-fA-F]{4,})"
 )

@@ -65,8 +65,7 @@ class _Link(NamedTuple):
     rate: float
     state: str
     physical: str | None
-    number: int
-    text: str
+    leads_on: bool  # from a switch to another one
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -78,34 +77,49 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
               0xec0d9a0300d10108     17    1[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>      20    3[  ] "MF0;leaf02:MSB7800/U1" ( )
         CA    17  1 0xec0d9a0300d10108 4x EDR - SW    20  3 0xec0d9a0300d1a002 ( 'node07 mlx5_0' - 'MF0;leaf02:MSB7800/U1' )
     """
-    links: list[_Link] = []
+    links: dict[_Link, tuple[int, str]] = {}  # and the line that shows it first; all nodes of a fabric print the same
     lines = used = 0
     node, is_switch = "", False
     for first, _, texts in plain_batches(stream):
         lines += len(texts)
         for number, text in enumerate(texts, first):
             if "==(" in text:
-                link = _parse_link(text, number, node, is_switch)
+                link = _parse_link(_without_guid(text), node, is_switch)
                 used += link is not None or "Down/" in text
             elif "DR - " in text or "DR10 - " in text:
-                link = _parse_ports(text, number)
+                link = _parse_ports(text)
                 used += link is not None
             else:
                 link = None
-                if (head := _NODE.match(text)) is not None:
-                    node, is_switch, used = head[2], head[1] == "Switch", used + 1
-            if link is not None and len(links) < _MOST:
-                links.append(link)
-    ports = Counter(link.node for link in links)
-    shown = [link for link in links if not (ports[link.node] > _CARDS or link.is_switch) or _between(link.text)]
-    refs = facts.evidence_of(name, [link.number for link in shown], [link.text for link in shown])
+                if (head := _parse_node(text)) is not None:
+                    (node, is_switch), used = head, used + 1
+            if link is not None and link not in links and len(links) < _MOST:
+                links[link] = number, text.strip()
+    ports = Counter(node for node, _, _ in {(link.node, link.lid, link.port) for link in links})
+    shown = [link for link in links if not (ports[link.node] > _CARDS or link.is_switch) or link.leads_on]
+    places = [links[link] for link in shown]
+    refs = facts.evidence_of(name, [number for number, _ in places], [text for _, text in places])
     facts.fill(IbPort, (_row(name, link, ref) for link, ref in zip(shown, refs, strict=True)))
     facts.mark_covered("ib_port")
     note = f"holds more than {_MOST:,} links; the others were left out" if len(links) >= _MOST else None
     return Reading(lines, used, note)
 
 
-def _parse_link(text: str, number: int, node: str, is_switch: bool) -> _Link | None:
+def _without_guid(text: str) -> str:
+    """A line of a link without the GUID of a port, which differs on each."""
+    guid, _, rest = text.lstrip().partition(" ")
+    return rest if guid.startswith("0x") else text
+
+
+@lru_cache(1 << 14)  # all nodes of a fabric print the same
+def _parse_node(text: str) -> tuple[str, bool] | None:
+    """The node whose links follow, and whether it is a switch; None for another line."""
+    head = _NODE.match(text)
+    return None if head is None else (head[2], head[1] == "Switch")
+
+
+@lru_cache(1 << 14)
+def _parse_link(text: str, node: str, is_switch: bool) -> _Link | None:
     found = _LINK.match(text)
     if found is None:
         return None
@@ -113,18 +127,19 @@ def _parse_link(text: str, number: int, node: str, is_switch: bool) -> _Link | N
     known = _NAMES.get(float(speed))
     rate = int(lanes) * (_RATES[known] if known else float(speed))
     return _Link(
-        (name or node).strip(), is_switch and not name, int(lid), int(port), int(lanes), known, rate, state, physical, number, text.strip()
+        (name or node).strip(), is_switch and not name, int(lid), int(port), int(lanes), known, rate, state, physical, _between(text)
     )  # fmt: skip
 
 
-def _parse_ports(text: str, number: int) -> _Link | None:
+@lru_cache(1 << 14)
+def _parse_ports(text: str) -> _Link | None:
     found = _PORTS.match(text)
     if found is None or found["speed"] not in _RATES:
         return None
     lanes = int(found["lanes"])
     return _Link(
         found["name"], found["kind"] != "CA", int(found["lid"]), int(found["port"]), lanes, found["speed"],
-        lanes * _RATES[found["speed"]], "Active", None, number, text.strip(),
+        lanes * _RATES[found["speed"]], "Active", None, _between(text),
     )  # fmt: skip
 
 

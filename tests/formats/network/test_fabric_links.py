@@ -1,5 +1,7 @@
 """Links of a fabric, what TCP sent again and what queues dropped: of a simulated fabric and of hosts with a slow way out."""
 
+from pathlib import Path
+
 import pytest
 from helpers.places import FIXTURES
 
@@ -32,6 +34,22 @@ def test_a_fabric_of_equal_links() -> None:
     assert [("leaf01",), ("leaf02",), ("spine01",)] == facts.query(
         "SELECT DISTINCT hca FROM ib_port WHERE host IS NULL ORDER BY hca"
     )
+
+
+def test_links_that_many_nodes_print_count_once(tmp_path: Path) -> None:
+    """A host whose one link came from thirty nodes is not a switch, and its slow link stays the odd one."""
+    printed = (NETWORK / "iblinkinfo_line.txt").read_text()
+    one, many = facts_of("iblinkinfo_line.txt"), tmp_path / "many.txt"
+    lines = [
+        f"node{node:02}: {line}"
+        for node in range(30)
+        for line in printed.replace("0xec0d9a03", f"0xec0d9a{node:02}").splitlines()
+    ]
+    many.write_text("\n".join(lines) + "\n")
+    report, facts, _ = analyze.analyze([str(many)])
+    columns = "SELECT host, hca, port, state, rate, lanes, speed, lid FROM ib_port ORDER BY rowid"
+    assert one.query(columns) == facts.query(columns) != []
+    assert [("ib-port-slow", "node07")] == [(found.name, found.hosts) for found in report.findings]
 
 
 def test_ports_that_are_down_are_no_links() -> None:
