@@ -42,12 +42,18 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 
 class _Rate(NamedTuple):
-    """The row at the end of a run that counts."""
+    """A row at the end of a run."""
 
-    gbits: float
-    detail: str | None
+    row: re.Match[str]
     number: int
-    text: str
+
+    @property
+    def gbits(self) -> float:
+        return float(self.row["rate"]) * _OF_UNIT[self.row["unit"]]
+
+    @property
+    def detail(self) -> str | None:
+        return _detail(self.row["more"], self.row["side"])
 
 
 class _Run:
@@ -56,18 +62,18 @@ class _Run:
     def __init__(self, local: str, remote: str) -> None:
         self.local = local
         self.remote = remote
-        self.rates: dict[tuple[str, str], _Rate] = {}  # by direction and side
-        self._of: dict[tuple[str, str], bool] = {}  # whether that is of all streams
+        self.rates: dict[tuple[str, str], _Rate] = {}  # by direction and side: that of all streams, else the last one
+        self._summed: set[tuple[str, str]] = set()  # of which that is the one of all streams
 
-    def total(self, match: re.Match[str], number: int, text: str) -> None:
+    def total(self, match: re.Match[str], number: int) -> None:
         """Take a row of the end."""
-        key = match["role"] or "", match["side"]
-        is_sum, before = match["stream"] == "SUM", self.rates.get(key)
-        if before is not None and self._of[key] and not is_sum:
+        stream, role, side = match.group("stream", "role", "side")
+        key = role or "", side
+        if stream == "SUM":
+            self._summed.add(key)
+        elif key in self._summed:
             return
-        gbits = float(match["rate"]) * _OF_UNIT[match["unit"]]
-        self.rates[key] = _Rate(gbits, _detail(match["more"], match["side"]), number, text.strip())
-        self._of[key] = is_sum
+        self.rates[key] = _Rate(match, number)
 
     def rows(self, facts: Facts, file: str, host: str | None) -> list[ActiveTest]:
         """The run in each direction."""
@@ -79,7 +85,8 @@ class _Run:
                 ends = (self.remote, self.local) if role.startswith("RX") else (self.local, self.remote)
                 detail = rate.detail or (sent.detail if sent else None)
                 test = "udp" if detail and "lost" in detail else "tcp"
-                rows.append(_row(host, test, *ends, rate.gbits, detail, facts.evidence(file, rate.number, rate.text)))
+                ref = facts.evidence(file, rate.number, rate.row.string.strip())
+                rows.append(_row(host, test, *ends, rate.gbits, detail, ref))
         return rows
 
 
@@ -102,7 +109,7 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
                 and ("sender" in text or "receiver" in text)
                 and (total := _TOTAL.match(text)) is not None
             ):
-                run.total(total, number, text)
+                run.total(total, number)
             else:
                 continue
             used, last = used + 1, number
