@@ -15,6 +15,7 @@ from nccl_doctor.formats.training.record_series import At, RecordSeries
 from nccl_doctor.formats.training.steps.scalars import Place
 
 _LOSSES = ("loss", "eval_loss", "lr", "reward", "accuracy")
+_COARSE = 30.0  # seconds, after which a clock of whole seconds tells how long steps took
 _OF = "global_step/max_steps"
 _WORDS = re.compile(r"(?:(\d{1,4})d )?(?:(\d{1,3})h )?(?:(\d{1,2})m )?(\d{1,2})s")
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):00")
@@ -46,8 +47,11 @@ class ProgressRecords:
             losses.append({"_step": step, **{key: record[key] for key in _LOSSES if key in record}})
             places.append(place)
             tokens = number(record.get("total_tokens")) or 0.0
-            before, self._before = self._before, (when, step, tokens)
-            if before is None or step <= before[1] or when <= before[0]:
+            before = self._before
+            if before is not None and step > before[1] and 0 <= when - before[0] < _COARSE:
+                continue
+            self._before = when, step, tokens
+            if before is None or step <= before[1] or when < before[0]:
                 continue
             passed = when - before[0]
             evaluated = number(record.get("eval_runtime")) or 0.0

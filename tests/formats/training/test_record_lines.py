@@ -140,3 +140,32 @@ def test_a_summary_beside_iterations_with_times_is_no_step() -> None:
     text += shown.format(40, "epoch 000 | loss : 0.5 ") + shown.format(50, "final epoch 001 | loss : 0.5 ")
     (run,) = read(text).rows(ThroughputRun)
     assert (30, 29) == (run.points, run.last_step)
+
+
+def test_one_interval_that_is_the_whole_run_gives_no_speed() -> None:
+    text = (
+        event("run_start", 0)
+        + event("block_start", 0, samples_count=0)
+        + event("block_stop", 900, samples_count=9_000_000)
+    )
+    facts = read(text + event("run_stop", 900, status="success"))
+    assert [] == facts.rows(ThroughputRun)
+    (run,) = facts.rows(MlperfRun)
+    assert run.seconds == 900
+
+
+def test_a_clock_of_whole_seconds_waits_until_steps_are_told_apart() -> None:
+    lines = [
+        json.dumps(
+            {
+                "loss": 1.0,
+                "global_step/max_steps": f"{n}/99",
+                "elapsed_time": f"{int(1.6 * n)}s",
+                "train_speed(s/it)": 1.6,
+            }
+        )
+        for n in range(1, 90)
+    ]
+    steps = read("".join(f"{line}\n" for line in lines)).rows(Step)
+    assert steps
+    assert all(step.seconds == pytest.approx(1.6, rel=0.05) for step in steps)
