@@ -74,7 +74,7 @@ FORMATS = (
             b"   = Chipset not supported",
         ),
         reach=1 << 20,
-        after=("slurm-job", "packages", "slurm-accounting"),
+        after=("slurm-job", "packages", "slurm-accounting", "gpu-metrics"),
     ),
     Format(
         "shell-settings",
@@ -101,6 +101,7 @@ FORMATS = (
             rb"|\"(?:Dstat|dool|Dool) [\d.]{1,12} CSV output\""
             rb"|(?:RESET\r?\n)?CPU \S{1,253} \d{9,12} 20\d\d/\d\d/\d\d \d\d:\d\d:\d\d \d)"  # atop -P
         ),
+        leads=True,
     ),
     Format(
         "packages",

@@ -79,6 +79,9 @@ FORMATS = (
             rb"[^{}]{0,3000}\}\s{0,4},\s{0,4}\"(?:values|timestamps)\"\s{0,4}:"  # VictoriaMetrics
             rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|DCGM_EXP_|nvidia_smi_))"
         ),
+        inside=(b"\nDCGM_FI_DEV_", b"# TYPE DCGM_", b"\nnvidia_smi_"),
+        reach=1 << 20,
+        leads=True,
     ),
     Format(
         "accelerator-samples",

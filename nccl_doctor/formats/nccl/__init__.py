@@ -63,6 +63,7 @@ FORMATS = (
             rb"nccl_(?:p2p_)?(?:algorithm|bus)_bandwidth_gbs\{"
         ),
         after=("link-metrics",),  # of a node whose exporter reads these files as well
+        leads=True,
     ),
     Format(
         "nccl-profiler",

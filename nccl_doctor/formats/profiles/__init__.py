@@ -41,5 +41,6 @@ FORMATS = (
         ),
         inside=(b' (idle): "', b' (active): "', b" (active+gil)"),
         reach=4 << 20,
+        leads=True,
     ),
 )
