@@ -20,6 +20,7 @@ MAX_BYTES = 256 << 20  # of an unpacked tree
 MAX_FILES = 100_000
 LOOK_BYTES = 64 << 20  # of an archive that are searched for EXTRA; a tree of eight GPUs has about 1 MiB
 LOOK_FILES = 20_000
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "lzma"}  # what files begin with, and modules
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".tar.zst")
 
 
@@ -130,21 +131,47 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
+class _Limited:
+    """A stream of at most so many bytes. Raises ValueError beyond them: a header may claim any size, and holes have no end."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream = stream
+        self._left = most
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError("it is larger than the tree of a node")
+        return data
+
+
 @contextmanager
 def _tar(path: Path) -> Iterator[tarfile.TarFile]:
-    with path.open("rb") as file:
-        if file.peek(4)[:4] != b"\x28\xb5\x2f\xfd":
-            with tarfile.open(fileobj=file) as tar:
-                yield tar
-            return
+    with path.open("rb") as file, _unpacked(file) as plain:
+        limited = cast(IO[bytes], _Limited(plain, 2 * MAX_BYTES))
+        with tarfile.open(fileobj=limited, mode="r|") as tar:
+            yield tar
+
+
+@contextmanager
+def _unpacked(file: io.BufferedReader) -> Iterator[IO[bytes]]:
+    """The bytes of a compressed file, by what it begins with."""
+    head = file.peek(6)[:6]
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
         zstandard = _zstandard()
         try:
             with zstandard.ZstdDecompressor().stream_reader(file) as plain:
-                content = io.BytesIO(plain.read(MAX_BYTES + 1))
+                yield plain
         except zstandard.ZstdError as error:
             raise ValueError(str(error)) from None
-        with tarfile.open(fileobj=content) as tar:
-            yield tar
+        return
+    kind = next((kind for kind in _PACKED if head.startswith(kind)), None)
+    if kind is None:
+        yield file
+        return
+    with importlib.import_module(_PACKED[kind]).open(file) as plain:
+        yield plain
 
 
 def _zstandard() -> ModuleType:

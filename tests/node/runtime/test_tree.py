@@ -1,6 +1,9 @@
 """A packed tree is unpacked into its folder and nowhere else."""
 
+import bz2
+import gzip
 import io
+import lzma
 import shutil
 import subprocess
 import tarfile
@@ -153,3 +156,29 @@ def test_a_damaged_archive_is_not_a_tree_or_is_refused(noise: bytes, where: int)
         if tree.is_tree(file):
             with suppress(UsageProblem), tree.opened(file) as root:
                 assert (root / EXTRA).is_dir()
+
+
+def test_the_hole_of_a_file_that_is_no_archive_is_not_read(tmp_path: Path) -> None:
+    """The decompressor of xz takes zeros for one empty stream behind the other."""
+    file = tmp_path / "a.tar.xz"
+    with file.open("wb") as hole:
+        hole.truncate(1 << 40)
+
+    assert not tree.is_tree(file)
+    with pytest.raises(UsageProblem, match="holds no tree"), tree.opened(file):
+        pass
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_a_header_of_an_archive_that_claims_gigabytes_is_read_up_to_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(tree, "MAX_BYTES", 1 << 20)
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 4 << 30
+    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}[suffix]
+    with opener(tmp_path / f"a.tar{suffix}", "wb") as file:
+        file.write(header.tobuf(tarfile.USTAR_FORMAT) + bytes(4 << 20))
+
+    with pytest.raises(UsageProblem, match="larger than the tree"), tree.opened(tmp_path / f"a.tar{suffix}"):
+        pass
