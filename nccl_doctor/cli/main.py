@@ -212,7 +212,9 @@ def run() -> None:
     # a short command would spend a tenth of its time on walking what it has just imported
     is_analyze = sys.argv[1:2] == ["analyze"]
     gc.set_threshold(OF_ANALYZE if is_analyze else ALLOCATIONS)
-    if is_analyze:  # NumPy's library would start a thread for each processor, and nothing here multiplies matrices
+    # NumPy's library would start a thread for each processor, and nothing here multiplies matrices. Where it cannot start one, it ends
+    # the process by SIGINT. A job of `record` has an environment of its own.
+    if not WITH_SIGNALS.intersection(sys.argv[1:2]):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if not sys.warnoptions:  # as of NumPy about numbers that overflow; they are no message to users
         warnings.simplefilter("ignore")

@@ -357,7 +357,13 @@ def test_analyze_ends_with_its_status_output_and_callbacks(before: str) -> None:
     assert done.stdout.startswith("ERROR: ")
 
 
-def test_numpy_starts_no_threads_for_analyze() -> None:
-    code = "import os, sys\nfrom nccl_doctor.cli import main\nmain.main = lambda _: print(os.environ['OPENBLAS_NUM_THREADS']) or 0\n"
-    done = run_python(f"{code}sys.argv = ['nccl-doctor', 'analyze']\nmain.run()")
-    assert "1\n" == done.stdout
+@pytest.mark.parametrize(
+    ("command", "threads"),
+    [("analyze", "1"), ("compare", "1"), ("sql", "1"), ("record", "None"), ("preflight", "None")],
+)
+def test_numpy_starts_no_threads_but_in_jobs(command: str, threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started, OpenBLAS ends the process as Ctrl-C does."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    code = "import os, sys\nfrom nccl_doctor.cli import main\nmain.main = lambda _: print(os.environ.get('OPENBLAS_NUM_THREADS')) or 0\n"
+    done = run_python(f"{code}sys.argv = ['nccl-doctor', '{command}']\nmain.run()")
+    assert f"{threads}\n" == done.stdout
