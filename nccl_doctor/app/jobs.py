@@ -8,11 +8,12 @@ id, a communicator, a process or a name with another. Captures go with the only 
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain, combinations
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from nccl_doctor.app.related_logs import Groups, Traits
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.log import job_log
 from nccl_doctor.log.counts import LogCounts
@@ -81,7 +82,7 @@ def group(logs: Sequence[Fingerprint], others: Iterable[str]) -> list[JobFiles]:
     Once two logs are known to be of different jobs, a log is a job of its own unless something relates it to another.
     """
     proven = [log for log in logs if log.is_job]
-    if not any(_differ(one, other) for one, other in combinations(proven, 2)):
+    if not _any_differ(proven):
         return []
     files = [[log.name for log in job] for job in _joined([*proven, *(log for log in logs if not log.is_job)])]
     captures: list[str] = []
@@ -93,14 +94,27 @@ def group(logs: Sequence[Fingerprint], others: Iterable[str]) -> list[JobFiles]:
     return [*found, JobFiles("other files", tuple(captures))] if captures else found
 
 
+def _any_differ(proven: Sequence[Fingerprint]) -> bool:
+    """Whether two of these logs prove to be different jobs."""
+    for shown in ([log.ids for log in proven], [log.comms for log in proven]):
+        if shown and frozenset.intersection(*shown):
+            return False
+    kinds: dict[Hashable, list[Fingerprint]] = {}
+    for log in proven:
+        same = kinds.setdefault(_kind(log), [])
+        if len(same) < 2:  # all others would differ from the same ones
+            same.append(log)
+    return any(_differ(one, other) for one, other in combinations(chain(*kinds.values()), 2))
+
+
 def unrelated(logs: Sequence[Fingerprint]) -> int:
     """How many groups of logs nothing relates to each other: no id, communicator, process or name, numbers apart."""
-    groups: list[list[Fingerprint]] = []
+    groups: Groups[Fingerprint] = Groups(_both_differ)
     for log in logs:
-        mine = [one for one in groups if any(_related(log, x) or _pattern(log.name) == _pattern(x.name) for x in one)]
-        groups = [one for one in groups if not any(one is other for other in mine)]
-        groups.append([log, *(x for one in mine for x in one)])
-    return len(groups)
+        traits = _traits(log)
+        traits = traits._replace(keys=traits.keys | {("pattern", _pattern(log.name))})
+        groups.add(log, traits, groups.related(log, traits))
+    return sum(1 for _ in groups)
 
 
 def each(names: Iterable[str]) -> list[JobFiles]:
@@ -111,16 +125,17 @@ def each(names: Iterable[str]) -> list[JobFiles]:
 
 def _joined(logs: Sequence[Fingerprint]) -> list[list[Fingerprint]]:
     """The logs, related ones together. Of those that prove no job, names that differ in numbers only are related too."""
-    jobs: list[list[Fingerprint]] = []
-    for log in logs:
-        mine = [job for job in jobs if any(_related(log, other) for other in job)]
+    jobs: Groups[Fingerprint] = Groups(_both_differ)
+    named: dict[str, list[int]] = defaultdict(list)  # pattern of the first log -> logs that prove no job
+    for number, log in enumerate(logs):
+        traits = _traits(log)
+        mine = jobs.related(log, traits)
         if not log.is_job and not mine:
-            mine = [job for job in jobs if not job[0].is_job and _pattern(job[0].name) == _pattern(log.name)]
-        if log.is_job or len(mine) < 2:
-            jobs = [job for job in jobs if not any(job is other for other in mine)]
-            jobs.append([*(one for job in mine for one in job), log])
-        else:  # a log of several jobs, such as that of a node, belongs to none
-            jobs.append([log])
+            mine = sorted({jobs.group_of(one) for one in named[_pattern(log.name)]})
+            mine = [job for job in mine if not jobs.first(job).is_job]
+        jobs.add(log, traits, mine if log.is_job or len(mine) < 2 else ())  # a log of several jobs belongs to none
+        if not log.is_job and jobs.first(number) is log:
+            named[_pattern(log.name)].append(number)
     order = {log.name: number for number, log in enumerate(logs)}
     return sorted(jobs, key=lambda job: order[job[0].name])
 
@@ -129,12 +144,22 @@ def _pattern(name: str) -> str:
     return re.sub(r"\d+", "#", name)
 
 
-def _related(one: Fingerprint, other: Fingerprint) -> bool:
-    if one.ids & other.ids or one.comms & other.comms or _stem(one.name) == _stem(other.name):
-        return True
-    if _launch(one.name) is not None and _launch(one.name) == _launch(other.name):
-        return True
-    return bool(one.processes & other.processes) and not (one.is_job and other.is_job and _differ(one, other))
+def _traits(log: Fingerprint) -> Traits:
+    """What relates a log to others: an id, a communicator, its stem or its launch; a process, unless they prove to differ."""
+    named: list[Hashable] = [("stem", _stem(log.name))]
+    if (launch := _launch(log.name)) is not None:
+        named.append(("launch", launch))
+    keys = frozenset([*named, *(("id", one) for one in log.ids), *(("comm", one) for one in log.comms)])
+    return Traits(keys, frozenset(log.processes), _kind(log))
+
+
+def _kind(log: Fingerprint) -> Hashable:
+    """All that `_differ` looks at."""
+    return log._replace(name=_launch(log.name) or "", processes=log.processes if log.whole else frozenset())
+
+
+def _both_differ(one: Fingerprint, other: Fingerprint) -> bool:
+    return one.is_job and other.is_job and _differ(one, other)
 
 
 def _launch(name: str) -> str | None:

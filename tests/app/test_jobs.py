@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 from helpers.places import FIXTURES
 
-from nccl_doctor.app import analyze
+from nccl_doctor.app import analyze, jobs
+from nccl_doctor.app.related_logs import Groups, Traits
 from nccl_doctor.cli.main import main
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.reporters import FORMATS, render
@@ -158,3 +159,37 @@ def test_a_report_of_one_job_is_one_short_line() -> None:
     text = render("short", report(FIXTURES / "demo.log"))
     assert 1 == text.count("\n")
     assert text.startswith(f"{FIXTURES}/demo.log: ERROR: ")
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [("ids of their own", 900), ("one id", 0), ("one process, benchmarks", 900), ("one communicator", 0)],
+)
+def test_logs_are_not_compared_pair_by_pair(shape: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 900
+    logs = [
+        jobs.Fingerprint(
+            f"logs/job-{number}.txt",
+            frozenset({str(number)} if shape == "ids of their own" else {"7"} if shape == "one id" else ()),
+            frozenset({"0xc", hex(number)} if shape == "one communicator" else ()),
+            frozenset({("node01", 1 if shape == "one process, benchmarks" else number)}),
+            whole=shape == "one communicator",
+            benchmark=shape == "one process, benchmarks",
+        )
+        for number in range(count)
+    ]
+    asked = []
+    real = jobs._differ
+    monkeypatch.setattr(jobs, "_differ", lambda one, other: asked.append(1) or real(one, other))
+
+    assert groups == len(jobs.group(logs, []))
+    assert len(asked) <= 2 * count
+
+
+def test_groups_keep_the_order_of_what_joined_last() -> None:
+    groups: Groups[str] = Groups(lambda *_: False)
+    for name, keys in (("a", "x"), ("b", "y"), ("c", "z"), ("d", "zx")):
+        traits = Traits(frozenset(keys), frozenset(), None)
+        groups.add(name, traits, groups.related(name, traits))
+
+    assert [["b"], ["a", "c", "d"]] == list(groups)

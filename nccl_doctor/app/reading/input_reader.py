@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -111,21 +112,29 @@ class InputReader:
         """The names of the inputs that are no logs: captures and trees of nodes."""
         return [*self._trees, *(name for name, part in self._parts.items() if part.log is None)]
 
+    @cached_property
+    def _by_name(self) -> dict[str, tuple[int, list[job_log.LogPart]]]:
+        """The place of each input that was read, and its logs: there may be as many jobs as inputs."""
+        found: dict[str, tuple[int, list[job_log.LogPart]]] = {name: (at, []) for at, name in enumerate(self._parts)}
+        for log in self.logs:
+            found[log[0]][1].append(log)
+        return found
+
     def facts_of(self, names: Collection[str]) -> Facts:
         """The facts of some of the inputs, as if nothing else had been named. Consumes the counters of their logs."""
         whole, self.facts = self.facts, Facts()
+        mine = sorted((self._by_name[name][0], name) for name in {*names} if name in self._by_name)
         try:
             for path in self._trees:
                 if path in names:
                     _read_tree(self.facts, path)
-            for name, part in self._parts.items():
-                if name not in names:
-                    continue
+            for _, name in mine:
+                part = self._parts[name]
                 if name in self._exports:
                     self.facts.number_lines(name, self._exports[name][1].source_line)
                 notes = [self._read_again(known, part.source, part.log is not None)[1] for known in part.formats]
                 self.facts.add([part.row._replace(note=part.row.note or next(filter(None, notes), None))])
-            job_log.add(self.facts, [log for log in self.logs if log[0] in names])
+            job_log.add(self.facts, [log for _, name in mine for log in self._by_name[name][1]])
             return self.facts
         finally:
             self.facts = whole
