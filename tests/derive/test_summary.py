@@ -97,3 +97,16 @@ def test_an_infinite_time_of_a_kernel_has_no_share(tmp_path: Path) -> None:
         f"                   38.80%  {'9' * 400}s       400  2.5000ms  900.00us  9.0000ms  ncclAllReduceRingLLKernel_sum_f32\n"
     )
     assert analyze.analyze([str(profile)])[0].inputs
+
+
+def test_the_pod_of_a_launcher_is_none_of_the_hosts_that_nccl_tests_measured() -> None:
+    pod = "[pod/bench-launcher-x7k2p/mpi] # "
+    rows = "".join(
+        f"{pod} Rank  {rank} Group  0 Pid   102{rank} on gpu-worker-{rank} device  0 [0x18] NVIDIA H100 80GB HBM3\n"
+        for rank in (0, 1)
+    )
+    facts = analyze.read_text(
+        f"{pod}nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20\n"
+        f"{rows}{pod}Out of bounds values : 0 OK\n{pod}Avg bus bandwidth    : 44.7\n"
+    )
+    assert [("gpu-worker-0", 1), ("gpu-worker-1", 1)] == facts.query("SELECT name, ranks FROM host ORDER BY name")

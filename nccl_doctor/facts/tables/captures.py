@@ -222,6 +222,22 @@ class HostNumber(NamedTuple):
     ref: Ref
 
 
+class ListedProcess(NamedTuple):
+    """A process in `ps` or `top` that is part of a job, hangs in the kernel or is a zombie. Of several lists the worst row."""
+
+    host: str | None
+    file: str
+    pid: int
+    user: str | None
+    name: str  # python train.py, nvidia-smi, [kworker/3:1]
+    state: str | None  # D uninterruptible, Z zombie, R, S, T stopped; None where the list has no such column
+    cpu: float | None  # percent of one CPU, since its start in `ps`
+    memory: float | None  # MiB resident
+    waits: str | None  # kernel function in which it waits (WCHAN)
+    job: int  # 1 for a script of Python, a launcher, a benchmark, a tool of GPUs
+    ref: Ref
+
+
 class QueuedJob(NamedTuple):
     """A job in `squeue` that is not done."""
 

@@ -3,17 +3,19 @@
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
+_FAMILIES = (b"NCCL_", b"RCCL_", b"OFI_NCCL_", b"FI_", b"UCX_", b"OMPI_MCA_", b"TORCH_", b"GLOO_", b"HOROVOD_")
 # How settings begin in a line; a line break stands for its start.
-SETTINGS = tuple(
-    start + family
-    for start in (b"\n", b"export ", b"setenv ", b"+ ", b"-x ", b"-e ", b"--env ", b"--env=")
-    for family in (b"NCCL_", b"RCCL_", b"OFI_NCCL_", b"FI_", b"UCX_", b"OMPI_MCA_", b"TORCH_", b"GLOO_", b"HOROVOD_")
-)
+_STARTS = (
+    b"\n", b"export ", b"setenv ", b"+ ", b"-x ", b"-e ", b"--env ", b"--env=", b"env ",
+    b": ", b"] ", b"| ",  # the prefix of a launcher; `name: ` of YAML
+    b"  ", b"- ", b",", b'"', b"'",
+)  # fmt: skip
+SETTINGS = (*(start + family for start in _STARTS for family in _FAMILIES), b"-mca ")
 FORMATS = (
     Format(
         "kubernetes",
         "kubernetes",
-        tables=("kube_pod", "kube_resource", "message", "process_end"),
+        tables=("kube_pod", "kube_resource", "message", "process_end", "env"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:(?:#|---)[^\n]*)?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
             rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
@@ -44,8 +46,14 @@ FORMATS = (
             "gpu_pair",
             "ib_port",
             "message",
+            "listed_process",
         ),
         inside=(
+            b"PID %CPU",
+            b"PID  PPID",
+            b"PID    PPID",
+            b" STAT ",
+            b"PR  NI",
             b"max locked memory",
             b"Max locked memory",
             b"-l: locked-in-memory",

@@ -1,7 +1,7 @@
 """Output of commands about a host, in a file of its own or pasted into a log, of one host or many behind prefixes.
 
-`ulimit -a`, `free`, `/proc/meminfo`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `perf stat`, `lspci -vv`, `rdma link`, `show_gids` and
-`nvidia-smi topo -p2p`. A command that is run again and again keeps its worst row.
+`ulimit -a`, `free`, `/proc/meminfo`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `ps`, `perf stat`, `lspci -vv`, `rdma link`,
+`show_gids` and `nvidia-smi topo -p2p`. A command that is run again and again keeps its worst row.
 """
 
 import re
@@ -15,13 +15,14 @@ from nccl_doctor.facts.tables import (
     HostMemory,
     HostNumber,
     IbPort,
+    ListedProcess,
     Mount,
     MountProbe,
     RdmaGid,
     SharedMemory,
     TaskLimit,
 )
-from nccl_doctor.formats.captures import device_sections, host_sections
+from nccl_doctor.formats.captures import device_sections, host_sections, process_sections
 from nccl_doctor.formats.captures.host_sections import Section
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -29,7 +30,7 @@ from nccl_doctor.inputs.text_lines import plain_batches
 
 _MOST_ROWS = 100_000
 _MOST_WRITERS = 20_000
-_SECTIONS = (*host_sections.SECTIONS, *device_sections.SECTIONS)
+_SECTIONS = (*host_sections.SECTIONS, *device_sections.SECTIONS, *process_sections.SECTIONS)
 _BEGINS = re.compile("|".join(f"(?:{section.BEGINS.pattern})" for section in _SECTIONS))
 _Key = tuple[Any, ...]
 
@@ -68,7 +69,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered(
         "host_number", "task_limit", "host_memory", "mount", "mount_probe", "shared_memory", "rdma_gid", "gpu_pair"
     )
-    facts.mark_covered("message", "ib_port")
+    facts.mark_covered("message", "ib_port", "listed_process")
     facts.add(kept.rows(facts, name))
     note = f"holds more than {_MOST_ROWS:,} facts; the others were left out" if kept.full else None
     return Reading(lines, used, note)
@@ -123,6 +124,8 @@ def _name(row: Any, number: int) -> _Key:
             return row.hca, row.port
         case RdmaGid():
             return row.device, row.port, row.number, row.kind
+        case ListedProcess():
+            return (row.pid,)
         case GpuPair():
             return row.gpu, row.peer
         case _:
@@ -134,6 +137,10 @@ def _badness(row: Any) -> float:
     match row:
         case HostNumber() if row.unit == "%" or row.name == "load":
             return row.value
+        case HostNumber() if row.command == "ps":
+            return row.value
+        case ListedProcess():
+            return float((row.state or "-") in "DZ")
         case HostNumber() if row.name == "available":
             return -row.value
         case HostMemory() if row.available is not None:

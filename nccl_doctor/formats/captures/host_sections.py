@@ -236,7 +236,7 @@ class Top(Section):
     _CPU = re.compile(r"%?Cpu\(s\):.{0,100}?[ ,](?P<idle>\d{1,3}[.,]\d)[ %]{0,2}id")
     _MEMORY = re.compile(r"(?P<unit>[KMGT])iB Mem\s?:\s{0,20}(?P<total>[\d.,]{1,18})[ +]total")
     _AVAILABLE = re.compile(r"(?P<unit>[KMGT])iB Swap:.*?(?P<available>[\d.,]{1,18})[ +]avail Mem")
-    _MORE = re.compile(r"(?:Tasks|Threads|\S{1,20}iB Mem|Mem|Swap|\S{1,20}iB Swap)\s?:|\s{0,12}PID |\s*$")
+    _MORE = re.compile(r"(?:Tasks|Threads|\S{1,20}iB Mem|Mem|Swap|\S{1,20}iB Swap)\s?:|\s*$")
 
     def __init__(self, add: Add) -> None:
         super().__init__(add)

@@ -1,5 +1,6 @@
 """Kubernetes: TFJob, PyTorchJob, MPIJob and plain workloads as YAML, and the resources in `kubectl describe node`."""
 
+import io
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -7,6 +8,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import KubePod, KubeResource
+from nccl_doctor.formats.captures import shell_settings
 from nccl_doctor.formats.captures.pod_states import Place, pod_rows
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -56,7 +58,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             facts.mark_covered("message", "process_end")
         used += len(rows)
         start += document.count("\n") + 1
-    return Reading(total, used, note)
+    settings = shell_settings.read_format(io.BytesIO(data[:_MAX_BYTES]), name, facts)
+    return Reading(total, used + settings.understood, note or settings.note)
 
 
 class _Lines:

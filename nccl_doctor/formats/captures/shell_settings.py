@@ -1,14 +1,11 @@
-"""Settings of a job as a shell shows them: `env`, `export` in a script or a trace of `set -x`, `-x NAME=VALUE` of a launcher.
-
-Only variables that NCCL, its plug-ins and the frameworks read are kept, and none whose name looks like a secret.
+"""Settings of a job as a shell, a launcher or a container shows them: `env`, `export` in a script or a trace of `set -x`,
+`-x NAME=VALUE`, `--export=ALL,NAME=VALUE`, and the environment of a container in YAML or JSON.
 """
 
-from collections.abc import Iterator
-
-from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Env
 from nccl_doctor.formats.captures import SETTINGS
+from nccl_doctor.formats.captures.setting_lines import Setting, parse_line, parse_name, parse_value
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import Cursor, blocks, newlines
@@ -17,30 +14,15 @@ from nccl_doctor.inputs.streams import Readable
 
 _MOST = 10_000  # settings kept
 _LONGEST = 1 << 16  # bytes of a line that are looked at
-_NAME = (
-    r"(?:(?:NCCL|RCCL|OFI_NCCL|FI|UCX|OMPI_MCA|TORCH|PYTORCH|HOROVOD|CUDA|RDMAV|GLOO|NVSHMEM|HSA|HIP|ROCR)_[A-Z0-9_a-z]{1,80}"
-    r"|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT)"
-)
-_VALUE = r"(?:\"[^\"$`\n]{0,400}\"|'[^'$`\n]{0,400}'|[^\s\"'$`;&|()<>]{0,400})"
-# A line of `env`, of a script, or of a trace; what follows the settings must be their command, or nothing.
-_PROGRAM = r"(?:\S{0,200}/)?(?:python\d?|torchrun|mpirun|mpiexec|srun|accelerate|deepspeed|horovodrun|bash|exec|numactl)\b.{0,4000}"
-_ASSIGNMENTS = compiled(
-    r"[ \t]{0,40}(?:\+{1,8} ?)?(?:(?:export|setenv|declare -x|local) )?"
-    rf"(?P<settings>{_NAME}[= ]{_VALUE}(?:[ \t]{{1,8}}{_NAME}={_VALUE}){{0,60}})"
-    rf"[ \t]{{0,40}}(?:\\|;.{{0,200}}|#.{{0,200}}|{_PROGRAM})?$"
-)
-_OPTION = compiled(rf"(?:^|[ \t])(?:-x|-e|--env|-env|-genv)[ =](?P<setting>{_NAME}[= ]{_VALUE})(?=[ \t\\]|$)")
-_SETTING = compiled(rf"(?P<name>{_NAME})(?P<sign>[= ])(?P<value>{_VALUE})")
-_SECRET = compiled(r"TOKEN|SECRET|PASSW|CREDENTIAL|KEY|AUTH")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the settings of each host and rank, each value once.
 
-    Source: env(1) of coreutils, `export -p` and `set -x` of bash, the options of mpirun, srun and docker::
+    Source: env(1) of coreutils, `export -p` and `set -x` of bash, the options of mpirun, srun and docker, `env` of containers::
 
         NCCL_SOCKET_IFNAME=eth0
-        + export NCCL_IB_DISABLE=1
+        node01: NCCL_SOCKET_IFNAME=eth0
         mpirun -np 16 -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0 python train.py
     """
     found: dict[tuple[str | None, int | None, str, str], tuple[int, int, str]] = {}
@@ -53,8 +35,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 continue
             line, number = cursor.line(place)
             cursor.done()
-            label, text = prefixes.split(prefixes.clean(line[:_LONGEST].decode("utf-8", "replace")))
-            settings = list(parse_line(text))
+            label, text = _split(line)
+            settings = list(parse_line(text)) or _in_two_lines(text, block, cursor.end)
             used += bool(settings)
             for variable, value in settings:
                 key = label.host, label.rank, variable, value
@@ -72,14 +54,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(lines, used, note)
 
 
-def parse_line(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values of the settings in a line; none where a sentence only mentions one."""
-    line = _ASSIGNMENTS.match(text)
-    parts = [line["settings"]] if line is not None else [option["setting"] for option in _OPTION.finditer(text)]
-    is_setenv = line is not None and "setenv " in text[: line.start("settings")]
-    for part in parts:
-        for setting in _SETTING.finditer(part):
-            if setting["sign"] == "=" or is_setenv:
-                value = setting["value"].strip("\"'")
-                if _SECRET.search(setting["name"]) is None:
-                    yield setting["name"], value
+def _split(line: bytes) -> tuple[prefixes.Label, str]:
+    return prefixes.split(prefixes.clean(line[:_LONGEST].decode("utf-8", "replace")))
+
+
+def _in_two_lines(text: str, block: bytes, end: int) -> list[Setting]:
+    """The setting whose name is in this line and whose value in the next one."""
+    variable = parse_name(text)
+    if variable is None:
+        return []
+    stop = block.find(b"\n", end + 1, end + _LONGEST)
+    value = parse_value(_split(block[end + 1 : stop if stop >= 0 else end + _LONGEST].rstrip(b"\r"))[1])
+    return [] if value is None else [(variable, value)]
