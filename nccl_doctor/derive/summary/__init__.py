@@ -44,9 +44,22 @@ SOURCES = (
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 
 
+Clause = tuple[str, int | None]  # words, evidence
+
+
 def folded(numbers: list[int]) -> str:
     """`rank 3`, `ranks 0-7`, or `8 ranks` where they are not one stretch."""
     first, last = min(numbers), max(numbers)
     if len(numbers) == 1:
         return f"rank {first}"
     return f"ranks {first}-{last}" if last - first + 1 == len(numbers) else counted(len(numbers), "rank")
+
+
+def amount(value: float, unit: str) -> str:
+    """A number of `host_number` with its unit."""
+    if value == -1:
+        return "unlimited"
+    if unit != "B":
+        return f"{value:,.10g}{' ' + unit if unit else ''}"
+    step = next((power for power in (40, 30, 20, 10) if value >= 1 << power), 0)
+    return f"{value / (1 << step):.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[step // 10]}"

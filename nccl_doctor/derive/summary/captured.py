@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import GPU_OF_USE, folded, printed
+from nccl_doctor.derive.summary import GPU_OF_USE, Clause, amount, cluster, folded, printed
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -21,6 +21,7 @@ from nccl_doctor.facts.tables import (
     HostUse,
     IbPort,
     InspectorColl,
+    KubeNode,
     KubePod,
     LinkCounter,
     LinkQuality,
@@ -50,15 +51,13 @@ from nccl_doctor.facts.tables import (
     Trace,
 )
 
-Clause = tuple[str, int | None]  # words, evidence
-
 
 @derivation(
     fills=[Captured],
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostNumber, HostUse, IbPort, KubePod, Message,
+        HostNumber, HostUse, IbPort, KubeNode, KubePod, Message,
         GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
@@ -255,7 +254,7 @@ def _host_commands(facts: Facts) -> Iterator[Clause]:
         "SELECT command, name, min(value), max(value), unit, count(DISTINCT coalesce(host, '')), min(ref) FROM host_number"
         " GROUP BY command, name ORDER BY command, iif(command = 'df', -max(value), min(ref))"
     ):
-        least, most = _amount(low, unit), _amount(high, unit)
+        least, most = amount(low, unit), amount(high, unit)
         on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
         value = most if least == most else f"{least} to {most}"
         shown.setdefault(command, []).append((f"{name} {value}{on}", ref))
@@ -264,16 +263,6 @@ def _host_commands(facts: Facts) -> Iterator[Clause]:
             yield counted(number, what) + (rest or ""), ref
     for command, clauses in shown.items():
         yield f"{command}: " + ", ".join(text for text, _ in clauses[:_NUMBERS_SHOWN]), clauses[0][1]
-
-
-def _amount(value: float, unit: str) -> str:
-    """A number of `host_number` with its unit."""
-    if value == -1:
-        return "unlimited"
-    if unit != "B":
-        return f"{value:,.10g}{' ' + unit if unit else ''}"
-    step = next((power for power in (40, 30, 20, 10) if value >= 1 << power), 0)
-    return f"{value / (1 << step):.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[step // 10]}"
 
 
 def _links(facts: Facts) -> Iterator[Clause]:
@@ -319,49 +308,6 @@ def _copies(facts: Facts) -> Iterator[Clause]:
         yield f"{tool}: {counted(tests, 'test')} of copies with {counted(gpus, 'GPU')}{on}", ref
 
 
-def _scheduler(facts: Facts) -> Iterator[Clause]:
-    """Nodes by their state and jobs in the queue; parts of a state that say little, such as `*` of a node that is silent, are left out."""
-    for name, table in (("node", "scheduler_node"), ("job", "queued_job")):
-        rows = facts.query(
-            f"SELECT lower(rtrim(state, '*~#!%$@^-')), count(*), min(ref) FROM {table} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5"
-        )
-        if rows:
-            parts = ", ".join(f"{count:,} {_STATES.get(state, state)}" for state, count, _ in rows)
-            yield (
-                f"{'queue' if name == 'job' else 'Slurm'}: {counted(sum(row[1] for row in rows), name)} ({parts})",
-                rows[0][2],
-            )
-
-
-_STATES = {"pd": "waiting", "r": "running", "cg": "ending"}  # of squeue
-
-
-def _pods(facts: Facts) -> Iterator[Clause]:
-    """Pods by their state, and the GPUs that they ask for."""
-    rows = facts.query("SELECT status, count(*), min(ref) FROM listed_pod GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5")
-    if rows:
-        parts = ", ".join(f"{count:,} {status}" for status, count, _ in rows)
-        gpus = facts.query("SELECT sum(gpus) FROM kube_pod WHERE kind = 'Pod'")[0][0]
-        asked = f" for {counted(gpus, 'GPU')}" if gpus else ""
-        yield f"Kubernetes: {counted(sum(row[1] for row in rows), 'pod')}{asked} ({parts})", rows[0][2]
-
-
-def _accounting(facts: Facts) -> Iterator[Clause]:
-    """The numbers of a single job of an accounting: how long it ran, the memory and the share of its CPUs that it used."""
-    rows = facts.query(
-        "SELECT job, elapsed_s, max_rss, cpu_efficiency, ref FROM accounted_job WHERE scheduler <> 'slurm' OR instr(job, '.') = 0 LIMIT 2"
-    )
-    if len(rows) != 1 or not rows[0][0]:
-        return
-    job, elapsed, memory, efficiency, ref = rows[0]
-    minutes, seconds = divmod(round(elapsed or 0), 60)
-    parts = [f"ran {minutes // 60}:{minutes % 60:02}:{seconds:02}"] if elapsed is not None else []
-    parts += [_amount(memory * (1 << 20), "B") + " of memory used"] if memory is not None else []
-    parts += [f"{100 * efficiency:.4g} % of its CPU time used"] if efficiency is not None else []
-    if parts:
-        yield f"job {job}: {', '.join(parts)}", ref
-
-
 def _profiles(facts: Facts) -> Iterator[Clause]:
     for tool, report, total, ref in facts.query(
         "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report"
@@ -388,9 +334,10 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "host-command": _host_commands,
     "link": _links,
     "copies": _copies,
-    "scheduler": _scheduler,
-    "pods": _pods,
-    "accounting": _accounting,
+    "scheduler": cluster.scheduler,
+    "pods": cluster.pods,
+    "nodes": cluster.nodes,
+    "accounting": cluster.accounting,
     "profile": _profiles,
     "printed": printed.clauses,
 }

@@ -193,6 +193,17 @@ class KubeResource(NamedTuple):
     ref: int
 
 
+class KubeNode(NamedTuple):
+    """A condition of a node in `kubectl describe node` or `kubectl get nodes`."""
+
+    host: str
+    file: str
+    condition: str  # Ready, DiskPressure, SchedulingDisabled (cordoned)
+    bad: int  # 1 where it says that something is wrong
+    text: str | None  # what the kubelet says of it
+    ref: Ref
+
+
 class SchedulerNode(NamedTuple):
     """A node as its scheduler sees it: `scontrol show node`, `sinfo -R`, `sinfo -N -l`."""
 

@@ -15,7 +15,7 @@ FORMATS = (
     Format(
         "kubernetes",
         "kubernetes",
-        tables=("kube_pod", "kube_resource", "message", "process_end", "env"),
+        tables=("kube_pod", "kube_resource", "message", "process_end", "env", "kube_node"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:(?:#|---)[^\n]*)?\n){0,40}(?=(?:[^\n]*\n){0,400}?kind: ?[\"']?"
             rb"(?:TFJob|PyTorchJob|MPIJob|PaddleJob|XGBoostJob|JAXJob|Pod|Job|StatefulSet|Deployment|DaemonSet|ReplicaSet|List)\b)"
@@ -24,6 +24,13 @@ FORMATS = (
             rb"|\AapiVersion: v1\r?\nitems:\r?\n {0,4}- apiVersion: [^\n]{1,80}\n {2,6}kind: (?:\w{2,20}Job|Pod|Job|StatefulSet|Node)\b"
             rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node
         ),
+    ),
+    Format(
+        "kube-nodes",
+        "kube_nodes",
+        tables=("kube_node", "host_number"),
+        inside=(b"ROLES ", b"CPU(cores) ", b"LastHeartbeatTime "),
+        reach=4 << 20,
     ),
     Format(
         "pod-description",

@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.captures import KubePod, KubeResource
-from nccl_doctor.formats.captures import shell_settings
+from nccl_doctor.formats.captures import kube_nodes, shell_settings
 from nccl_doctor.formats.captures.pod_states import Place, pod_rows
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -251,7 +251,8 @@ def _describe(text: str, name: str, facts: Facts) -> Reading:
         rows.append(KubeResource(node, name, key, capacity, allocatable, requested, ref))
     facts.add(rows)
     facts.mark_covered("kube_resource")
-    return Reading(number, used)
+    conditions = kube_nodes.read_format(io.BytesIO(text.encode("utf-8", "replace")), name, facts)
+    return Reading(number, used + conditions.understood, conditions.note)
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -28,6 +28,18 @@ FORMATS = (
         ),
     ),
     Format(
+        "slurm-state-json",
+        "slurm_state_json",
+        tables=("scheduler_node", "queued_job"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,100}\{(?:[^\[\]]{0,800}\"openapi\\?/(?:v0\.0\.\d\d|slurmctld)\""
+            rb"|\s{0,100}\"sinfo\"\s{0,100}:\s{0,100}\[\s{0,100}\{\s{0,100}\"(?:port|node)\""
+            rb"|\s{0,100}\"(?:jobs|nodes)\"\s{0,100}:\s{0,100}\[\s{0,100}(?:\][^\[]{0,4000}\"openapi\\?/(?:v0|slurmctld)"
+            rb"|\{[^\[\]]{0,4000}\"(?:job_state|accrue_time|batch_flag|array_job_id|architecture|boards|cpu_binding|state_flags)\"))"
+        ),
+        after=("slurm-json",),
+    ),
+    Format(
         "gridengine-accounting",
         "gridengine_accounting",
         tables=("accounted_job", "message", "process_end"),
@@ -97,6 +109,7 @@ FORMATS = (
             "dcgm-job-stats",
             "serving-benchmark",
             "pod-description",
+            "kube-nodes",
         ),
         leads=True,
     ),

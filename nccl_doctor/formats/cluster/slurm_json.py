@@ -6,9 +6,10 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.cluster import slurm_jobs
 from nccl_doctor.formats.cluster.slurm_jobs import Accounted
+from nccl_doctor.formats.cluster.slurm_values import Elements, inner, number, state, text
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.inputs.json_depth import Shallow, TooDeep
-from nccl_doctor.inputs.json_items import BrokenJson, array_items
+from nccl_doctor.inputs.json_depth import TooDeep
+from nccl_doctor.inputs.json_items import BrokenJson
 from nccl_doctor.inputs.streams import Readable
 
 _MOST = 50_000  # jobs of one file
@@ -25,132 +26,90 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"jobs": [{"job_id": 13, "state": {"current": ["FAILED"]}, "exit_code": {"return_code": {"set": true, "number": 3}}, …}]}
     """
     facts.mark_covered("accounted_job", "message", "process_end")
-    counted = _Counted(stream)
+    elements = Elements(stream, "jobs")
     found: list[Accounted] = []
     jobs = 0
     note = None
-    starts: list[int] = []
-
-    def see(text: str, at: int) -> int:
-        """Note the line of an element, which the caller then reads."""
-        starts.append(counted.newlines - text.count("\n", at) + 1)
-        return at
-
     try:
-        for job in array_items(Shallow(counted), "jobs", see):
-            if isinstance(job, dict) and isinstance(job.get("job_id"), int):
+        for line, job in elements:
+            if isinstance(job.get("job_id"), int):
                 jobs += 1
-                found += _accounted(job, starts[-1])
+                found += _accounted(job, line)
             if jobs >= _MOST:
                 note = f"only the first {_MOST} jobs were read"
                 break
     except (BrokenJson, TooDeep) as error:
         note = f"{error}; {jobs} jobs before that were read"
     facts.add(slurm_jobs.rows(facts, name, found))
-    return Reading(counted.newlines, jobs, note)
-
-
-class _Counted:
-    """Counts the lines of a stream."""
-
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self.newlines = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size) or b""
-        self.newlines += data.count(b"\n")
-        return data
+    return Reading(elements.lines, jobs, note)
 
 
 def _accounted(job: dict[str, Any], line: int) -> Iterator[Accounted]:
-    array = _of(job, "array")
-    task = _number(array.get("task_id"))
-    parent = _number(array.get("job_id"))
+    array = inner(job, "array")
+    task = number(array.get("task_id"))
+    parent = number(array.get("job_id"))
     name = f"{parent}_{task}" if parent and task is not None else str(job["job_id"])
     exit_code = _exit_code(job, "exit_code")
-    if exit_code == "0:0" and _state(_of(job, "state").get("current")) == "FAILED":
+    if exit_code == "0:0" and state(inner(job, "state").get("current")) == "FAILED":
         exit_code = _exit_code(job, "derived_exit_code")  # 22.05 shows a status of 0 for jobs that failed
     found = job.get("steps")
     steps = [_step(step, name, line) for step in (found if isinstance(found, list) else []) if isinstance(step, dict)]
     used = [step.used_cpu for step in steps if step.used_cpu is not None]
     yield _one(job, name, line, exit_code)._replace(
-        state=_state(_of(job, "state").get("current")), node_list=_text(job.get("nodes")) or "",
-        reason=_text(_of(job, "state").get("reason")), nodes=_allocated(_of(job, "tres").get("allocated"), "node"),
-        cpus=_allocated(_of(job, "tres").get("allocated"), "cpu"), used_cpu=sum(used) if used else None,
+        state=state(inner(job, "state").get("current")), node_list=text(job.get("nodes")) or "",
+        reason=text(inner(job, "state").get("reason")), nodes=_allocated(inner(job, "tres").get("allocated"), "node"),
+        cpus=_allocated(inner(job, "tres").get("allocated"), "cpu"), used_cpu=sum(used) if used else None,
     )  # fmt: skip
     yield from steps
 
 
 def _step(step: dict[str, Any], job: str, line: int) -> Accounted:
-    identity = str(_of(step, "step").get("id", ""))[:40].rpartition(".")[2]
-    use = _of(_of(step, "tres"), "requested")
+    identity = str(inner(step, "step").get("id", ""))[:40].rpartition(".")[2]
+    use = inner(inner(step, "tres"), "requested")
     least, mean, most = (_use(use.get(key)) for key in ("min", "average", "max"))
-    name = _text(_of(step, "step").get("name"))
+    name = text(inner(step, "step").get("name"))
     one = _one({**step, "name": name}, f"{job}.{identity}", line, _exit_code(step, "exit_code"))
-    seconds = {key: _number(of.get("cpu", {}).get("count")) for key, of in (("least", least), ("mean", mean))}
-    memory = _number(most.get("mem", {}).get("count"))
+    seconds = {key: number(of.get("cpu", {}).get("count")) for key, of in (("least", least), ("mean", mean))}
+    memory = number(most.get("mem", {}).get("count"))
     return one._replace(
-        state=_state(step.get("state")), nodes=_number(_of(step, "nodes").get("count")),
-        cpus=_allocated(_of(step, "tres").get("allocated"), "cpu"), max_rss=None if memory is None else memory / _MIB,
-        tasks=_number(_of(step, "tasks").get("count")),
+        state=state(step.get("state")), nodes=number(inner(step, "nodes").get("count")),
+        cpus=_allocated(inner(step, "tres").get("allocated"), "cpu"), max_rss=None if memory is None else memory / _MIB,
+        tasks=number(inner(step, "tasks").get("count")),
         mean_cpu=None if seconds["mean"] is None else seconds["mean"] / 1000,
         least_cpu=None if seconds["least"] is None else seconds["least"] / 1000,
-        least_task=_number(least.get("cpu", {}).get("task")), least_host=_text(least.get("cpu", {}).get("node")),
+        least_task=number(least.get("cpu", {}).get("task")), least_host=text(least.get("cpu", {}).get("node")),
     )  # fmt: skip
 
 
 def _one(of: dict[str, Any], job: str, line: int, exit_code: str) -> Accounted:
     """What jobs and steps have alike."""
-    times = _of(of, "time")
-    total = _of(times, "total")
-    seconds, micro = _number(total.get("seconds")), _number(total.get("microseconds"))
+    times = inner(of, "time")
+    total = inner(times, "total")
+    seconds, micro = number(total.get("seconds")), number(total.get("microseconds"))
     used = None if seconds is None else seconds + (micro or 0) / 1e6
-    end = _number(times.get("end"))
-    name = _text(of.get("name"))
-    state = of.get("state")
-    shown = _state(_of(of, "state").get("current") if isinstance(state, dict) else state)
+    end = number(times.get("end"))
+    name = text(of.get("name"))
+    told = of.get("state")
+    shown = state(told.get("current") if isinstance(told, dict) else told)
     return Accounted(
         job=job, line=line, text=" ".join(filter(None, (job, name, shown, exit_code))), reporter="sacct",
-        exit_code=exit_code, name=name, end=float(end) if end else None, elapsed=_number(times.get("elapsed")),
+        exit_code=exit_code, name=name, end=float(end) if end else None, elapsed=number(times.get("elapsed")),
         used_cpu=used or None,
     )  # fmt: skip
 
 
-def _of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    inner = value.get(key)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _number(value: object) -> int | None:
-    """An integer, or that of `{"set": true, "infinite": false, "number": 3}`."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) is True and value.get("infinite") is not True else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None
-
-
-def _text(value: object) -> str | None:
-    return value[:400] if isinstance(value, str) and value else None
-
-
-def _state(value: object) -> str:
-    """`FAILED`, or the first word of `["FAILED"]`."""
-    first = value[0] if isinstance(value, list) and value else value
-    return first.split()[0][:40] if isinstance(first, str) and first.strip() else ""
-
-
 def _exit_code(of: dict[str, Any], key: str) -> str:
     """`STATUS:SIGNAL` as the table has it."""
-    ended = _of(of, key)
+    ended = inner(of, key)
     if not ended:
         return ""
-    signal = _of(ended, "signal")
-    number = _number(signal.get("signal_id", signal.get("id")))
-    return f"{_number(ended.get('return_code')) or 0}:{number or 0}"
+    signal = inner(ended, "signal")
+    by = number(signal.get("signal_id", signal.get("id")))
+    return f"{number(ended.get('return_code')) or 0}:{by or 0}"
 
 
 def _allocated(resources: object, kind: str) -> int | None:
-    return _number(_use(resources).get(kind, {}).get("count"))
+    return number(_use(resources).get(kind, {}).get("count"))
 
 
 def _use(resources: object) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import QueuedJob, SchedulerNode
+from nccl_doctor.formats.cluster.slurm_values import gpus as gpus_of
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
@@ -30,7 +31,6 @@ _QUEUE_ROW = re.compile(
 )
 _WHOLE = re.compile(r"\d{1,9}")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
-_GPUS = re.compile(r"gres/gpu=(\d{1,4})|gpu:(?:[\w.-]{1,40}:)?(\d{1,4})")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -137,8 +137,8 @@ class _Reader:
             or "State" not in fields
         ):
             return
-        total, taken = _gpus(get("CfgTRES", "")), _gpus(get("AllocTRES", ""))
-        gpus = _gpus(get("Gres", "")) if total is None else total
+        total, taken = gpus_of(get("CfgTRES", "")), gpus_of(get("AllocTRES", ""))
+        gpus = gpus_of(get("Gres", "")) if total is None else total
         self._add(
             fields["NodeName"], fields["State"], get("Reason"), self._place, cpus=_whole(get("CPUTot")), cpus_used=_whole(get("CPUAlloc")),
             memory=_number(get("RealMemory")), memory_free=_number(get("FreeMem")), load=_number(get("CPULoad")), gpus=gpus,
@@ -192,12 +192,6 @@ def _node_fields(text: str) -> dict[str, str] | None:
         return None
     reason = _NODE_REASON.search(text.rstrip()) if "Reason" in fields else None
     return fields if reason is None else {**fields, "Reason": reason[1]}
-
-
-def _gpus(text: str) -> int | None:
-    """The GPUs in `cpu=64,gres/gpu=8` or in `gpu:h100:8(S:0-1)`."""
-    found = _GPUS.search(text) if "gpu" in text else None
-    return int(found[1] or found[2]) if found is not None else None
 
 
 def _whole(text: str | None) -> int | None:

@@ -1,0 +1,84 @@
+"""What lists of nodes, jobs and pods show, one clause each."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+from nccl_doctor.common.plurals import counted
+from nccl_doctor.derive.summary import Clause, amount
+from nccl_doctor.facts.store import Facts
+
+_MOST_STATES = 5
+_PART = re.compile(r"(?:[^,\[\]]|\[[\d,-]{0,4000}\]){1,4000}")
+_BRACKETS = re.compile(r"\[([\d,-]{1,4000})\]")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def nodes_in(names: str) -> int:
+    """How many nodes a list of Slurm names: 4 in `node[01-03],login1`; 1 where it is none."""
+    total = 0
+    for part in _PART.findall(names):
+        total += prod(
+            sum(max(int(last) - int(first) + 1, 1) if last else 1 for first, last in _RANGE.findall(ranges))
+            for ranges in _BRACKETS.findall(part)
+        )
+    return max(total, 1)
+
+
+def scheduler(facts: Facts) -> Iterator[Clause]:
+    """Nodes by their state and jobs in the queue; parts of a state that say little, such as `*` of a node that is silent, are left out."""
+    for name, table in (("node", "scheduler_node"), ("job", "queued_job")):
+        by_state: dict[str, int] = defaultdict(int)
+        first = None
+        named = "host" if name == "node" else "NULL"
+        for state, host, count, ref in facts.query(
+            f"SELECT lower(rtrim(state, '*~#!%$@^-')), {named}, count(*), min(ref) FROM {table} GROUP BY 1, 2"
+        ):
+            by_state[state] += count if host is None else nodes_in(host)
+            first = ref if first is None else min(first, ref)
+        if by_state:
+            shown = sorted(by_state.items(), key=lambda part: (-part[1], part[0]))
+            parts = ", ".join(f"{count:,} {_STATES.get(state, state)}" for state, count in shown[:_MOST_STATES])
+            yield f"{'queue' if name == 'job' else 'Slurm'}: {counted(sum(by_state.values()), name)} ({parts})", first
+
+
+_STATES = {"pd": "waiting", "r": "running", "cg": "ending", "pending": "waiting", "completing": "ending"}  # of squeue
+
+
+def pods(facts: Facts) -> Iterator[Clause]:
+    """Pods by their state, and the GPUs that they ask for."""
+    rows = facts.query("SELECT status, count(*), min(ref) FROM listed_pod GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5")
+    if rows:
+        parts = ", ".join(f"{count:,} {status}" for status, count, _ in rows)
+        gpus = facts.query("SELECT sum(gpus) FROM kube_pod WHERE kind = 'Pod'")[0][0]
+        asked = f" for {counted(gpus, 'GPU')}" if gpus else ""
+        yield f"Kubernetes: {counted(sum(row[1] for row in rows), 'pod')}{asked} ({parts})", rows[0][2]
+
+
+def nodes(facts: Facts) -> Iterator[Clause]:
+    """Nodes of Kubernetes: how many are ready, and how many were cordoned."""
+    for total, ready, cordoned, ref in facts.query(
+        "SELECT count(*), sum(ready), sum(cordoned), min(ref) FROM (SELECT max(bad = 0 AND condition = 'Ready') AS ready,"
+        " max(condition = 'SchedulingDisabled') AS cordoned, min(ref) AS ref FROM kube_node GROUP BY host) GROUP BY NULL HAVING count(*)"
+    ):
+        yield (
+            f"Kubernetes: {counted(total, 'node')}, {ready} ready" + (f", {cordoned} cordoned" if cordoned else ""),
+            ref,
+        )
+
+
+def accounting(facts: Facts) -> Iterator[Clause]:
+    """The numbers of a single job of an accounting: how long it ran, the memory and the share of its CPUs that it used."""
+    rows = facts.query(
+        "SELECT job, elapsed_s, max_rss, cpu_efficiency, ref FROM accounted_job WHERE scheduler <> 'slurm' OR instr(job, '.') = 0 LIMIT 2"
+    )
+    if len(rows) != 1 or not rows[0][0]:
+        return
+    job, elapsed, memory, efficiency, ref = rows[0]
+    minutes, seconds = divmod(round(elapsed or 0), 60)
+    parts = [f"ran {minutes // 60}:{minutes % 60:02}:{seconds:02}"] if elapsed is not None else []
+    parts += [amount(memory * (1 << 20), "B") + " of memory used"] if memory is not None else []
+    parts += [f"{100 * efficiency:.4g} % of its CPU time used"] if efficiency is not None else []
+    if parts:
+        yield f"job {job}: {', '.join(parts)}", ref
