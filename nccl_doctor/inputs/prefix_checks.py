@@ -32,7 +32,7 @@ _NOT_A_HOST = compiled(
 _DEVICE_OR_NODE = compiled(r"(?i:gpu)\d{1,2}")
 _WHOLE_LINE = compiled(
     r" ?[|+][-=+ ]|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[\d{4}/|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} |Traceback \(most |=+NVSMI LOG|"
-    r"\[(?:INFO|WARNING|ERROR)\]|[A-Z][A-Z0-9_]{2,60}=|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b|"
+    r"\[(?:INFO|WARNING|ERROR)\]|[A-Z][A-Z0-9_]{2,60}=|GPU \d{1,4}: [A-Z]|(?:INFO|WARNING|ERROR)[: ]|(?:srun|slurmstepd|torchrun|mpirun)\b|"
     r"Filesystem {2,}|/dev/\S{1,80} +\d|tmpfs +\d|[\d.]{7,15}:/\S{0,80} +\d|(?:Mem|Swap): {2}| {8,14}total {2,}|max locked memory +\("
 )
 _HOST_LIKE = compiled(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")

@@ -25,6 +25,7 @@ from nccl_doctor.facts.tables import (
     KubePod,
     LinkCounter,
     LinkQuality,
+    ListedGpu,
     Message,
     Mount,
     MountProbe,
@@ -57,7 +58,7 @@ from nccl_doctor.facts.tables import (
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostNumber, HostUse, IbPort, KubeNode, KubePod, Message,
+        HostNumber, HostUse, IbPort, KubeNode, KubePod, ListedGpu, Message,
         GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
@@ -185,6 +186,19 @@ def _states(facts: Facts) -> Iterator[Clause]:
         "SELECT count(DISTINCT rank), sum(n), min(ref) FROM inspector_coll GROUP BY NULL HAVING count(*)"
     ):
         yield f"measured inside NCCL: {counted(calls, 'collective')} of {counted(ranks, 'rank')}", ref
+
+
+_LISTS = {"nvidia-smi": "nvidia-smi -L", "dcgmi": "dcgmi discovery", "nvidia-smi mig": "nvidia-smi mig"}
+
+
+def _gpu_lists(facts: Facts) -> Iterator[Clause]:
+    for tool, gpus, hosts, models, model, instances, ref in facts.query(
+        "SELECT tool, count(*), count(DISTINCT host), count(DISTINCT model), max(model), sum(instances), min(ref)"
+        " FROM listed_gpu GROUP BY tool"
+    ):
+        on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
+        divided = f", {counted(instances, 'instance')} of MIG" if instances else ""
+        yield f"{_LISTS[tool]}: {counted(gpus, 'GPU')}{on}" + (f", {model}" if models == 1 else "") + divided, ref
 
 
 def _commands(facts: Facts) -> Iterator[Clause]:
@@ -331,6 +345,7 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "topology": _topologies,
     "nccl-state": _states,
     "node-command": _commands,
+    "gpu-list": _gpu_lists,
     "host-command": _host_commands,
     "link": _links,
     "copies": _copies,

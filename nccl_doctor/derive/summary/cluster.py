@@ -10,20 +10,28 @@ from nccl_doctor.derive.summary import Clause, amount
 from nccl_doctor.facts.store import Facts
 
 _MOST_STATES = 5
-_PART = re.compile(r"(?:[^,\[\]]|\[[\d,-]{0,4000}\]){1,4000}")
 _BRACKETS = re.compile(r"\[([\d,-]{1,4000})\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def nodes_in(names: str) -> int:
     """How many nodes a list of Slurm names: 4 in `node[01-03],login1`; 1 where it is none."""
-    total = 0
-    for part in _PART.findall(names):
-        total += prod(
+    parts: list[list[str]] = []
+    inside = False  # of brackets, where a comma separates numbers
+    for piece in names.split(","):
+        if inside:
+            parts[-1].append(piece)
+        else:
+            parts.append([piece])
+        bracket = max(piece.rfind("["), piece.rfind("]"))
+        inside = piece[bracket] == "[" if bracket >= 0 else inside
+    return sum(
+        prod(
             sum(max(int(last) - int(first) + 1, 1) if last else 1 for first, last in _RANGE.findall(ranges))
-            for ranges in _BRACKETS.findall(part)
+            for ranges in _BRACKETS.findall(",".join(part))
         )
-    return max(total, 1)
+        for part in parts
+    )
 
 
 def scheduler(facts: Facts) -> Iterator[Clause]:

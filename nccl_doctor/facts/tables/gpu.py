@@ -1,6 +1,7 @@
 """What samples of GPUs show: how busy they were, what held them back, who used them."""
 
 from nccl_doctor.common.named_tuples import NamedTuple
+from nccl_doctor.facts.evidence import Ref
 
 
 class GpuUse(NamedTuple):
@@ -111,3 +112,18 @@ class GpuProcess(NamedTuple):
     memory: float | None  # MiB at most
     n: int
     ref: int
+
+
+class ListedGpu(NamedTuple):
+    """A GPU in a list of those of a node: `nvidia-smi -L`, `dcgmi discovery -l`, `nvidia-smi mig -lgi`."""
+
+    host: str | None
+    file: str
+    tool: str  # nvidia-smi, dcgmi, nvidia-smi mig
+    gpu: int  # its number on the node
+    uuid: str | None
+    pci: str | None  # 00000000:19:00.0
+    model: str | None
+    instances: int  # of MIG; 0 for a whole GPU
+    profiles: str | None  # 1g.10gb,3g.40gb
+    ref: Ref

@@ -110,6 +110,7 @@ FORMATS = (
             "serving-benchmark",
             "pod-description",
             "kube-nodes",
+            "gpu-list",
         ),
         leads=True,
     ),

@@ -26,8 +26,8 @@ FORMATS = (
             rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
             rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n"  # nor its units
             rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
-            rb"|\A\s{0,200}#\s?(?:Date +Time +)?gpu +(?:pwr|sm|pid|gtemp|fb|rxpci) [^\n]*\n"  # dmon, pmon
-            rb"\s{0,20}# ?(?:YYYYMMDD +HH:MM:SS +)?Idx "
+            rb"|\A\s{0,200}#\s?(?:Date,? +Time,? +)?gpu(?: +|, ?)(?:pwr|sm|pid|gtemp|fb|rxpci)[ ,][^\n]*\n"  # dmon, pmon
+            rb"\s{0,20}# ?(?:YYYYMMDD,? +HH:MM:SS,? +)?Idx[ ,]"
             rb"|\A\s{0,200}#\s?Entity +[A-Z0-9]{4,6}\b"  # dcgmi dmon
             rb"|\A\s{0,200}\[?\s{0,200}\{[^{}]{0,4000}\"gpu_usage:\d"  # SuperBench
             rb"|\A\s{0,200}\[?\s{0,200}\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)"
@@ -46,6 +46,8 @@ FORMATS = (
             b"# gpu        pid",
             b"# gpu         pid",
             b"HH:MM:SS    Idx",
+            b"#gpu, ",
+            b"HH:MM:SS, Idx",
             b"#Entity   ",
             b'"gpu_usage:0"',
         ),
@@ -137,5 +139,12 @@ FORMATS = (
         tables=("node_driver", "node_gpu", "gpu_health", "gpu_process", "node_gpu_error"),
         inside=(b"| NVIDIA-SMI ",),
         after=("nvidia-smi-q",),
+    ),
+    Format(
+        "gpu-list",
+        "gpu_list",
+        tables=("listed_gpu",),
+        inside=(b"(UUID: GPU-", b"| GPU ID | Device Information", b"| GPU instances: "),
+        reach=4 << 20,
     ),
 )

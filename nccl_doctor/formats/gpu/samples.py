@@ -17,7 +17,7 @@ from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.detect import JOB_LINE, begins_json
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, line_lists
+from nccl_doctor.inputs.text_lines import Joined, Translated, line_lists
 
 _BLOCK = 8 << 20
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
@@ -27,6 +27,8 @@ _TITLES = (  # what one of the titles of each other table holds
     "pid,", "utilization.", "power.draw", "memory.used", "clocks", "temperature.gpu", "ecc.errors.", "retired_pages.",
     "remapped_rows.",
 )  # fmt: skip
+_BY_COMMAS = re.compile(rb"\s{0,200}#\s?(?:Date,\s?Time,\s?)?gpu, ?[a-z]")  # `nvidia-smi dmon --format csv`
+_BLANKS = bytes.maketrans(b",", b" ")
 _NAMELESS = re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n")
 _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
@@ -34,7 +36,8 @@ _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up every sample of a file or log.
 
-    Source: `nvidia-smi --query-gpu=… --format=csv`, `nvidia-smi dmon` and `pmon` (drivers 390 and newer), `dcgmi dmon` of DCGM 2 to 4::
+    Source: `nvidia-smi --query-gpu=… --format=csv`, `nvidia-smi dmon` and `pmon` (drivers 390 and newer), also with
+    `--format csv`, `dcgmi dmon` of DCGM 2 to 4::
 
         timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]
         2026/05/07 12:00:01.000, 0, 97 %, 61234 MiB, 688.12 W
@@ -54,6 +57,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         )
     if gpustat_text.HEAD.match(body):
         return gpustat_text.read_format(Joined(head, stream), name, facts)
+    if _BY_COMMAS.match(head):
+        return _mixed(Translated(Joined(head, stream), _BLANKS), name, facts)
     return _mixed(Joined(head, stream), name, facts)
 
 

@@ -115,6 +115,25 @@ def test_json_agrees_with_json() -> None:
     assert 4 == len(facts.rows(GpuProcess))
 
 
+@pytest.mark.parametrize("comma", [",", ", "])
+@pytest.mark.parametrize("front", ["", "the job starts\n"])
+def test_dmon_with_commas_says_the_same(comma: str, front: str) -> None:
+    blanks = (FIXTURES / "dmon.txt").read_text()
+    commas = "".join(
+        ("#" if line.startswith("#") else "") + comma.join(line.lstrip("# ").split()) + "\n"
+        for line in blanks.splitlines()
+    )
+    expected, got = read(blanks.encode(), "d")[0], read((front + commas).encode(), "d")[0]
+    assert expected.rows(GpuUse)
+    assert [use._replace(ref=0) for use in expected.rows(GpuUse)] == [use._replace(ref=0) for use in got.rows(GpuUse)]
+
+
+def test_pmon_with_commas_names_the_processes() -> None:
+    text = b"#gpu, pid, type, sm, mem, command\n#Idx, #, C/G, %, %, name\n0, 70211, C, 98, 40, python\n1, -, -, -, -, -\n1, 70"
+    facts, _ = read(text, "pmon.csv")
+    assert [(0, 70211, "C", "python")] == [(row.gpu, row.pid, row.kind, row.name) for row in facts.rows(GpuProcess)]
+
+
 def test_tables_of_columns_agree_with_the_csv_of_the_same_run() -> None:
     csv, _ = read((FIXTURES / "busy70.csv").read_bytes())
     dmon, _ = read((FIXTURES / "dmon.txt").read_bytes(), "dmon.txt")

@@ -1,4 +1,4 @@
-"""Tables in columns of blanks: `nvidia-smi dmon`, `nvidia-smi pmon` and `dcgmi dmon`. Columns are found by their titles only."""
+"""Tables of `nvidia-smi dmon`, `nvidia-smi pmon` and `dcgmi dmon`, with blanks or commas. Columns are found by their titles only."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -55,6 +55,7 @@ class Tables:
         self._dcgm = Columns()
         self._processes: dict[tuple[str | None, str | None, str], _Process] = {}  # by host, GPU and pid as written
         self._processes_seen = False
+        self._split: Callable[[str], list[str]] = str.split  # of the table whose titles came last
         self._idle = 0  # lines since a table was used
 
     @property
@@ -66,7 +67,8 @@ class Tables:
         """Use a line; False where it is not part of a table."""
         if line.startswith("#"):
             self._idle = 0
-            return self._title(line.lstrip("# ").split(), host)
+            self._split = _by_commas if "," in line else str.split
+            return self._title(self._split(line.lstrip("# ")), host)
         if "pid," in line and _APPS.match(line):
             self._idle = 0
             self._app_title([title.partition("[")[0].strip() for title in line.split(",")], host)
@@ -157,8 +159,9 @@ class Tables:
 
     def _columns(self, columns: Columns, layout: Layout, host: str | None) -> None:
         """Open a table of samples."""
+        of_blanks = layout if self._split is str.split else None  # only these are read as a grid
         self._open[host] = _Open(
-            str.split, layout.fits, lambda rows, places: columns.add(layout, host, rows, places), layout
+            self._split, layout.fits, lambda rows, places: columns.add(layout, host, rows, places), of_blanks
         )
 
     def _process_title(self, titles: list[str], host: str | None) -> None:
@@ -176,7 +179,7 @@ class Tables:
                     process.add(_cell(cells, kind), command, _cell(cells, memory) or "-")
 
         self._processes_seen = True
-        self._open[host] = _Open(str.split, fits, add)
+        self._open[host] = _Open(self._split, fits, add)
 
     def _app_title(self, titles: list[str], host: str | None) -> None:
         """Open a table of `--query-compute-apps`."""
@@ -225,6 +228,11 @@ class Tables:
             )
             for (host, gpu, pid), process in self._processes.items()
         )  # fmt: skip
+
+
+def _by_commas(line: str) -> list[str]:
+    """The cells of `nvidia-smi dmon --format csv`."""
+    return [cell.strip() for cell in line.split(",")]
 
 
 def _cell(cells: list[str], at: int | None) -> str | None:

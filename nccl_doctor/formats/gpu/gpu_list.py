@@ -1,0 +1,85 @@
+"""Lists of the GPUs of a node: `nvidia-smi -L`, `dcgmi discovery -l`, and the instances of divided GPUs in `nvidia-smi mig -lgi`."""
+
+import re
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ListedGpu
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import plain_lines
+
+_MOST = 200_000  # GPUs of one file
+_GPU = re.compile(r"GPU (?P<gpu>\d{1,4}): (?P<model>\S.{0,80}?) \(UUID: (?P<uuid>GPU-[0-9a-f-]{8,40})\)")
+_DEVICE = re.compile(r" {2,4}MIG (?P<profile>\S{1,20}) +Device +\d{1,2}: \(UUID: MIG-")
+_DISCOVERED = re.compile(
+    r"\| (?P<gpu>\d{1,4})? +\| (?:(?:Device )?Name: (?P<model>\S.{0,80}?)|PCI Bus ID: (?P<pci>[0-9A-Fa-f:.]{7,16})|"
+    r"Device UUID: (?P<uuid>GPU-[0-9a-f-]{8,40})) +\|"
+)
+_INSTANCE = re.compile(
+    r"\| {2,4}(?P<gpu>\d{1,3}) {2}MIG (?P<profile>\d\S{1,20}) +\d{1,3} +\d{1,3} +\d{1,2}:\d{1,2} +\|"
+)
+_Key = tuple[str | None, str, int]  # host, tool, GPU
+
+
+class _Gpu:
+    """What is known of one GPU."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self.place = number, text
+        self.model: str | None = None
+        self.pci: str | None = None
+        self.uuid: str | None = None
+        self.profiles: list[str] = []
+
+    def add(self, found: dict[str, str | None]) -> None:
+        """Take the fields of a line that are there."""
+        self.model = found.get("model") or self.model
+        self.pci = found.get("pci") or self.pci
+        self.uuid = found.get("uuid") or self.uuid
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read every list, of one node or many behind prefixes.
+
+    Source: `nvidia-smi` of drivers 390 and newer, `dcgmi` of DCGM 2 to 4::
+
+        GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f9a1c32-…)
+        | 0      | Name: NVIDIA H100 80GB HBM3                                          |
+        |   0  MIG 1g.10gb         19       13          6:1     |
+    """
+    gpus: dict[_Key, _Gpu] = {}
+    last: dict[str | None, _Key] = {}  # the GPU that further lines of a host are about
+    number = used = 0
+    for number, label, text in plain_lines(stream):
+        host = label.host
+        if (found := _GPU.match(text)) is not None:
+            key = host, "nvidia-smi", int(found["gpu"])
+        elif (found := _DEVICE.match(text)) is not None and host in last:
+            key = last[host]
+        elif (found := _DISCOVERED.match(text)) is not None:
+            if found["gpu"] is None and host not in last:
+                continue
+            key = (host, "dcgmi", int(found["gpu"])) if found["gpu"] is not None else last[host]
+        elif (found := _INSTANCE.match(text)) is not None:
+            key = host, "nvidia-smi mig", int(found["gpu"])
+        else:
+            continue
+        used += 1
+        last[host] = key
+        gpu = gpus.get(key)
+        if gpu is None and len(gpus) < _MOST:
+            gpu = gpus[key] = _Gpu(number, text)
+        if gpu is not None:
+            fields = found.groupdict()
+            gpu.add(fields)
+            gpu.profiles += [fields["profile"]] if fields.get("profile") and len(gpu.profiles) < 64 else []
+    facts.mark_covered("listed_gpu")
+    facts.add(
+        ListedGpu(
+            host, name, tool, number_, gpu.uuid, gpu.pci, gpu.model, len(gpu.profiles), ",".join(gpu.profiles) or None,
+            facts.evidence(name, gpu.place[0], gpu.place[1].strip()),
+        )
+        for (host, tool, number_), gpu in gpus.items()
+    )  # fmt: skip
+    note = f"lists more than {_MOST:,} GPUs; the others were left out" if len(gpus) >= _MOST else None
+    return Reading(number, used, note)
