@@ -89,6 +89,7 @@ SAMPLES = {
     "slurm-json": ["slurm/recorded/sacct.json.gz"],
     "slurm-state-json": ["slurm/sinfo.json"],
     "kube-nodes": ["captures/kubectl_nodes.txt"],
+    "panel-csv": ["gpu/GPU utilisation-data-2026-11-24 09_00_40.csv", "gpu/grafana_network.csv"],
     "gpu-list": ["gpu/nvidia_smi_L.txt"],
     "slurm-state": ["slurm/scontrol_node.txt", "slurm/squeue.txt", "slurm/sinfo_R.txt"],
     "gridengine-accounting": ["gridengine/qacct.txt"],

@@ -33,6 +33,7 @@ from nccl_doctor.facts.tables import (
     NvlinkState,
     NvlinkUse,
     OfiDomain,
+    PanelSeries,
     PrintedNumber,
     ProfileShare,
     QueuedJob,
@@ -58,7 +59,7 @@ from nccl_doctor.facts.tables import (
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostNumber, HostUse, IbPort, KubeNode, KubePod, ListedGpu, Message,
+        HostNumber, HostUse, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
         GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
@@ -186,6 +187,13 @@ def _states(facts: Facts) -> Iterator[Clause]:
         "SELECT count(DISTINCT rank), sum(n), min(ref) FROM inspector_coll GROUP BY NULL HAVING count(*)"
     ):
         yield f"measured inside NCCL: {counted(calls, 'collective')} of {counted(ranks, 'rank')}", ref
+
+
+def _panels(facts: Facts) -> Iterator[Clause]:
+    for series, files, ref in facts.query(
+        "SELECT count(*), count(DISTINCT file), min(ref) FROM panel_series GROUP BY NULL HAVING count(*)"
+    ):
+        yield f"Grafana: {series:,} series of {counted(files, 'panel')}", ref
 
 
 _LISTS = {"nvidia-smi": "nvidia-smi -L", "dcgmi": "dcgmi discovery", "nvidia-smi mig": "nvidia-smi mig"}
@@ -346,6 +354,7 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "nccl-state": _states,
     "node-command": _commands,
     "gpu-list": _gpu_lists,
+    "panels": _panels,
     "host-command": _host_commands,
     "link": _links,
     "copies": _copies,

@@ -30,6 +30,7 @@ from nccl_doctor.facts.tables import (
     LossScale,
     Measure,
     MlperfRun,
+    PanelSeries,
     PrintedNumber,
     RecordedRun,
     Scalar,
@@ -152,6 +153,8 @@ QUERIES = (
     "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE sm_active IS NOT NULL",
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
+    # series of dashboards whose quantity is not known
+    "SELECT 'panel_mean', mean, '', iif(host IS NULL, 'run', 'host'), name, ref FROM panel_series LIMIT 2000",
     # commands about hosts: free, df, ulimit, lscpu, numactl, top, perf stat
     "SELECT replace(command, ' ', '_') || '_' || replace(iif(command = 'df', 'used', name), ' ', '_'), value, unit, 'host',"
     " coalesce(host || ' ', '') || iif(command = 'df', name, ''), ref FROM host_number WHERE value >= 0 LIMIT 5000",
@@ -191,6 +194,7 @@ _UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step
         Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber, PrintedNumber,
+        PanelSeries,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

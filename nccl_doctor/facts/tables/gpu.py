@@ -127,3 +127,16 @@ class ListedGpu(NamedTuple):
     instances: int  # of MIG; 0 for a whole GPU
     profiles: str | None  # 1g.10gb,3g.40gb
     ref: Ref
+
+
+class PanelSeries(NamedTuple):
+    """A series in the CSV of a panel of Grafana that is not known as one of a GPU."""
+
+    file: str
+    name: str  # its title: a legend or labels
+    host: str | None
+    n: int  # values
+    mean: float
+    least: float
+    most: float
+    ref: Ref

@@ -1,7 +1,7 @@
 """Nodes and queue of Slurm as JSON: `squeue --json`, `scontrol show job --json`, `sinfo --json`, `scontrol show node --json`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -43,7 +43,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     array = found[1].decode() if found is not None else "nodes"
     elements = Elements(Joined(head, stream), array)
     rows: list[SchedulerNode | QueuedJob] = []
-    parse = {"jobs": _job, "nodes": _node, "sinfo": _group}[array]
+    parsers: dict[str, Callable[[dict[str, Any]], Iterator[tuple[SchedulerNode | QueuedJob, str]]]]
+    parsers = {"jobs": _job, "nodes": _node, "sinfo": _group}
+    parse = parsers[array]
     used = 0
     note = None
     try:

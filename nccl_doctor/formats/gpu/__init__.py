@@ -99,6 +99,15 @@ FORMATS = (
         leads=True,
     ),
     Format(
+        "panel-csv",
+        "panel_csv",
+        tables=("gpu_use", "gpu_sample", "gpu_throttle", "panel_series"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?:sep=,\r?\n)?\"?Time\"?(?:,(?:\"(?:[^\"\r\n]|\"\"){1,4000}\"|[^\",\r\n]{1,400})){1,4096}\r?\n"
+            rb"\"?(?:20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d|1\d{12}[\",])"
+        ),
+    ),
+    Format(
         "dcgm-job-stats",
         "collected.dcgm_stats",
         tables=("gpu_use", "gpu_throttle"),

@@ -21,7 +21,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, lines, read_head
 
 LARGEST = 256 << 20  # bytes of one answer of the API
-_COLUMNS = {
+COLUMNS = {
     "DCGM_FI_DEV_GPU_UTIL": ("util", 1.0), "DCGM_FI_DEV_FB_USED": ("memory", 1.0), "DCGM_FI_DEV_FB_TOTAL": ("memory_total", 1.0),
     "DCGM_FI_DEV_POWER_USAGE": ("power", 1.0), "DCGM_FI_DEV_POWER_MGMT_LIMIT": ("power_limit", 1.0),
     "DCGM_FI_DEV_SM_CLOCK": ("clock", 1.0), "DCGM_FI_DEV_GPU_TEMP": ("temperature", 1.0), "DCGM_FI_PROF_SM_ACTIVE": ("sm_active", 1.0),
@@ -44,8 +44,8 @@ EXPORTED = compiled(
     rb'\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,4}"metric"\s{0,4}:\s{0,4}\{[^{}]{0,3000}\}\s{0,4},\s{0,4}"(?:values|timestamps)"\s{0,4}:'
 )
 _VALUE = re.compile(r"(\S{1,40})(?: (\d{10,16}))?\s*")
-_LABEL = re.compile(r'(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
-_HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_instance", "instance")
+LABEL = re.compile(r'(\w{1,80})="((?:[^"\\]|\\.){0,400})"')
+HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_instance", "instance")
 _BLOCK = 8 << 20
 _SERIES = 50_000  # whose labels are remembered
 
@@ -140,7 +140,7 @@ def _series(head: str, rows: _Rows, turns: dict[tuple[object, str], Iterator[int
     match = _SAMPLE.match(head)
     if match is None or not match[1].startswith(_NAMES):
         return None
-    labels = dict(_LABEL.findall(match[2]))
+    labels = dict(LABEL.findall(match[2]))
     return _series_of(match[1], labels, rows, turns)
 
 
@@ -148,9 +148,9 @@ def _series_of(
     metric: str, labels: dict[str, Any], rows: _Rows, turns: dict[tuple[object, str], Iterator[int]]
 ) -> _Series | None:
     """What a metric with these labels is; None for what is not read."""
-    known = _COLUMNS.get(metric)
+    known = COLUMNS.get(metric)
     event = event_of(metric, labels) if known is None else None
-    gpu = _gpu(labels) if known is not None or event is not None else None
+    gpu = gpu_of(labels) if known is not None or event is not None else None
     if gpu is None:
         return None
     column, factor = known if known is not None else (event.column if event is not None else "", 1.0)
@@ -216,13 +216,13 @@ def _points(points: list[Any]) -> Iterator[tuple[float, float]]:
                 yield float(point[0]), value
 
 
-def _gpu(labels: dict[str, Any]) -> Gpu | None:
+def gpu_of(labels: dict[str, Any]) -> Gpu | None:
     """Who a series is of; None for one of a link, of an instance of MIG, or of no GPU."""
     number, uuid = str(labels.get("gpu", labels.get("index", ""))), labels.get("UUID", labels.get("uuid"))
     index = int(number) if number.isdecimal() and len(number) < 5 else None
     if labels.get("GPU_I_ID") or (index is None and not isinstance(uuid, str)):
         return None
-    host = next((str(labels[key]) for key in _HOSTS if labels.get(key)), None)
+    host = next((str(labels[key]) for key in HOSTS if labels.get(key)), None)
     model = labels.get("modelName", labels.get("name"))
     return Gpu(
         host.rpartition(":")[0] if host and re.fullmatch(r"[^\[\]]+:\d{1,5}", host) else host,
