@@ -69,11 +69,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if start.startswith(b"{"):
         number, note = _sadf_json(stream, hosts)
     elif start.startswith(b'"'):
-        number = _dstat(stream, hosts)
+        number, note = _dstat(stream, hosts)
     elif start.startswith(b"#"):
-        number = _sadf(stream, hosts)
+        number, note = _sadf(stream, hosts)
     else:
-        number = _atop(stream, hosts)
+        number, note = _atop(stream, hosts)
     facts.mark_covered("host_use")
     facts.add(
         HostUse(
@@ -86,8 +86,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(number, hosts.used, note)
 
 
-def _sadf(stream: Readable, hosts: _Hosts) -> int:
-    number, titles = 0, list[str]()
+def _note(number: int, whole: bool) -> str | None:
+    return None if whole else f"the last record, in line {number:,}, is cut"
+
+
+def _sadf(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
+    number, titles, whole = 0, list[str](), True
     for number, line in lines(stream):
         cells = line.strip().split(";")
         if line.startswith("#"):
@@ -96,7 +100,8 @@ def _sadf(stream: Readable, hosts: _Hosts) -> int:
         row = dict(zip(titles, cells, strict=False))
         if len(cells) == len(titles) and row.get("CPU") in ("-1", "all"):
             hosts.add(row.get("hostname"), None, _busy(row.get("%idle"), row.get("%iowait")), number, line)
-    return number
+        whole = len(cells) == len(titles) or cells == [""]
+    return number, _note(number, whole)
 
 
 def _sadf_json(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
@@ -119,34 +124,43 @@ def _sadf_json(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
     return number, None
 
 
-def _dstat(stream: Readable, hosts: _Hosts) -> int:
-    number, host, idle, waiting = 0, None, None, None
+def _dstat(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
+    number, host, idle, waiting, columns, whole = 0, None, None, None, 0, True
     for number, line in lines(stream):
         cells = next(csv.reader([line[:4000]]), [])
         if cells[:1] == ["Host:"]:
             host = cells[1] if len(cells) > 1 else None
         elif "idl" in cells:
+            columns = len(cells)
             idle, waiting = cells.index("idl"), cells.index("wai") if "wai" in cells else None
-        elif idle is not None and len(cells) > idle:
+        elif idle is not None and cells:
+            whole = len(cells) == columns
+            if not whole:
+                continue
             told = cells[waiting] if waiting is not None and len(cells) > waiting else "0"
             hosts.add(host, None, _busy(cells[idle], told), number, line)
-    return number
+    return number, _note(number, whole)
 
 
-def _atop(stream: Readable, hosts: _Hosts) -> int:
+def _atop(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
     """The first report counts from the start of the node."""
-    number, first = 0, True
+    number, first, columns, whole = 0, True, 0, True
     for number, line in lines(stream):
         if line.startswith("SEP"):
             first = False
         row = _ATOP.fullmatch(line) if line.startswith("CPU ") else None
+        cells = line.count(" ") if line.startswith("CPU ") else columns
+        columns = columns or cells
+        whole = cells == columns
+        if not whole:
+            continue
         if row is None or first:
             continue
         ticks = [int(cell) for cell in row[5].split()]
-        whole = int(row[2]) * int(row[3]) * int(row[4])
-        if whole:
-            hosts.add(row[1], int(row[4]), 100 - 100 * (ticks[_ATOP_IDLE] + ticks[_ATOP_WAIT]) / whole, number, line)
-    return number
+        total = int(row[2]) * int(row[3]) * int(row[4])
+        if total:
+            hosts.add(row[1], int(row[4]), 100 - 100 * (ticks[_ATOP_IDLE] + ticks[_ATOP_WAIT]) / total, number, line)
+    return number, _note(number, whole)
 
 
 def _busy(idle: Any, waiting: Any) -> float | None:

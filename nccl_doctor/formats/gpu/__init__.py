@@ -88,7 +88,7 @@ FORMATS = (
     Format(
         "accelerator-samples",
         "collected.accelerators",
-        tables=("gpu_use", "gpu_sample", "gpu_throttle"),
+        tables=("gpu_use", "gpu_sample", "gpu_throttle", "active_test"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,20}(?:nvidia_smi,[\w-]{1,60}=[^\n]{1,4000} \w{1,60}="  # Telegraf
             rb"|Timestamp, DeviceId, [^\n]{0,400}GPU "  # xpu-smi dump

@@ -86,10 +86,14 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("profile_sum", "profile_share")
     tables = _Tables()
     understood = number = 0
+    line = ""
     for number, _, line in plain_lines(stream):
         understood += _take_line(tables, name, number, line)
     facts.add(_rows(facts, name, tables))
-    return Reading(number, understood, None if tables.sums else "holds no row of a summary")
+    note = None if tables.sums else "holds no row of a summary"
+    if tables.report is not None and tables.comma and 0 < len(_cells(tables, line)) < len(tables.columns):
+        note = note or f"the last record, in line {number:,}, is cut"
+    return Reading(number, understood, note)
 
 
 def _take_line(tables: _Tables, file: str, number: int, line: str) -> int:

@@ -8,6 +8,7 @@ import pytest
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.recorded import HostUse
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.captures import cpu_exports
 
 SADF = """# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle
 node01;10;2026-11-20 08:00:10 UTC;-1;70.00;5.00;10.00;5.00;0.00;10.00
@@ -89,3 +90,21 @@ def test_a_cut_answer_is_told() -> None:
     known = registry.recognise(data)
     assert known is not None
     assert "is no complete JSON" in str(registry.read_file(known, io.BytesIO(data), "cpu", Facts()).note)
+
+
+TITLES = "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle"
+ATOP = "CPU n1 1795527153 2026/11/24 13:32:33 10 100 4 100 200 0 3600 100 0 0 0 0 2600 100 0 0"
+
+
+@pytest.mark.parametrize(
+    ("head", "row"),
+    [(TITLES, "n1;10;2026-11-20 08:00:10 UTC;-1;9.00;0.00;1.00;0.00;0.00;90.00"), (f"{ATOP}\nSEP", ATOP)],
+    ids=["sadf", "atop"],
+)
+def test_a_last_record_that_was_cut_is_told_and_not_counted(head: str, row: str) -> None:
+    for last, samples, told in ((row, 2, None), (row[:-16], 1, "is cut")):
+        facts = Facts()
+        reading = cpu_exports.read_format(io.BytesIO(f"{head}\n{row}\n{last}".encode()), "c", facts)
+        assert [(samples,)] == facts.query("SELECT samples FROM host_use")
+        assert (told is None) == (reading.note is None)
+        assert told is None or str(reading.note).endswith(told)

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from helpers.places import FIXTURES
 
+from nccl_doctor.app.analyze import report_of
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuUse
 from nccl_doctor.formats import registry
+from nccl_doctor.formats.gpu.collected import accelerators
 
 TELEGRAF = "".join(
     f"nvidia_smi,host=hgx-04,index={gpu},name=NVIDIA\\ H100,uuid=GPU-{gpu} "
@@ -137,3 +139,19 @@ def test_what_is_not_whole_is_told() -> None:
 )
 def test_hostile_values_give_nothing(line: str) -> None:
     assert [] == _read(line)[0]
+
+
+def test_npu_smi_calls_an_npu_unhealthy() -> None:
+    rows = "".join(
+        f"| {number}     910B3               | {health:<13} | 95.1        50                0    / 0             |\n"
+        "| 0                         | 0000:C1:00.0  | 0           0    / 0          3398 / 65536         |\n"
+        for number, health in enumerate(("OK", "Warning", "Alarm", "UNKNOWN"))
+    )
+    text = f"+{'-' * 90}+\n| npu-smi 24.1.rc2                 Version: 24.1.rc2   |\n{rows}"
+    facts = Facts()
+    accelerators.read_format(io.BytesIO(text.encode()), "npu.txt", facts)
+    assert [("NPU 0", "pass"), ("NPU 1", "warn"), ("NPU 2", "fail"), ("NPU 3", "other")] == facts.query(
+        "SELECT device, outcome FROM active_test ORDER BY device"
+    )
+    found = [finding for finding in report_of(facts).findings if finding.name == "npu-unhealthy"]
+    assert {"error", "warning"} == {finding.severity for finding in found}

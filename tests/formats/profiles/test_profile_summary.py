@@ -155,3 +155,17 @@ def test_kernel_statistics_of_rocprof() -> None:
         ("copies", "copy", 1000.0),
         ("api", "other", 500.0),
     } == {(share.report, share.kind, share.total_ms) for share in facts.rows(ProfileShare)}
+
+
+@pytest.mark.parametrize(
+    ("titles", "row"),
+    [
+        ("Time (%),Total Time (ns),Instances,Avg (ns),Max (ns),Name", "60.0,900,3,300.0,400,gemm_a"),
+        ('"Name","Calls","TotalDurationNs","AverageNs","Percentage"', '"gemm_a",3,900,300,60.0'),
+    ],
+    ids=["nsys", "rocprof"],
+)
+def test_a_last_row_that_was_cut_is_told(titles: str, row: str) -> None:
+    for last, told in ((row, None), (row[: len(row) // 2], "the last record, in line 3, is cut")):
+        reading = profile_summary.read_format(io.BytesIO(f"{titles}\n{row}\n{last}".encode()), "p.csv", Facts())
+        assert told == reading.note

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import ActiveTest
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.collected.value_rows import ValueRows
 from nccl_doctor.formats.gpu.sample_statistics import Samples
@@ -37,6 +38,24 @@ _NPU_CHIP = re.compile(
 XPU_HEAD = b"Timestamp, DeviceId, "
 
 
+_HEALTH = {"OK": "pass", "Warning": "warn", "Alarm": "fail", "Critical": "fail"}  # outcome of a word of npu-smi
+
+
+class _Rows(ValueRows):
+    """Values, and what npu-smi calls the health of each NPU: of several tables the worst."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.health: dict[int, tuple[str, tuple[int, str]]] = {}
+
+    def see_health(self, number: int, word: str, place: tuple[int, str]) -> None:
+        """Take the word for one NPU."""
+        known = self.health.get(number)
+        order = ("fail", "warn", "other", "pass")
+        if known is None or order.index(_HEALTH.get(word, "other")) < order.index(_HEALTH.get(known[0], "other")):
+            self.health[number] = word, place
+
+
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up the samples of a file.
 
@@ -49,8 +68,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     head = read_head(stream, 1 << 12)
     stream = Joined(head, stream)
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    rows = ValueRows()
-    readers: tuple[tuple[bool, Callable[[Readable, ValueRows], Reading], str], ...] = (
+    rows = _Rows()
+    readers: tuple[tuple[bool, Callable[[Readable, _Rows], Reading], str], ...] = (
         (start.startswith(XPU_HEAD), _xpu, "xpu-smi"),
         (start.startswith(b"nvidia_smi,"), _telegraf, "telegraf"),
         (start.startswith(b"+--"), _npu, "npu-smi"),
@@ -60,6 +79,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     read, source = next((read, source) for fits, read, source in readers if fits)
     reading = read(stream, rows)
     rows.flush()
+    facts.add(
+        ActiveTest(None, "npu-smi", "health", f"NPU {number}", _HEALTH.get(word, "other"), None, None, word, facts.evidence(name, *place))
+        for number, (word, place) in rows.health.items()
+    )  # fmt: skip
     if rows.samples.gpus:
         rows.samples.write(facts, name, source)
     note = reading.note
@@ -172,13 +195,14 @@ def _neuron(stream: Readable, rows: ValueRows) -> Reading:
     return Reading(number, 0, note)
 
 
-def _npu(stream: Readable, rows: ValueRows) -> Reading:
+def _npu(stream: Readable, rows: _Rows) -> Reading:
     """Two lines a device: power and temperature, then how busy it is."""
     number, sweep, gpu, power, shown = 0, 0, None, list[tuple[str | None, float | None]](), ""
     for number, line in lines(stream):
         if (device := _NPU.match(line)) is not None:
             sweep += device[1] == "0"
             gpu, shown = Gpu(None, int(device[1]), None, device[2]), line
+            rows.see_health(int(device[1]), device[3], (number, line.strip()))
             power = [("power", float(device[4])), ("temperature", float(device[5]))]
         elif gpu is not None and (chip := _NPU_CHIP.match(line)) is not None:
             _add(rows, gpu, sweep, [*power, ("util", float(chip[1]))], number, f"{shown.strip()} {line.strip()}")
