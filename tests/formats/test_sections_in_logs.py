@@ -16,7 +16,7 @@ from nccl_doctor.inputs import text_lines
 FILLER = "[rank{}]: 2026-05-07 00:00:0{},123 epoch {} of 90 ended, loss 2.3{} lr 0.0{} memory 4{}.1GB\n"
 LINES = 5_000
 DF = "Filesystem      Size  Used Avail Use% Mounted on\n/dev/sd{0}1        10G  9.9G  0.1G  99% /scratch{0}\n\n"
-EVERY_LINE = {"training-steps"}  # any line may be a step
+EVERY_LINE = {"training-steps", "own-progress"}  # any line may be a step
 
 
 def filler(first: int, lines: int) -> str:
