@@ -3,7 +3,7 @@
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
-TITLE = rb"[a-z_][a-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
+TITLE = rb"[A-Za-z_][A-Za-z_.0-9]{0,60}(?: \[[^\]\n]{1,12}\])?"
 SAMPLE = (
     rb"(?:utilization\.(?:gpu|memory|aip)|power\.draw(?:\.\w{1,20})?|memory\.used|clocks[\w.]{1,60}|temperature\.gpu"
     rb"|ecc\.errors\.[\w.]{1,60}|retired_pages\.\w{1,30}(?:\.count)?|remapped_rows\.\w{1,30})"
@@ -20,7 +20,7 @@ FORMATS = (
             _START
             + rb"(?:(?:"
             + TITLE
-            + rb",[ \t]*){0,80}"
+            + rb",[ \t]*){0,400}"
             + SAMPLE
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
             rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
@@ -66,7 +66,7 @@ FORMATS = (
             rb"|[^{\[\n]{0,200}\n?\s{0,20}\[?\s{0,20}\{\s{0,40}\"(?:gpu_data|gpu|timestamp)\"\s{0,4}:(?=[\s\S]{0,8000}?\"(?:gfx_activity|socket_power|"
             rb"market_name|used_vram)\")"
             rb"|\s{0,20}\{\s{0,40}\"card\d{1,4}\"\s{0,4}:\s{0,4}\{"  # rocm-smi --json
-            rb"|(?:\s{0,20}WARNING: AMD GPU[^\n]{0,200}\n)?\s{0,200}={2,80} ROCm System Management Interface ={2,80}"
+            rb"|(?:\s{0,20}WARNING: AMD GPU[^\n]{0,200}\n)?\s{0,200}={2,80} ?ROCm System Management Interface ?={2,80}"
             rb"|GPU\[\d{1,4}\]\s{1,20}: )"
         ),
         leads=True,
@@ -124,6 +124,7 @@ FORMATS = (
             rb"|\A\s{0,200}\{\s{0,40}\"body\"\s{0,4}:\s{0,4}\{(?=[\s\S]{0,60000}?\"Overall Health\")"
         ),
         inside=(b"Successfully ran diagnostic for group", b"| Health Monitor Report"),
+        logged=True,
         reach=4 << 20,
         leads=True,
     ),
@@ -135,6 +136,10 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
             # what people copy of it: the part of a GPU, behind the command
             rb"|\A(?:\xef\xbb\xbf)?(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z]"
+            # or a part of that, as `grep -A` leaves it
+            rb"|\A(?:\xef\xbb\xbf)?(?:[^\n]{0,200}\n){0,2} {4}(?:Fabric|ECC Errors|Remapped Rows|Retired Pages"
+            rb"|Clocks (?:Throttle|Event) Reasons|(?:GPU )?Power Readings|FB Memory Usage|Temperature|Utilization)"
+            rb" {0,40}\r?\n {8}[A-Z][\w ]{1,60}: "
             rb"|\A(?:\xef\xbb\xbf)?\s{0,200}(?:<\?xml[^>]{0,200}\?>\s{0,200})?"
             rb"(?:<!DOCTYPE nvidia_smi_log[^>]{0,2000}>\s{0,200})?(?:<![^>]{0,2000}>\s{0,200}|\]>\s{0,200}){0,50}<nvidia_smi_log>"
         ),

@@ -21,7 +21,7 @@ from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
 from nccl_doctor.formats.gpu.sweeps import Sweeps
 
-HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,80}" + SAMPLE + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
+HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,400}" + SAMPLE + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """Titles in the style of nvidia-smi, one of them of a sample; to be matched at the start of a line."""
 BARE = re.compile(
     rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]{0,400}?\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?$)", re.MULTILINE
@@ -204,8 +204,11 @@ class Table:
         if self._key == "index" and not pandas.api.types.is_numeric_dtype(keys):
             keys = _numeric(keys)
         codes, uniques = pandas.factorize(keys)
-        hosts, names = (None, [None]) if "host" not in self._texts else pandas.factorize(frame["host"])
-        pairs = codes if hosts is None else np.where(codes < 0, -1, codes * len(names) + np.maximum(hosts, 0))
+        pairs, names = codes, [None]
+        if "host" in self._texts:
+            hosts, known_hosts = pandas.factorize(frame["host"])
+            names = [*known_hosts, None]  # the last for rows that name none, `[N/A]`
+            pairs = np.where(codes < 0, -1, codes * len(names) + np.where(hosts < 0, len(names) - 1, hosts))
         values, first, which = np.unique(pairs, return_index=True, return_inverse=True)
         slots = np.full(len(values), -1, np.int64)
         for at, value in enumerate(values):

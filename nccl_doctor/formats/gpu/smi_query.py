@@ -24,15 +24,21 @@ _GPUS = 64
 _HOSTS = 4096
 _REFUSALS = 100  # of one GPU
 _LINES = 40_000  # of one node; a machine of 16 GPUs prints 8,000
-_TITLE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,40}$")
+_TITLE = re.compile(r"( {0,40})([A-Za-z][^:]{0,60}?) {0,80}$")
 _LONGEST = 400  # characters of a value
 _VALUES = 512  # of a place that are remembered
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
 _SMI_HEADS = re.compile(rb"={5,40}NVSMI LOG={5,40}")
+_PART = re.compile(
+    r"(?:[^\n]{0,200}\n){0,2} {4}(?:Fabric|ECC Errors|Remapped Rows|Retired Pages|Clocks (?:Throttle|Event) Reasons|(?:GPU )?Power Readings"
+    r"|FB Memory Usage|Temperature|Utilization) {0,40}\n {8}[A-Z][\w ]{1,60}: "
+)
+"""A part of what is printed of a GPU, without its first line: what `grep -A` leaves."""
 _SMI_ALONE = re.compile(
     r"\s{0,200}(?:<|(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG"
     r"|(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z])"
 )
+_PART_TITLE = re.compile(r" {4}[A-Z][A-Za-z0-9 ]{2,40}$")
 _SECTION_END = re.compile(r"_{20,60}\s*$|\*{3} /")
 _XML_GPU = re.compile(r"\s*<gpu id=\"")
 _PLACES = {  # place in the text, with small letters and underscores -> place in the XML
@@ -94,7 +100,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     head = read_head(stream, 1 << 12)
     facts.mark_covered("node_driver", "node_gpu", "gpu_health", "link_counter", "node_gpu_error")
-    if _SMI_ALONE.match(head.decode("utf-8", "replace").lstrip("\ufeff")) is None:
+    start = head.decode("utf-8", "replace").lstrip("\ufeff")
+    if _SMI_ALONE.match(start) is None and _PART.match(start) is None:
         return _inside(Joined(head, stream), name, facts)
     data = head + read_head(stream, _MAX_BYTES + 1 - len(head))
     text = data[:_MAX_BYTES].decode("utf-8", "replace")
@@ -246,7 +253,10 @@ def _text(
     gpus: list[_Gpu] = []
     place = _TOP
     used = 0
+    parts: set[str] = set()  # of the GPU that is read, where nothing names it
     for number, text in lines:
+        if parts or not gpus:
+            _unnamed(text, number, name, facts, gpus, parts)
         head, colon, value = text.partition(": ")
         value = value.strip()
         read = _read(place, head) if value or not colon else None
@@ -282,6 +292,17 @@ def _text(
         elif title == "attached_gpus" and value.isdecimal():
             system["attached"] = int(value[:3])
     return system, gpus, used
+
+
+def _unnamed(text: str, number: int, name: str, facts: Facts, gpus: list[_Gpu], parts: set[str]) -> None:
+    """Begin a GPU with the title of one of its parts, where no line names it; with one that comes again, the next GPU."""
+    if text.startswith("    ") and _PART_TITLE.match(text) and len(gpus) < _GPUS:
+        title = text.strip()
+        if not gpus or title in parts:
+            parts.clear()
+            values: dict[str, Any] = {"gpu": len(gpus), "pci": None, "tasks": [], "counters": {}}
+            gpus.append(_Gpu(values, facts.evidence(name, number, text), {}, []))
+        parts.add(title)
 
 
 def _refused(gpu: _Gpu, what: str, text: str, line: tuple[int, str]) -> None:

@@ -16,6 +16,8 @@ _REASONS = {
     "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80, "gpu_idle": 0x1, "applications_clocks_setting": 0x2,
 }  # fmt: skip
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,6})?")
+_STATUSES = {"Success": 0, "Not Supported": 3, "Timeout": 10, "Insufficient Resources": 23}
+_UNKNOWN_ERROR = 999  # NVML_ERROR_UNKNOWN
 _FABRIC = {"Not Started": "not-started", "In Progress": "in-progress", "Completed": "completed"}
 
 
@@ -29,6 +31,11 @@ def number(text: str) -> float | None:
 def _whole(text: str) -> int | None:
     value = number(text)
     return int(value) if value is not None else None
+
+
+def _fabric_status(text: str) -> int | None:
+    """The code of NVML behind its words; None where the fabric has none yet."""
+    return None if text in ("N/A", "[N/A]") else _STATUSES.get(text, _UNKNOWN_ERROR)
 
 
 class Column(NamedTuple):
@@ -72,7 +79,7 @@ _READ: dict[str, tuple[str, Callable[[str], Any]]] = {
     "max_clocks/sm_clock": ("clock_sm_max", _whole), "max_clocks/mem_clock": ("clock_memory_max", _whole),
     "applications_clocks/graphics_clock": ("clock_app", _whole),
     "default_applications_clocks/graphics_clock": ("clock_app_default", _whole),
-    "fabric/state": ("fabric_state", _FABRIC.get), "fabric/status": ("fabric_status", {"Success": 0}.get),
+    "fabric/state": ("fabric_state", _FABRIC.get), "fabric/status": ("fabric_status", _fabric_status),
     "gpu_recovery_action": ("recovery", _RECOVERY.get),
     "ecc_errors/volatile/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
     "ecc_errors/aggregate/sram_threshold_exceeded": ("sram_threshold", _STATES.get),
@@ -84,6 +91,7 @@ _FABRIC_PARTS = {
     "bandwidth": "degraded bandwidth", "route_recovery_in_progress": "route recovery", "route_unhealthy": "route unhealthy",
     "access_timeout_recovery": "access timeout", "incorrect_configuration": "wrong configuration",
 }  # fmt: skip
+_SUMMARIES = ("unhealthy", "limited capacity")  # which say less than the parts behind them
 _FABRIC_WELL = ("n/a", "full", "false", "none", "no", "not supported")
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)")
 _ECC = re.compile(r"ecc_errors/(volatile|aggregate)/(?:(sram|dram)_)?(.*)")
@@ -160,7 +168,10 @@ def take(gpu: dict[str, Any], place: str, value: str) -> None:
         gpu["reasons"] = gpu.get("reasons", 0) | (_REASONS.get(reason, 0) if value == "Active" else 0)
     elif place.startswith("fabric/health/") and place.rpartition("/")[2] in _FABRIC_PARTS:
         complaint = "" if value.lower() in _FABRIC_WELL else _FABRIC_PARTS[place.rpartition("/")[2]]
-        gpu["fabric_health"] = ", ".join(filter(None, [gpu.get("fabric_health"), complaint]))
+        known = gpu.get("fabric_health")
+        gpu["fabric_health"] = ", ".join(filter(None, ["" if complaint and known in _SUMMARIES else known, complaint]))
+    elif place == "fabric/health/summary" and value.lower() in _SUMMARIES:
+        gpu["fabric_health"] = value.lower()
     elif place == "pci/replay_counter" and (count := _whole(value)) is not None:
         gpu["counters"]["pcie-replay"] = count
     elif place.startswith("processes/process_info/"):

@@ -230,16 +230,35 @@ ROCM_5 = (
 )
 
 
-@pytest.mark.parametrize("table", [NEWEST, ROCM_6_0, ROCM_5])
-def test_the_table_of_rocm_smi(table: tuple[str, ...]) -> None:
+ROCM_2 = (
+    "GPU  Temp   AvgPwr   SCLK     MCLK    Fan     Perf    PwrCap  SCLK OD  MCLK OD  GPU%  ",
+    "{gpu}    52.0c  {power}W   {clock}Mhz  900Mhz  41.18%  manual  750.0W  0%       0%       99%   ",
+)
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+@pytest.mark.parametrize("table", [NEWEST, ROCM_6_0, ROCM_5, ROCM_2])
+def test_the_table_of_rocm_smi(table: tuple[str, ...], gap: str) -> None:
     rule = "=" * 46
     rows = [
         table[-1].format(gpu=gpu, node=gpu + 2, power=690.0 - 100 * gpu, clock=2100 - 300 * gpu) for gpu in range(3)
     ]
-    lines = ["", "", f"{rule} ROCm System Management Interface {rule}", *table[:-1], "=" * 90, *rows, "=" * 90, ""]
+    lines = [
+        "",
+        "",
+        f"{rule}{gap}ROCm System Management Interface{gap}{rule}",
+        *table[:-1],
+        "=" * 90,
+        *rows,
+        "=" * 90,
+        "",
+    ]
 
+    known = recognise("\n".join(lines).encode())
     facts, _ = read("\n".join(lines))
 
+    assert known is not None
+    assert "amd-smi" == known.kind
     assert [(0, 99.0, 690.0, 52.0, 2100.0), (1, 99.0, 590.0, 52.0, 1800.0), (2, 99.0, 490.0, 52.0, 1500.0)] == [
         (use.gpu, use.util_mean, use.power_median, use.temperature_max, use.clock_median) for use in facts.rows(GpuUse)
     ]

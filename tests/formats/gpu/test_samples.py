@@ -413,3 +413,19 @@ def test_numbers_that_no_tool_measures_are_unknown(number: str, tmp_path: Path) 
     report, facts, _ = analyze.analyze([str(path)], drawn=True)
     assert [92] == [sample.util_mean for sample in facts.rows(GpuSample)]
     assert "92 %" in render("html", report)
+
+
+def test_every_column_that_nvidia_smi_knows_and_a_host_that_it_does_not_tell() -> None:
+    unused = [f"someOther.thing{number}" for number in range(230)]
+    head = ["timestamp", *unused, "index", "utilization.gpu [%]", "power.draw [W]", "hostname"]
+    rows = [
+        ", ".join(["2026/05/07 12:00:00.000", *("[N/A]" for _ in unused), str(gpu), "97 %", "612.50 W", "[N/A]"])
+        for gpu in range(2)
+    ]
+    data = "\n".join([", ".join(head), *rows, ""])
+    known = registry.recognise(data.encode())
+    assert known is not None
+    assert "gpu-samples" == known.kind
+    facts, reading = read(data)
+    assert None is reading.note
+    assert [(None, 0, 97.0), (None, 1, 97.0)] == [(use.host, use.gpu, use.util_mean) for use in facts.rows(GpuUse)]

@@ -69,3 +69,56 @@ def test_the_part_of_one_gpu_without_the_head_is_read(tmp_path: Path) -> None:
     )
     report = analyze.analyze([str(part)])[0]
     assert ["gpu-row-remap-pending-now"] == [one.name for one in report.findings if one.severity == "error"]
+
+
+PART = """\
+    Fabric
+        State                                          : Completed
+        Status                                         : {status}
+        CliqueId                                       : 0
+        Health
+            Summary                                    : {summary}
+            Bandwidth                                  : {bandwidth}
+--
+"""
+
+
+def fabric_of(tmp_path: Path, *parts: dict[str, str]) -> list[tuple[object, ...]]:
+    path = tmp_path / "part.txt"
+    path.write_text(
+        "".join(
+            PART.format(**{"status": "Success", "summary": "Healthy", "bandwidth": "Full", **part}) for part in parts
+        )
+    )
+    facts, _ = analyze.read_facts([str(path)])
+    return facts.query("SELECT gpu, fabric_state, fabric_status, fabric_health FROM node_gpu ORDER BY gpu")
+
+
+def test_parts_that_grep_left_are_numbered_as_they_come(tmp_path: Path) -> None:
+    rows = fabric_of(tmp_path, {}, {"summary": "Unhealthy"}, {"summary": "Unhealthy", "bandwidth": "Degraded"})
+    health = ["", "unhealthy", "degraded bandwidth"]
+    assert [(gpu, "completed", 0, text) for gpu, text in enumerate(health)] == rows
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("Success", 0), ("Insufficient Resources", 23), ("Unheard Of", 999), ("N/A", None)]
+)
+def test_what_ended_the_registration_with_the_fabric(status: str, code: int | None, tmp_path: Path) -> None:
+    assert [(0, "completed", code, "")] == fabric_of(tmp_path, {"status": status})
+
+
+@pytest.mark.parametrize("width", [34, 55])  # of the titles: of drivers before 575, and of newer ones
+def test_values_are_read_however_far_they_stand_from_their_titles(width: int, tmp_path: Path) -> None:
+    rows = [
+        ("Driver Version", "590.10", 0), ("GPU 00000000:1B:00.0", None, 0), ("Product Name", "NVIDIA H200", 4),
+        ("ECC Errors", None, 4), ("Volatile", None, 8), ("DRAM Uncorrectable", "7", 12),
+        ("Fabric", None, 4), ("State", "In Progress", 8),
+    ]  # fmt: skip
+    text = "".join(
+        f"{' ' * deep + title:<{width + 8}}: {value}\n" if value else f"{' ' * deep}{title}\n"
+        for title, value, deep in rows
+    )
+    (tmp_path / "q.txt").write_text(f"==============NVSMI LOG==============\n\n{text}")
+    facts, _ = analyze.read_facts([str(tmp_path / "q.txt")])
+    assert [("NVIDIA H200", "in-progress")] == facts.query("SELECT model, fabric_state FROM node_gpu")
+    assert [(7,)] == facts.query("SELECT uncorrected FROM gpu_health")

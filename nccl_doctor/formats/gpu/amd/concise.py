@@ -8,7 +8,7 @@ import re
 
 from nccl_doctor.formats.gpu.amd.part import Fields
 
-_HEAD = re.compile(r"(?:GPU|Device) {1,20}.{0,120}\b(?:Temp|SCLK)\b.{0,120}\bVRAM% {1,10}GPU%\s*$")
+_HEAD = re.compile(r"(?:GPU|Device) {1,20}.{0,120}\b(?:Temp|SCLK)\b.{0,120}(?:\bVRAM%|\bOD) {1,10}GPU%\s*$")
 _ROW = re.compile(
     r"(?P<gpu>\d{1,4}) {1,40}(?:.{0,80}?(?<=\s)(?P<temperature>\d{1,3}(?:\.\d{1,3})?)(?:°C|[cC])\s)?"
     r"(?:.{0,40}?(?<=\s)(?P<power>\d{1,4}(?:\.\d{1,3})?)W\s)?.{0,80}?(?<=\s)(?P<clock>\d{1,5})M[Hh]z\s.{0,80}?"
