@@ -22,7 +22,7 @@ _NOT_A_HOST = compiled(
     r"uint|float|utf|iso|latin|v|ver|version|python|perl|gcc|sm|ext|nfs|numa|zone|p|r|recall|map|arg|param|tensor|input|"
     r"output|dim|shape|axis|part|section|table|figure|option|method|channel|ring|tree|port|qp|slot|bank|bus|error|"
     r"warning|exception|attempt|retry|try|run|job|task|pid|tid|thread|pool|worker|shard|chunk|opt|gen|seq|hop|key|val|"
-    r"value|arr|col|row|tmp|ret|err|rc|debug)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
+    r"value|arr|col|row|tmp|ret|err|rc|debug|fan|temp|power|curr|in|energy|pwm)\d[\w.]*|.{0,40}(?:error|exception|warning)\d*|"
     r"(?:en|eth|ib|roce|rdma|irdma-roce|wl)(?:p\d{1,5})?(?:p\d{1,3}s\d{1,3}|x[0-9a-f]{12})[a-z0-9]{0,12}|"
     r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
     r"d2h|d2d|h2h|s3|ec2|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"

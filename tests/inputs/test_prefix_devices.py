@@ -17,6 +17,9 @@ DEVICES = (
     "mlx5_bond_0",
     "bnxt_re0",
     "hfi1_0",
+    "fan1",  # of lm-sensors
+    "power1",
+    "temp2_input",
 )
 BY_PLACE = (
     "rocep3s0f0",

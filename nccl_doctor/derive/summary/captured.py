@@ -237,10 +237,8 @@ def _commands(facts: Facts) -> Iterator[Clause]:
     for gpus, active, inactive, total, ref in facts.query(
         "SELECT count(*), sum(active), sum(inactive), min(total), min(ref) FROM c2c_state GROUP BY NULL HAVING count(*)"
     ):
-        yield (
-            f"nvidia-smi c2c: {counted(gpus, 'GPU')}, {active} of {active + inactive} links up, {total:.4g} GB/s to the CPU",
-            ref,
-        )
+        up = f"{active} of {active + inactive} links up"
+        yield f"nvidia-smi c2c: {counted(gpus, 'GPU')}, {up}, {total:.4g} GB/s to the CPU", ref
     for providers, domains, ref in facts.query(
         "SELECT group_concat(DISTINCT provider), count(DISTINCT domain), min(ref) FROM ofi_domain GROUP BY NULL HAVING count(*)"
     ):
@@ -265,12 +263,19 @@ _COUNTS = {
 }
 
 
+_PORTS = f"""
+SELECT count(*), sum(state LIKE 'Active%'), max(rate), min(ref), (
+  SELECT group_concat(coalesce(host || ' ', '') || hca || iif(port > 1, '/' || port, '') || ' ' || coalesce(physical, state), ', ')
+  FROM (SELECT * FROM ib_port WHERE state NOT LIKE 'Active%' ORDER BY ref LIMIT {_NUMBERS_SHOWN}))
+FROM ib_port GROUP BY NULL HAVING count(*)
+"""
+
+
 def _host_commands(facts: Facts) -> Iterator[Clause]:
     """What commands about hosts show: of several hosts the range, of file systems the fullest."""
-    for source, ports, active, rate, ref in facts.query(
-        "SELECT '', count(*), sum(state LIKE 'Active%'), max(rate), min(ref) FROM ib_port GROUP BY NULL HAVING count(*)"
-    ):
-        yield f"{source}{counted(ports, 'RDMA port')}, {active} active" + (f", {rate:g} Gb/s" if rate else ""), ref
+    for ports, active, rate, ref, names in facts.query(_PORTS):
+        rest = f"; not active: {names}" + ", …" * (ports - active > _NUMBERS_SHOWN) if names else ""
+        yield f"{counted(ports, 'RDMA port')}, {active} active" + (f", {rate:g} Gb/s" if rate else "") + rest, ref
     shown: dict[str, list[Clause]] = {}
     for command, name, low, high, unit, hosts, ref in facts.query(
         "SELECT command, name, min(value), max(value), unit, count(DISTINCT coalesce(host, '')), min(ref) FROM host_number"

@@ -1,7 +1,8 @@
 """Output of commands about a host, in a file of its own or pasted into a log, of one host or many behind prefixes.
 
 `ulimit -a`, `free`, `/proc/meminfo`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `ps`, `perf stat`, `lspci -vv`, `rdma link`,
-`show_gids` and `nvidia-smi topo -p2p`. A command that is run again and again keeps its worst row.
+`show_gids`, `ibportstate`, /proc/net/bonding, /sys/class/infiniband and `nvidia-smi topo -p2p`. A command that is run again and again keeps
+its worst row.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
+    BondMember,
     GpuPair,
     HostMemory,
     HostNumber,
@@ -22,7 +24,7 @@ from nccl_doctor.facts.tables import (
     SharedMemory,
     TaskLimit,
 )
-from nccl_doctor.formats.captures import device_sections, host_sections, process_sections
+from nccl_doctor.formats.captures import device_sections, host_sections, link_sections, process_sections
 from nccl_doctor.formats.captures.host_sections import Section
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -30,7 +32,7 @@ from nccl_doctor.inputs.text_lines import plain_batches
 
 _MOST_ROWS = 100_000
 _MOST_WRITERS = 20_000
-_SECTIONS = (*host_sections.SECTIONS, *device_sections.SECTIONS, *process_sections.SECTIONS)
+_SECTIONS = (*host_sections.SECTIONS, *device_sections.SECTIONS, *link_sections.SECTIONS, *process_sections.SECTIONS)
 _BEGINS = re.compile("|".join(f"(?:{section.BEGINS.pattern})" for section in _SECTIONS))
 _Key = tuple[Any, ...]
 
@@ -69,7 +71,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered(
         "host_number", "task_limit", "host_memory", "mount", "mount_probe", "shared_memory", "rdma_gid", "gpu_pair"
     )
-    facts.mark_covered("message", "ib_port", "listed_process")
+    facts.mark_covered("message", "ib_port", "bond_member", "listed_process")
     facts.add(kept.rows(facts, name))
     note = f"holds more than {_MOST_ROWS:,} facts; the others were left out" if kept.full else None
     return Reading(lines, used, note)
@@ -122,6 +124,8 @@ def _name(row: Any, number: int) -> _Key:
             return (row.path,)
         case IbPort():
             return row.hca, row.port
+        case BondMember():
+            return row.bond, row.name
         case RdmaGid():
             return row.device, row.port, row.number, row.kind
         case ListedProcess():

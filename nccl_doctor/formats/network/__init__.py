@@ -12,6 +12,8 @@ FORMATS = (
             b"NIC statistics:",
             b"# Port counters: ",
             b"# Port extended counters: ",
+            b"# PortRcvErrorDetails counters: ",
+            b"# PortXmitDiscardDetails counters: ",
             b'Errors for "',
             b"Errors for 0x",
             b" errors dropped ",

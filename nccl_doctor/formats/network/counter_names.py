@@ -3,6 +3,8 @@
 Left out are counters of traffic, of single queues and of events that a healthy link counts all the time.
 """
 
+import re
+
 PERFQUERY = {
     "SymbolErrorCounter": "symbol_error", "LinkErrorRecoveryCounter": "link_error_recovery", "LinkDownedCounter": "link_downed",
     "PortRcvErrors": "port_rcv_errors", "PortRcvRemotePhysicalErrors": "port_rcv_remote_physical_errors",
@@ -12,6 +14,12 @@ PERFQUERY = {
     "SymbolErrors": "symbol_error", "LinkRecovers": "link_error_recovery", "LinkDowned": "link_downed", "RcvErrors": "port_rcv_errors",
     "RcvRemotePhysErrors": "port_rcv_remote_physical_errors", "XmtDiscards": "port_xmit_discards",
     "LinkIntegrityErrors": "local_link_integrity_errors", "ExcBufOverrunErrors": "excessive_buffer_overrun_errors",
+    # `perfquery -E` and `-D`, which tell the causes apart
+    "PortLocalPhysicalErrors": "port_local_physical_errors", "PortMalformedPktErrors": "port_malformed_packet_errors",
+    "PortBufferOverrunErrors": "port_buffer_overrun_errors", "PortDLIDMappingErrors": "port_dlid_mapping_errors",
+    "PortVLMappingErrors": "port_vl_mapping_errors", "PortLoopingErrors": "port_looping_errors",
+    "PortInactiveDiscards": "port_inactive_discards", "PortNeighborMTUDiscards": "port_neighbor_mtu_discards",
+    "PortSwLifetimeLimitDiscards": "port_lifetime_limit_discards", "PortSwHOQLifetimeLimitDiscards": "port_hoq_lifetime_limit_discards",
 }  # fmt: skip
 """Titles of `perfquery` and `ibqueryerrors` (InfiniBand Architecture Specification, PortCounters)."""
 
@@ -27,8 +35,12 @@ RDMA = {
     "max_retry_exceeded": "req_transport_retries_exceeded", "oos_drop_count": "out_of_sequence",
     "tcpRetransSegs": "retransmitted_segments", "ip4InDiscards": "ip4_in_discards", "ip6InDiscards": "ip6_in_discards",
     "rxVlanErrors": "rx_vlan_errors",
+    # ionic
+    "req_rx_pkt_seq_err": "packet_seq_err", "req_rx_rnr_retry_err": "rnr_nak_retry_err", "req_rx_impl_nak_seq_err": "implied_nak_seq_err",
+    "req_tx_retry_excd_err": "req_transport_retries_exceeded", "req_rx_rmt_acc_err": "req_remote_access_errors",
+    "resp_rx_outof_buf": "out_of_buffer", "resp_rx_outouf_seq": "out_of_sequence", "resp_rx_dup_request": "duplicate_request",
 }  # fmt: skip
-"""Counters of `rdma statistic` (mlx5_ib, efa, bnxt_re; irdma)."""
+"""Counters of `rdma statistic` (mlx5_ib, efa, bnxt_re; irdma; ionic)."""
 
 _ETHTOOL = {
     # mlx5
@@ -55,10 +67,28 @@ _ETHTOOL = {
     "rx_drops": "rx_dropped", "link_down_events": "link_downed", "rx_symbol_errors": "rx_symbol_errors",
     "tx_tx_timeouts": "tx_timeouts", "tx_timeout": "tx_timeouts", "tx_timeout_count": "tx_timeouts",
     "rx_pcs_symbol_err": "rx_symbol_errors_uncorrected", "rx_total_discard_pkts": "rx_discards", "tx_total_discard_pkts": "tx_discards",
+    # ionic
+    "frames_rx_bad_fcs": "rx_crc_errors", "frames_rx_bad_all": "rx_errors", "frames_rx_bad_length": "rx_length_errors",
+    "frames_rx_dropped": "rx_discards", "frames_tx_bad": "tx_errors", "hw_rx_dropped": "rx_dropped", "hw_tx_dropped": "tx_dropped",
+    "hw_rx_missed_errors": "rx_missed_errors",
     "illegal_bytes": "illegal_bytes", "mac_local_faults": "mac_local_faults", "mac_remote_faults": "mac_remote_faults",
 }  # fmt: skip
 ETHTOOL = _ETHTOOL | {form.format(name): here for name, here in _ETHTOOL.items() for form in ("{}.nic", "port.{}")}
 """ice and i40e print the counters of the port with a suffix or a prefix."""
+
+_ERROR_WORD = re.compile(
+    r"(?!xdp_)(?=[a-z]{2,20}_)(?:[a-z]{1,20}_){0,6}(?:bad(?:_[a-z]{2,12}){0,2}|errs?|errors?|dropped|drops?|discards?|discarded|crc_err|fcs_err"
+    r"|timeouts?|exceeded)$"
+)
+
+
+def unknown_error(title: str) -> str | None:
+    """What a counter of a driver whose names are not listed here is called, where its words say that it counts errors.
+
+    Counters of single queues, which have a number in their name, are left out.
+    """
+    return title if _ERROR_WORD.match(title) else None
+
 
 INTERFACE = {
     "rx errors": "rx_errors", "rx dropped": "rx_dropped", "rx missed": "rx_missed_errors", "rx overrun": "rx_fifo_errors",

@@ -13,7 +13,7 @@ from itertools import pairwise, takewhile
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.network.counter_names import ETHTOOL, INTERFACE, NVLINK, PERFQUERY, RDMA
+from nccl_doctor.formats.network.counter_names import ETHTOOL, INTERFACE, NVLINK, PERFQUERY, RDMA, unknown_error
 from nccl_doctor.inputs.prefixes import NOTHING, Label
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
@@ -24,19 +24,22 @@ _Key = tuple[str, str, str]  # source, kind, link
 _Place = tuple[int, str]  # of a line
 _Extremes = tuple[int, _Place, int, _Place]  # the lowest and the highest value of a counter
 _COUNTER_HEADS = re.compile(
-    rb"NIC statistics:|# Port (?:extended )?counters: |Errors for [0\"]|> mtu \d|link \S{1,40}/\d{1,3} |\(UUID: |NVLINK Error Counts"
+    rb"NIC statistics:|# Port(?: extended|RcvErrorDetails|XmitDiscardDetails)? counters: "
+    rb"|Errors for [0\"]|> mtu \d|link \S{1,40}/\d{1,3} |\(UUID: |NVLINK Error Counts"
     rb"|ethtool (?:-S|--statistics) "
 )
 _ETHTOOL_CALL = re.compile(r".{0,200}\bethtool (?:-S|--statistics) (\w[\w.@-]{0,40})\s*$")
 _INTERFACE_TITLE = re.compile(r"[=#*-]{0,20} ?(?:[Ii]nterface |device )?([a-z][a-z0-9_.]{1,15}):? ?[=#*-]{0,20}\s*$")
 _ETHTOOL_ROW = re.compile(r"\s+(?:\[\d{1,4}\]: )?([a-z][\w.]{2,60}): (\d{1,20})\s*$")  # bnxt_en numbers its queues
-_PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid (\d{1,6}) )?(.{0,40}?)port (\d{1,3})\b")
+_PERFQUERY_HEAD = re.compile(
+    r"# Port(?: extended|RcvErrorDetails|XmitDiscardDetails)? counters: (?:Lid (\d{1,6}) )?(.{0,40}?)port (\d{1,3})\b"
+)
 _PERFQUERY_ROW = re.compile(r"([A-Z]\w{3,40}):\.{1,40}(\d{1,20})\s*$")
 # Whole tables of lines without a prefix, and their rows.
 _ETHTOOL_RUN = re.compile(rb"(?:[ \t]{1,40}(?:\[\d{1,4}\]: )?[a-z][\w.]{2,60}: \d{1,20}\r?\n){1,200}")
 _ETHTOOL_TITLES = re.compile(rb"([\w.]{3,61}): \d{1,20}")
 _PERFQUERY_RUN = re.compile(
-    rb"(?:(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}|# Port (?:extended )?counters: [^\r\n]{1,100})\r?\n){1,200}"
+    rb"(?:(?:[A-Z]\w{3,40}:\.{1,40}\w{1,20}|# Port(?: extended|RcvErrorDetails|XmitDiscardDetails)? counters: [^\r\n]{1,100})\r?\n){1,200}"
 )
 _PERFQUERY_ROWS = re.compile(rb"^(?:(\w{4,41}):\.{1,40}(\w{1,20})|(#[^\n]*))", re.MULTILINE)
 _ERRORS_HEAD = re.compile(r"Errors for (?:0x[0-9a-f]{1,16} )?\"(.{0,80})\"")
@@ -54,7 +57,7 @@ _INTERFACE_COLUMNS = re.compile(r"\s+(RX|TX)(?: errors)?:\s+([a-z]\w*(?:\s+[a-z]
 _RDMA_LINK = re.compile(r"link ([\w.-]{1,40}/\d{1,3})(?=\s|$)")
 _NVLINK_OWNER = re.compile(r"\s*GPU (\d{1,3}): .{2,80}? \(UUID: ")
 _NVLINK_ROW = re.compile(r"\s+(C2C )?Link (\d{1,3}): ([A-Z][\w -]{3,40}?): (\d{1,20})\s*$")
-_HEAD = re.compile(r"NIC statistics:|# Port |Errors for |\d|link |\s{0,20}GPU \d|\|")  # with which tables begin
+_HEAD = re.compile(r"NIC statistics:|# Port|Errors for |\d|link |\s{0,20}GPU \d|\|")  # with which tables begin
 _DCGM_TITLE = re.compile(r"\|\s*(?:(NVLINK Error Counts)|GPU (\d{1,3})|Link (\d{1,3}))\s*\|?")
 _DCGM_ROW = re.compile(r"\|\s*-> ([A-Z][\w ]{3,40}?)\s*\| (\d{1,20})\s*\|")
 
@@ -118,6 +121,7 @@ class _Open:
         self.columns: tuple[str, ...] = ()  # names of the counters in the next line, empty for those that are left out
         self.title = ""  # a line that may name the interface of the table after it
         self.tables = 0  # of `ethtool` that nothing names
+        self.known = False  # a counter of the table that is listed here was seen
         self.head = (0, "")
         self.links: dict[_Key, dict[str, _Extremes]] = {}  # counters of each
 
@@ -162,7 +166,7 @@ class _Reader:
             found = _ETHTOOL_CALL.match(state.title) or _INTERFACE_TITLE.match(state.title)
             state.tables += found is None
             state.link = found[1] if found else f"NIC {state.tables}"
-            state.take = self._ethtool
+            state.take, state.known = self._ethtool, False
         elif (port := _PERFQUERY_HEAD.match(text)) is not None:
             state.link = f"lid {port[1]} port {port[3]}" if port[1] else f"{port[2].strip()} port {port[3]}"
             state.take = self._perfquery
@@ -198,9 +202,11 @@ class _Reader:
 
     def _ethtool_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
         titles = _ETHTOOL_TITLES.findall(table)
-        if not _ETHTOOL_NAMES.keys().isdisjoint(titles):
+        state.known = state.known or not _ETHTOOL_NAMES.keys().isdisjoint(titles)
+        names = [_ETHTOOL_NAMES.get(title) if state.known else unknown_error(title.decode()) for title in titles]
+        if any(names):
             texts = table.decode("ascii", "replace").splitlines()
-            for at, name in enumerate(map(_ETHTOOL_NAMES.get, titles)):
+            for at, name in enumerate(names):
                 if name is not None:
                     value = texts[at].rpartition(": ")[2].rstrip()
                     self._add(state, "ethtool", "ethernet", name, value, (first + at, texts[at]))
@@ -272,6 +278,9 @@ class _Reader:
         if found is None:
             return False
         name = ETHTOOL.get(found[1])
+        state.known = state.known or name is not None
+        if name is None and not state.known:
+            name = unknown_error(found[1])
         if name is not None:
             self._add(state, "ethtool", "ethernet", name, found[2], (number, text))
         return True

@@ -1,4 +1,4 @@
-"""Error counters of interfaces as `ip -s -j link` prints them in JSON; `counters` reads the text of the same command."""
+"""Error counters as `ip -s -j link` and `rdma -j statistic` print them in JSON; `counters` reads the text of the same commands."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.network.counter_names import INTERFACE
+from nccl_doctor.formats.network.counter_names import INTERFACE, RDMA
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import line_numbers, read_head
 
@@ -18,10 +18,11 @@ _NEXT = re.compile(r"[\s,\[]{0,40}(?=\{)")
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read the interfaces of a file.
+    """Read the interfaces or ports of a file.
 
-    Source: ip/ipaddress.c of iproute2 4.13 and newer; `stats64`, `stats` of old kernels::
+    Source: ip/ipaddress.c of iproute2 4.13 and newer; `stats64`, `stats` of old kernels; rdma/stat.c::
 
+        [{"ifname":"mlx5_0","port":1,"out_of_sequence":12,"packet_seq_err":0}]
         [{"ifname":"eth0","stats64":{"rx":{"errors":0,"dropped":12},"tx":{"errors":0,"carrier_errors":3}}}]
     """
     text = read_head(stream, _LARGEST).decode("utf-8", "replace").removeprefix("\ufeff")
@@ -45,6 +46,9 @@ def _counters(interface: Any, name: str, facts: Facts, line: int) -> Iterator[Li
     device = interface.get("ifname") if isinstance(interface, dict) else None
     if not isinstance(device, str) or _VIRTUAL.match(device):
         return
+    if type(port := interface.get("port")) is int:
+        yield from _of_port(f"{device[:64]}/{port}", interface, name, facts, line)
+        return
     stats = interface.get("stats64") or interface.get("stats")
     for way in ("rx", "tx"):
         counted = stats.get(way) if isinstance(stats, dict) else None
@@ -53,3 +57,10 @@ def _counters(interface: Any, name: str, facts: Facts, line: int) -> Iterator[Li
             if counter is not None and type(value) is int and 0 <= value < 1 << 63:
                 ref = facts.evidence(name, line, json.dumps(interface)[:600])
                 yield LinkCounter(None, name, "ip", "ethernet", device[:64], counter, value, ref)
+
+
+def _of_port(link: str, counted: dict[str, Any], name: str, facts: Facts, line: int) -> Iterator[LinkCounter]:
+    for title, value in counted.items():
+        if (counter := RDMA.get(title)) is not None and type(value) is int and 0 <= value < 1 << 63:
+            ref = facts.evidence(name, line, f"{link}: {title} {value}")
+            yield LinkCounter(None, name, "rdma", "ib", link, counter, value, ref)

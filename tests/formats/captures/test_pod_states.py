@@ -137,3 +137,14 @@ def test_each_of_many_pods_is_found_in_the_same_number_of_steps(tmp_path: Path) 
     steps(10)  # imports
     few, many = steps(100), steps(400)
     assert many < 4 * few
+
+
+UNREACHABLE = "node.kubernetes.io/unreachable:NoExecute"
+
+
+def test_what_a_pod_tolerates_is_no_lost_node(tmp_path: Path) -> None:
+    tolerant = f"Tolerations:     node.kubernetes.io/not-ready:NoExecute op=Exists for 300s\n{' ' * 17}{UNREACHABLE} op=Exists for 300s\n"
+    for text, lost in ((tolerant, 0), (f"Taints:             {UNREACHABLE}\n", 1)):
+        (tmp_path / "pod.txt").write_text(text)
+        facts, _ = read_facts([str(tmp_path / "pod.txt")])
+        assert [(lost,)] == facts.query("SELECT count(*) FROM known_message WHERE fault = 'node-failed'")

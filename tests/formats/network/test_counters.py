@@ -335,3 +335,50 @@ def test_the_problem_of_a_fabric_is_named_behind_a_prefix(prefix: str) -> None:
     assert [("Port Counters", 2, 0, "lid=0x0003 dev=54002: symbol errors increased")] == facts.query(
         "SELECT stage, warnings, errors, text FROM fabric_check"
     )
+
+
+DETAILS = """\
+# PortRcvErrorDetails counters: Lid 19 port 2
+PortSelect:......................2
+CounterSelect:...................0x0000
+PortLocalPhysicalErrors:.........41
+PortLoopingErrors:...............0
+# PortXmitDiscardDetails counters: Lid 19 port 2
+PortSelect:......................2
+PortInactiveDiscards:............6
+PortSwHOQLifetimeLimitDiscards:..0
+"""
+
+
+def test_the_causes_that_perfquery_tells_apart() -> None:
+    facts, reading = read(DETAILS)
+    found = values(facts)
+    assert 41 == found["lid 19 port 2", "port_local_physical_errors"]
+    assert 6 == found["lid 19 port 2", "port_inactive_discards"]
+    assert 0 == found["lid 19 port 2", "port_hoq_lifetime_limit_discards"]
+    assert reading.understood == DETAILS.count("\n")
+
+
+UNLISTED = """\
+NIC statistics:
+     fr_rx_ok: 81234
+     fr_rx_bad: 12
+     mac_tx_underrun_errors: 3
+     xdp_drop: 7
+     rx_q0_errors: 9
+     port_tx_dropped: 0
+     frame_fcs_err: 5
+"""
+
+
+def test_error_counters_of_a_driver_that_is_not_listed_are_told_by_their_words() -> None:
+    found = values(read(UNLISTED)[0])
+    expected = {"fr_rx_bad": 12, "mac_tx_underrun_errors": 3, "port_tx_dropped": 0, "frame_fcs_err": 5}
+    assert expected == {name: value for (_, name), value in found.items()}
+    prefixed = "".join(f"node03: {line}\n" for line in UNLISTED.splitlines())
+    assert expected == {name: value for (_, name), value in values(read(prefixed)[0]).items()}
+
+
+def test_words_count_for_nothing_where_the_driver_is_listed() -> None:
+    listed = UNLISTED.replace("fr_rx_ok: 81234", "rx_crc_errors_phy: 1")
+    assert {"rx_crc_errors": 1} == {name: value for (_, name), value in values(read(listed)[0]).items()}

@@ -1,4 +1,4 @@
-"""Counters of `ip -s -j link`."""
+"""Counters of `ip -s -j link` and of `rdma -j statistic`."""
 
 import json
 from pathlib import Path
@@ -31,3 +31,23 @@ def test_a_file_that_is_cut_is_read_up_to_there(tmp_path: Path) -> None:
     facts, _ = read_facts([str(tmp_path / "ip.json")])
     assert [("ens1",)] == facts.query("SELECT DISTINCT link FROM link_counter")
     assert "middle of the interface" in facts.query("SELECT note FROM input")[0][0]
+
+
+def test_counters_of_rdma_ports(tmp_path: Path) -> None:
+    ports = [
+        {
+            "ifname": f"mlx5_{card}",
+            "port": 1,
+            "rx_write_requests": 9,
+            "out_of_sequence": 77 * card,
+            "resp_rx_outof_buf": card,
+        }
+        for card in range(3)
+    ]
+    (tmp_path / "rdma.json").write_text(json.dumps(ports, indent=2))
+    facts, problems = read_facts([str(tmp_path / "rdma.json")])
+    assert not problems
+    counted = facts.query(
+        "SELECT link, name, value FROM link_counter WHERE source = 'rdma' AND link = 'mlx5_2/1' ORDER BY name"
+    )
+    assert [("mlx5_2/1", "out_of_buffer", 2), ("mlx5_2/1", "out_of_sequence", 154)] == counted

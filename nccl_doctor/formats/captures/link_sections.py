@@ -1,0 +1,106 @@
+"""Parts of what commands about a host print of its links: the members of a bond, and the state of ports of InfiniBand cards and switches.
+
+The reader is `host_commands`; `host_sections` says what a part is.
+"""
+
+import re
+from typing import Any, ClassVar
+
+from nccl_doctor.facts.tables import BondMember, IbPort
+from nccl_doctor.formats.captures.host_sections import Add, Section
+
+
+class Bond(Section):
+    """/proc/net/bonding/NAME: the mode, and a part for each member."""
+
+    BEGINS = re.compile(r"Ethernet Channel Bonding Driver: v")
+    _FIELD = re.compile(r"\s{0,16}([A-Z][\w /()-]{1,60}?)\s{0,4}: ?(.{0,200})$")
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._mode: str | None = None
+        self._member: dict[str, str] = {}
+        self._at = (0, "")
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        field = self._FIELD.match(text)
+        if field is None:
+            return not text.strip() or text.startswith(
+                ("802.3ad info", "Active Aggregator Info", "details ", " ", "\t")
+            )
+        title, value = field[1], field[2].strip()
+        if title == "Bonding Mode":
+            self._mode = value
+        elif title in ("Slave Interface", "Member Interface"):
+            self._member, self._at = {"name": value}, (number, text)
+        elif self._member and not text.startswith((" ", "\t")):
+            self._member.setdefault(title, value)
+            if title == "MII Status":
+                self._at = (number, f"{self._at[1].strip()}, {text.strip()}")
+            if title == "Aggregator ID" or (title == "Slave queue ID" and "802.3ad" not in (self._mode or "")):
+                self._write()
+        return True
+
+    def _write(self) -> None:
+        speed = re.match(r"(\d{1,7}) Mbps", self._member.get("Speed", ""))
+        aggregator = self._member.get("Aggregator ID", "")
+        row = BondMember(
+            None, "bond", self._mode, self._member["name"], self._member.get("MII Status"),
+            int(speed[1]) if speed else None, int(aggregator) if re.fullmatch(r"\d{1,8}", aggregator) else None, 0,
+        )  # fmt: skip
+        self.add(row, *self._at)
+
+
+def _port(hca: str, port: int, state: str, physical: str | None, layer: str | None = None) -> IbPort:
+    unknown: dict[str, Any] = dict.fromkeys(IbPort._fields)
+    known = {"file": "", "hca": hca, "port": port, "state": state, "physical": physical, "link_layer": layer, "ref": 0}
+    return IbPort(**{**unknown, **known})
+
+
+class PortInfo(Section):
+    """`ibportstate LID PORT`, `smpquery portinfo`: `LinkState:.......................Down`."""
+
+    BEGINS = re.compile(r"# Port info: Lid \d|(?:CA|Switch) PortInfo:|PortInfo:\s*$")
+    _HEAD = re.compile(r"# Port info: Lid (\d{1,6}) .{0,80}?port (\d{1,3})\b")
+    _ROW = re.compile(r"([A-Z]\w{2,40}):\.{2,60}(.{0,120}?)\s*$")
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._of: tuple[str, int] | None = None
+        self._state = ""
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        if (head := self._HEAD.match(text)) is not None:
+            self._of, self._state = (f"lid {head[1]}", int(head[2])), ""
+            return True
+        row = self._ROW.match(text)
+        if row is None:
+            return self.BEGINS.match(text) is not None
+        if row[1] == "LinkState":
+            self._state = {"Init": "Initializing", "Initialize": "Initializing"}.get(row[2], row[2])
+        elif row[1] == "PhysLinkState" and self._of is not None and self._state:
+            self.add(_port(*self._of, self._state, row[2] or None), number, f"LinkState {self._state}, {text.strip()}")
+        return True
+
+
+class PortFiles(Section):
+    """`grep '' /sys/class/infiniband/*/ports/*/*`: `/sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE`."""
+
+    BEGINS = re.compile(r"/sys/class/infiniband/[\w-]{2,40}/ports/\d{1,3}/\w{2,30}:")
+    _ROW = re.compile(
+        r"/sys/class/infiniband/(?P<hca>[\w-]{2,40})/ports/(?P<port>\d{1,3})/state:\s?\d: (?P<state>[A-Z]\w{2,20})"
+    )
+    _STATES: ClassVar = {"INIT": "Initializing", "ACTIVE_DEFER": "Active_defer"}
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        row = self._ROW.match(text)
+        if row is not None:
+            state = self._STATES.get(row["state"], row["state"].capitalize())
+            self.add(_port(row["hca"], int(row["port"]), state, None), number, text)
+        return self.BEGINS.match(text) is not None
+
+
+SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles)
