@@ -32,6 +32,7 @@ CAPTURE = (
 _NODE_GROUPS = {  # groups of rules about nodes, and whether captures of a node show what they judge
     "node-gpu": "SELECT 1 FROM (SELECT ref FROM node_gpu UNION ALL SELECT ref FROM active_test UNION ALL SELECT ref FROM amd_gpu) LIMIT 1",
     "node-software": "SELECT 1 FROM software_version LIMIT 1",
+    "node-network": "SELECT 1 FROM bond_member LIMIT 1",
     # what the log of a job prints at its start did not keep that job from running
     "node-host": "SELECT 1 FROM (SELECT ref FROM host_number UNION ALL SELECT ref FROM shared_memory UNION ALL SELECT ref FROM mount)"
     " WHERE NOT EXISTS (SELECT 1 FROM job WHERE has_nccl) AND NOT EXISTS (SELECT 1 FROM throughput_run) LIMIT 1",

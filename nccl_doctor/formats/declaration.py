@@ -32,6 +32,9 @@ class Format(NamedTuple):
     )
     leads: bool = False  # batch scripts print it in front of what their job prints
     last: bool = False  # tried on text that no other reader could use; with `inside` on logs without known step lines
+    logged: bool = (
+        False  # inside a log its lines also hold messages that the log engine knows, so that it is read as one
+    )
     after: tuple[str, ...] = ()  # kinds to try before this one, because a file or log can look like both
 
 

@@ -15,6 +15,7 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
+from nccl_doctor.formats.pastes import Piece
 from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
 from nccl_doctor.inputs.detect import JOB_LINE, NCCL
@@ -145,6 +146,11 @@ def is_known(head: bytes) -> bool:
     return _recognise(head) is not None
 
 
+def is_logged(known: Format, head: bytes) -> bool:
+    """Whether a file that begins so is read as a log that holds this format."""
+    return known.logged and any(literal in head for literal in known.inside)
+
+
 def within(seen: Iterable[bytes], head: bytes) -> list[Format]:
     """The formats of which a literal is among those seen in a log, and that with which it starts."""
     literals = set(seen)
@@ -212,6 +218,16 @@ def read_inside(known: Format, stream: Readable, name: str, facts: Facts) -> Rea
     finally:
         rows.flush()
     return reading._replace(lines=near.lines)
+
+
+def read_piece(known: Format, piece: Piece, name: str, facts: Facts) -> Reading:
+    """Read one of the outputs that stand in a text, as if it were a file of its own; evidence names the lines of the text."""
+    waiting: list[Any] = []
+    rows = PartFacts(facts, name, None, lambda line: line + piece.above, waiting)
+    try:
+        return read_file(known, io.BytesIO(piece.text), name, cast(Facts, rows))
+    finally:
+        facts.add(waiting)
 
 
 def _read_parts(reader: Reader, stream: Readable, behind: labelled.Behind, name: str, facts: Facts) -> Reading:

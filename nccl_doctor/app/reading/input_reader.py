@@ -1,6 +1,6 @@
 """From the paths that the user named to one fact base: trees of nodes, logs, and files of every known format."""
 
-import os
+import io
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from nccl_doctor.app.reading.input_streams import INTERRUPTED, KeptStream, ReadProgress, RejoinedStream
+from nccl_doctor.app.reading.kept_trees import is_tree, read_tree
 from nccl_doctor.app.reading.packed_logs import READABLE, PackedLogs
+from nccl_doctor.app.reading.pasted import Pasted, is_pasted
 from nccl_doctor.common import interruption
 from nccl_doctor.common.budgets import limit, reached
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Input
-from nccl_doctor.formats import registry
+from nccl_doctor.formats import pastes, registry
 from nccl_doctor.formats.declaration import Format, Reading
 from nccl_doctor.inputs import conversions, exports, sources
 from nccl_doctor.inputs.exports import partials
@@ -34,7 +36,6 @@ ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
 _OF_STEPS = ("throughput_run", "scalar", "training_event")  # what step lines fill
 TOLD = 3  # problems that are told where nothing could be read
-TREE_SECONDS = 30.0  # for the collectors that read a kept tree of a node
 
 
 class LogReader(Protocol):
@@ -61,6 +62,7 @@ class _Log(NamedTuple):
     tail: RankProgress
     note: str | None  # why its stream ended early
     text: KeptStream | None = None  # what was scanned, where it is no plain file
+    pasted: Pasted | None = None  # of a text that holds outputs of commands
 
 
 class _Part(NamedTuple):
@@ -88,9 +90,10 @@ class InputReader:
         self.interrupted: str | None = None  # after how much reading was asked to stop
         self.is_saved = False  # the only input is a saved fact base, which `facts` now is
         self._parts: dict[str, _Part] = {}  # what was read of each source
+        self._pasted: dict[str, Pasted] = {}
         self._exports: dict[str, tuple[str, exports.Exported]] = {}  # kind and lines of exported logs
         self._named = {sources.one_line(path) for path in paths}
-        self._trees = [path for path in paths if _is_tree(path)]
+        self._trees = [path for path in paths if is_tree(path)]
         self._sources: list[sources.Source] = []
         self._foreign: dict[str, list[str]] = {}  # why files are not read -> their names
         self._sections: list[tuple[str, conversions.Section]] = []  # of logs, with output that may be unread
@@ -127,12 +130,14 @@ class InputReader:
         try:
             for path in self._trees:
                 if path in names:
-                    _read_tree(self.facts, path)
+                    read_tree(self.facts, path)
             for _, name in mine:
                 part = self._parts[name]
                 if name in self._exports:
                     self.facts.number_lines(name, self._exports[name][1].source_line)
                 notes = [self._read_again(known, part.source, part.log is not None)[1] for known in part.formats]
+                if name in self._pasted:
+                    self._pasted[name].read(name, self.facts)
                 self.facts.add([part.row._replace(note=part.row.note or next(filter(None, notes), None))])
             job_log.add(self.facts, [log for _, name in mine for log in self._by_name[name][1]])
             return self.facts
@@ -142,7 +147,7 @@ class InputReader:
     def read_all(self) -> None:
         """Read every input. Raises UsageProblem if nothing at all could be read."""
         for path in self._trees:
-            _read_tree(self.facts, path)
+            read_tree(self.facts, path)
         for number, source in enumerate(self._sources):
             if interruption.requested() and source.size is not None:
                 self._leave_unread(self._sources[number:])
@@ -224,7 +229,9 @@ class InputReader:
             further = read_head(stream, _FURTHER)
             stream = Joined(further, stream)
             format_ = None if registry.goes_on(format_, further) else format_
-        if format_ is not None:
+        if format_ is not None and registry.is_logged(format_, head):
+            format_ = None
+        if format_ is not None and not (kind in READABLE and is_pasted(head)):
             self._read_format(format_, source, RejoinedStream(head, stream))
             return None
         if kind == "sqlite" and len(self._sources) == 1 and source.path is not None:
@@ -236,6 +243,16 @@ class InputReader:
         if source.plain:
             with sources.open_stream(source) as again:
                 export = partials.recognise_later(head, again)
+        rejoined = RejoinedStream(head, stream, stoppable=source.size is not None)
+        begun = read_head(rejoined, pastes.LONGEST + 1) if export is None and pastes.may_hold(head) else b""
+        pasted = Pasted.found(begun) if begun else None
+        if format_ is not None and not pastes.is_session(head) and (pasted is None or not pasted.outputs):
+            self._read_format(format_, source, RejoinedStream(begun, stream))
+            return None
+        if pasted is not None:
+            self._pasted[source.name] = pasted
+            kept = KeptStream(io.BytesIO(pasted.rest))
+            return _Log(pasted.rest[: parallel.HEAD], *parallel.scan(kept), rejoined.problem, kept, pasted)
         if export is None and source.plain and source.path is not None:
             self._progress.begin(source)
             with suppress(OSError):  # removed since it was opened, or its disk fails: `stream` gives what there is
@@ -245,8 +262,7 @@ class InputReader:
             if packed.problem:
                 self.problems.append(packed.problem)
             return _Log(head, *packed)
-        rejoined = RejoinedStream(head, stream, stoppable=source.size is not None)
-        lines: Readable = rejoined if export is None else self._exported(source, rejoined, export)
+        lines: Readable = Joined(begun, rejoined) if export is None else self._exported(source, rejoined, export)
         if export in exports.COLLECTED:
             opened = lines.read(parallel.HEAD)
             lines = RejoinedStream(opened, lines)
@@ -296,6 +312,8 @@ class InputReader:
         read = registry.read_inside if is_log else registry.read_file
         if text is not None and (again := text.again()) is not None:
             return read(format_, RejoinedStream(b"", again), source.name, self.facts), None
+        if source.name in self._pasted:
+            return read(format_, io.BytesIO(self._pasted[source.name].rest), source.name, self.facts), None
         try:
             with sources.open_stream(source) as stream:
                 lines: Readable = RejoinedStream(b"", stream)
@@ -316,7 +334,8 @@ class InputReader:
 
     def _keep_log(self, source: sources.Source, log: _Log) -> None:
         """Add what other formats inside a log hold, and keep the log for `job_log.add`."""
-        inside = []
+        inside = log.pasted.read(source.name, self.facts) if log.pasted is not None else []
+        pieces = len(inside)
         note = log.note or beyond(log.counts) or (ZEROS if parallel.LOST in log.counts.marks else None)
         for format_ in registry.within(log.counts.marks, log.head):
             reading, problem = self._read_again(format_, source, True, log.text)
@@ -334,7 +353,7 @@ class InputReader:
         part = source.name, log.counts, log.tail
         self.logs.append(part)
         self.facts.add([row])
-        self._parts[source.name] = _Part(source, row, tuple(format_ for format_, _ in inside), part)
+        self._parts[source.name] = _Part(source, row, tuple(format_ for format_, _ in inside[pieces:]), part)
         if row.note and not log.note:
             self.problems.append(f"{source.name}: {row.note}")
 
@@ -370,26 +389,3 @@ def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Readi
     kind = used[0][0].kind if used else "job-log" if counts.events else "text"
     understood = sum(reading.understood for _, reading in used) or sum(event.n for event in counts.events.values())
     return Input(name, kind, counts.bytes, counts.lines, 0, min(understood, counts.lines), note)
-
-
-def _is_tree(path: str) -> bool:
-    """Whether a path is the tree of a node, as a folder or as an archive."""
-    name = Path(path).name
-    if path == "-" or not (".t" in name or os.path.isdir(path)):  # noqa: PTH112  (Path raises where it may not look)
-        return False
-    from nccl_doctor.node.runtime import tree
-
-    return tree.is_tree(Path(path))
-
-
-def _read_tree(facts: Facts, path: str) -> None:
-    """Read the tree of a node that `preflight --save` kept."""
-    from nccl_doctor.node.runtime import expectations, tree  # slow to import, and most inputs are logs
-    from nccl_doctor.node.runtime.collect import collect
-    from nccl_doctor.node.runtime.root import Root
-
-    with tree.opened(Path(path)) as folder:
-        root = Root(folder)
-        collect(facts, root, root.host_name(), seconds=TREE_SECONDS)
-    expectations.add(facts, {})
-    facts.add([Input(path, "node", 0, 0, 0, 0, None)])

@@ -209,3 +209,11 @@ def test_a_single_job_has_an_end(tmp_path: Path, state: str, status: str, end: s
     (tmp_path / "sacct.txt").write_text(f"JobID|JobName|State|ExitCode\n4713|train|{state}|{status}\n")
     report, _, _ = analyze.analyze([str(tmp_path / "sacct.txt")])
     assert ("nothing-found", end) == (report.verdict, report.job["end"])
+
+
+def test_lines_below_the_table_that_are_no_jobs() -> None:
+    text = "JobID|State|ExitCode\n77|FAILED|1:0\n78_[3-9]|PENDING|0:0\n\nsee|also|jobs of last week\nmore|or|less\n"
+    facts = Facts()
+    slurm_accounting.read_format(io.BytesIO(text.encode()), "jobs.txt", facts)
+
+    assert ["77", "78_[3-9]"] == [job for (job,) in facts.query("SELECT job FROM accounted_job ORDER BY job")]
