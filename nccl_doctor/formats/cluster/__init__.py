@@ -12,6 +12,8 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}(?=[^\n]{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
             rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,80}[|,;\t^~#@&:]{0,2}\r?\n"
             rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
+            rb"|\A(?=\d{1,12}(?:[_+.][\w\[\],%-]{1,60})?\|)(?=[^\n]{0,2000}\|(?:COMPLETED|FAILED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|PREEMPTED"
+            rb"|CANCELLED(?: by \d{1,10})?|RUNNING|PENDING|DEADLINE)\|)(?=[^\n]{0,2000}\|\d{1,3}:\d{1,3}(?:\||\r?\n))"
             rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
         ),
         inside=(b"JobID ", b"JobID|", b"JobID,", b"JobIDRaw", b"Job Wall-clock time: "),

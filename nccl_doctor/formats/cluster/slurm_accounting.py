@@ -33,6 +33,7 @@ _SEFF = re.compile(
     r"|CPU (?:Utilized|Efficiency)|Job Wall-clock time|Memory (?:Utilized|Efficiency)): (.{1,200})$"
 )
 _JOB = re.compile(r"\d{1,12}(?:[_+.\[]\S{0,80})?$")
+_CODE = re.compile(r"\d{1,3}:\d{1,3}$")
 
 
 class _Row:
@@ -64,6 +65,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     for number, _, line in plain_lines(stream):
         if line.startswith("$ ") or len(rows) >= _MOST:
             continue
+        if not head and not rows and line[:1].isdigit() and (titles := _untitled(line)):
+            head, between = titles, "|"
         if _COLUMN_NAMES.match(line):
             between = found[0] if (found := _BETWEEN.search(line)) else " "
             head, spans = [title for title in line.strip().split(between) if title], []
@@ -86,6 +89,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     told = [row for row in rows if row.fields or row.state]  # a script may print `Job ID: 4711` for its reader
     facts.add(slurm_jobs.rows(facts, name, map(_accounted, told)))
     return Reading(number, understood)
+
+
+def _untitled(line: str) -> list[str]:
+    """Titles for the cells of `sacct -P --noheader`, as far as one tells what it is; empty for another line."""
+    cells = line.strip().split("|")
+    state = next((at for at, cell in enumerate(cells) if at and parse_state(cell) in _STATES), 0)
+    code = next((at for at, cell in enumerate(cells) if at and _CODE.match(cell)), 0)
+    if not (state and code and _JOB.match(cells[0])):
+        return []
+    known = {0: "JobID", state: "State", code: "ExitCode"}
+    return [known.get(at, str(at)) for at in range(len(cells))]
 
 
 def _cells(line: str, between: str) -> list[str]:

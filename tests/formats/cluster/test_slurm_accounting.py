@@ -217,3 +217,26 @@ def test_lines_below_the_table_that_are_no_jobs() -> None:
     slurm_accounting.read_format(io.BytesIO(text.encode()), "jobs.txt", facts)
 
     assert ["77", "78_[3-9]"] == [job for (job,) in facts.query("SELECT job FROM accounted_job ORDER BY job")]
+
+
+def test_a_table_without_titles(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.txt"
+    path.write_text(
+        "77|train|2026-05-07T12:00:00|01:02:03|COMPLETED|0:0|node01\n"
+        "78|train|2026-05-07T12:00:00|01:02:03|CANCELLED by 1001|0:0|node01\n"
+        "79|train|2026-05-07T12:00:00|01:02:03|OUT_OF_MEMORY|0:125|node02\n"
+        "79.0|train|2026-05-07T12:00:00|01:02:03|OUT_OF_MEMORY|0:125|node02\n"
+    )
+    report, facts = analyze.analyze([str(path)])[:2]
+
+    assert ["slurm-accounting"] == [one.kind for one in report.inputs]
+    rows = facts.query("SELECT job, state FROM accounted_job WHERE job NOT LIKE '%.%' ORDER BY job")
+    assert [("77", "COMPLETED"), ("78", "CANCELLED"), ("79", "OUT_OF_MEMORY")] == rows
+    assert any("79" in one.message for one in report.findings)
+
+
+@pytest.mark.parametrize(
+    "line", ["77|train|COMPLETED|node01", "77|train|done|0:0", "epoch|77|COMPLETED|0:0", "12:30|COMPLETED|0:0"]
+)
+def test_other_tables_without_titles(line: str) -> None:
+    assert recognise(f"{line}\n".encode()) is None
