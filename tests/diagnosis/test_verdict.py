@@ -183,7 +183,7 @@ def test_excerpts_without_fault_are_understood(lines: list[str]) -> None:
 
 def test_an_excerpt_with_a_fault_is_not_taken_for_one_without() -> None:
     part = report("    Clocks Event Reasons", "        HW Slowdown                       : Active")
-    assert ["hw-slowdown"] == [finding.name for finding in part.findings]
+    assert ["gpu-hardware-slowdown", "hw-slowdown"] == [finding.name for finding in part.findings]
 
 
 def test_a_line_that_a_finding_shows_is_not_unread() -> None:

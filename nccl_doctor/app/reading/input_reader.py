@@ -231,7 +231,7 @@ class InputReader:
             format_ = None if registry.goes_on(format_, further) else format_
         if format_ is not None and registry.is_logged(format_, head):
             format_ = None
-        if format_ is not None and not (kind in READABLE and is_pasted(head)):
+        if format_ is not None and not (kind in READABLE and kind != "json" and is_pasted(head)):
             self._read_format(format_, source, RejoinedStream(head, stream))
             return None
         if kind == "sqlite" and len(self._sources) == 1 and source.path is not None:
@@ -247,9 +247,11 @@ class InputReader:
         begun = read_head(rejoined, pastes.LONGEST + 1) if export is None and pastes.may_hold(head) else b""
         pasted = Pasted.found(begun) if begun else None
         if format_ is not None and not pastes.is_session(head) and (pasted is None or not pasted.outputs):
-            self._read_format(format_, source, RejoinedStream(begun, stream))
+            self._read_format(format_, source, RejoinedStream(begun, rejoined), rejoined)
             return None
         if pasted is not None:
+            if rejoined.problem:
+                self.problems.append(rejoined.problem)
             self._pasted[source.name] = pasted
             kept = KeptStream(io.BytesIO(pasted.rest))
             return _Log(pasted.rest[: parallel.HEAD], *parallel.scan(kept), rejoined.problem, kept, pasted)
@@ -323,9 +325,12 @@ class InputReader:
         except sources.InputProblem as problem:
             return Reading(0, 0, None), f"read only in part: {problem.reason}"
 
-    def _read_format(self, format_: Format, source: sources.Source, stream: "RejoinedStream") -> None:
+    def _read_format(
+        self, format_: Format, source: sources.Source, stream: RejoinedStream, inner: RejoinedStream | None = None
+    ) -> None:
+        """Add the facts of a file; `inner` is the stream that `stream` reads from where that one may break off, too."""
         reading = registry.read_file(format_, stream, source.name, self.facts)
-        note = reading.note or stream.problem
+        note = reading.note or stream.problem or (inner.problem if inner is not None else None)
         row = Input(source.name, format_.kind, stream.bytes, reading.lines, 0, reading.understood, note)
         self.facts.add([row])
         self._parts[source.name] = _Part(source, row, (format_,), None)

@@ -45,6 +45,7 @@ from nccl_doctor.facts.tables import (
     RecorderCall,
     SchedulerNode,
     Stack,
+    ThroughputRun,
     Timeline,
     TimelineRank,
     TopoFile,
@@ -60,7 +61,7 @@ from nccl_doctor.facts.tables import (
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
         HostNumber, HostUse, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
-        GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber,
+        GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip

@@ -109,7 +109,8 @@ class _Reader:
         for other in others:
             if other.word in SETTINGS:
                 if other.piece != noted:  # all settings of a piece are taken at once
-                    places = self._setting(other, places).without(others)
+                    left = self._setting(other, places)
+                    places = left if left is places else left.without(others)
                 noted = other.piece
             elif other.word == STAMPS:
                 places = self._take(places, other.place)
