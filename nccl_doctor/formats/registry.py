@@ -15,10 +15,11 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
+from nccl_doctor.formats.job_lines import first_job_line
 from nccl_doctor.formats.pastes import Piece
 from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
-from nccl_doctor.inputs.detect import JOB_LINE, NCCL
+from nccl_doctor.inputs.detect import NCCL
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Translated, read_head
 
@@ -67,7 +68,7 @@ def recognise(head: bytes) -> Format | None:
 
 def goes_on(known: Format, text: bytes) -> bool:
     """Whether a file that starts as this format goes on as the log of a job, for this text of it holds lines of one."""
-    return known.leads and JOB_LINE.search(text) is not None
+    return known.leads and first_job_line(text) is not None
 
 
 def _recognise(head: bytes) -> Format | None:
@@ -206,9 +207,7 @@ def read_inside(known: Format, stream: Readable, name: str, facts: Facts) -> Rea
     """
     if not known.inside:
         head = read_head(stream, _HEAD_BYTES)
-        job = JOB_LINE.search(head)
-        end = len(head) if job is None else head.rfind(b"\n", 0, job.start()) + 1
-        return read_file(known, io.BytesIO(head[:end]), name, facts)
+        return read_file(known, io.BytesIO(head[: first_job_line(head)]), name, facts)
     if known.reach is None:
         return read_file(known, stream, name, facts)
     near = Windows(stream, known.inside, known.reach, f"inside-{known.kind}")

@@ -23,15 +23,6 @@ _JOB = compiled(
     rb"[Hh]orovod|NVRM: |SXid|nccl|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\(\w+ pid=\d+|[Ee]poch|\biter(?:ation)?\b|\bstep\b|\bloss\b",
     re.MULTILINE,
 )
-JOB_LINE = compiled(
-    NCCL.pattern
-    + rb"|Traceback \(most recent call last\):|^\[rank\d{1,6}\]:|slurmstepd: error: |srun: (?:error|Job step)"
-    rb"|mpirun (?:noticed|detected)|^[EWI]\d{4} \d\d:\d\d:\d\d\.|\d%\|[^\n|]{1,120}\| ?\d{1,9}/\d{1,9} \["
-    rb"|^[^\n]{0,40}\d\d:\d\d:\d\d[^\n]{0,40}\b(?:INFO|WARNING|ERROR)\b"
-    rb"|\b(?:[Ss]tep|[Ii]ter(?:ation)?|[Ee]poch)\b[^\n]{0,12}\d[^\n]{0,200}(?:\bloss\b|/s\b)",
-    re.MULTILINE,
-)
-"""A line that a job prints, and no command that shows a state."""
 _JSON = compiled(rb"\s*(?:\{\s*(?:\"|\}|$)|\[\s*(?:[{\"\]]|$))")
 _JSON_HEAD = compiled(rb"(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:[\"}]|\Z)|\[\s*\{)")
 _RECORD = compiled(

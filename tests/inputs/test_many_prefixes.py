@@ -38,17 +38,20 @@ def alone(raw: bytes) -> tuple[prefixes.Label, str]:
     return prefixes.split(prefixes.clean(line), timeless=True)
 
 
-@pytest.mark.parametrize("size", [1, 7, 5_000])
-def test_splitter(size: int) -> None:
-    given = lines()
+def split(given: list[bytes], size: int) -> list[tuple[prefixes.Label, str]]:
+    """The lines as one splitter gives them, so many at once."""
     splitter = PrefixSplitter()
-    found = [
+    return [
         (label._replace(stamp=None), text)
         for at in range(0, len(given), size)
         for label, texts in splitter.split(b"\n".join(given[at : at + size]))
         for text in texts
     ]
-    assert found == list(map(alone, given))
+
+
+@pytest.mark.parametrize("size", [1, 7, 5_000])
+def test_splitter(size: int) -> None:
+    assert split(lines(), size) == list(map(alone, lines()))
 
 
 def runs() -> list[bytes]:
@@ -64,15 +67,7 @@ def runs() -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 7, 500, 20_000])
 def test_runs_of_one_writer(size: int) -> None:
-    given = runs()
-    splitter = PrefixSplitter()
-    found = [
-        (label._replace(stamp=None), text)
-        for at in range(0, len(given), size)
-        for label, texts in splitter.split(b"\n".join(given[at : at + size]))
-        for text in texts
-    ]
-    assert found == list(map(alone, given))
+    assert split(runs(), size) == list(map(alone, runs()))
 
 
 def test_digits_of_long_words_do_not_matter() -> None:

@@ -13,13 +13,15 @@ from nccl_doctor.formats.gpu.loops import gpustat_text
 from nccl_doctor.formats.gpu.loops.dmon_tables import Tables
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
+from nccl_doctor.formats.job_lines import first_job_line
 from nccl_doctor.inputs import prefixes
-from nccl_doctor.inputs.detect import JOB_LINE, begins_json
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Translated, line_lists
 
 _BLOCK = 8 << 20
+_LED = 1 << 20  # bytes in which the log of a job begins that a table of samples stands in front of
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
 _BARE_ROW = re.compile(r" *(?:\d{8} +\d\d:\d\d:\d\d +)?\d{1,4} +[\d. -]{1,400}")  # of dmon, without a prefix
 _MARKED_TITLES = re.compile(r"#[^\n]{0,40}(?:gpu|GPU|Idx|Entity)")
@@ -45,7 +47,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     head = stream.read(_BLOCK)
     body = head[_HEAD.match(head).end() :] if _HEAD.match(head) else head  # type: ignore[union-attr]
     samples = Samples()
-    if (HEADER.match(body) or BARE.match(body)) and not JOB_LINE.search(head):
+    if (HEADER.match(body) or BARE.match(body)) and first_job_line(head[:_LED]) is None:
         reading = _Csv(stream, head, samples).read_table()
         samples.write(facts, name, "nvidia-smi")
         return reading
