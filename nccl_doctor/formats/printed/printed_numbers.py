@@ -96,4 +96,4 @@ def _name(before: bytes) -> str:
     words = _LONE_NUMBER.sub(" ", before[at:].decode("utf-8", "replace").rpartition(": ")[2]).split()
     while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
         words.pop()
-    return " ".join(words[-8:])[:60].strip(" -.:=")
+    return " ".join(words[-8:])[:60].strip(" -.:=\"'{[")

@@ -12,6 +12,7 @@ from nccl_doctor.formats.printed.units import kind_of
 _NAMES = 100  # of one file
 _VALUES = 20_000  # of one name, for its median
 _SHOWN = 300  # bytes of a line
+_MOMENTS = (1e9, 1e12, 1e15)  # seconds, ms and µs since 1970, from 2001 to 2033
 
 
 class Place(NamedTuple):
@@ -54,7 +55,9 @@ class NumberSeries:
         self._names: dict[tuple[str, str], _Values] = {}
 
     def add(self, name: str, unit: str, value: float, place: Place) -> bool:
-        """Take a value; False where the file has too many names."""
+        """Take a value; False for a moment in time, and where the file has too many names."""
+        if not unit and any(low <= value < 2 * low for low in _MOMENTS):
+            return False
         found = self._names.get((name, unit))
         if found is None:
             if len(self._names) >= _NAMES:

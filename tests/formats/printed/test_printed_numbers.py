@@ -145,6 +145,15 @@ def test_a_file_that_another_reader_knows_is_not_searched(tmp_path: Path) -> Non
     assert [] == facts.rows(PrintedNumber)
 
 
+def test_moments_are_no_times_and_keys_have_no_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(
+        '{\n  "boot_time": 1767225600,\n  "last_time": 1767225600123,\n  "step_time_ms": 512.5\n}\n', "utf-8"
+    )
+    facts = analyze.analyze([str(path)])[1]
+    assert ["step_time_ms"] == [row.name for row in facts.rows(PrintedNumber)]
+
+
 def test_many_names_are_bounded() -> None:
     text = "".join(f"{chr(97 + n % 26)}{chr(97 + n // 26)} latency: {n} ms\n" for n in range(400))
     _, rows = read(text)
