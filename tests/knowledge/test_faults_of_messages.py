@@ -13,6 +13,16 @@ LINES = {
     ],
     "ib-rnr": ["infiniband mlx5_0: mlx5_poll_one:530:(pid 0): syndrome 0x16, vendor syndrome 0x82"],
     "ib-remote-error": ["infiniband rocep1s0: mlx5_poll_one:530:(pid 0): syndrome 0x13, vendor syndrome 0x88"],
+    "ranks-not-started": [
+        "Communication_Error_Ranktable_Detect(EI0015): Failed to collect cluster information of the communicator based on rootInfo detection. Reason: x",
+    ],
+    "port-in-use": [
+        "EJ0003: [PID: 7] 2026-03-01-17:01:02.8 Failed to bind the IP port. Reason: The IP address and port have been bound already.",
+        "EI0019: Failed to enable listening for the host network adapter socket. Reason: 10.0.0.1:60000",
+    ],
+    "collective-shape-mismatch": [
+        "EI0005: The parameters of operator HcclAllGather are inconsistent between ranks, parameter count is 8 on the local rank and 4 on the remote rank.",
+    ],
     "mpi-daemon-lost": [
         "[mpiexec@n1] HYD_pmcd_pmiserv_proxy_init_cb (mpiexec/x.c:4): unable to connect to the main server",
         "[mpiexec@n1] Error: Unable to run bstrap_proxy on localhost:2 (pid 13546, exit code 65280)",
