@@ -13,15 +13,8 @@ LINES = {
     ],
     "ib-rnr": ["infiniband mlx5_0: mlx5_poll_one:530:(pid 0): syndrome 0x16, vendor syndrome 0x82"],
     "ib-remote-error": ["infiniband rocep1s0: mlx5_poll_one:530:(pid 0): syndrome 0x13, vendor syndrome 0x88"],
-    "ranks-not-started": [
-        "Communication_Error_Ranktable_Detect(EI0015): Failed to collect cluster information of the communicator based on rootInfo detection. Reason: x",
-    ],
-    "port-in-use": [
-        "EJ0003: [PID: 7] 2026-03-01-17:01:02.8 Failed to bind the IP port. Reason: The IP address and port have been bound already.",
-        "EI0019: Failed to enable listening for the host network adapter socket. Reason: 10.0.0.1:60000",
-    ],
     "collective-shape-mismatch": [
-        "EI0005: The parameters of operator HcclAllGather are inconsistent between ranks, parameter count is 8 on the local rank and 4 on the remote rank.",
+        "EI0005: The parameters of operator A are inconsistent between ranks, parameter n is 8 on the local rank and 4 on the remote rank.",
     ],
     "mpi-daemon-lost": [
         "[mpiexec@n1] HYD_pmcd_pmiserv_proxy_init_cb (mpiexec/x.c:4): unable to connect to the main server",
@@ -86,7 +79,11 @@ LINES = {
         "RuntimeError: Configured CUDA binary not found at /x/libbitsandbytes_cuda124.so",
     ],
     "missing-rank-in-collective": ["DeepEP dispatch forwarder timeout, channel: 3, RDMA: 0, nvl: 1"],
-    "port-in-use": ["(APIServer pid=9) OSError: port 8000 is already in use"],
+    "port-in-use": [
+        "(APIServer pid=9) OSError: port 8000 is already in use",
+        "EJ0003: [PID: 7] 2026-03-01-17:01:02.8 Failed to bind the IP port. Reason: The IP address and port have been bound already.",
+        "EI0019: Failed to enable listening for the host network adapter socket. Reason: 10.0.0.1:60000",
+    ],
     "imex-channel-missing": [
         "NVRM: imexsessionapiDestruct_IMPL: Abrupt nvidia-imex daemon shutdown detected, disabled fabric allocations",
         "[May 07 2026 06:40:33] [ERROR] [tid 7] No matching network interface found for any IP addresses in the node configuration file x",
@@ -101,6 +98,7 @@ LINES = {
     "pod-evicted": ['I0507 12:00:00.000000 1 eviction_manager.go:369] "Eviction manager: attempting to reclaim" resourceName="memory"'],
     "jit-cache-race": ["ImportError: /home/u/.cache/torch_extensions/py311/utils/utils.so: cannot open shared object file: No such file"],
     "ranks-not-started": [
+        "(EI0015): Failed to collect cluster information of the communicator based on rootInfo detection. Reason: x",
         "torch.distributed.DistStoreError: Timed out initializing process group in store based barrier on rank 3, for key: k (world_size=8",
         "(APIServer pid=9) RuntimeError: Did not receive response from front-end process within 5 minutes",
         "[rank2] nvidia_resiliency_ext.inprocess.exception.BarrierTimeout: ranks=[0, 2] rendezvous_count=8",

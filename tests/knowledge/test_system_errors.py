@@ -83,10 +83,16 @@ def test_only_a_message_without_a_fault_of_its_own_is_sharpened() -> None:
         assert kept is sharpened(Hit(kept, {}), text).message
 
 
-@pytest.mark.parametrize("text", ["Unable to write to EQ: no queue. err: Input/output error (5) prov_errno: -12", "mlx5_2: modify QP to RTS: Input/output error"])
+@pytest.mark.parametrize(
+    "text",
+    ["Unable to write to EQ. err: Input/output error (5) prov_errno: -12", "mlx5_2: modify QP: Input/output error"],
+)
 def test_an_error_of_a_network_card_is_not_one_of_a_file_system(text: str) -> None:
     assert "" == sharpened(Hit(a_message(), {}), text).message.fault
-    assert "filesystem-not-responding" == sharpened(Hit(a_message(), {}), "reading /data/shard-3: Input/output error").message.fault
+    assert (
+        "filesystem-not-responding"
+        == sharpened(Hit(a_message(), {}), "reading /data/shard-3: Input/output error").message.fault
+    )
 
 
 @given(st.text(max_size=300), st.sampled_from([entry["text"] for entry in entries("system_error")]))
