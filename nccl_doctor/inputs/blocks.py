@@ -48,7 +48,7 @@ def blocks(stream: Readable, size: int = BLOCK, count: Callable[[bytes], int] = 
 class Cursor:
     """Finds the lines of ascending places in a block. A carriage return ends a line too, but counts none."""
 
-    __slots__ = ("_counted", "_last", "_number", "_seen", "block", "end", "piece", "start", "stop", "used")
+    __slots__ = ("_counted", "_has_returns", "_last", "_number", "_seen", "block", "end", "piece", "start", "stop", "used")
 
     def __init__(self, block: bytes, number: int) -> None:
         self.block = block
@@ -59,6 +59,7 @@ class Cursor:
         self._number = number
         self._counted = self._seen = 0
         self._last = (0, 0, b"")  # of the line that was given: its piece, its end, its text
+        self._has_returns = b"\r" in block
 
     def line(self, at: int) -> tuple[bytes, int]:
         """The line around a place, and its number."""
@@ -69,9 +70,11 @@ class Cursor:
             self.stop = stop if stop >= 0 else len(block)
             self._number += block.count(b"\n", self._counted, self.start)
             self._counted = self._seen = self.start
-        self.piece = block.rfind(b"\r", self._seen, at) + 1 or self.piece
-        self._seen = at
-        end = block.find(b"\r", at, self.stop)
+        end = -1
+        if self._has_returns:
+            self.piece = block.rfind(b"\r", self._seen, at) + 1 or self.piece
+            self._seen = at
+            end = block.find(b"\r", at, self.stop)
         self.end = end if end >= 0 else self.stop
         if self._last[:2] != (self.piece, self.end):
             line = block[self.piece : self.end]

@@ -41,14 +41,15 @@ load_everything() if os.environ["RANK"] == "2" else barrier()
 
 def main_of(file: str) -> pyspy.Thread:
     content = (FIXTURES / file).read_text("utf-8")
-    dumps = pyspy.parse_json(content) if file.endswith("json") else list(pyspy.parse_text(numbered(content)))
+    dumps = pyspy.parse_json(content) if file.endswith("json") else list(pyspy.parse_text(batches(content)))
     thread = pyspy.main_thread(next(dump for dump in dumps if dump.parent is None))
     assert thread is not None
     return thread
 
 
-def numbered(text: str) -> Iterator[tuple[int, Label, str]]:
-    return ((number, NOTHING, line) for number, line in enumerate(text.splitlines(), 1))
+def batches(text: str, size: int = 1 << 20) -> Iterator[tuple[int, Label, list[str]]]:
+    lines = text.splitlines()
+    return ((at + 1, NOTHING, lines[at : at + size]) for at in range(0, len(lines), size))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_genuine_stack_says_what_the_rank_does(file: str, doing: str, leaf: st
 
 
 def test_text_and_json_of_one_process_agree() -> None:
-    text = list(pyspy.parse_text(numbered((FIXTURES / "loader_w2_rank1_subprocesses.txt").read_text())))
+    text = list(pyspy.parse_text(batches((FIXTURES / "loader_w2_rank1_subprocesses.txt").read_text())))
     from_json = pyspy.parse_json((FIXTURES / "loader_w2_rank1_subprocesses.json").read_text())
     shape = [sorted([*map(str, t.frames)] for t in dumps[0].threads) for dumps in (text, from_json)]
     assert shape[0] == shape[1]
@@ -115,10 +116,25 @@ def test_a_process_dumped_again_has_one_evidence_and_its_number_on_another_host_
     assert first == again != other
 
 
+_LINES = st.sampled_from(
+    (
+        "Process 1: python", "Parent Process 9: bash", "Python v3.11", "", 'Thread 1 (idle): "MainThread"', "Thread 2 (active+gil)",
+        "    wait (a.py:1)", "    wait (a.py:2)", "    step (b.py:3)", "  ", "  no frame", "step (b.py:3)", "text",
+    )
+)  # fmt: skip
+
+
+@given(st.lists(_LINES, max_size=60), st.integers(1, 5))
+def test_frames_that_came_before_are_those_of_reading_each_line_alone(lines: list[str], size: int) -> None:
+    text = "\n".join(lines)
+    alone = list(pyspy.parse_text(batches(text, 1)))
+    assert alone == list(pyspy.parse_text(batches(text, size))) == list(pyspy.parse_text(batches(text)))
+
+
 @given(st.text(max_size=400))
 def test_nothing_makes_reading_fail(text: str) -> None:
     assert [] == pyspy.parse_json(text)
-    dumps = list(pyspy.parse_text(numbered('Process 1: python\nThread 1 (idle): "MainThread"\n' + text)))
+    dumps = list(pyspy.parse_text(batches('Process 1: python\nThread 1 (idle): "MainThread"\n' + text)))
     assert 1 == dumps[0].pid
 
 

@@ -63,6 +63,8 @@ _MOST_FRAMES = 500
 _LONGEST = 64 << 20  # bytes of a dump in JSON
 _HELD = 1024  # dumps of a text that are read before the first becomes facts: whether it is of one rank is known by then
 _SHOWN = 12  # frames of a thread in its evidence
+_REMEMBERED = 1 << 15  # lines of threads that are remembered
+_ALTERNATIVES = 8  # threads with the same innermost frame that are remembered
 
 
 def parse_json(text: str) -> list[Dump]:
@@ -102,37 +104,72 @@ def _int(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def parse_text(numbered: Iterable[tuple[int, Label, str]]) -> Iterator[Dump]:
-    """The dumps of `py-spy dump`, from (line, fields of its prefix, text without prefix) of any lines."""
+def parse_text(batches: Iterable[tuple[int, Label, list[str]]]) -> Iterator[Dump]:
+    """The dumps of `py-spy dump`, from runs of any lines: number of the first, fields of their prefix, texts without prefix."""
     dump: Dump | None = None
     frames: list[Frame] | None = None  # of the last thread of the dump
-    for number, label, text in numbered:
-        if frames is not None and text[:1] == " " and (frame := _parse_frame(text)):
-            if len(frames) < _MOST_FRAMES:
-                frames.append(frame)
-        elif match := _PROCESS.match(text):
-            if frames is not None and dump is not None:
-                yield dump
-            dump, frames = Dump(int(match[1]), match[2].strip(), None, [], number, label), None
-        elif dump is None:
-            continue
-        elif match := _PARENT.match(text):
-            dump = dump._replace(parent=int(match[1]))
-        elif match := _THREAD.match(text):
-            frames = []
-            of_system = int(match[1], 16 if match[1].startswith("0x") else 10)
-            dump.threads.append(
-                Thread(dump.pid, of_system, match[4], match[2] == "active", match[3] is not None, frames, number)
-            )
-        elif frames is not None and (frame := _parse_frame(text)):
-            if len(frames) < _MOST_FRAMES:
-                frames.append(frame)
-        elif text.strip() and not text.startswith(("Python v", "---")):
-            if frames is not None:
-                yield dump
-            dump = frames = None
+    known = _FrameRuns()
+    for first, label, texts in batches:
+        at = 0
+        while at < len(texts):
+            text, number = texts[at], first + at
+            if frames is not None and text[:1] == " " and (run := known.of(texts, at)):
+                frames += run[: _MOST_FRAMES - len(frames)]
+                at += len(run)
+                continue
+            at += 1
+            begin = text[:1]
+            if not begin:
+                continue
+            if begin == "P" and (match := _PROCESS.match(text)):
+                if frames is not None and dump is not None:
+                    yield dump
+                dump, frames = Dump(int(match[1]), match[2].strip(), None, [], number, label), None
+            elif dump is None:
+                continue
+            elif begin == "P" and (match := _PARENT.match(text)):
+                dump = dump._replace(parent=int(match[1]))
+            elif begin == "T" and (match := _THREAD.match(text)):
+                frames = []
+                of_system = int(match[1], 16 if match[1].startswith("0x") else 10)
+                dump.threads.append(
+                    Thread(dump.pid, of_system, match[4], match[2] == "active", match[3] is not None, frames, number)
+                )
+            elif frames is not None and (frame := _parse_frame(text)):
+                if len(frames) < _MOST_FRAMES:
+                    frames.append(frame)
+            elif text.strip() and not text.startswith(("Python v", "---")):
+                if frames is not None:
+                    yield dump
+                dump = frames = None
     if frames is not None and dump is not None:
         yield dump
+
+
+class _FrameRuns:
+    """The frames of whole threads: those of a job print the same again and again."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[tuple[list[str], list[Frame]]]] = {}  # first line -> lines and frames of known runs
+        self._lines = 0  # of all of them
+
+    def of(self, texts: list[str], at: int) -> list[Frame]:
+        """The frames in the lines from a place on that begin with a blank, up to one that is no frame."""
+        runs = self._runs.get(texts[at])
+        for lines, frames in runs or ():
+            end = at + len(lines)
+            if texts[at:end] == lines and not (end < len(texts) and texts[end][:1] == " "):
+                return frames
+        found = []
+        for text in islice(texts, at, None):
+            frame = _parse_frame(text) if text[:1] == " " else None
+            if frame is None:
+                break
+            found.append(frame)
+        if found and self._lines < _REMEMBERED and len(runs or ()) < _ALTERNATIVES:
+            self._lines += len(found)
+            self._runs.setdefault(texts[at], []).append((texts[at : at + len(found)], found))
+        return found
 
 
 @lru_cache(maxsize=4096)  # ranks of a job have the same frames
@@ -259,8 +296,7 @@ class _Counter:
     def __init__(self) -> None:
         self.lines = 0
 
-    def counted(self, batches: Iterable[tuple[int, Label, list[str]]]) -> Iterator[tuple[int, Label, str]]:
+    def counted(self, batches: Iterable[tuple[int, Label, list[str]]]) -> Iterator[tuple[int, Label, list[str]]]:
         for first, label, texts in batches:
             self.lines = first + len(texts) - 1
-            for number, text in enumerate(texts, first):
-                yield number, label, text
+            yield first, label, texts

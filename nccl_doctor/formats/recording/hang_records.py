@@ -81,7 +81,7 @@ def parse_ranks(record: dict[str, Any], before: dict[str, Any] | None) -> Iterat
         if pid is None:
             continue
         text = _word(one.get("text")) or ""
-        dumps = list(pyspy.parse_text((n, NOTHING, line) for n, line in enumerate(text.splitlines(), 1)))
+        dumps = list(pyspy.parse_text([(1, NOTHING, text.splitlines())]))
         old = earlier.get(pid)
         busy = _busy(one, old, at, then)
         locked = _asks_for_lock(one, old, busy, (at or 0.0) - (then or 0.0))
@@ -190,7 +190,7 @@ def add_looks(facts: Facts, file: str, records: list[dict[str, Any]], numbers: l
         place = f"{file}: process {state.pid}"
         ref = facts.evidence(f"{place}, look", numbers[-1], f"{what}{f' in {state.site}' if state.site else ''}")
         facts.add([state._replace(ref=ref)])
-        dumps = list(pyspy.parse_text((n, NOTHING, line) for n, line in enumerate(text.splitlines(), 1)))
+        dumps = list(pyspy.parse_text([(1, NOTHING, text.splitlines())]))
         ranks = {state.pid: state.rank} if state.rank is not None else {}
         pyspy.rows(facts, place, dumps, state.host, ranks, state.job)
     for number, socket in enumerate(parse_sockets(last)):
