@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.knowledge import entries
 
+LARGE = 32 << 20  # bytes of a message from which bandwidth, not latency, decides
+SMALL = 4 << 10  # bytes up to which latency decides
+
 
 class Gpu(NamedTuple):
     """The links of a GPU model."""

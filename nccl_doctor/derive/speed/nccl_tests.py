@@ -11,9 +11,8 @@ from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchLimit, BenchRow, BenchRun, IbPort, NetDevice, TopoNet
 from nccl_doctor.knowledge import bandwidth
+from nccl_doctor.knowledge.bandwidth import LARGE, SMALL
 
-LARGE = 32 << 20  # bytes from which bandwidth, not latency, decides
-SMALL = 4 << 10  # bytes up to which latency decides
 FULL = 8  # GPUs of a node from which all NVLinks carry a ring, with or without a switch
 
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.speed.nccl_tests import LARGE
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchHost, BenchLink, BenchMember, BenchRow, BenchRun
+from nccl_doctor.knowledge.bandwidth import LARGE
 
 SLOW = 0.15  # a run that is this share below the usual is slow
 SPREAD = 4  # scaled deviations of the runs that are no difference

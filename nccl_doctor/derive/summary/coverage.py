@@ -7,6 +7,7 @@ from nccl_doctor.derive.summary import SOURCES
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     BenchRow,
+    BenchRun,
     Collection,
     Collective,
     CommOp,
@@ -53,7 +54,7 @@ CAPTURE = {
     fills=[Coverage],
     needs=SOURCES,
     reads=[
-        Job, JobFact, Rank, Link, ThroughputRun, BenchRow, Timeline, Trace, TraceOp, InspectorColl, CommOp, Progress, Collective,
+        Job, JobFact, Rank, Link, ThroughputRun, BenchRow, BenchRun, Timeline, Trace, TraceOp, InspectorColl, CommOp, Progress, Collective,
         Network, Env, Library, RecorderCall, GpuUse, NodeGpu, Collection, Message, RollCall, Scalar,
     ],
 )  # fmt: skip
@@ -77,6 +78,8 @@ def _seen(facts: Facts) -> Iterator[Coverage]:
             yield Coverage(aspect, seen, shows, CAPTURE[aspect], ref)
 
 
+# Of runs that are as the others of their file, not all rows are kept.
+_BENCH_ROWS = "max(count(*), coalesce((SELECT sum(rows) FROM bench_run), 0))"
 Seen = tuple[str, str, int | None] | None  # seen or partly, what, evidence
 
 
@@ -116,7 +119,7 @@ def _progress(facts: Facts) -> Seen:
     if steps:
         return ("seen" if steps >= 3 else "partly"), f"{steps} {_plural(steps, 'step line')}", ref
     for query, noun in (
-        ("SELECT count(*), min(ref) FROM bench_row", "nccl-tests row"),
+        (f"SELECT {_BENCH_ROWS}, min(ref) FROM bench_row", "nccl-tests row"),
         ("SELECT count(*), min(ref) FROM timeline WHERE negotiations > 0", "Horovod timeline"),
         ("SELECT sum(steps), min(ref) FROM trace", "profiler step"),
         ("SELECT sum(n), min(ref) FROM inspector_coll", "collective"),
@@ -155,7 +158,7 @@ _COUNTED = {
     "collectives": (
         "SELECT sum(n), '', min(ref) FROM (SELECT sum(n) AS n, min(ref) AS ref FROM collective"
         " UNION ALL SELECT count(*), NULL FROM recorder_call UNION ALL SELECT sum(n), min(ref) FROM trace_op"
-        " UNION ALL SELECT count(*), min(ref) FROM bench_row UNION ALL SELECT sum(negotiations), min(ref) FROM timeline"
+        f" UNION ALL SELECT {_BENCH_ROWS}, min(ref) FROM bench_row UNION ALL SELECT sum(negotiations), min(ref) FROM timeline"
         " UNION ALL SELECT sum(n), min(ref) FROM inspector_coll UNION ALL SELECT sum(n), min(ref) FROM comm_op)",
         "{n} collectives",
     ),

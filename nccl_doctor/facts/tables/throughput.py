@@ -156,7 +156,10 @@ class BenchRun(NamedTuple):
 
 @joined_by("run, size")
 class BenchRow(NamedTuple):
-    """One size of an nccl-tests run, one placement."""
+    """One size of an nccl-tests run, one placement.
+
+    Of a run that is as 200 earlier ones of its file, only the sizes that show its plateau, its latency and half of its bandwidth.
+    """
 
     run: int
     size: int  # bytes

@@ -15,8 +15,9 @@ from nccl_doctor.facts.tables import BenchRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.nccl import NCCL_TESTS_JSON, nccl_tests_json
 from nccl_doctor.formats.nccl.nccl_tests_copies import Copies
-from nccl_doctor.formats.nccl.nccl_tests_rows import RowForms
+from nccl_doctor.formats.nccl.nccl_tests_rows import RowForms, whole_rows
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
+from nccl_doctor.formats.nccl.nccl_tests_usual import UsualRuns
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.prefilter import Prefilter, prefilter
@@ -48,6 +49,7 @@ _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
 _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
 _GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
 _COLUMNS = 4  # numbers of one placement; per-iteration tables have more
+_LARGEST_TABLE = 1 << 15  # bytes of rows that are taken at once
 _HEADING_LINES = 6  # between two parameter lines, where nothing but comments stands between them
 # One of these is in every line that a table is made of, but for the second half of a torn row.
 _WORDS = (
@@ -98,6 +100,7 @@ class _Reader:
         self._facts = facts
         self._first = first  # number of the first run
         self._waiting: list[Any] = []  # rows to add
+        self._usual = UsualRuns()
         self._most_ranks = 0
         self.copies = Copies()
         self.understood = 0
@@ -136,13 +139,34 @@ class _Reader:
                 self._line(line, number)
             number += 1
             start = stop + 1
+            if self._bench is not None and len(self._bench.rows) == 1 and (taken := self._table(block, start, number)):
+                number += taken[0]
+                start = taken[1]
+
+    def _table(self, block: bytes, start: int, number: int) -> tuple[int, int] | None:
+        """Takes the rows behind the first one of a table at once: how many, and the place behind them; None where other lines are among them."""
+        bench = self._bench
+        if bench is None or (self._columns, self._wrong, self._extremes) != (_COLUMNS, 3, None) or bench.torn:
+            return None
+        row = bench.rows[0]
+        end = block.find(b"\n#", start, start + _LARGEST_TABLE)
+        if end < 0 or row.redop is None or row.root is None:
+            return None
+        lines = block[start:end].split(b"\n")
+        rows = whole_rows(lines, row.kind.encode(), row.redop.encode(), row.root)
+        if rows is None:
+            return None
+        bench.whole_rows(rows, lines, number)
+        self.understood += len(rows)
+        self.copies.row()
+        return len(rows), end + 1
 
     def ends(self) -> None:
         """Close the open run, if any."""
         if self._bench is not None and self._bench.worth:
             self._bench.graph = self._bench.graph or self._graph
             self._bench.nccl = self._bench.nccl or self._nccl
-            run, *rows = self._bench.facts(self._facts, self.name, self._first + len(self.runs))
+            run, *rows = self._bench.facts(self._facts, self.name, self._first + len(self.runs), self._usual)
             self.runs.append(run)
             self._waiting += rows
             self._most_ranks = max(self._most_ranks, run.ranks or 0)
@@ -170,12 +194,12 @@ class _Reader:
         if _COMMENT.search(line) and self._comment(line, number):
             self.understood += 1
             return
-        if (match := _NCCL.search(line)) is not None:
+        if b"NCCL" in line and (match := _NCCL.search(line)) is not None:
             self._nccl = match[1].decode()
         if b"Pattern 4, " in line and (match := _GRAPH.search(line)) is not None:
             # inter-node and intra-node speed of a ring; the smaller one limits all of it
             self._graph = int(match[1]) * min(float(match[2]), float(match[3]))
-        if (match := _COMMAND.search(line)) is not None:
+        if b"_perf" in line and (match := _COMMAND.search(line)) is not None:
             self._operation = match[1].decode()
             if (launch := _LAUNCH.search(line, 0, match.start())) is not None:
                 processes = _PROCESSES.search(line, launch.end() - 1, match.start())
@@ -184,16 +208,16 @@ class _Reader:
             self._row(line, number)
 
     def _comment(self, line: bytes, number: int) -> bool:
-        if match := _STARTING.search(line):
+        if b"starting" in line and (match := _STARTING.search(line)):
             self.ends()
             self._operation = match[1].decode()
             self._run(line, number)
             return True
-        if match := _VERSION.search(line):
+        if b"version" in line and (match := _VERSION.search(line)):
             self.ends()
             self._version = match[1].decode(), _library(match[2])
             return True
-        if match := _THREADS.search(line):
+        if b"nThread" in line and (match := _THREADS.search(line)):
             self.copies.parameters(int(match[1]) * int(match[2]))
             if self._bench is not None and (self._bench.devices or self._bench.rows):
                 self.ends()
@@ -201,7 +225,7 @@ class _Reader:
             self._headings = (count + 1 if number - last <= _HEADING_LINES else 1), number
             self._run(line, number).headings = self._headings[0]
             return True
-        if match := _DEVICE.search(line):
+        if b"Pid" in line and (match := _DEVICE.search(line)):
             rank, pid, host, device, bus, model = (group.decode("utf-8", "replace") for group in match.groups())
             if self._bench is not None and (self._bench.rows or int(rank) in self._bench.devices):
                 self.ends()
@@ -210,10 +234,10 @@ class _Reader:
                 self.copies.starts(host, pid, prefixes.split(line[:400].decode("utf-8", "replace"))[0].rank)
             self._run(line, number).device(int(rank), host, int(device), bus, model.strip())
             return True
-        if match := _BOUNDS.search(line):
+        if b"Out of bounds" in line and (match := _BOUNDS.search(line)):
             self._run(line, number).bounds(int(match[1]), match[2].decode(), line, number)
             return True
-        if match := _AVERAGE.search(line):
+        if b"Avg bus" in line and (match := _AVERAGE.search(line)):
             bench = self._run(line, number)
             bench.average = float(match[1])
             if match[2] == b"FAILED" and bench.verdict != "FAILED":

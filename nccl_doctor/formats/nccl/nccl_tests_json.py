@@ -8,6 +8,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.nccl.nccl_tests_run import Bench
+from nccl_doctor.formats.nccl.nccl_tests_usual import UsualRuns
 
 LARGEST = 256 << 20
 
@@ -43,7 +44,7 @@ def read_json(data: bytes, name: str, facts: Facts, run: int) -> Reading:
         if average.get("okay") in (False, "false", "FAILED") and bench.verdict != "FAILED":
             bench.verdict = "SLOW"
     if bench.worth:
-        facts.add(bench.facts(facts, name, run))
+        facts.add(bench.facts(facts, name, run, UsualRuns()))
     return Reading(lines, understood, note)
 
 

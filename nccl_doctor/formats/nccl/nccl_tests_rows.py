@@ -9,6 +9,11 @@ from nccl_doctor.inputs.prefixes import ZEROS
 
 _LONGEST = 400  # bytes of a row whose form is remembered
 _MOST = 1 << 12  # forms that are remembered
+_WORDS = 13  # of a row: size, count, type, operation, root, and four numbers of each placement
+_LONGEST_WORD = 40
+
+Placement = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
+WholeRow = tuple[int, int, Placement, Placement]  # size, elements, out of place, in place
 
 
 class Cells(NamedTuple):
@@ -19,7 +24,7 @@ class Cells(NamedTuple):
     kind: bytes
     redop: bytes | None
     root: int | None
-    numbers: list[tuple[float, float, float, bytes]]  # microseconds, algbw, busbw, wrong of each placement
+    numbers: list[Placement]
 
 
 class _Form(NamedTuple):
@@ -59,3 +64,29 @@ class RowForms:
         self._kinds.add(head[3])
         words = itemgetter(*(slice(start, stop) for start, stop in spans))
         self._forms[line.translate(ZEROS)] = _Form(words, head[4], has_root)
+
+
+def whole_rows(lines: list[bytes], kind: bytes, redop: bytes, root: int) -> list[WholeRow] | None:
+    """What lines of one width say that are rows with both placements of one type, operation and root; None where one is another line."""
+    words = b" ".join(lines).split()
+    if len(words) != _WORDS * len(lines) or len(set(map(len, lines))) > 1 or max(map(len, words)) > _LONGEST_WORD:
+        return None
+    sizes, counts, *names = (words[at::_WORDS] for at in range(5))
+    if [{kind}, {redop}, {b"%d" % root}] != list(map(set, names)) or not b"".join(sizes + counts).isdigit():
+        return None
+    columns: list[list[float]] = []
+    for place in (5, 9):
+        for at in range(place, place + 3):
+            column = words[at::_WORDS]
+            joined = b"".join(column)
+            points = len(joined) - len(joined.replace(b".", b""))
+            if joined.translate(None, b"0123456789.") or (at > place and points != len(column)):
+                return None
+            try:
+                columns.append(list(map(float, column)))
+            except ValueError:
+                return None
+        if not all(word.isdigit() or word == b"N/A" for word in set(words[place + 3 :: _WORDS])):
+            return None
+    out, in_place = (zip(*columns[at : at + 3], words[8 + 4 * (at > 0) :: _WORDS], strict=True) for at in (0, 3))
+    return list(zip(map(int, sizes), map(int, counts), out, in_place, strict=True))

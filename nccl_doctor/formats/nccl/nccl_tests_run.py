@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import BenchMember, BenchRow, BenchRun, BenchSpread
+from nccl_doctor.formats.nccl.nccl_tests_rows import Placement, WholeRow
+from nccl_doctor.formats.nccl.nccl_tests_usual import Numbers, UsualRuns
 from nccl_doctor.inputs import prefixes
 
-Numbers = tuple[float, float, float, bytes]  # microseconds, algbw, busbw, wrong as printed
+_RIGHT = {b"0", b"N/A"}  # wrong elements of a row that is no reason to look at it
 
 
 class Row:
@@ -20,7 +23,7 @@ class Row:
         self.kind = kind
         self.redop = redop
         self.root = root
-        self.places: list[tuple[Numbers, int, bytes]] = []
+        self.places: list[tuple[Placement, int, bytes]] = []
         self.iterations: tuple[float, float] | None = None  # the shortest and the longest, microseconds
 
 
@@ -60,7 +63,15 @@ class Bench:
         """A new row begins."""
         self.rows.append(Row(size, count, kind, redop, root))
 
-    def numbers(self, found: Iterable[Numbers], number: int, line: bytes) -> None:
+    def whole_rows(self, rows: Iterable[WholeRow], lines: Iterable[bytes], first: int) -> None:
+        """Rows of the type, operation and root of the last one, from line `first` on."""
+        kind, redop, root = self.rows[-1].kind, self.rows[-1].redop, self.rows[-1].root
+        for number, ((size, count, out, in_place), line) in enumerate(zip(rows, lines, strict=True), first):
+            row = Row(size, count, kind, redop, root)
+            row.places = [(out, number, line), (in_place, number, line)]
+            self.rows.append(row)
+
+    def numbers(self, found: Iterable[Placement], number: int, line: bytes) -> None:
         """Numbers of the last row: out of place first, then in place."""
         places = self.rows[-1].places
         places += [(one, number, line) for one in found][: 2 - len(places)]
@@ -71,21 +82,20 @@ class Bench:
         if verdict == "FAILED":
             self.place = number, line
 
-    def facts(self, facts: Facts, file: str, run: int) -> Iterator[Any]:
-        """The rows of the fact base."""
+    def facts(self, facts: Facts, file: str, run: int, usual: UsualRuns) -> Iterator[Any]:
+        """The rows of the fact base; of a run that is as `usual` not all sizes."""
         models = {model for _, _, _, model in self.devices.values()}
         used = Counter((host, device, bus) for host, device, bus, _ in self.devices.values())
         number, line = self.place
-        printed = [
-            (row, place, one) for row in self.rows for place, one in zip(("out", "in"), row.places, strict=False)
-        ]
-        checked = [wrong for _, _, (one, _, _) in printed if (wrong := _wrong(one[3])) is not None]
+        wrong = Counter([one[3] for row in self.rows for one, _, _ in row.places])
+        checked = [int(text) * times for text, times in wrong.items() if text.isdigit()]
+        operation = self.operation or self._operation()
         yield BenchRun(
-            run=run, file=file, operation=self.operation or self._operation(), ranks=len(self.devices) or None,
+            run=run, file=file, operation=operation, ranks=len(self.devices) or None,
             hosts=len({host for host, *_ in self.devices.values()}) or None,
             gpu=models.pop() if len(models) == 1 else None,
             shared_gpu=int(any(times > 1 for times in used.values())), version=self.version, nccl=self.nccl,
-            rows=len(printed), avg_busbw=self.average, out_of_bounds=self.out_of_bounds, verdict=self.verdict,
+            rows=wrong.total(), avg_busbw=self.average, out_of_bounds=self.out_of_bounds, verdict=self.verdict,
             wrong=sum(checked) if checked else None, finished=int(self.finished), headings=self.headings,
             copies=self.copies, graph_bw=self.graph,
             ref=facts.evidence(file, number, _text(line)),
@@ -94,7 +104,11 @@ class Bench:
         for host, own in ranks.items():
             yield BenchMember(run, host, own, facts.evidence(file, number, _text(line)))
         shown = ref = 0
-        for row, place, (one, number, line) in printed:
+        printed = [
+            (row, place, one) for row in self.rows for place, one in zip(("out", "in"), row.places, strict=False)
+        ]
+        kept = self._kept(operation, set(wrong), usual)
+        for row, place, (one, number, line) in printed if kept is None else [printed[at] for at in kept]:
             if number != shown:  # both placements are mostly in one line
                 shown, ref = number, facts.evidence(file, number, _text(line))
             if place == "out" and row.iterations is not None:
@@ -103,6 +117,21 @@ class Bench:
                 run, row.size, row.count, row.kind, row.redop, row.root, place, *one[:3], _wrong(one[3]),
                 _error(one[3]), ref,
             )  # fmt: skip
+
+    def _kept(self, operation: str | None, wrong: set[bytes], usual: UsualRuns) -> list[int] | None:
+        """The placements that say something new of a run that is complete and as usual; None for all."""
+        rows = self.rows
+        if not self.finished or self.verdict not in (None, "OK") or not wrong <= _RIGHT:
+            return None
+        if any(len(row.places) != 2 or row.iterations is not None for row in rows):
+            return None
+        sizes = tuple([row.size for row in rows])
+        kinds = {(row.kind, row.redop, row.root) for row in rows}
+        if len(kinds) != 1 or any(size >= after for size, after in pairwise(sizes)):
+            return None
+        numbers = [one for row in rows for one, _, _ in row.places]
+        run = Numbers(sizes, [one[0] for one in numbers], [one[2] for one in numbers])
+        return usual.kept((operation, len(self.devices), sizes, kinds.pop()), run)
 
     def _operation(self) -> str | None:
         """all_reduce where the ratio of bus to algorithm bandwidth is the one that only it has; of no other one it is above 1."""
