@@ -48,7 +48,19 @@ def blocks(stream: Readable, size: int = BLOCK, count: Callable[[bytes], int] = 
 class Cursor:
     """Finds the lines of ascending places in a block. A carriage return ends a line too, but counts none."""
 
-    __slots__ = ("_counted", "_has_returns", "_last", "_number", "_seen", "block", "end", "piece", "start", "stop", "used")
+    __slots__ = (
+        "_counted",
+        "_has_returns",
+        "_last",
+        "_number",
+        "_seen",
+        "block",
+        "end",
+        "piece",
+        "start",
+        "stop",
+        "used",
+    )
 
     def __init__(self, block: bytes, number: int) -> None:
         self.block = block

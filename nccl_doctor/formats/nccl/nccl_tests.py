@@ -144,7 +144,7 @@ class _Reader:
                 start = taken[1]
 
     def _table(self, block: bytes, start: int, number: int) -> tuple[int, int] | None:
-        """Takes the rows behind the first one of a table at once: how many, and the place behind them; None where other lines are among them."""
+        """Takes the rows behind the first one of a table at once: how many, and the place behind them; None where there are others."""
         bench = self._bench
         if bench is None or (self._columns, self._wrong, self._extremes) != (_COLUMNS, 3, None) or bench.torn:
             return None

@@ -50,7 +50,9 @@ class UsualRuns:
                 del self._first[kind]
             return None
         busbw = run.busbw
-        if any(value < least or value > most for value, least, most in zip(busbw, usual.least, usual.most, strict=True)):
+        if any(
+            value < least or value > most for value, least, most in zip(busbw, usual.least, usual.most, strict=True)
+        ):
             return None
         half = _around_half(busbw, median([busbw[at] for at in usual.large]) / 2) if usual.large else None
         if half is None or run.sizes[half[0] // 2] <= SMALL:

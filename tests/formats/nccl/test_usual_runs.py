@@ -33,7 +33,9 @@ def table(node: int, chance: random.Random, slow: dict[int, float], wrong: int =
         cells = ""
         for _ in range(2):
             time = (20 + size / 50_000) * slow.get(size, 1.0) * chance.uniform(0.98, 1.02)
-            cells += f" {time:8.2f} {size / time / 1e3:7.2f} {size / time / 1e3:7.2f} {wrong if size == SIZES[3] else 0:6d}"
+            cells += (
+                f" {time:8.2f} {size / time / 1e3:7.2f} {size / time / 1e3:7.2f} {wrong if size == SIZES[3] else 0:6d}"
+            )
         lines.append(f"{size:12d} {size // 4:12d}     float     sum      -1{cells}")
     lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 12.5"] * finished
     return "\n".join(lines) + "\n"
@@ -49,7 +51,12 @@ def facts_of(text: str, whole: int) -> Facts:
 
 def test_what_is_derived_of_usual_runs_is_that_of_all_rows() -> None:
     chance = random.Random(1)
-    odd: dict[int, dict[int, float]] = {40: {1 << 20: 2.0}, 50: dict.fromkeys(SIZES, 1.5), 60: {1 << 30: 1.2}, 70: {64: 3.0}}
+    odd: dict[int, dict[int, float]] = {
+        40: {1 << 20: 2.0},
+        50: dict.fromkeys(SIZES, 1.5),
+        60: {1 << 30: 1.2},
+        70: {64: 3.0},
+    }
     text = "".join(table(number, chance, odd.get(number, {}), wrong=int(number == 80)) for number in range(90))
     fewer, all_of = facts_of(text, 20), facts_of(text, 1000)
     for name in ("bench_limit", "bench_host", "bench_link", "measure", "coverage", "bench_run"):
