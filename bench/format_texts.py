@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from cluster_texts import CLUSTER
+from sample_texts import SAMPLES
 from varied import FIXTURES, looped, on_nodes, varied
 
 sys.path.insert(0, str(FIXTURES / "make"))
@@ -356,6 +357,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "scontrol show job": looped("captures/scontrol_jobs.txt", names="JobId="),
     "qacct": looped("gridengine/qacct.txt", names="jobnumber    "),
     **CLUSTER,
+    **SAMPLES,
     # NCCL
     "nccl-tests": nccl_tests,
     "nccl-tests of pairs": nccl_tests_of_pairs,

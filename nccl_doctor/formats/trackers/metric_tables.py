@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from nccl_doctor.common.robust import median
@@ -23,7 +23,9 @@ _MOST_WORKERS = 512  # of a table, of whose steps each keeps rows of its own
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
 _LONG = 100.0  # seconds of a step, beyond which a unit has to be named
-_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?|nan|inf(?:inity)?)", re.IGNORECASE)
+_DIGITS = r"\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?"
+_NUMBER = re.compile(rf"[-+]?(?:{_DIGITS}|nan|inf(?:inity)?)", re.IGNORECASE)
+_NUMBERS = re.compile(rf"(?:[-+]?{_DIGITS})?(?:,(?:[-+]?{_DIGITS})?){{1,1000}}", re.ASCII)  # a whole row
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -64,6 +66,7 @@ class _Table:
     def __init__(self) -> None:
         self._series = {"": RecordSeries()}  # by run; one without a name where the table is of one run
         self._columns: dict[str, list[int]] = {}  # of each run, where the table has several
+        self._measured: dict[str, dict[int, str]] = {}  # of each run: column -> title, without step, clock and worker
         self.understood = 0
         self.note: str | None = None
         self.is_open = False  # its last line has no end
@@ -132,6 +135,11 @@ class _Table:
         for number, line in enumerate(lines, first):
             if not line or line.isspace():
                 continue
+            if self._titles and _NUMBERS.fullmatch(line) is not None:
+                cells = line.split(",")
+                if len(cells) == len(self._titles):
+                    self._numbers([float(cell) if cell else None for cell in cells], cells, line, number)
+                    continue
             cells = _cells(line)
             if not self._titles:
                 self._title(cells)
@@ -156,6 +164,10 @@ class _Table:
             self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)
         if self._step is not None and not self._columns:
             self._worker = next((at for at, title in enumerate(cells) if _WORKER.fullmatch(title)), None)
+        others = (self._step, self._when, self._worker)
+        for run in self._series:
+            columns = self._columns.get(run, range(len(cells)))
+            self._measured[run] = {at: self._titles[at] for at in columns if at not in others}
 
     def _row(self, cells: list[str], line: str, number: int) -> bool:
         """Take a row; False where it is no whole one."""
@@ -169,13 +181,17 @@ class _Table:
         )
         if any(cut) and not step:
             return False
+        self._numbers(values, cells, line, number)
+        return True
+
+    def _numbers(self, values: list[float | None], cells: list[str], line: str, number: int) -> None:
+        """Take the numbers of a whole row."""
         self.understood += 1
         place = line[:600].encode(), number
         for run, series in self._series.items():
             tool = f"metrics-table {run}"[:80].rstrip()
             worker = series if self._worker is None else self._of_worker(cells[self._worker])
-            self._take(series, worker, tool, self._columns.get(run, range(len(values))), values, place)
-        return True
+            self._take(series, worker, tool, self._measured[run], values, place)
 
     def _of_worker(self, label: str) -> RecordSeries:
         """The steps of the rank or host that a row names; those of too many are taken for the job's."""
@@ -195,20 +211,16 @@ class _Table:
         series: RecordSeries,
         worker: RecordSeries,
         tool: str,
-        columns: Sequence[int],
+        measured: dict[int, str],
         values: list[float | None],
         place: tuple[bytes, int],
     ) -> None:
         """Take what a row says of one run."""
-        data = {
-            self._titles[at]: value
-            for at in columns
-            if (value := values[at]) is not None and at not in (self._step, self._when, self._worker)
-        }
+        data = {title: value for at, title in measured.items() if (value := values[at]) is not None}
         if not data:
             return
         for at, factor in self._times.items():
-            if at in columns and (value := values[at]) is not None:
+            if (not self._columns or at in measured) and (value := values[at]) is not None:
                 data.pop(self._titles[at], None)
                 if factor:
                     data["step_time_s"] = value * factor

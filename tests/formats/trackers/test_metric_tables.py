@@ -1,10 +1,14 @@
 """Tables of metrics with keys of people's own: rates and times by what the titles mean, and never in a wrong unit."""
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.derive.registry import derive_all
@@ -128,3 +132,34 @@ def test_a_chart_of_more_runs_than_are_read() -> None:
     reading = metric_tables.read_format(io.BytesIO(text.encode()), "metrics.csv", facts)
     assert "has 90 runs, of which the first 64 were read" == reading.note
     assert 64 == len({row.file for row in facts.rows(Scalar)})
+
+
+_CELLS = st.sampled_from(
+    ("", "1", "-2.5", "3.", ".5", "1e-3", "1e9999", "nan", "inf", " 4", "1_0", "x", "١", "7" * 41, '"8"', "+6", "- 1")
+)
+
+
+@given(
+    st.sampled_from(
+        (
+            "step,train_loss,step_time",
+            "rank,step,loss",
+            "wall_time,step,loss",
+            "epoch,loss,acc",
+            '"Step","a - loss","b - loss"',
+        )
+    ),
+    st.lists(st.lists(_CELLS, min_size=2, max_size=4), max_size=30),
+)
+def test_rows_of_numbers_are_what_their_cells_are(titles: str, rows: list[list[str]]) -> None:
+    text = "\n".join([titles, *map(",".join, rows), ""]).encode()
+    found = []
+    for rows_alone in (re.compile("(?!)"), metric_tables._NUMBERS):
+        facts = Facts()
+        with mock.patch.object(metric_tables, "_NUMBERS", rows_alone):
+            reading = metric_tables.read_format(io.BytesIO(text), "metrics.csv", facts)
+        tables = [
+            repr(facts.query(f"SELECT * FROM {name}")) for name in ("scalar", "step", "throughput_run", "evidence")
+        ]
+        found.append((reading, tables))
+    assert found[0] == found[1]
