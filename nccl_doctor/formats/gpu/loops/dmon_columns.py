@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nccl_doctor.formats.gpu.refusals import REFUSED
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import MANY, Batch, Floats, Gpu, Ints, Place, Waiting
 from nccl_doctor.formats.gpu.smi_csv import seconds
@@ -103,6 +104,7 @@ class Columns:
         self._waiting = Waiting(self.samples.add)
         self._layout: Layout | None = None
         self._slots_of: dict[str | None, _Slots] = {}
+        self._lost: set[int] = set()  # slots of GPUs that the tool could not read
         self._clear()
 
     def _clear(self) -> None:
@@ -158,10 +160,22 @@ class Columns:
     def _sum(self, slots: Ints, values: Iterable[Floats], times: Floats | None, place: Callable[[int], Place]) -> None:
         assert self._layout is not None
         columns = dict(zip(self._layout.names, values, strict=False))
+        self._note_lost(slots, columns, place)
         if "active" in columns:
             columns.setdefault("util", 100 * columns["active"])
             del columns["active"]
         self._waiting.add(Batch(slots, columns, times, place))
+
+    def _note_lost(self, slots: Ints, columns: dict[str, Floats], place: Callable[[int], Place]) -> None:
+        """Remember GPUs with `ERR!` in the place of a number; `-` and `N/A` are numbers that a GPU does not have."""
+        odd = np.zeros(len(slots), bool)
+        for values in columns.values():
+            odd |= np.isnan(values)
+        for row in np.flatnonzero(odd).tolist():
+            slot = int(slots[row])
+            if slot >= 0 and slot not in self._lost and REFUSED.search(place(row)[1]):
+                self._lost.add(slot)
+                self.samples.unreadable(self.samples.gpus[slot], place(row))
 
     def flush(self) -> None:
         """Sum up the rows that wait."""

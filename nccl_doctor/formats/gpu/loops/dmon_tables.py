@@ -7,10 +7,11 @@ from typing import NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
 from nccl_doctor.formats.gpu.loops.dmon_columns import TITLES, Columns, Layout, Rows, dcgm_layout, dmon_layout
-from nccl_doctor.formats.gpu.sample_totals import Place, known_or_none
+from nccl_doctor.formats.gpu.sample_totals import Gpu, Place, known_or_none
 from nccl_doctor.formats.number_grid import Grid, number_of
 
 _APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
+_LOSS = re.compile(r"Unable to determine the device handle for (?:GPU|gpu) ?([0-9A-Fa-f:.]{7,16})\b")
 _RUN = 64  # rows that are looked at together; titles are repeated after each screen
 _DIGITS = 19  # of a number that 64 bits hold, and one
 _PAUSE = 50_000  # lines without a row, after which a table has ended; all of these print their titles again and again
@@ -78,10 +79,17 @@ class Tables:
             return False
         cells = table.split(line)
         if not table.fits(cells):
-            return cells[:1] == ["ID"]  # dcgmi has the units in a row
+            return cells[:1] == ["ID"] or self._is_loss(line, host, number)  # dcgmi has the units in a row
         table.add([cells], [(number, line)])
         self._idle = 0
         return True
+
+    def _is_loss(self, line: str, host: str | None, number: int) -> bool:
+        """Whether a line between rows says that a GPU was lost, with which nvidia-smi ends."""
+        found = _LOSS.match(line)
+        if found is not None:
+            self._dmon.samples.unreadable(Gpu(host, None, uuid=found[1]), (number, line))
+        return found is not None
 
     def take_block(self, lines: list[str], number: int, other: Callable[[str, int], int]) -> int:
         """Use lines, of which the first has this number; how many. `other` takes those that are not rows without prefixes."""
