@@ -31,6 +31,7 @@ class Format(NamedTuple):
         None  # bytes behind such a literal within which what it announces ends; None: the reader finds its sections
     )
     leads: bool = False  # batch scripts print it in front of what their job prints
+    quotes: bool = False  # with `leads`: indented or in cells it may hold lines of jobs itself
     last: bool = False  # tried on text that no other reader could use; with `inside` on logs without known step lines
     logged: bool = (
         False  # inside a log its lines also hold messages that the log engine knows, so that it is read as one

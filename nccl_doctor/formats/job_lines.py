@@ -1,6 +1,7 @@
-"""The first line of a job in a text: one that jobs print, and no command that shows a state."""
+"""The lines of a job in a text: those that jobs print, and no command that shows a state."""
 
 import re
+from collections.abc import Iterator
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.detect import NCCL
@@ -24,8 +25,8 @@ _JOB_LINE = compiled(
 )
 
 
-def first_job_line(text: bytes) -> int | None:
-    """Where the first line of a job begins; None where there is none."""
+def job_lines(text: bytes) -> Iterator[int]:
+    """Where each line of a job begins."""
     end = -1  # of the line that was looked at
     for place in prefilter(_LITERALS, name="job-lines").places(text)[0].tolist():
         if place > end:
@@ -33,5 +34,9 @@ def first_job_line(text: bytes) -> int | None:
             end = text.find(b"\n", place)
             end = len(text) if end < 0 else end
             if _JOB_LINE.search(text[start : min(end, start + _LONGEST)]):
-                return start
-    return None
+                yield start
+
+
+def first_job_line(text: bytes) -> int | None:
+    """Where the first line of a job begins; None where there is none."""
+    return next(job_lines(text), None)

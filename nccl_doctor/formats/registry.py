@@ -8,18 +8,19 @@ import io
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats import fronts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
-from nccl_doctor.formats.job_lines import first_job_line
 from nccl_doctor.formats.pastes import Piece
 from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
-from nccl_doctor.inputs.detect import NCCL
+from nccl_doctor.inputs.detect import NCCL, begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Translated, read_head
 
@@ -67,8 +68,15 @@ def recognise(head: bytes) -> Format | None:
 
 
 def goes_on(known: Format, text: bytes) -> bool:
-    """Whether a file that starts as this format goes on as the log of a job, for this text of it holds lines of one."""
-    return known.leads and first_job_line(text) is not None
+    """Whether a file that starts as this format goes on as the log of a job or with outputs of others, as this text of it shows."""
+    return fronts.end_of_front(known, text, _others(known)) is not None
+
+
+@lru_cache
+def _others(known: Format) -> tuple[bytes, ...]:
+    """Literals of other formats. Those of steps are in any line, and what holds one is a line of a job or nothing."""
+    found = (other for other in FORMATS if other is not known and not other.last and other.kind != "training-steps")
+    return tuple(sorted({literal for other in found for literal in other.inside}.difference(known.inside)))
 
 
 def _recognise(head: bytes) -> Format | None:
@@ -152,11 +160,12 @@ def is_logged(known: Format, head: bytes) -> bool:
     return known.logged and any(literal in head for literal in known.inside)
 
 
-def within(seen: Iterable[bytes], head: bytes) -> list[Format]:
-    """The formats of which a literal is among those seen in a log, and that with which it starts."""
+def within(seen: Iterable[bytes], head: bytes, *, led: bool = False) -> list[Format]:
+    """The formats of which a literal is among those seen in a log, and that with which it starts; `led` where it is known to."""
     literals = set(seen)
     lead = _recognise(head)
-    found = (known for known in FORMATS if literals.intersection(known.inside) or (known is lead and known.leads))
+    leads = lead is not None and (led or lead.leads or goes_on(lead, head))
+    found = (known for known in FORMATS if literals.intersection(known.inside) or (known is lead and leads))
     return [known for known in found if not known.last]
 
 
@@ -203,11 +212,12 @@ def read_file(known: Format, stream: Readable, name: str, facts: Facts) -> Readi
 def read_inside(known: Format, stream: Readable, name: str, facts: Facts) -> Reading:
     """Read what a log holds of a format, as `read_file` does, where its literals and their reach say that it may be.
 
-    A format without literals is read up to the first line of the job.
+    A format without literals, or a document of JSON, is read as far as nothing else follows.
     """
-    if not known.inside:
-        head = read_head(stream, _HEAD_BYTES)
-        return read_file(known, io.BytesIO(head[: first_job_line(head)]), name, facts)
+    head = read_head(stream, _HEAD_BYTES)
+    stream = Joined(head, stream)
+    if not known.inside or (begins_json(head) and _recognise(head) == known):
+        return read_file(known, fronts.front_of(known, stream, _others(known)), name, facts)
     if known.reach is None:
         return read_file(known, stream, name, facts)
     near = Windows(stream, known.inside, known.reach, f"inside-{known.kind}")

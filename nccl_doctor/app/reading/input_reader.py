@@ -92,6 +92,7 @@ class InputReader:
         self._parts: dict[str, _Part] = {}  # what was read of each source
         self._pasted: dict[str, Pasted] = {}
         self._exports: dict[str, tuple[str, exports.Exported]] = {}  # kind and lines of exported logs
+        self._led: set[str] = set()  # logs behind the output of another command
         self._named = {sources.one_line(path) for path in paths}
         self._trees = [path for path in paths if is_tree(path)]
         self._sources: list[sources.Source] = []
@@ -225,10 +226,12 @@ class InputReader:
         head = stream.read(parallel.HEAD)
         kind = sources.sniff(head, source.name)
         format_ = registry.recognise(head)
-        if format_ is not None and format_.leads:
+        if format_ is not None and (format_.leads or kind == "json"):
             further = read_head(stream, _FURTHER)
             stream = Joined(further, stream)
-            format_ = None if registry.goes_on(format_, further) else format_
+            if registry.goes_on(format_, head + further):
+                self._led.add(source.name)
+                format_ = None
         if format_ is not None and registry.is_logged(format_, head):
             format_ = None
         if format_ is not None and not (kind in READABLE and kind != "json" and is_pasted(head)):
@@ -342,7 +345,7 @@ class InputReader:
         inside = log.pasted.read(source.name, self.facts) if log.pasted is not None else []
         pieces = len(inside)
         note = log.note or beyond(log.counts) or (ZEROS if parallel.LOST in log.counts.marks else None)
-        for format_ in registry.within(log.counts.marks, log.head):
+        for format_ in registry.within(log.counts.marks, log.head, led=source.name in self._led):
             reading, problem = self._read_again(format_, source, True, log.text)
             inside.append((format_, reading))
             note = note or problem

@@ -24,6 +24,8 @@ FORMATS = (
             rb"|\AapiVersion: v1\r?\nitems:\r?\n {0,4}- apiVersion: [^\n]{1,80}\n {2,6}kind: (?:\w{2,20}Job|Pod|Job|StatefulSet|Node)\b"
             rb"|\AName: +\S{1,253}\r?\nRoles: "  # kubectl describe node
         ),
+        leads=True,
+        quotes=True,
     ),
     Format(
         "kube-nodes",

@@ -106,6 +106,8 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?(?:sep=,\r?\n)?\"?Time\"?(?:,(?:\"(?:[^\"\r\n]|\"\"){1,4000}\"|[^\",\r\n]{1,400})){1,4096}\r?\n"
             rb"\"?(?:20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d|1\d{12}[\",])"
         ),
+        leads=True,
+        quotes=True,
     ),
     Format(
         "dcgm-job-stats",

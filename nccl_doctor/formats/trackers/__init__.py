@@ -25,6 +25,8 @@ FORMATS = (
             rb"[^\r\n\"\[\]{}:;=]{3,16000}\r?\n[\w.-]{1,80},[-+\d.,enaif]{1,20000}(?:\r?\n|\Z)"
         ),
         after=("gpu-samples", "profile-summary", "slurm-accounting", "node-capture", "nccl-tests"),
+        leads=True,
+        quotes=True,
     ),
     Format(
         "metric-files",
@@ -36,6 +38,8 @@ FORMATS = (
             rb"|\A\s{0,20}\{\s{0,40}\"artifacts\"\s{0,4}:\s{0,4}\[(?=[\s\S]{0,60000}?\"experiment\"\s{0,4}:\s{0,4}\{)"
             rb"(?=[\s\S]{0,60000}?\"heartbeat\"\s{0,4}:|[\s\S]{0,60000}?\"start_time\"\s{0,4}:)"
         ),
+        leads=True,
+        quotes=True,
     ),
     Format(
         "mlflow-store",

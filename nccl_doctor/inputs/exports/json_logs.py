@@ -24,6 +24,9 @@ _HOLDS = compiled(
     rf'"(?:{_KEY})"\s*:\s*(?:"|\[|\{{)|"values"\s*:\s*\[\s*\[\s*"\d{{10,19}}"|"kind"\s*:\s*"Pod"'.encode()
 )
 
+_BETWEEN = compiled(r"[\s,]*")
+_TEXT = compiled(r"[ \t]{0,80}\r?\n\s{0,400}(?:[A-Za-z=#|+*(<]|\[(?:[A-Za-z]|20\d\d[-/]))")  # what a value of JSON does not begin with
+
 
 def recognise(head: bytes) -> str | None:
     """`lines` or `document`; None for any other text."""
@@ -139,31 +142,41 @@ def document_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
         yield from raw(Joined(data, stream))
         raise Cut(f"is a JSON document of more than {largest:,} bytes, read as plain text; {budgets.reached('held')}")
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-    found = _Found()
-    rows = oldest_first(_placed(found.records(_values(text)), text))
+    found, values = _Found(), _Values(text)
+    rows = oldest_first(_placed(found.records(values), text))
     first = next(rows, None)
     if first is None:
         yield from raw(io.BytesIO(data))
         return
     for number, record in itertools.chain([first], rows):
         yield number, encoded(record)
+    if _TEXT.match(text, values.end):
+        above = text.count("\n", 0, values.end)
+        for number, line in numbered(io.BytesIO(text[values.end :].encode())):
+            yield above + number, [line]
     if found.nulls:
         raise _left_out(found.nulls)
 
 
-def _values(text: str) -> Iterator[Any]:
-    """The values of JSON in a text, one after another, up to the first that is broken."""
-    decoder, at = json.JSONDecoder(), 0
-    blank = compiled(r"[\s,]*")
-    while (match := blank.match(text, at)) is not None and match.end() < len(text):
-        try:
-            value, at = decoder.raw_decode(text, match.end())
-        except (ValueError, RecursionError):
-            if text[match.end()] != "[":
-                return
-            at = match.end() + 1  # an array that was cut off
-            continue
-        yield value
+class _Values:
+    """The values of JSON in a text, one after another, up to the first that is broken or to other text; `end` is where the last one ends."""
+
+    def __init__(self, text: str) -> None:
+        self.end = 0
+        self._text = text
+
+    def __iter__(self) -> Iterator[Any]:
+        decoder, at, text = json.JSONDecoder(), 0, self._text
+        while (match := _BETWEEN.match(text, at)) is not None and match.end() < len(text):
+            try:
+                value, at = decoder.raw_decode(text, match.end())
+            except (ValueError, RecursionError):
+                if text[match.end()] != "[":
+                    return
+                at = match.end() + 1  # an array that was cut off
+                continue
+            self.end = at
+            yield value
 
 
 class _Found:
