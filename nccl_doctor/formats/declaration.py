@@ -30,6 +30,9 @@ class Format(NamedTuple):
     reach: int | None = (
         None  # bytes behind such a literal within which what it announces ends; None: the reader finds its sections
     )
+    heading: re.Pattern[bytes] | None = (
+        None  # the first line of a section of it inside a log, for a reader that does not look for its sections itself
+    )
     leads: bool = False  # batch scripts print it in front of what their job prints
     quotes: bool = False  # with `leads`: indented or in cells it may hold lines of jobs itself
     last: bool = False  # tried on text that no other reader could use; with `inside` on logs without known step lines

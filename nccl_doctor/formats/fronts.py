@@ -1,8 +1,8 @@
 """What a script printed in front of something else: where it ends, and the part of a stream that it is.
 
-    nvidia-smi -q; ibstat; srun python train.py        three outputs in one file, the first of which begins it
-    {"nodes": [ ... ]}                                 a document of JSON, and behind it the log of the job
-    Name:   node01                                     `kubectl describe node`, and behind it the log of the job
+nvidia-smi -q; ibstat; srun python train.py        three outputs in one file, the first of which begins it
+{"nodes": [ ... ]}                                 a document of JSON, and behind it the log of the job
+Name:   node01                                     `kubectl describe node`, and behind it the log of the job
 """
 
 import io
@@ -18,7 +18,7 @@ from nccl_doctor.inputs.text_lines import Joined, read_head
 
 FURTHER = 1 << 20  # bytes within which something else begins
 _SHORTEST = 6  # letters of a literal that tells the output of another command from other text
-_TIMES = 20  # a literal is looked for again where it is part of the front
+_TIMES = 20  # a literal is looked for again where it is part of the front; lines between a title and one below it
 # the end of a line that closes a document, and in the next one what no value of JSON begins with
 _BEHIND_JSON = compiled(
     rb"[}\]][ \t]{0,80}\r?\n(?:[ \t]{0,80}\r?\n){0,40}(?=(?!true\b|false\b|null\b|NaN\b|Inf)[A-Za-z=#|+*(<]"
@@ -53,13 +53,23 @@ def _begin_of(known: Format, text: bytes, literal: bytes) -> int | None:
         if at < 0:
             return None
         start = text.rfind(b"\n", 0, at + literal.startswith(b"\n")) + 1
+        if known.quotes:
+            start = _title_above(text, start)
         if start and (not known.quotes or _is_unlike(text, start)):
             return start
     return None
 
 
+def _title_above(text: bytes, start: int) -> int:
+    """Where the line begins below which a line is indented."""
+    for _ in range(_TIMES):
+        if start and text[start : start + 1].isspace():
+            start = text.rfind(b"\n", 0, start - 1) + 1
+    return start
+
+
 def _first_unlike(text: bytes, end: int) -> int:
-    """Where the first of the lines up to `end` begins that is none of those of the text above it; what jobs print first may tell nothing."""
+    """Where the first of the lines up to `end` begins that is not one of the text above it: what jobs print first may tell nothing."""
     at = text.find(b"\n") + 1
     while at < end and (text[at : at + 1] in (b"#", b"\n", b"\r") or not _is_unlike(text, at)):
         at = text.find(b"\n", at) + 1

@@ -17,6 +17,7 @@ from nccl_doctor.facts.part import PartFacts
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats import fronts
 from nccl_doctor.formats.declaration import Format, Reader, Reading
+from nccl_doctor.formats.headings import Sections
 from nccl_doctor.formats.pastes import Piece
 from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
@@ -221,9 +222,14 @@ def read_inside(known: Format, stream: Readable, name: str, facts: Facts) -> Rea
     if known.reach is None:
         return read_file(known, stream, name, facts)
     near = Windows(stream, known.inside, known.reach, f"inside-{known.kind}")
-    rows = PartFacts(facts, name, None, near.source_line, [])
+    part: Windows | Sections = near
+    source_line = near.source_line
+    if known.heading is not None:
+        sections = part = Sections(near, known.heading, opened=_recognise(head) == known)
+        source_line = lambda line: near.source_line(sections.source_line(line))  # noqa: E731
+    rows = PartFacts(facts, name, None, source_line, [])
     try:
-        reading = read_file(known, near, name, cast(Facts, rows))
+        reading = read_file(known, part, name, cast(Facts, rows))
     finally:
         rows.flush()
     return reading._replace(lines=near.lines)

@@ -1,5 +1,7 @@
 """Output of commands that administrators run on nodes and clusters."""
 
+import re
+
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
@@ -121,6 +123,11 @@ FORMATS = (
             rb"|\{\s{0,20}\"sysstat\"\s{0,4}:\s{0,20}\{"
             rb"|\"(?:Dstat|dool|Dool) [\d.]{1,12} CSV output\""
             rb"|(?:RESET\r?\n)?CPU \S{1,253} \d{9,12} 20\d\d/\d\d/\d\d \d\d:\d\d:\d\d \d)"  # atop -P
+        ),
+        inside=(b"# hostname;interval;timestamp;CPU", b' CSV output"'),
+        reach=4 << 20,
+        heading=compiled(
+            rb"^(?:# hostname;interval;timestamp;CPU|\"(?:Dstat|[Dd]ool) [\d.]{1,12} CSV output\")", re.MULTILINE
         ),
         leads=True,
     ),

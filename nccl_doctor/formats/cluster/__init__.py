@@ -1,5 +1,7 @@
 """What schedulers say about jobs."""
 
+import re
+
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
@@ -46,6 +48,9 @@ FORMATS = (
         "gridengine_accounting",
         tables=("accounted_job", "message", "process_end"),
         begins=compiled(rb"\A(?:\$ [^\n]{0,400}\n)?={40,100}\s?\nqname {1,40}\S"),
+        inside=(b"\nqname  ",),
+        reach=1 << 20,
+        heading=compiled(rb"^qname {2,40}\S", re.MULTILINE),
         leads=True,
     ),
     Format(
@@ -113,6 +118,9 @@ FORMATS = (
             "pod-description",
             "kube-nodes",
             "gpu-list",
+            "accelerator-samples",
+            "cpu-exports",
+            "gridengine-accounting",
         ),
         leads=True,
     ),

@@ -44,6 +44,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         lines += len(texts)
         for number, line in enumerate(texts, first):
             title, _, value = line.partition(" ")
+            jobs = jobs or int(title == "qname")  # the line above it is not given where it is part of a log
             if title in _READ_FIELDS:
                 if jobs and title not in job and (value := value.strip()):
                     job[title] = value[:300], number, line.strip()

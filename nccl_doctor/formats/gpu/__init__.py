@@ -1,5 +1,7 @@
 """What monitoring tools say about GPUs: samples over time, and the state that `nvidia-smi -q` prints."""
 
+import re
+
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
@@ -69,6 +71,12 @@ FORMATS = (
             rb"|(?:\s{0,20}WARNING: AMD GPU[^\n]{0,200}\n)?\s{0,200}={2,80} ?ROCm System Management Interface ?={2,80}"
             rb"|GPU\[\d{1,4}\]\s{1,20}: )"
         ),
+        inside=(b"ROCm System Management Interface", b"        GFX_ACTIVITY: ", b"GPU  POWER", b"GPU  XCP  POWER"),
+        reach=1 << 20,
+        heading=compiled(
+            rb"^(?:={2,80} ?ROCm System Management Interface ?=|GPU: \d{1,4}\s{0,4}$|(?:TIMESTAMP +)?GPU  (?:XCP  )?POWER )",
+            re.MULTILINE,
+        ),
         leads=True,
     ),
     Format(
@@ -96,6 +104,9 @@ FORMATS = (
             rb"|\[\s{0,40}\{\s{0,40}\"device_name\"\s{0,4}:[^{}]{0,400}\"gpu_clock\""  # nvtop -s
             rb"|\+-{20,200}\+\r?\n\| npu-smi )"
         ),
+        inside=(b"| npu-smi ", b"Timestamp, DeviceId, "),
+        reach=1 << 20,
+        heading=compiled(rb"^(?:\| npu-smi |Timestamp, DeviceId, )", re.MULTILINE),
         leads=True,
     ),
     Format(

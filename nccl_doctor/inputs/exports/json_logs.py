@@ -25,7 +25,9 @@ _HOLDS = compiled(
 )
 
 _BETWEEN = compiled(r"[\s,]*")
-_TEXT = compiled(r"[ \t]{0,80}\r?\n\s{0,400}(?:[A-Za-z=#|+*(<]|\[(?:[A-Za-z]|20\d\d[-/]))")  # what a value of JSON does not begin with
+_TEXT = compiled(
+    r"[ \t]{0,80}\r?\n\s{0,400}(?:[A-Za-z=#|+*(<]|\[(?:[A-Za-z]|20\d\d[-/]))"
+)  # what a value of JSON does not begin with
 
 
 def recognise(head: bytes) -> str | None:
@@ -159,7 +161,7 @@ def document_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
 
 
 class _Values:
-    """The values of JSON in a text, one after another, up to the first that is broken or to other text; `end` is where the last one ends."""
+    """The values of JSON in a text, one after another, up to the first that is broken or to text; `end` is where the last one ends."""
 
     def __init__(self, text: str) -> None:
         self.end = 0

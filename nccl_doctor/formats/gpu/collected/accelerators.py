@@ -72,7 +72,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     readers: tuple[tuple[bool, Callable[[Readable, _Rows], Reading], str], ...] = (
         (start.startswith(XPU_HEAD), _xpu, "xpu-smi"),
         (start.startswith(b"nvidia_smi,"), _telegraf, "telegraf"),
-        (start.startswith(b"+--"), _npu, "npu-smi"),
+        (start.startswith((b"+--", b"| npu-smi ")), _npu, "npu-smi"),
         (start.startswith(b"["), _nvtop, "nvtop"),
         (True, _neuron, "neuron-monitor"),
     )
