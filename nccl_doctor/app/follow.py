@@ -46,15 +46,16 @@ class Following:
     def run(self, enough: Callable[[Report], bool], idle: float | None = None) -> Report:
         """The last report. `idle` is for how many seconds nothing may be appended. Raises UsageProblem if nothing could be read."""
         sizes: _Sizes = {}
-        cost, grown = 0.0, time.monotonic()
+        grown = time.monotonic()
         while True:
             stopping = interruption.requested()  # before the last look
+            began = time.process_time()
             paths = [*self._paths, *self._moved()]
             found = dict(_sizes(paths))
             if found != sizes or (self._report is None and self._problem is None):
-                began, grown, sizes = time.process_time(), time.monotonic(), found
+                grown, sizes = time.monotonic(), found
                 self._look_again(paths, sum(size for _, size, _ in found.values()))
-                cost = time.process_time() - began
+            cost = time.process_time() - began
             resting = idle is not None and time.monotonic() - grown >= idle
             if stopping or resting or (self._report is not None and enough(self._report)):
                 break
@@ -87,9 +88,9 @@ class Following:
 
     def _moved(self) -> Iterator[str]:
         """Logs that were renamed or copied to a name that the user did not give."""
-        given = [Path(path) for path in self._paths]
+        given = {Path(path) for path in self._paths}
         for path in dict.fromkeys(self._follower.refresh()):
-            if not any(path == one or one in path.parents for one in given):
+            if given.isdisjoint((path, *path.parents)):
                 yield str(path)
 
 

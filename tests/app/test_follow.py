@@ -21,7 +21,7 @@ from nccl_doctor.common import interruption
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.log import parallel
-from nccl_doctor.log.readers import followed
+from nccl_doctor.log.readers import followed, rotated
 from nccl_doctor.log.scanner import AHEAD
 from nccl_doctor.reporters import render
 from nccl_doctor.simulate import Spec, write_log
@@ -388,7 +388,7 @@ def test_the_number_of_a_removed_file_that_another_one_gets_is_no_new_name(
 ) -> None:
     """File systems give the inode of a removed file to the next one."""
     other = log.path.with_name("other.log")
-    real = followed._inode
+    real = rotated.inode_of
 
     def steps() -> Iterator[None]:
         append(log.path, LOG)
@@ -396,7 +396,8 @@ def test_the_number_of_a_removed_file_that_another_one_gets_is_no_new_name(
         yield
         log.path.unlink()
         append(other, b"another log\n" * 2000)
-        monkeypatch.setattr(followed, "_inode", lambda path: old if path == other else real(path))
+        for module in (followed, rotated):
+            monkeypatch.setattr(module, "inode_of", lambda path: old if path == other else real(path))
         yield
 
     assert {"job.log", "other.log"} == {Path(one.path).name for one in log.follow(steps()).inputs}

@@ -157,7 +157,8 @@ class _Reader:
             values |= {key: value / (1 << 20) for key, value in values.items() if key.startswith("memory")}
         gpu = Gpu(host, index, _text(record.get("uuid")), _text(record.get("name")))
         self._add(gpu, _unscaled(tuple(values)), tuple(values.values()), time, place)
-        for process in record.get("processes") or []:
+        processes = record.get("processes")
+        for process in processes if isinstance(processes, list) else ():
             if isinstance(process, dict) and isinstance(process.get("pid"), int):
                 own = host, index, process["pid"]
                 self._times_seen[own] = n = self._times_seen.get(own, 0) + 1

@@ -376,6 +376,17 @@ def test_a_number_of_more_than_64_bits_in_a_record_of_superbench() -> None:
     assert 3 == reading.lines
 
 
+@pytest.mark.parametrize("processes", ["null", "7", '"x"', "{}", "[7, [], {}]", '[{"pid": "x"}]'])
+def test_processes_of_another_type_are_none(processes: str) -> None:
+    facts, reading = read(
+        f'{{"hostname": "node01", "gpus": [{{"index": 0, "utilization.gpu": 97, "processes": {processes}}}]}}\n'.encode(),
+        "samples.json",
+    )
+    assert (1, None) == (reading.lines, reading.note)
+    assert [(0, 97.0)] == facts.query("SELECT gpu, util_mean FROM gpu_use")
+    assert [] == facts.rows(GpuProcess)
+
+
 @pytest.mark.parametrize("digits", ["9" * 5000, "9" * 300, "9" * 24, "1" + "0" * 18])
 def test_a_time_that_no_clock_shows_ends_no_reading(digits: str) -> None:
     record = '{{"hostname": "node01", "query_time": "{}", "gpus": [{{"index": 0, "utilization.gpu": 97, "memory.used": 70000}}]}}\n'
