@@ -14,6 +14,7 @@ from nccl_doctor.rules import row_sources, schema, symptoms, templates
 from nccl_doctor.rules.folder import rule_files, shipped_folder
 from nccl_doctor.rules.schema import Rule, RuleProblem, build_rule, parse_rule
 
+_TOLD = 20  # files of a site that cannot be used and are named
 _CODE = [Path(str(module.__file__)) for module in (schema, symptoms, templates, row_sources, views)]
 
 
@@ -81,6 +82,8 @@ def load_usable(directories: tuple[Path, ...] = (), groups: str = "", *, without
             problems.append(str(problem))
         else:
             rules.append(rule)
+    if len(problems) > _TOLD:
+        problems[_TOLD:] = [f"{len(problems) - _TOLD:,} further files, which `nccl-doctor rules check` names"]
     return Usable(tuple(rules), tuple(problems))
 
 

@@ -9,6 +9,7 @@ import pytest
 from helpers.places import FIXTURES
 
 from nccl_doctor.cli.main import main
+from nccl_doctor.rules import folder
 
 DEMO = str(FIXTURES / "demo.log")
 LONG = "a" * 5_000  # longer than any name of a file
@@ -47,6 +48,9 @@ ODD = {
     "no number as time-out": ["preflight", "--timeout", "nan"],
     "empty configuration": ["analyze", DEMO, "--config", ""],
     "empty recording": ["watch", "--once", "--replay", ""],
+    "process that cannot be": ["stacks", "--pid", "-1"],
+    "number larger than that of any process": ["stacks", "--pid", "99999999999999999999"],
+    "process that is not there": ["stacks", "--pid", "4194304"],
     "many ranges of nodes": [*PREFLIGHT, "--nodes", "n[1-999]-[1-999]-[1-999]"],
 }
 
@@ -89,3 +93,23 @@ def test_a_folder_of_rules_that_cannot_be_listed_is_left_out(tmp_path: Path, mon
     monkeypatch.setattr(os, "scandir", scandir)
 
     assert 1 == main(["analyze", DEMO, "--rules", str(tmp_path)])
+
+
+@pytest.mark.parametrize("command", [["analyze", DEMO, "--rules"], ["rules", "check"], ["rules", "list", "--rules"]])
+def test_a_folder_of_rules_that_is_the_whole_disk_is_one_line(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_MOST", 50)
+    for number in range(60):
+        (tmp_path / f"{number}.txt").touch()
+    assert 2 == main([*command, str(tmp_path)])
+    assert "holds more than 50 files; name the folder of the rules\n" in capsys.readouterr().err
+
+
+def test_thousands_of_files_that_are_no_rules_are_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(300):
+        (tmp_path / f"{number}.toml").write_text("[tool]\n")
+    assert 1 == main(["analyze", DEMO, "--rules", str(tmp_path)])
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) < 30
+    assert "280 further files" in said[-1]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -33,7 +34,9 @@ FRAMES = 8  # frames shown of one stack without -v
 
 
 @click.command("stacks")
-@click.option("--pid", "pids", type=int, multiple=True, help="Only this process; may be repeated.")
+@click.option(
+    "--pid", "pids", type=click.IntRange(1, 1 << 22), multiple=True, help="Only this process; may be repeated."
+)
 @click.option("--job", metavar="ID", help="Only the ranks of this job; a Slurm job on all its nodes.")
 @click.option("--nodes", metavar="NODES", help="Dump the ranks of these nodes.")
 @click.option("--via", default="ssh", show_default=True, help="ssh, srun, or a command with %host for the node.")
@@ -117,6 +120,8 @@ def _dump(
     found = job_processes.find(job=job)
     ranks = found.ranks
     if pids:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            raise UsageProblem(f"there is no process {', '.join(map(str, pids))}")
         known = {rank.pid: rank for rank in ranks}
         ranks = [
             known.get(pid) or job_processes.RankProcess(pid, number, None, None, 0, None, "")
