@@ -49,6 +49,13 @@ def test_the_entries_hold_together() -> None:
         ("ERROR cp.cc:7 read of part 3 failed with Stale file handle", "filesystem-not-responding"),
         ("[rank2]: OSError: opening the index: Stale file handle", "filesystem-not-responding"),
         ("[rank2]: RuntimeError: read(): fd 33 failed with Stale file handle", "filesystem-not-responding"),
+        ("dial tcp 10.0.0.5:6443: i/o timeout", "connection-timeout"),
+        ("dial tcp [2001:db8::1]:443: connect: network is unreachable", "connection-blocked"),
+        ("write /var/lib/sidecar/log: no space left on device", "disk-full"),
+        (
+            "RuntimeError: cannot map /mnt/gcs/train.bin: Transport endpoint is not connected",
+            "filesystem-not-responding",
+        ),
         ("CUDA runtime error in error: peer access is not supported between these two devices", "gpu-p2p-unavailable"),
     ],
 )
@@ -65,6 +72,7 @@ def test_a_line_of_an_unknown_program_is_reported_by_its_reason(line: str, fault
     [
         "INFO probe: cannot open /sys/x: No such file or directory",
         "node01:1:2 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file: No such file or directory",
+        "getpeername() failed: Transport endpoint is not connected (107)",
         "W0101 inotify: No space left on device, polling instead",
         "loss 0.31, out of memory 0, Permission denied 0",
     ],
