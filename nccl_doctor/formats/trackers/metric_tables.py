@@ -1,14 +1,21 @@
 """Tables of metrics with a row a step, as training libraries and their web pages write them in CSV."""
 
+import codecs
 import csv
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.metrics import meaning_of
+from nccl_doctor.formats.training.record_columns import Records
 from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.inputs.blocks import blocks
@@ -18,14 +25,17 @@ _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
 _WORKER = re.compile(r"(?i)(?:(?:global|world)[_ ]?)?rank|host(?:_?name)?|node(?:_?name)?|worker")
 _METRIC = re.compile(r"[\w./() -]{1,120}")
+_BLOCK = 1 << 20  # bytes of rows that are taken together
+_TIME = "step_time_s"  # of a step whose own title leaves its unit open
 _MOST_RUNS = 64  # of a table
 _MOST_WORKERS = 512  # of a table, of whose steps each keeps rows of its own
 _LOOK = 256  # rows by which columns are judged
 _FEW = 4
 _LONG = 100.0  # seconds of a step, beyond which a unit has to be named
-_DIGITS = r"\d{1,40}(?:\.\d{0,40})?(?:[eE][-+]?\d{1,3})?"
-_NUMBER = re.compile(rf"[-+]?(?:{_DIGITS}|nan|inf(?:inity)?)", re.IGNORECASE)
+_DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = re.compile(rf"[-+]?(?:{_DIGITS}|nan|inf(?:inity)?)", re.IGNORECASE | re.ASCII)
 _NUMBERS = re.compile(rf"(?:[-+]?{_DIGITS})?(?:,(?:[-+]?{_DIGITS})?){{1,1000}}", re.ASCII)  # a whole row
+_SIGNS = b"0123456789.,+-eE\n"  # of rows of numbers
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -44,12 +54,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("throughput_run", "step", "scalar")
     table = _Table()
     lines = 0
-    for block in blocks(stream):
+    for block in blocks(stream, _BLOCK):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
-        rows = block.data.decode("utf-8-sig" if block.first == 1 else "utf-8", "replace").splitlines()
-        if block.first == 1:
-            table.look(rows)
-        table.rows(rows, block.first)
+        data, first_line = block.data, block.first
+        if first_line == 1:
+            data = data.removeprefix(codecs.BOM_UTF8)
+            table.look(_lines(b"\n".join(data.split(b"\n", 2 * _LOOK)[: 2 * _LOOK])))
+            title, _, data = data.partition(b"\n")
+            table.rows(_lines(title), 1)
+            first_line = 2
+        if not table.columns(data, first_line):
+            table.rows(_lines(data), first_line)
         table.is_open = not block.data.endswith(b"\n")
     if table.is_open and table.note is None and table.understood:
         table.note = f"ends without a line end; the row in line {lines:,} may be cut"
@@ -147,6 +162,48 @@ class _Table:
                 self._damaged += 1
                 self.note = f"{self._damaged} rows are cut or damaged, the last in line {number:,}"
 
+    def columns(self, data: bytes, first: int) -> bool:
+        """Take whole lines of numbers together, as `rows` takes them; False where they have to be taken one by one."""
+        width, data = len(self._titles), data.replace(b"\r\n", b"\n").removesuffix(b"\n")
+        is_plain = width > 1 and not self._columns and self._worker is None
+        if not is_plain or len({*self._titles, _TIME}) <= width or not data or data.translate(None, _SIGNS):
+            return False
+        signs = np.frombuffer(data + b"\n", np.uint8)
+        ends = np.flatnonzero((signs == ord(",")) | (signs == ord("\n")))
+        if len(ends) % width or (signs[ends].reshape(-1, width) == ord("\n")).sum(axis=0).tolist() != [
+            *[0] * (width - 1),
+            len(ends) // width,
+        ]:
+            return False
+        cells = f",{data.decode()},".replace("\n", ",").replace(",,", ",nan,").replace(",,", ",nan,")
+        try:
+            numbers = list(map(float, cells[1:-1].split(",")))
+        except ValueError:
+            return False
+        said = np.array(numbers).reshape(-1, width)
+        lines = np.empty(len(said), object)
+        lines[:] = [line[:600] for line in data.split(b"\n")]
+        self.understood += len(said)
+        self._take_columns(said, np.arange(first, first + len(said), dtype=float), lines)
+        return True
+
+    def _take_columns(self, said: Floats, number: Floats, line: npt.NDArray[np.object_]) -> None:
+        """Take what rows say of the only run, as `_take` takes one."""
+        unknown = np.full(len(said), np.nan)
+        step = unknown if self._step is None else said[:, self._step]
+        when = unknown if self._when is None else said[:, self._when] * self._clock
+        values = {title: said[:, at] for at, title in self._measured[""].items()}
+        some = ~np.logical_and.reduce([np.isnan(column) for column in values.values()])
+        for at, factor in self._times.items():
+            values.pop(self._titles[at], None)
+            if factor:
+                values[_TIME] = said[:, at] * factor
+        for title, column in values.items():
+            if title[:1] != "_" and len(which := np.flatnonzero(~np.isnan(column))):
+                steps = _known(step[which[0]]), _known(step[which[-1]])
+                self._series[""].scalars.note_many(title, column[which], _places(line[which], number[which]), steps)
+        self._series[""].record_columns("metrics-table", Records(values, step, when, number, line).chosen(some))
+
     def _title(self, cells: list[str]) -> None:
         self._titles = [_of_run(title)[1] for title in cells]
         self._head = cells
@@ -223,7 +280,7 @@ class _Table:
             if (not self._columns or at in measured) and (value := values[at]) is not None:
                 data.pop(self._titles[at], None)
                 if factor:
-                    data["step_time_s"] = value * factor
+                    data[_TIME] = value * factor
         step = values[self._step] if self._step is not None else None
         series.scalars.note_scalars(data, step, place)
         if step is not None and abs(step) < 1 << 62:
@@ -255,6 +312,18 @@ def _cells(line: str) -> list[str]:
 def _read(line: str) -> Iterator[str]:
     for row in csv.reader([line]):
         yield from row
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").splitlines()
+
+
+def _places(line: npt.NDArray[np.object_], number: Floats) -> Callable[[int], Place]:
+    return lambda at: (line[at], int(number[at]))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def _value(cell: str) -> float | None:

@@ -3,18 +3,25 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.metrics import Speed, speed_key, speed_of
+from nccl_doctor.formats.training.record_columns import Records, by_clock, speeds_of
 from nccl_doctor.formats.training.record_folds import fold_values
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars
-from nccl_doctor.formats.training.steps.step_folds import Line
+from nccl_doctor.formats.training.steps.step_columns import Name, Steps
+from nccl_doctor.formats.training.steps.step_folds import Line, Lines
 from nccl_doctor.formats.training.steps.step_formats import Tool
 from nccl_doctor.formats.training.steps.step_rows import run_rows
-from nccl_doctor.formats.training.steps.step_series import BULK, Series
+from nccl_doctor.formats.training.steps.step_series import BULK, SETTLE, Series
 
 MOST = 1024  # rows of a run
 _UNITS = 10_000
+_NO_SPEED = Speed(None, None, None, None, None)
 
 
 class At(NamedTuple):
@@ -79,6 +86,48 @@ class RecordSeries:
                 for index, record in enumerate(some, first):
                     self.record(tool, *at(index)[:2], record, at(index).place)
             first += len(some)
+
+    def record_columns(self, tool: str, records: Records) -> None:
+        """Take the numbers of many steps in their order, as `record` takes those of one."""
+        records = records.with_steps()
+        speeds = speeds_of(records)
+        tells = speeds.tells()
+        first = int(np.argmax(tells)) if tells.any() else len(tells)
+        if tool not in self._telling and first:
+            self._by_clock(tool, records.chosen(slice(first)))
+        if first == len(tells):
+            return
+        self._telling.add(tool)
+        told = {name: float(column[first]) for name, column in records.values.items()}
+        columns: dict[Name, Floats] = {
+            "step": records.step,
+            "when": records.when,
+            "seconds": speeds.seconds,
+            "rate": speeds.rate,
+            "data": speeds.data,
+        }
+        self._put(self._of(tool, self.speed_of(told)), records, columns, tells)
+
+    def _by_clock(self, tool: str, records: Records) -> None:
+        """Take steps whose records tell no speed: the time since the step before."""
+        timed = records.chosen(~np.isnan(records.when))
+        if not len(timed.step):
+            return
+        seconds = by_clock(timed, self._before)
+        if seconds is None:
+            for step, when, number, line in zip(timed.step, timed.when, timed.number, timed.line, strict=True):
+                self.record(tool, int(step), float(when), {}, (line, int(number)))
+            return
+        self._before = float(timed.when[-1]), int(timed.step[-1])
+        known = ~np.isnan(seconds)
+        if known.any():
+            columns: dict[Name, Floats] = {"step": timed.step, "when": timed.when, "seconds": seconds}
+            self._put(self._of(tool, _NO_SPEED), timed, columns, known)
+
+    def _put(self, series: Series, records: Records, columns: dict[Name, Floats], which: npt.NDArray[np.bool_]) -> None:
+        said = {name: column[which] for name, column in columns.items()}
+        said = {name: column for name, column in said.items() if not np.isnan(column).all()}
+        series.put(Lines(Steps(int(which.sum()), said), records.number[which], records.line[which]), SETTLE)
 
     def _fold(self, series: Series, records: Sequence[Mapping[str, Any]], at: Callable[[int], At], first: int) -> bool:
         key, rate = speed_key(records[0]) or ("", False)

@@ -14,6 +14,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Measure, Scalar, Step, ThroughputRun
+from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.registry import recognise
 from nccl_doctor.formats.trackers import metric_tables
 
@@ -153,13 +154,51 @@ _CELLS = st.sampled_from(
 )
 def test_rows_of_numbers_are_what_their_cells_are(titles: str, rows: list[list[str]]) -> None:
     text = "\n".join([titles, *map(",".join, rows), ""]).encode()
-    found = []
-    for rows_alone in (re.compile("(?!)"), metric_tables._NUMBERS):
-        facts = Facts()
-        with mock.patch.object(metric_tables, "_NUMBERS", rows_alone):
-            reading = metric_tables.read_format(io.BytesIO(text), "metrics.csv", facts)
-        tables = [
-            repr(facts.query(f"SELECT * FROM {name}")) for name in ("scalar", "step", "throughput_run", "evidence")
-        ]
-        found.append((reading, tables))
-    assert found[0] == found[1]
+    assert _facts_of(text, {"_NUMBERS": re.compile("(?!)"), "_SIGNS": b""}) == _facts_of(text, {"_SIGNS": b""})
+
+
+_PLAIN = st.sampled_from(
+    ("", "1", "0", "2.5", "-2.5", "3.", ".5", "1e-3", "1e9999", "7" * 400, "+6", "4611686018427387904")
+)
+_GROWING = st.tuples(st.integers(1, 3), st.sampled_from((0.25, 0.5, 0.0, -1.0)))
+
+
+@given(
+    st.sampled_from(
+        (
+            "step,wall_time,loss",
+            "step,wall_time,step_time",
+            "step,_runtime,tokens/s",
+            "step,loss,it/s",
+            "step,step_time,data_time",
+            "step,step_time,samples/s",
+            "epoch,loss,acc",
+            "step,loss,loss",
+            "step,elapsed_ms,_timestamp",
+        )
+    ),
+    st.lists(st.tuples(_GROWING, _PLAIN, _PLAIN), max_size=30),
+    st.lists(st.lists(_PLAIN, min_size=2, max_size=4), max_size=3),
+    st.sampled_from(("\n", "\r\n", "\n\n")),
+    st.booleans(),
+)
+def test_columns_of_numbers_are_what_their_rows_are(
+    titles: str, rows: list[tuple[tuple[int, float], str, str]], others: list[list[str]], end: str, grows: bool
+) -> None:
+    """Steps and clocks that go on, and any; whole rows, and cut ones."""
+    step, when, lines = 0, 1.7e9, [titles]
+    for (steps, seconds), second, third in rows:
+        step, when = step + steps, when + seconds
+        lines.append(f"{step},{when if grows else second},{third}")
+    text = end.join([*lines, *map(",".join, others), ""]).encode()
+    for size in (64, 1 << 20):
+        assert _facts_of(text, {"_SIGNS": b""}, size) == _facts_of(text, {}, size)
+
+
+def _facts_of(text: bytes, changed: dict[str, object], size: int = 1 << 20) -> tuple[Reading, list[str]]:
+    facts = Facts()
+    with mock.patch.multiple(metric_tables, **{"_BLOCK": size, **changed}):
+        reading = metric_tables.read_format(io.BytesIO(text), "metrics.csv", facts)
+    return reading, [
+        repr(facts.query(f"SELECT * FROM {name}")) for name in ("scalar", "step", "throughput_run", "evidence")
+    ]
