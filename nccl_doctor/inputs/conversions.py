@@ -63,7 +63,9 @@ CONVERSIONS = (
         "an execution trace of PyTorch (Chakra)",
         "it holds operators, not times of GPUs: `torch.profiler.profile(...)` with `on_trace_ready=tensorboard_trace_handler(DIR)`"
         " on every rank writes the trace that is read here; `chakra_trace_link` joins both for simulators",
-        _begins(rb'\A\s*\{(?=.{0,2000}?"schema"\s*:\s*"\d[\w.-]{0,40}")(?=.{0,2000}?"nodes"\s*:\s*\[)'),
+        _begins(
+            rb'\A\s*\{(?:(?=.{0,2000}?"schema"\s*:\s*"\d[\w.-]{0,40}")(?=.{0,2000}?"nodes"\s*:\s*\[)|\s*"workload_graph"\s*:\s*\[)'
+        ),
         _called(r"\.et$"),
     ),
     Conversion(

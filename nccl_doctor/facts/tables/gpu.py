@@ -111,6 +111,8 @@ class GpuProcess(NamedTuple):
     name: str | None
     memory: float | None  # MiB at most
     n: int
+    first: int  # number of the first look at the host that showed it, and of the last one; from 0 on
+    last: int
     ref: int
 
 

@@ -16,6 +16,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.columns import canonical
+from nccl_doctor.formats.gpu.loops.process_looks import Looks
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.formats.gpu.smi_csv import seconds
@@ -109,11 +110,14 @@ class _Reader:
         self._rows: list[tuple[int, _Shape, tuple[Any, ...], float, Place]] = []  # slot, values, time
         self._processes: dict[tuple[str | None, int | None, int], GpuProcess] = {}
         self._times_seen: dict[tuple[str | None, int | None, int], int] = {}
+        self._looks = Looks()
 
     def read_records(self, objects: LineObjects) -> Reading:
         used = self._take_all(objects)
         self._flush()
-        self._facts.add(row._replace(n=self._times_seen[key]) for key, row in self._processes.items())
+        self._facts.add(
+            row._replace(n=self._times_seen[key], last=self._looks.last(key)) for key, row in self._processes.items()
+        )
         if self._samples.gpus:
             self._samples.write(self._facts, self._name, "json")
         note = None if objects.torn is None else f"ends in the middle of the object that starts in line {objects.torn}"
@@ -162,12 +166,13 @@ class _Reader:
             if isinstance(process, dict) and isinstance(process.get("pid"), int):
                 own = host, index, process["pid"]
                 self._times_seen[own] = n = self._times_seen.get(own, 0) + 1
+                look = self._looks.at(own, str(time))
                 if n == 1:
                     memory = process.get("gpu_memory_usage")
                     self._processes[own] = GpuProcess(
                         host=host, gpu=index, uuid=gpu.uuid, pid=process["pid"], kind=None,
                         name=_text(process.get("command")), memory=finite(memory),
-                        n=1, ref=self._facts.evidence(self._name, *place),
+                        n=1, first=look, last=look, ref=self._facts.evidence(self._name, *place),
                     )  # fmt: skip
         return True
 

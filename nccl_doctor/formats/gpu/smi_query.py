@@ -40,6 +40,8 @@ _SMI_ALONE = re.compile(
 )
 _PART_TITLE = re.compile(r" {4}[A-Z][A-Za-z0-9 ]{2,40}$")
 _SECTION_END = re.compile(r"_{20,60}\s*$|\*{3} /")
+_DRIVER = re.compile(r"Driver Version|KMD Version|<(?:driver|kmd)_version")
+_VERSIONS = {"driver_version": "driver", "kmd_version": "driver", "cuda_version": "cuda", "cuda_umd_version": "cuda"}
 _XML_GPU = re.compile(r"\s*<gpu id=\"")
 _PLACES = {  # place in the text, with small letters and underscores -> place in the XML
     "gpu_uuid": "uuid",
@@ -118,7 +120,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     attached = system.get("attached")
     if note is None and attached is not None and attached > len(gpus):
         note = f"says that {attached} GPUs are attached and ends after GPU {len(gpus)}, in line {len(lines)}"
-    first = next((n for n, line in enumerate(lines, 1) if "Driver Version" in line or "<driver_version" in line), 1)
+    first = next((n for n, line in enumerate(lines, 1) if _DRIVER.search(line)), 1)
     _add(facts, name, None, system, gpus, (first, lines[first - 1].strip() if lines else ""))
     return Reading(len(lines), used, note)
 
@@ -134,6 +136,9 @@ def _inside(stream: Readable, name: str, facts: Facts) -> Reading:
         if "NVSMI LOG" in text:
             if own is None and len(lines) < _HOSTS:
                 lines[label.host] = [(number, text)]
+            elif own is not None and any(_GPU.match(line) for _, line in own):
+                closed.add(label.host)
+                continue
         elif own is None or label.host in closed or len(own) > _LINES:
             continue
         elif _SECTION_END.match(text):
@@ -248,13 +253,20 @@ def _below(place: _Place, indent: int, title: str) -> _Place:
 def _text(
     lines: Iterable[tuple[int, str]], name: str, facts: Facts, *, refuses: bool = True
 ) -> tuple[dict[str, Any], list[_Gpu], int]:
-    """What lines say of a node and of its GPUs, and how many of them do; `refuses` is False where none holds a refusal."""
+    """What lines say of a node and of its GPUs, and how many of them do; `refuses` is False where none holds a refusal.
+
+    Of several outputs behind each other (`nvidia-smi -q -l`) the last whole one counts.
+    """
     system: dict[str, Any] = {}
     gpus: list[_Gpu] = []
+    before: list[_Gpu] = []  # of the output before
     place = _TOP
     used = 0
     parts: set[str] = set()  # of the GPU that is read, where nothing names it
     for number, text in lines:
+        if gpus and "NVSMI LOG" in text:
+            before, gpus, place = _later(before, gpus, system), [], _TOP
+            parts.clear()
         if parts or not gpus:
             _unnamed(text, number, name, facts, gpus, parts)
         head, colon, value = text.partition(": ")
@@ -287,11 +299,16 @@ def _text(
                     gpus[-1].values.setdefault(sum_, 0)
             elif place.is_read and not (place.is_reason and value == "Not Active" and "reasons" in gpus[-1].values):
                 _take(gpus[-1], place, value, number, text)
-        elif value and title in ("driver_version", "cuda_version"):
-            _system(system, title, value)
+        elif value and title in _VERSIONS:
+            _system(system, _VERSIONS[title], value)
         elif title == "attached_gpus" and value.isdecimal():
             system["attached"] = int(value[:3])
-    return system, gpus, used
+    return system, _later(before, gpus, system), used
+
+
+def _later(before: list[_Gpu], gpus: list[_Gpu], system: dict[str, Any]) -> list[_Gpu]:
+    """The GPUs of the later one of two outputs; of the earlier one where the later one was cut."""
+    return gpus if len(gpus) >= min(system.get("attached", len(gpus)), len(before)) else before
 
 
 def _unnamed(text: str, number: int, name: str, facts: Facts, gpus: list[_Gpu], parts: set[str]) -> None:
@@ -330,8 +347,9 @@ def _take(gpu: _Gpu, place: _Place, value: str, number: int, text: str) -> None:
                 gpu.proof.setdefault(counter, (number, text.strip()))
 
 
-def _system(system: dict[str, Any], title: str, value: str) -> None:
-    if title == "driver_version":
+def _system(system: dict[str, Any], what: str, value: str) -> None:
+    value = value.partition(" [")[0]  # 610 marks titles that it will leave out
+    if what == "driver":
         system["driver"] = value
     elif (match := re.fullmatch(r"(\d{1,3})\.(\d{1,2})", value)) is not None:
         system["cuda"] = int(match[1]) * 1000 + int(match[2]) * 10

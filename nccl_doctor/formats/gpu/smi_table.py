@@ -19,7 +19,7 @@ _GPUS = 64
 _PROCESSES = 4096  # of a node
 _TABLE_HEADS = re.compile(rb"\| NVIDIA-SMI \d")
 _TABLE_HEAD = re.compile(
-    r"\| NVIDIA-SMI \S{1,20} [^|]{1,80}?Driver Version: (\S{1,20})(?: {1,40}CUDA Version: (?:(\d{1,3})\.(\d{1,2}))?)?"
+    r"\| NVIDIA-SMI \S{1,20} [^|]{1,80}?(?:Driver|KMD) Version: (\S{1,20})(?: {1,40}CUDA (?:UMD )?Version: (?:(\d{1,3})\.(\d{1,2}))?)?"
 )
 _TABLE_NAME = re.compile(r" {1,4}(\d{1,3}) {1,3}(\S.{0,40}?) {1,40}(On|Off|N/A|ERR!|TCC|WDDM|MCDM) {0,3}$")
 _TABLE_BUS = re.compile(r" {0,3}((?:[0-9A-Fa-f]{4}){1,2}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) {1,3}")
@@ -155,7 +155,7 @@ class _Table:
 def _process(host: str | None, match: re.Match[str], ref: int) -> GpuProcess:
     gpu, pid, kind, program, memory = match.groups()
     held = float(memory) if memory else None
-    return GpuProcess(host, int(gpu), None, int(pid), kind, program, held, 1, ref)
+    return GpuProcess(host, int(gpu), None, int(pid), kind, program, held, n=1, first=0, last=0, ref=ref)
 
 
 def _whole(text: str) -> int | None:

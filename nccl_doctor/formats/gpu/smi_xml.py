@@ -142,9 +142,10 @@ def _refuse(*_: object) -> None:
 
 
 def _system(system: dict[str, Any], name: str, value: str) -> None:
-    if name == "driver_version":
+    value = value.partition(" [")[0]  # 610 marks titles that it will leave out
+    if name in ("driver_version", "kmd_version"):
         system["driver"] = value
-    elif name == "cuda_version" and (match := re.fullmatch(r"(\d{1,3})\.(\d{1,2})", value)):
+    elif name in ("cuda_version", "cuda_umd_version") and (match := re.fullmatch(r"(\d{1,3})\.(\d{1,2})", value)):
         system["cuda"] = int(match[1]) * 1000 + int(match[2]) * 10
 
 

@@ -26,6 +26,8 @@ _NUMBER = compiled(
 )
 _FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}")
 _LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
+_HYPHENED = compiled(rb"\A-[A-Za-z]{1,20}")  # behind another number: `8192-bit`
+_NOT_MEASURED = compiled(rb"(?i)[ \t]{1,4}(?:peak|theoretical)\b")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,8}\Z")
 
 
@@ -76,7 +78,9 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
     """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
     end = 0
     for match in _NUMBER.finditer(line):
-        before, end = line[end : match.start()], match.end()
+        before, end = _HYPHENED.sub(b"", line[end : match.start()]), match.end()
+        if _NOT_MEASURED.match(line, end) is not None:
+            continue
         unit = (match[2] or b"").decode()
         if unit and not (is_rate(unit) or is_time(unit)):
             unit = ""

@@ -122,3 +122,36 @@ def test_values_are_read_however_far_they_stand_from_their_titles(width: int, tm
     facts, _ = analyze.read_facts([str(tmp_path / "q.txt")])
     assert [("NVIDIA H200", "in-progress")] == facts.query("SELECT model, fabric_state FROM node_gpu")
     assert [(7,)] == facts.query("SELECT uncorrected FROM gpu_health")
+
+
+QUERY = """\
+==============NVSMI LOG==============
+
+Timestamp                                              : Wed Nov 25 21:{minute}:00 2026
+Driver Version                                         : 610.57.04 [Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]
+CUDA Version                                           : 13.3 [Deprecated; will be removed in CUDA 14.0. Use CUDA UMD Version instead]
+KMD Version                                            : 610.57.04
+CUDA UMD Version                                       : 13.3
+
+Attached GPUs                                          : 2
+GPU 00000000:1B:00.0
+    Product Name                                       : NVIDIA H200
+    Utilization
+        GPU                                            : {first} %
+GPU 00000000:2A:00.0
+    Product Name                                       : NVIDIA H200
+    Utilization
+        GPU                                            : {second} %
+
+"""
+
+
+@pytest.mark.parametrize("before", ["", "Starting the job\n"])
+def test_of_several_outputs_the_gpus_count_once(before: str, tmp_path: Path) -> None:
+    path = tmp_path / "q.txt"
+    outputs = [QUERY.format(minute=53 + n, first=10 + n, second=20 + n) for n in range(3)]
+    path.write_text(before + "".join(outputs) + outputs[0][: outputs[0].rindex("GPU 0000")])  # the last one is cut
+    facts, _ = analyze.read_facts([str(path)])
+    last = 2 if not before else 0  # a log is searched for the first one
+    assert [("610.57.04", 13030, 2)] == facts.query("SELECT driver, cuda, gpus FROM node_driver")
+    assert [(0, 10 + last), (1, 20 + last)] == facts.query("SELECT gpu, util FROM node_gpu ORDER BY gpu")

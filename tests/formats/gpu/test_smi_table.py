@@ -49,6 +49,12 @@ def read(text: str) -> Facts:
     return facts
 
 
+def test_the_head_of_driver_610() -> None:
+    text = table([0]).replace("Driver Version:", "KMD Version:").replace("CUDA Version:", "CUDA UMD Version:")
+    assert [("570.124.06", 12080)] == read(text).query("SELECT driver, cuda FROM node_driver")
+    assert [(0, 90)] == read(text).query("SELECT gpu, util FROM node_gpu")
+
+
 def test_every_cell_is_read() -> None:
     facts = read(table([0, 12]))
     assert [("570.124.06", 12080, 2)] == facts.query("SELECT driver, cuda, gpus FROM node_driver")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess
 from nccl_doctor.formats.gpu.loops.dmon_columns import TITLES, Columns, Layout, Rows, dcgm_layout, dmon_layout
+from nccl_doctor.formats.gpu.loops.process_looks import Looks
 from nccl_doctor.formats.gpu.sample_totals import Gpu, Place, known_or_none
 from nccl_doctor.formats.number_grid import Grid, number_of
 
@@ -28,6 +29,7 @@ class _Process:
         self.name: str | None = None
         self.memory = float("nan")  # MiB, the highest
         self.n = 0
+        self.first = self.last = 0  # looks that showed it
 
     def add(self, kind: str | None, name: str | None, memory: str) -> None:
         """Take one row."""
@@ -56,6 +58,7 @@ class Tables:
         self._dcgm = Columns()
         self._processes: dict[tuple[str | None, str | None, str], _Process] = {}  # by host, GPU and pid as written
         self._processes_seen = False
+        self._looks = Looks()
         self._split: Callable[[str], list[str]] = str.split  # of the table whose titles came last
         self._idle = 0  # lines since a table was used
 
@@ -175,14 +178,17 @@ class Tables:
     def _process_title(self, titles: list[str], host: str | None) -> None:
         """Open a table of pmon. The command may be missing, and it may have blanks."""
         gpu, pid = titles.index("gpu"), titles.index("pid")
-        kind, memory, name = (titles.index(title) if title in titles else None for title in ("type", "fb", "command"))
+        kind, memory, name, time = (
+            titles.index(title) if title in titles else None for title in ("type", "fb", "command", "time")
+        )
 
         def fits(cells: list[str]) -> bool:
             return len(cells) >= len(titles) - 1 and cells[gpu].isdecimal()
 
         def add(rows: Rows, places: list[Place]) -> None:
             for cells, place in zip(rows, places, strict=True):
-                if cells[pid].isdecimal() and (process := self._process(host, cells[gpu], cells[pid], place)):
+                look = self._looks.at((host, cells[gpu], cells[pid]), _cell(cells, time))
+                if cells[pid].isdecimal() and (process := self._process((host, cells[gpu], cells[pid]), look, place)):
                     command = None if name is None else " ".join(cells[name:])
                     process.add(_cell(cells, kind), command, _cell(cells, memory) or "-")
 
@@ -192,12 +198,13 @@ class Tables:
     def _app_title(self, titles: list[str], host: str | None) -> None:
         """Open a table of `--query-compute-apps`."""
         pid = titles.index("pid")
-        gpu, memory, name = (
+        gpu, memory, name, time = (
             next((titles.index(title) for title in those if title in titles), None)
             for those in (
-                ("gpu_uuid", "gpu_bus_id", "gpu_name"),
+                ("gpu_uuid", "gpu_bus_id"),
                 ("used_gpu_memory", "used_memory"),
                 ("process_name", "name"),
+                ("timestamp",),
             )
         )
 
@@ -206,17 +213,21 @@ class Tables:
 
         def add(rows: Rows, places: list[Place]) -> None:
             for cells, place in zip(rows, places, strict=True):
-                if process := self._process(host, _cell(cells, gpu), cells[pid], place):
+                key = host, _cell(cells, gpu), cells[pid]
+                if process := self._process(key, self._looks.at(key, _cell(cells, time)), place):
                     process.add("C", _cell(cells, name), (_cell(cells, memory) or "-").removesuffix(" MiB"))
 
         self._processes_seen = True
         self._open[host] = _Open(lambda line: [cell.strip() for cell in line.split(",")], fits, add)
 
-    def _process(self, host: str | None, gpu: str | None, pid: str, place: Place) -> _Process | None:
-        """A process, which may be new; None where there are too many."""
-        known = self._processes.get((host, gpu, pid))
-        if known is None and len(self._processes) < _PROCESSES and len(pid) < _DIGITS:
-            known = self._processes[host, gpu, pid] = _Process(place)
+    def _process(self, key: tuple[str | None, str | None, str], look: int, place: Place) -> _Process | None:
+        """The process of a host, a GPU and a pid, which may be new; None where there are too many."""
+        known = self._processes.get(key)
+        if known is None and len(self._processes) < _PROCESSES and len(key[2]) < _DIGITS:
+            known = self._processes[key] = _Process(place)
+            known.first = look
+        if known is not None:
+            known.last = look
         return known
 
     def write(self, facts: Facts) -> None:
@@ -232,6 +243,7 @@ class Tables:
                 host=host, gpu=int(gpu) if gpu and gpu.isdecimal() and len(gpu) < _DIGITS else None,
                 uuid=None if gpu and gpu.isdecimal() else gpu,
                 pid=int(pid), kind=process.kind, name=process.name, memory=known_or_none(process.memory), n=process.n,
+                first=process.first, last=process.last,
                 ref=facts.evidence(self._file, *process.place),
             )
             for (host, gpu, pid), process in self._processes.items()
