@@ -311,12 +311,18 @@ def _links(facts: Facts) -> Iterator[Clause]:
         "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn', 'hpcg'), '', tool || ' ') || test, count(*),"
         " iif(unit IN ('us', 'ms'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
         " WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn',"
-        " 'ior', 'babelstream', 'hpcg')"
+        " 'ior', 'stream', 'babelstream', 'hpcg')"
         " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT'))) AND value IS NOT NULL"
         " GROUP BY tool, test, unit"
     ):
         over = f" over {runs:,} runs, {_plain(worst)} at worst" if runs > 1 else ""
         yield f"{test}: {_plain(usual)} {unit}{over}", ref
+    for tests, nodes, failed, ref in facts.query(
+        "SELECT count(DISTINCT test), count(DISTINCT host), count(DISTINCT iif(outcome = 'fail', host, NULL)), min(ref)"
+        " FROM active_test WHERE tool = 'superbench' GROUP BY NULL HAVING count(*)"
+    ):
+        bad = f", failed on {counted(failed, 'node')}" if failed else ""
+        yield f"SuperBench: {counted(tests, 'result')} of {counted(nodes, 'node')}{bad}", ref
     for ports, worst, ref in facts.query(
         "SELECT count(*), max(effective_ber), min(ref) FROM link_quality GROUP BY NULL HAVING count(*)"
     ):

@@ -58,9 +58,19 @@ FORMATS = (
         "rate-benchmark",
         "rates",
         tables=("active_test",),
-        inside=(b"access    bw(MiB/s)", b"Function    M", b"Final Summary::HPCG result"),
+        inside=(b"access    bw(MiB/s)", b"Function    M", b"Function    Best Rate MB/s", b"Final Summary::HPCG result"),
         reach=4 << 20,
         after=("rdma-test",),
+    ),
+    Format(
+        "superbench",
+        "superbench",
+        tables=("active_test",),
+        begins=compiled(
+            rb'\A\s{0,20}(?:\[\s{0,20})?\{\s{0,40}(?:"(?:node|index)"\s{0,4}:\s{0,4}"[^"\n]{0,200}"\s{0,4},\s{0,40})?'
+            rb'"(?:[\w.-]{1,100}(?::[\w.-]{1,100})?/[\w./-]{1,180}(?::\d{1,6})?"\s{0,4}:\s{0,4}(?:-?\d|null)'
+            rb'|Category"[^\n]{0,9000}"Defective Details"|diagnosis/category")'
+        ),
     ),
     Format(
         "serving-benchmark",

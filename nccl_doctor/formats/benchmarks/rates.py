@@ -1,4 +1,4 @@
-"""Results of IOR, BabelStream and HPCG: rates of a file system, of the memory of a GPU, and of a whole job."""
+"""Results of IOR, STREAM, BabelStream and HPCG: rates of a file system, of the memory of a node or a GPU, and of a whole job."""
 
 import re
 from typing import NamedTuple
@@ -9,9 +9,12 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
-_HEADS = re.compile(rb"access    bw\(MiB/s\)|Function    M(?:Bytes|iBytes)/sec|Final Summary::HPCG result is ")
+_HEADS = re.compile(
+    rb"access    bw\(MiB/s\)|Function    M(?:Bytes|iBytes)/sec|Function    Best Rate MB/s|Final Summary::HPCG result is "
+)
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?(?:e\+\d\d)?)"
 _IOR_ROW = re.compile(r"(write|read) {1,12}" + _NUMBER + r" (?:[ \d.NA-]{10,200}) (\d{1,6}) *$")
+_CPU_STREAM_ROW = re.compile(r"(Copy|Scale|Add|Triad): {1,20}" + _NUMBER + r" {1,12}[\d.]{1,12} ")
 _STREAM_ROW = re.compile(r"(Copy|Mul|Add|Triad|Dot|Nstream) {1,12}" + _NUMBER + r" {1,12}[\d.]{1,12} ")
 _HPCG = re.compile(r"Final Summary::HPCG result is (VALID|INVALID)(?:.{0,40}GFLOP/s rating of=" + _NUMBER + r")?")
 _MIB = (1 << 20) / 1e6  # MB
@@ -33,9 +36,10 @@ class _Result(NamedTuple):
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read each result.
 
-    Source: IOR 3 and 4 `src/ior-output.c`, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`::
+    Source: IOR 3 and 4 `src/ior-output.c`, STREAM 5.10 `stream.c`, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`::
 
         write     41234      10312      0.006123    16777216   4096       0.012345   25.42      0.001234   25.43      0
+        Triad:         363208.7     0.026599     0.026431     0.026855
         Triad       3052345.678 0.00026     0.00028     0.00027
         Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45
     """
@@ -66,6 +70,8 @@ def _result(text: str, unit: float | None) -> _Result | None:
         return _Result("ior", row[1], f"iteration {row[3]}", "other", float(row[2]) * _MIB, "MB/s")
     if unit is not None and (row := _STREAM_ROW.match(text)) is not None:
         return _Result("babelstream", row[1], None, "other", float(row[2]) * unit / 1e3, "GB/s")
+    if (row := _CPU_STREAM_ROW.match(text)) is not None:
+        return _Result("stream", row[1], None, "other", float(row[2]) / 1e3, "GB/s")
     if (row := _HPCG.match(text)) is not None:
         outcome = "pass" if row[1] == "VALID" else "fail"
         return _Result("hpcg", "HPCG", None, outcome, float(row[2]) if row[2] else None, "Gflop/s" if row[2] else None)

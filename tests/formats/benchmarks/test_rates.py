@@ -15,6 +15,10 @@ STREAM = """Function    MBytes/sec  Min (sec)   Max         Average
 Copy        2998123.456 0.00018     0.00019     0.00018
 Triad       3052345.678 0.00026     0.00028     0.00027
 """
+CPU_STREAM = """Function    Best Rate MB/s  Avg time     Min time     Max time
+Copy:          342008.3     0.018755     0.018713     0.018895
+Triad:         363208.7     0.026599     0.026431     0.026855
+"""
 HPCG = "Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45\n"
 
 
@@ -30,6 +34,7 @@ def _rows(text: str) -> list[ActiveTest]:
         (IOR, [("write", 43237.0, "MB/s"), ("read", 64208.5, "MB/s")]),
         (STREAM, [("Copy", 2998.1, "GB/s"), ("Triad", 3052.3, "GB/s")]),
         (STREAM.replace("MBytes", "MiBytes"), [("Copy", 3143.8, "GB/s"), ("Triad", 3200.6, "GB/s")]),
+        (CPU_STREAM, [("Copy", 342.0, "GB/s"), ("Triad", 363.2, "GB/s")]),
         (HPCG, [("HPCG", 5123.4, "Gflop/s")]),
     ],
 )
