@@ -53,3 +53,15 @@ def test_lines_of_a_writer_count_together(line: str) -> None:
     """Whether they are parsed or found by their bytes."""
     lines = [line.replace("12", f"{step}") for step in range(10, 30)]
     assert [20] == [times for label, _, times in rows_of("\n".join(lines) + "\n") if label]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "master_process = rank == 0  # it logs",
+        "        self, params, rank=0, world_size=1",
+        "    def __init__(self, rank=0, world_size=1):",
+    ],
+)
+def test_a_program_that_a_log_shows_is_no_rank(line: str) -> None:
+    assert not [label for label, _, _ in rows_of(f"{line}\n{line}\n") if label]
