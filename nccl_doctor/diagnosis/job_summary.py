@@ -19,6 +19,8 @@ SHARES = {  # measure -> a clause around its value
 _EVALUATED = compiled(r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|test|dev)(?:[^a-z]|$)")
 _APART = 1.15  # times that a mean differs from the median of the steady part where it is shown
 _ENOUGH = 4  # clauses on speed, beside which there is no place for a loss
+_PEERS = 3  # GPUs from which on one may stand out
+_ALONE = 0.2  # of the highest value: how far one that stands out is from the next
 _OPERATIONS = 8  # of nccl-tests that a line names
 SHORT = 24  # characters of host names that may precede the rest of the line
 _COUNTS = ("hosts", "ranks", "gpus", "channels", "restarts")
@@ -157,7 +159,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(f"{_spread([row.value for row in latency])} us for small messages")
     for name, clause in SHARES.items():
         if rows := by_name.get(name):
-            parts.append(clause.format(_spread([float(f"{row.value:.3g}") for row in rows])))
+            parts.append(clause.format(_named_spread(rows)))
     if job.get("restarts"):
         parts.append(f"restarted {'once' if job['restarts'] == 1 else counted(job['restarts'], 'time')}")
     if len(parts) < _ENOUGH:
@@ -250,6 +252,22 @@ def _bytes(size: float) -> str:
         size /= 1024
         power += 1
     return f"{size:.3g} {_UNITS[power]}"
+
+
+def _named_spread(rows: list[MeasureRow]) -> str:
+    """`3 (GPU 5) to 100`: as `_spread`, with the name of a GPU that is alone at its end."""
+    values = [float(f"{row.value:.3g}") for row in rows]
+    order = sorted(range(len(rows)), key=values.__getitem__)
+    shown = _spread(values)
+    if len(rows) < _PEERS or " to " not in shown:
+        return shown
+    low, high = shown.split(" to ")
+    far = _ALONE * values[order[-1]]
+    if values[order[1]] - values[order[0]] > far and rows[order[0]].scope == "gpu":
+        low += f" ({rows[order[0]].of})"
+    elif values[order[-1]] - values[order[-2]] > far and rows[order[-1]].scope == "gpu":
+        high += f" ({rows[order[-1]].of})"
+    return f"{low} to {high}"
 
 
 def _spread(values: list[float]) -> str:

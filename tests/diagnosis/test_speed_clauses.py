@@ -42,3 +42,18 @@ def test_scaling_is_that_of_the_largest_run() -> None:
 
     assert ["scaling 85.1 % at 32 GPUs"] == lines({}, rows)
     assert [] == lines({}, rows[:1])
+
+
+@pytest.mark.parametrize(
+    ("busy", "clause"),
+    [
+        ([99, 98, 3, 100], "3 (node01 GPU 2) to 100"),
+        ([2, 1, 97, 3], "1 to 97 (node01 GPU 2)"),
+        ([99, 60, 3, 100], "3 (node01 GPU 2) to 100"),
+        ([0, 0, 99, 100], "0 to 100"),
+        ([99, 3], "3 to 99"),
+    ],
+)
+def test_a_gpu_that_stands_out_is_named(busy: list[float], clause: str) -> None:
+    rows = [MeasureRow("gpu_busy", value, "%", "gpu", f"node01 GPU {gpu}") for gpu, value in enumerate(busy)]
+    assert [f"GPUs busy {clause} % of the time"] == lines({}, rows)

@@ -93,7 +93,7 @@ class _Reader:
         if condition is not None:
             told = condition["message"] or condition["reason"]
             return [
-                KubeNode(host, "", condition["type"], _is_bad(condition["type"], condition["status"]), told.strip(), 0)
+                KubeNode(host, "", condition["type"], is_bad(condition["type"], condition["status"]), told.strip(), 0)
             ]
         if text.startswith("Unschedulable: ") and text.endswith(" true"):
             return [KubeNode(host, "", "SchedulingDisabled", 0, None, 0)]
@@ -126,7 +126,7 @@ def _use(text: str, at: int, *, shares: bool) -> Iterator[Row]:
                 yield HostNumber(host, "", "kubectl top", name, float(share[1]), "%", 0)
 
 
-def _is_bad(condition: str, status: str) -> int:
+def is_bad(condition: str, status: str) -> int:
     """1 where a condition says that something is wrong; conditions of other people's controllers may mean anything."""
     if _GOOD.search(condition):
         return int(status != "True" if condition == "Ready" else status == "False")

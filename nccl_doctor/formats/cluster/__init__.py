@@ -5,6 +5,7 @@ import re
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
+_STATE = rb"(?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned|plnd)[*~#!%$@^-]{0,2}"
 FORMATS = (
     Format(
         "slurm-accounting",
@@ -37,11 +38,24 @@ FORMATS = (
         tables=("scheduler_node", "queued_job"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,100}\{(?:[^\[\]]{0,800}\"openapi\\?/(?:v0\.0\.\d\d|slurmctld)\""
+            # a single job or node of slurmrestd or scontrol, taken out of its list
+            rb"|\s{0,40}\"(?:account|accrue_time|job_id)\"\s{0,4}:(?=[\s\S]{0,20000}?\"job_state\"\s{0,4}:)"
+            rb"|\s{0,40}\"(?:architecture|hostname|name)\"\s{0,4}:(?=[\s\S]{0,20000}?\"(?:real_memory|cpu_load|alloc_cpus)\"\s{0,4}:)"
             rb"|\s{0,100}\"sinfo\"\s{0,100}:\s{0,100}\[\s{0,100}\{\s{0,100}\"(?:port|node)\""
             rb"|\s{0,100}\"(?:jobs|nodes)\"\s{0,100}:\s{0,100}\[\s{0,100}(?:\][^\[]{0,4000}\"openapi\\?/(?:v0|slurmctld)"
             rb"|\{[^\[\]]{0,4000}\"(?:job_state|accrue_time|batch_flag|array_job_id|architecture|boards|cpu_binding|state_flags)\"))"
         ),
         after=("slurm-json",),
+    ),
+    Format(
+        "kube-nodes-json",
+        "kube_nodes_json",
+        tables=("kube_node", "kube_resource"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,100}\{\s{0,40}(?:\"apiVersion\"\s{0,4}:\s{0,4}\"v1\"\s{0,4},\s{0,40})?"
+            rb"(?:\"items\"\s{0,4}:\s{0,4}\[\s{0,40}\{\s{0,40}(?:\"apiVersion\"\s{0,4}:\s{0,4}\"v1\"\s{0,4},\s{0,40})?)?"
+            rb"\"kind\"\s{0,4}:\s{0,4}\"Node(?:List)?\""
+        ),
     ),
     Format(
         "gridengine-accounting",
@@ -74,6 +88,15 @@ FORMATS = (
         "slurm-state",
         "slurm_state",
         tables=("scheduler_node", "queued_job"),
+        # rows of `squeue -h`, `sinfo -h` and `sinfo -N -h -o "%N %T %E"`
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?:\s{0,40}\d{1,12}\S{0,60}\s{1,20}\S{1,40}\s{1,20}\S[^\n|]{0,80}?\s"
+            rb"(?:PD|R|CG|CF|S|ST|SO|RQ|SE|PENDING|RUNNING|COMPLETING|CONFIGURING|SUSPENDED)"
+            rb"(?:\s{1,20}(?:(?:\d{1,3}-)?\d{1,4}:\d\d(?::\d\d)?|UNLIMITED|INVALID)){1,2}\s{1,20}\d{1,6}\s{1,20}[(\w][^\n]{0,400}(?:\n|\Z)"
+            rb"|\S{1,60}\s{1,20}(?:up|down|drain|inact)\s{1,20}(?:infinite|[\d:-]{4,16})\s{1,20}\d{1,6}\s{1,20}[a-z]{2,14}[*~#!%$@^-]{0,2}"
+            rb"\s{1,20}\S{1,400}\s{0,20}(?:\n|\Z)"
+            rb"|(?:[A-Za-z][\w.,\[\]-]{0,200}\s{1,20}" + _STATE + rb"(?:\s{1,20}\S[^\n]{0,300})?\s{0,20}\n){2,4})"
+        ),
         inside=(
             b" CoresPerSocket=",
             b" TIMESTAMP           NODELIST",

@@ -11,12 +11,12 @@ from nccl_doctor.formats.cluster.slurm_values import gpus as gpus_of
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Sections
+from nccl_doctor.inputs.text_lines import Joined, Sections, plain_lines, read_head
 
 _MOST_NODES = 100_000
 _STATE_HEADS = re.compile(
     rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
-    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)"
+    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)|(?m:^[A-Z()|]{0,200}(?:JOBID|NODELIST)\|)"
 )
 _NODE_ROWS = re.compile(rb"(?m:^(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|^\n(?!\n)){1,1000}")
 _NODE_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z]{1,30}=")
@@ -29,6 +29,14 @@ _QUEUE_ROW = re.compile(
     r"\s*(\d[\w\[\],%+.-]{0,80})\s+\S{1,40}\s+(\S.{0,60}?)\s+\S{1,40}\s+([A-Z]{1,2}|[A-Z_]{6,16})\s+(?:[\d:-]{4,16}|INVALID)\s+"
     r"(?:(?:[\d:-]{4,16}|UNLIMITED|INVALID|NOT_SET)\s+)?(\d{1,6})\s+(\S.{0,400}?)\s*$"
 )
+_GROUP_ROW = re.compile(
+    r"\S{1,60}\s+(?:up|down|drain|inact)\s+(?:infinite|[\d:-]{4,16})\s+\d{1,6}\s+[a-z]{2,14}[*~#!%$@^-]{0,2}\s+\S{1,400}\s*$"
+)
+_STATED_ROW = re.compile(
+    r"([A-Za-z][\w.,\[\]-]{0,200})\s+((?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned"
+    r"|plnd)[*~#!%$@^-]{0,2})(?:\s+(\S.{0,300}?))?\s*$"
+)
+_HEAD = 1 << 12  # bytes in which rows without titles are known from others
 _WHOLE = re.compile(r"\d{1,9}")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
@@ -43,6 +51,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
            Reason=GPU 3 fell off the bus [root@2026-11-22T16:11:50]
     """
     reader = _Reader(name, facts)
+    head = read_head(stream, _HEAD)
+    stream = Joined(head, stream)
+    if (table := reader.of_rows(head.decode("utf-8", "replace"))) is not None:
+        used = 0
+        for number, _, text in plain_lines(stream):
+            used += table(text, number)
+        facts.add(reader.rows())
+        facts.mark_covered("scheduler_node", "queued_job")
+        return Reading(number, used)
     sections = Sections(stream, _STATE_HEADS)
     used = 0
     for first, label, texts in sections.batches():
@@ -88,6 +105,9 @@ class _Reader:
         return self._table is not None and self._table(text, number)
 
     def _of_head(self, text: str) -> Callable[[str, int], bool] | None:
+        titles = text.split("|")
+        if len(titles) > 1:
+            return self._parted(titles)
         titles = text.split()
         if titles[-1:] == ["NODELIST(REASON)"]:
             return self._queued
@@ -96,6 +116,50 @@ class _Reader:
         if titles[:4] == ["NODELIST", "NODES", "PARTITION", "STATE"]:
             return self._long
         return self._short if titles[:2] == ["PARTITION", "AVAIL"] and titles[-1] == "NODELIST" else None
+
+    def of_rows(self, head: str) -> Callable[[str, int], bool] | None:
+        """The table of rows without titles with which a text begins; None for any other text."""
+        first = head.removeprefix("\ufeff").lstrip().partition("\n")[0].rstrip()
+        if any(title in head for title in ("NODELIST", "NodeName=")):
+            return None
+        if _QUEUE_ROW.match(first):
+            return self._queued
+        if _GROUP_ROW.match(first):
+            return self._short
+        return self._stated if _STATED_ROW.match(first) else None
+
+    def _stated(self, text: str, number: int) -> bool:
+        row = _STATED_ROW.match(text)
+        if row is not None:
+            reason = row[3] if row[3] not in (None, "none", "(null)", "N/A") else None
+            self._add(row[1], row[2], reason, (number, text))
+        return row is not None
+
+    def _parted(self, titles: list[str]) -> Callable[[str, int], bool] | None:
+        """The table of a list whose format has `|` between the columns."""
+        at = {title.strip(): place for place, title in enumerate(titles)}
+        state = at.get("STATE", at.get("ST"))
+        job, nodes, why = at.get("JOBID"), at.get("NODELIST"), at.get("NODELIST(REASON)", at.get("REASON"))
+        if state is None or (job is None and nodes is None):
+            return None
+
+        def take(text: str, number: int) -> bool:
+            cells = [cell.strip() for cell in text.split("|")]
+            if len(cells) != len(titles) or not cells[state]:
+                return False
+            told = cells[why] if why is not None else ""
+            if job is None:
+                assert nodes is not None
+                self._add(cells[nodes], cells[state], told if told not in ("", "none") else None, (number, text))
+            elif len(self._jobs) < _MOST_NODES and cells[job][:1].isdecimal():
+                reason = told[1:-1] if told.startswith("(") and told.endswith(")") else told if "REASON" in at else None
+                count = _whole(cells[at["NODES"]]) if "NODES" in at else None
+                ref = self._facts.evidence(self._name, number, text.strip())
+                named = cells[at["NAME"]] if "NAME" in at else None
+                self._jobs[cells[job]] = QueuedJob(cells[job][:80], self._name, named, cells[state][:40], reason, count, ref)
+            return True
+
+        return take
 
     def _add(self, host: str, state: str, reason: str | None, place: tuple[int, str], **more: Any) -> None:
         key = host, state, reason

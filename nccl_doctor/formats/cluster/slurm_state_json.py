@@ -40,7 +40,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     head = read_head(stream, _HEAD)
     found = _ARRAYS.search(head)
-    array = found[1].decode() if found is not None else "nodes"
+    array = found[1].decode() if found is not None else "jobs" if b'"job_state"' in head else "nodes"
     elements = Elements(Joined(head, stream), array)
     rows: list[SchedulerNode | QueuedJob] = []
     parsers: dict[str, Callable[[dict[str, Any]], Iterator[tuple[SchedulerNode | QueuedJob, str]]]]
@@ -49,7 +49,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     used = 0
     note = None
     try:
-        for line, element in elements:
+        for line, element in elements if found is not None else elements.only():
             used += 1
             rows += (row._replace(file=name, ref=facts.evidence(name, line, shown)) for row, shown in parse(element))
             if len(rows) >= _MOST:

@@ -1,15 +1,18 @@
 """Elements and values in the JSON of Slurm, which each version of its `data_parser` writes in its own way."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from nccl_doctor.inputs.json_depth import Shallow
-from nccl_doctor.inputs.json_items import array_items
+from nccl_doctor.inputs.json_items import BrokenJson, array_items
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import read_head
 
 _GPUS = re.compile(r"gres/gpu=(\d{1,4})|gpu:(?:[\w.-]{1,40}:)?(\d{1,4})")
 _LONGEST = 400  # characters of a text
+_LARGEST = 8 << 20  # bytes of a single object
 
 
 class Elements:
@@ -31,6 +34,16 @@ class Elements:
         for item in array_items(Shallow(self), self._key, self._see):
             if isinstance(item, dict):
                 yield self._starts[-1], item
+
+    def only(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The object that the whole stream is, in place of those of an array. Raises BrokenJson where it is none."""
+        data = read_head(Shallow(self), _LARGEST)
+        try:
+            item = json.loads(data)
+        except ValueError as error:
+            raise BrokenJson(f"is no complete JSON: {str(error)[:100]}") from error
+        if isinstance(item, dict):
+            yield 1, item
 
     def _see(self, read: str, at: int) -> int:
         """Note the line of an element, which the caller then reads."""

@@ -11,6 +11,11 @@ SAMPLE = (
     rb"|ecc\.errors\.[\w.]{1,60}|retired_pages\.\w{1,30}(?:\.count)?|remapped_rows\.\w{1,30})"
     rb"(?: \[[^\]]{1,12}\])?"
 )
+# a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU
+BARE_ROW = (
+    rb"(?:\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}|\d{1,3}|GPU-[0-9a-f]{8}-[0-9a-f-]{27}|[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d),"
+    rb" [^\n]{0,400}?\d (?:%|MiB|W|MHz)"
+)
 _START = rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}"
 
 FORMATS = (
@@ -25,7 +30,7 @@ FORMATS = (
             + rb",[ \t]*){0,400}"
             + SAMPLE
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
-            rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]*\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?\n|\Z)"  # without its header
+            rb"|" + BARE_ROW + rb"[ \t]*(?:,|\r?\n|\Z)"  # without its header
             rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n"  # nor its units
             rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
             rb"|\A\s{0,200}#\s?(?:Date,? +Time,? +)?gpu(?: +|, ?)(?:pwr|sm|pid|gtemp|fb|rxpci)[ ,][^\n]*\n"  # dmon, pmon

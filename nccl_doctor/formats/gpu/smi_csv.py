@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
-from nccl_doctor.formats.gpu import SAMPLE, TITLE
+from nccl_doctor.formats.gpu import BARE_ROW, SAMPLE, TITLE
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.refusals import refusal
 from nccl_doctor.formats.gpu.sample_statistics import Samples
@@ -23,9 +23,7 @@ from nccl_doctor.formats.gpu.sweeps import Sweeps
 
 HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,400}" + SAMPLE + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """Titles in the style of nvidia-smi, one of them of a sample; to be matched at the start of a line."""
-BARE = re.compile(
-    rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, [^\n]{0,400}?\d (?:%|MiB|W|MHz)[ \t]*(?:,|\r?$)", re.MULTILINE
-)
+BARE = re.compile(BARE_ROW + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """A row with units; without a header they tell the columns."""
 
 _UNITS = b" %MiBWHz"  # letters of the units and blanks, which no number or state name needs

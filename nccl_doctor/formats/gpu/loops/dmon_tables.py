@@ -69,7 +69,7 @@ class Tables:
 
     def take(self, line: str, host: str | None, number: int) -> bool:
         """Use a line; False where it is not part of a table."""
-        if line.startswith("#"):
+        if line.startswith("#") and not self._is_marked_row(line, host):
             self._idle = 0
             self._split = _by_commas if "," in line else str.split
             return self._title(self._split(line.lstrip("# ")), host)
@@ -80,12 +80,17 @@ class Tables:
         table = self._open.get(host)
         if table is None:
             return False
-        cells = table.split(line)
+        cells = table.split(line.lstrip("# "))
         if not table.fits(cells):
             return cells[:1] == ["ID"] or self._is_loss(line, host, number)  # dcgmi has the units in a row
         table.add([cells], [(number, line)])
         self._idle = 0
         return True
+
+    def _is_marked_row(self, line: str, host: str | None) -> bool:
+        """Whether a line is a row that someone put behind the mark of titles."""
+        table = self._open.get(host)
+        return table is not None and line[1:].lstrip()[:1].isdecimal() and table.fits(table.split(line.lstrip("# ")))
 
     def _is_loss(self, line: str, host: str | None, number: int) -> bool:
         """Whether a line between rows says that a GPU was lost, with which nvidia-smi ends."""
