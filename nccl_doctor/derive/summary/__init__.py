@@ -59,6 +59,9 @@ def amount(value: float, unit: str) -> str:
     """A number of `host_number` with its unit."""
     if value == -1:
         return "unlimited"
+    if unit == "B/s":
+        power = 9 if value >= 1e9 else 6 if value >= 1e6 else 3
+        return f"{value / 10**power:.4g} {'kMG'[power // 3 - 1]}B/s"
     if unit != "B":
         return f"{value:,.10g}{' ' + unit if unit else ''}"
     step = next((power for power in (40, 30, 20, 10) if value >= 1 << power), 0)

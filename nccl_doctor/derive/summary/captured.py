@@ -19,6 +19,7 @@ from nccl_doctor.facts.tables import (
     GpuUse,
     HostNumber,
     HostUse,
+    HostValue,
     IbPort,
     InspectorColl,
     KubeNode,
@@ -60,7 +61,7 @@ from nccl_doctor.facts.tables import (
     needs=[
         GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostNumber, HostUse, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
+        HostNumber, HostUse, HostValue, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
         GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
@@ -137,7 +138,18 @@ def _processors(facts: Facts) -> Iterator[Clause]:
     )
     if rows:
         high, low = f"{rows[0][0]:.3g}", f"{rows[-1][0]:.3g}"
-        yield f"CPUs of {counted(len(rows), 'host')} {high if high == low else f'{low} to {high}'} % busy", rows[0][1]
+        waits = facts.query(
+            "SELECT host, max(cpu_wait) FROM host_use WHERE cpu_wait >= 5 GROUP BY host ORDER BY 2 DESC"
+        )
+        wait = (
+            f", up to {waits[0][1]:.3g} % waiting for storage" + (f" ({waits[0][0]})" * bool(waits[0][0]))
+            if waits
+            else ""
+        )
+        yield (
+            f"CPUs of {counted(len(rows), 'host')} {high if high == low else f'{low} to {high}'} % busy{wait}",
+            rows[0][1],
+        )
 
 
 def _samples(facts: Facts) -> Iterator[Clause]:
@@ -280,7 +292,8 @@ def _host_commands(facts: Facts) -> Iterator[Clause]:
     shown: dict[str, list[Clause]] = {}
     for command, name, low, high, unit, hosts, ref in facts.query(
         "SELECT command, name, min(value), max(value), unit, count(DISTINCT coalesce(host, '')), min(ref) FROM host_number"
-        " GROUP BY command, name ORDER BY command, iif(command = 'df', -max(value), min(ref))"
+        " GROUP BY command, name ORDER BY command, iif(command IN ('df', 'lfs df', 'nfsiostat', 'lctl', 'sar'),"
+        " iif(unit = '%', -1e15, 0) - max(value), min(ref))"
     ):
         least, most = amount(low, unit), amount(high, unit)
         on = f" on {counted(hosts, 'host')}" if hosts > 1 else ""
@@ -373,6 +386,7 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "scheduler": cluster.scheduler,
     "pods": cluster.pods,
     "nodes": cluster.nodes,
+    "host-values": cluster.values,
     "accounting": cluster.accounting,
     "profile": _profiles,
     "printed": printed.clauses,

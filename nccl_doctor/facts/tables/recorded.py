@@ -63,6 +63,7 @@ class HostUse(NamedTuple):
     cpus: int | None
     cpu_mean: float | None  # % of all processors
     cpu_high_share: float | None  # share of samples with 95 % or more
+    cpu_wait: float | None  # % of the time in which processors were idle and waited for input and output
     memory_max: float | None  # MiB
     memory_total: float | None  # MiB
     swap_max: float | None  # MiB

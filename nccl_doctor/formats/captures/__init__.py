@@ -59,6 +59,7 @@ FORMATS = (
             "bond_member",
             "message",
             "listed_process",
+            "lustre_target",
         ),
         inside=(
             b"PID %CPU",
@@ -95,9 +96,26 @@ FORMATS = (
             b"PORT\tINDEX\tGID",
             b"GPU0\tGPU1",
             b"   = Chipset not supported",
+            b"IFACE   rxpck/s",
+            b"IFACE   rxerr/s",
+            b" mounted on /",
+            b".import=",
+            b"_server_uuid=",
+            b"-osc-ffff",
+            b"-mdc-ffff",
+            b"health_check=",
         ),
         reach=1 << 20,
         after=("slurm-job", "packages", "slurm-accounting", "gpu-metrics"),
+    ),
+    Format(
+        "host-values",
+        "host_values",
+        tables=("host_value",),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?(?!(?:rank|step|epoch|iter|batch|line|loss)[_-]?\d)"
+            rb"(?:[A-Za-z][\w.-]{0,60}\d[\w.-]{0,30}: {1,4}[^\s{}\[\]\"=]{1,40}[ \t]{0,4}\r?\n){3,4000}[^\n]{0,120}\Z"
+        ),
     ),
     Format(
         "shell-settings",
@@ -110,7 +128,7 @@ FORMATS = (
         "cpu-samples",
         "cpu_samples",
         tables=("host_use",),
-        inside=(b" %idle", b" swpd   free "),
+        inside=(b" %idle", b" swpd   free ", b"usr sys idl "),
         reach=16 << 20,
         after=("training-steps", "node-capture"),
     ),

@@ -26,14 +26,15 @@ class _Use:
     def __init__(self, cpus: int | None) -> None:
         self.cpus = cpus
         self.samples = self.high = 0
-        self.busy = 0.0
+        self.busy = self.waiting = 0.0
         self.place = 0, ""
 
-    def add(self, busy: float, number: int, line: str) -> None:
+    def add(self, busy: float, waiting: float, number: int, line: str) -> None:
         if not self.samples or (busy >= HIGH and not self.high):
             self.place = number, line.strip()[:600]
         self.samples += 1
         self.busy += busy
+        self.waiting += waiting
         self.high += busy >= HIGH
 
 
@@ -44,11 +45,18 @@ class _Hosts:
         self.found: dict[str | None, _Use] = {}
         self.used = 0
 
-    def add(self, host: str | None, cpus: int | None, busy: float | None, number: int, line: str) -> None:
-        """Take a sample; one that is no share of the time is left out."""
-        if busy is None or not 0 <= busy <= 100.01 or (host not in self.found and len(self.found) >= _MOST_HOSTS):
+    def add(
+        self, host: str | None, cpus: int | None, shares: tuple[float, float] | None, number: int, line: str
+    ) -> None:
+        """Take a sample, as `_shares` gives it; one that is no share of the time is left out."""
+        busy, waiting = shares or (-1.0, 0.0)
+        if (
+            not 0 <= busy <= 100.01
+            or not 0 <= waiting <= 100.01
+            or (host not in self.found and len(self.found) >= _MOST_HOSTS)
+        ):
             return
-        self.found.setdefault(host, _Use(cpus)).add(min(busy, 100.0), number, line)
+        self.found.setdefault(host, _Use(cpus)).add(min(busy, 100.0), waiting, number, line)
         self.used += 1
 
 
@@ -78,8 +86,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.add(
         HostUse(
             host=host, samples=use.samples, first=None, seconds=None, cpus=use.cpus, cpu_mean=use.busy / use.samples,
-            cpu_high_share=use.high / use.samples, memory_max=None, memory_total=None, swap_max=None, shm_max=None, shm_total=None,
-            tcp_sent=None, tcp_repeated=None, ref=facts.evidence(name, *use.place),
+            cpu_high_share=use.high / use.samples, cpu_wait=use.waiting / use.samples, memory_max=None, memory_total=None,
+            swap_max=None, shm_max=None, shm_total=None, tcp_sent=None, tcp_repeated=None, ref=facts.evidence(name, *use.place),
         )
         for host, use in hosts.found.items()
     )  # fmt: skip
@@ -99,7 +107,7 @@ def _sadf(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
             continue
         row = dict(zip(titles, cells, strict=False))
         if len(cells) == len(titles) and row.get("CPU") in ("-1", "all"):
-            hosts.add(row.get("hostname"), None, _busy(row.get("%idle"), row.get("%iowait")), number, line)
+            hosts.add(row.get("hostname"), None, _shares(row.get("%idle"), row.get("%iowait")), number, line)
         whole = len(cells) == len(titles) or cells == [""]
     return number, _note(number, whole)
 
@@ -119,7 +127,7 @@ def _sadf_json(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
                 named = host.get("nodename") if isinstance(host.get("nodename"), str) else None
                 shown = f"{json.dumps(moment.get('timestamp'))} {json.dumps(load)}"
                 hosts.add(
-                    named, None if cpus is None else int(cpus), _busy(load.get("idle"), load.get("iowait")), 1, shown
+                    named, None if cpus is None else int(cpus), _shares(load.get("idle"), load.get("iowait")), 1, shown
                 )
     return number, None
 
@@ -138,7 +146,7 @@ def _dstat(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
             if not whole:
                 continue
             told = cells[waiting] if waiting is not None and len(cells) > waiting else "0"
-            hosts.add(host, None, _busy(cells[idle], told), number, line)
+            hosts.add(host, None, _shares(cells[idle], told), number, line)
     return number, _note(number, whole)
 
 
@@ -159,13 +167,15 @@ def _atop(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
         ticks = [int(cell) for cell in row[5].split()]
         total = int(row[2]) * int(row[3]) * int(row[4])
         if total:
-            hosts.add(row[1], int(row[4]), 100 - 100 * (ticks[_ATOP_IDLE] + ticks[_ATOP_WAIT]) / total, number, line)
+            idle, waiting = (100 * ticks[at] / total for at in (_ATOP_IDLE, _ATOP_WAIT))
+            hosts.add(row[1], int(row[4]), (100 - idle - waiting, waiting), number, line)
     return number, _note(number, whole)
 
 
-def _busy(idle: Any, waiting: Any) -> float | None:
+def _shares(idle: Any, waiting: Any) -> tuple[float, float] | None:
+    """How busy the processors were, and how long they waited, in % of the time; None where that is not known."""
     try:
-        return 100 - float(idle) - float(waiting or 0)
+        return 100 - float(idle) - float(waiting or 0), float(waiting or 0)
     except (TypeError, ValueError):
         return None
 

@@ -1,4 +1,4 @@
-"""How busy the processors of a host were, as `sar -u`, `mpstat`, `iostat` and `vmstat` print it, in files of their own or in a log."""
+"""How busy the processors of a host were, as `sar -u`, `mpstat`, `iostat`, `vmstat` and dool print it, alone or in a log."""
 
 import re
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ class _Head(NamedTuple):
     waiting: int | None
     cpu: int | None  # which column names the processor
     average: bool  # below it is one row, after `avg-cpu:`
+    part: int | None  # between which of the `|` of a row the columns are
     totals: bool  # whether the first report of this kind is the mean since the start of the node
 
 
@@ -36,7 +37,7 @@ class _Use:
     def __init__(self, number: int, text: str) -> None:
         self.place = number, text
         self.samples = self.high = 0
-        self.busy = 0.0
+        self.busy = self.waiting = 0.0
 
 
 class _Reader:
@@ -54,7 +55,7 @@ class _Reader:
         """Use lines one after another; how many are of a table."""
         used = 0
         for number, line in enumerate(lines, first):
-            if "%idle" in line or " swpd " in line or line.startswith("Linux "):
+            if "%idle" in line or " swpd " in line or " idl " in line or line.startswith("Linux "):
                 used += self._opens(line)
             elif self._head is not None and (words := line.split()):
                 used += self._takes(self._head, words, line, number)
@@ -77,6 +78,9 @@ class _Reader:
 
     def _takes(self, head: _Head, words: list[str], line: str, number: int) -> bool:
         """Whether a line is a row of the open table."""
+        if head.part is not None:
+            parts = line.split("|")
+            words = parts[head.part].split() if len(parts) > head.part else []
         if len(words) != head.columns:
             words = _without_clock(words)
             if len(words) != head.columns:
@@ -95,6 +99,7 @@ class _Reader:
             use = self.use = _Use(number, line.strip()[:600])
         use.samples += 1
         use.busy += busy
+        use.waiting += waiting
         if busy >= HIGH:
             if not use.high:
                 use.place = number, line.strip()[:600]
@@ -107,7 +112,11 @@ class _Reader:
 @lru_cache(1 << 8)
 def _parse_head(line: str) -> _Head | None:
     """The titles that a line lists; None for another line."""
-    words = _without_clock(line.split())
+    part = next((at for at, cells in enumerate(line.split("|")) if " idl " in cells), None)
+    words = line.split("|")[part].split() if part is not None else _without_clock(line.split())
+    if part is not None and "usr" in words:
+        wait = words.index("wai") if "wai" in words else None
+        return _Head("dstat", len(words), words.index("idl"), wait, None, False, part, True)
     if not ("%idle" in words or ("id" in words and "swpd" in words)):
         return None
     kind = words[0]
@@ -117,7 +126,7 @@ def _parse_head(line: str) -> _Head | None:
     places = {title: at for at, title in enumerate(titles)}
     idle = places.get("%idle", places.get("id", 0))
     waiting = places.get("%iowait", places.get("wa"))
-    return _Head(kind, len(titles), idle, waiting, places.get("CPU"), average, average or "swpd" in words)
+    return _Head(kind, len(titles), idle, waiting, places.get("CPU"), average, None, average or "swpd" in words)
 
 
 def _without_clock(words: list[str]) -> list[str]:
@@ -137,7 +146,7 @@ def _percent(text: str) -> float | None:
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up the samples of a file. A host counts once, in whichever of the tables it has most samples.
 
-    Source: sar.c, pr_stats.c, mpstat.c and iostat.c of sysstat 12, vmstat.c of procps-ng 4::
+    Source: sar.c, pr_stats.c, mpstat.c and iostat.c of sysstat 12, vmstat.c of procps-ng 4, dool 1::
 
         Linux 6.1.0-18-amd64 (node01)   03/04/26        _x86_64_        (96 CPU)
         08:00:01        CPU     %user     %nice   %system   %iowait    %steal     %idle
@@ -159,6 +168,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         HostUse(
             host=reader.host, samples=reader.use.samples, first=None, seconds=None, cpus=reader.cpus,
             cpu_mean=reader.use.busy / reader.use.samples, cpu_high_share=reader.use.high / reader.use.samples,
+            cpu_wait=reader.use.waiting / reader.use.samples,
             memory_max=None, memory_total=None, swap_max=None, shm_max=None, shm_total=None, tcp_sent=None, tcp_repeated=None,
             ref=facts.evidence(name, *reader.use.place),
         )

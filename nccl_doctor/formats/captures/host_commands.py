@@ -1,8 +1,8 @@
 """Output of commands about a host, in a file of its own or pasted into a log, of one host or many behind prefixes.
 
 `ulimit -a`, `free`, `/proc/meminfo`, `df`, `mount`, `lscpu`, `numactl -H`, `top -b`, `ps`, `perf stat`, `lspci -vv`, `rdma link`,
-`show_gids`, `ibportstate`, /proc/net/bonding, /sys/class/infiniband and `nvidia-smi topo -p2p`. A command that is run again and again keeps
-its worst row.
+`show_gids`, `ibportstate`, /proc/net/bonding, /sys/class/infiniband, `sar -n DEV`, `lfs df`, `lctl get_param`, `nfsiostat` and
+`nvidia-smi topo -p2p`. A command that is run again and again keeps its worst row.
 """
 
 import re
@@ -18,13 +18,20 @@ from nccl_doctor.facts.tables import (
     HostNumber,
     IbPort,
     ListedProcess,
+    LustreTarget,
     Mount,
     MountProbe,
     RdmaGid,
     SharedMemory,
     TaskLimit,
 )
-from nccl_doctor.formats.captures import device_sections, host_sections, link_sections, process_sections
+from nccl_doctor.formats.captures import (
+    device_sections,
+    host_sections,
+    link_sections,
+    process_sections,
+    storage_sections,
+)
 from nccl_doctor.formats.captures.host_sections import Section
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
@@ -32,8 +39,11 @@ from nccl_doctor.inputs.text_lines import plain_batches
 
 _MOST_ROWS = 100_000
 _MOST_WRITERS = 20_000
-_SECTIONS = (*host_sections.SECTIONS, *device_sections.SECTIONS, *link_sections.SECTIONS, *process_sections.SECTIONS)
+_SECTIONS = (
+    *host_sections.SECTIONS, *device_sections.SECTIONS, *link_sections.SECTIONS, *process_sections.SECTIONS, *storage_sections.SECTIONS,
+)  # fmt: skip
 _BEGINS = re.compile("|".join(f"(?:{section.BEGINS.pattern})" for section in _SECTIONS))
+_LUSTRE_CLIENT = re.compile(r"-(?:osc|mdc)-[0-9a-f]{8,16}$")
 _Key = tuple[Any, ...]
 
 
@@ -55,10 +65,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         section = open_.get(writer)
         if section is None and len(open_) >= _MOST_WRITERS:
             continue
+        kept.host = label.host
+        if label.host is not None and _LUSTRE_CLIENT.search(label.host):  # `lfs check servers` has a name in front, too
+            texts = [f"{label.host}: {text}" for text in texts]
+            kept.host = None
         begins = list(map(_section_of, texts))
         if section is None and not any(begins):
             continue
-        kept.host = label.host
         for number, text, begun in zip(count(first), texts, begins):
             if section is not None and section.take(text, number):
                 used += 1
@@ -71,6 +84,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered(
         "host_number", "task_limit", "host_memory", "mount", "mount_probe", "shared_memory", "rdma_gid", "gpu_pair"
     )
+    if any(isinstance(row, LustreTarget) for row in kept.all()):
+        facts.mark_covered("lustre_target")
     facts.mark_covered("message", "ib_port", "bond_member", "listed_process")
     facts.add(kept.rows(facts, name))
     note = f"holds more than {_MOST_ROWS:,} facts; the others were left out" if kept.full else None
@@ -93,12 +108,17 @@ class _Rows:
 
     def add(self, row: Any, number: int, text: str) -> None:
         """Keep a row, unless a worse one of the same thing is there."""
-        key = (type(row), self.host, *_name(row, number))
+        host = row.host or self.host
+        key = (type(row), host, *_name(row, number))
         known = self._kept.get(key)
         if known is None and len(self._kept) >= _MOST_ROWS:
             self.full = True
         elif known is None or _badness(row) > _badness(known[0]):
-            self._kept[key] = row._replace(host=self.host), number, text
+            self._kept[key] = row._replace(host=host), number, text
+
+    def all(self) -> list[Any]:
+        """The rows, without file and evidence."""
+        return [row for row, _, _ in self._kept.values()]
 
     def rows(self, facts: Facts, name: str) -> list[Any]:
         """The rows with file and evidence."""
@@ -124,6 +144,8 @@ def _name(row: Any, number: int) -> _Key:
             return (row.path,)
         case IbPort():
             return row.hca, row.port
+        case LustreTarget():
+            return row.kind, row.name
         case BondMember():
             return row.bond, row.name
         case RdmaGid():
@@ -139,7 +161,7 @@ def _name(row: Any, number: int) -> _Key:
 def _badness(row: Any) -> float:
     """How much worse a later row of the same thing is; of others the first counts."""
     match row:
-        case HostNumber() if row.unit == "%" or row.name == "load":
+        case HostNumber() if row.unit in ("%", "ms", "B/s", "/s") or row.name == "load":
             return row.value
         case HostNumber() if row.command == "ps":
             return row.value

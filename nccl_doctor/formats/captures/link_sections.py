@@ -1,4 +1,4 @@
-"""Parts of what commands about a host print of its links: the members of a bond, and the state of ports of InfiniBand cards and switches.
+"""Parts of what commands about a host print of its links: members of a bond, ports of InfiniBand cards and switches, traffic.
 
 The reader is `host_commands`; `host_sections` says what a part is.
 """
@@ -6,7 +6,7 @@ The reader is `host_commands`; `host_sections` says what a part is.
 import re
 from typing import Any, ClassVar
 
-from nccl_doctor.facts.tables import BondMember, IbPort
+from nccl_doctor.facts.tables import BondMember, HostNumber, IbPort
 from nccl_doctor.formats.captures.host_sections import Add, Section
 
 
@@ -103,4 +103,49 @@ class PortFiles(Section):
         return self.BEGINS.match(text) is not None
 
 
-SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles)
+class Traffic(Section):
+    """`sar -n DEV` and `sar -n EDEV`: what each network interface carried, and lost; of all intervals the highest."""
+
+    BEGINS = re.compile(
+        r"Linux \S{1,80} \((?P<host>\S{1,253})\)\s.{0,80}\(\d{1,5} CPU\)\s*$"
+        r"|(?:[\d:]{8}\s?)?(?:[AP]M|[A-Z]\S{3,20}:)?\s{0,20}IFACE\s+rx(?:pck|err)/s\s"
+    )
+    _ROW = re.compile(
+        r"(?:[\d:]{8}\s?)?(?:[AP]M|[A-Z]\S{3,20}:)?\s{0,20}(?P<name>[\w.@-]{1,40})(?P<cells>(?:\s+\d{1,15}[.,]\d{1,3}){6,12})\s*$"
+    )
+    _ENDS: ClassVar = ("lo", "IFACE")
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._host: str | None = None
+        self._titles: list[str] = []
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        if (head := self.BEGINS.match(text)) is not None:
+            self._host = head["host"] or self._host
+            self._titles = text.partition("IFACE")[2].split()
+            return True
+        row = self._ROW.match(text) if self._titles else None
+        if row is None:
+            return not text.strip()
+        cells = [float(cell.replace(",", ".")) for cell in row["cells"].split()]
+        if row["name"] in self._ENDS or len(cells) != len(self._titles):
+            return True
+        values = dict(zip(self._titles, cells, strict=True))
+        at = number, text
+        if "rxkB/s" in values:
+            carried = 1024 * max(values["rxkB/s"], values.get("txkB/s", 0.0))
+            self._keep(f"traffic of {row['name']}", carried, "B/s", at)
+            if values.get("%ifutil"):
+                self._keep(f"use of {row['name']}", values["%ifutil"], "%", at)
+        elif "rxerr/s" in values:
+            self._keep(f"errors of {row['name']}", values["rxerr/s"] + values.get("txerr/s", 0.0), "/s", at)
+            self._keep(f"drops of {row['name']}", values.get("rxdrop/s", 0.0) + values.get("txdrop/s", 0.0), "/s", at)
+        return True
+
+    def _keep(self, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
+        self.add(HostNumber(self._host, "", "sar", name, value, unit, 0), *at)
+
+
+SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles, Traffic)

@@ -5,7 +5,10 @@ import re
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
-_STATE = rb"(?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned|plnd)[*~#!%$@^-]{0,2}"
+_STATE = (
+    rb"(?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned|plnd)"
+    rb"[*~#!%$@^-]{0,2}"
+)
 FORMATS = (
     Format(
         "slurm-accounting",
@@ -102,6 +105,9 @@ FORMATS = (
             b" TIMESTAMP           NODELIST",
             b"NODELIST   NODES",
             b"NODELIST(REASON)",
+            b"JOBID|",
+            b"NODELIST|",
+            b"|NODELIST",
             b" AVAIL_FE REASON",
             b"AVAIL  TIMELIMIT",
         ),

@@ -26,8 +26,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
     Source: type NodeStatus of k8s.io/api/core/v1, as kubectl 1.20 and newer print it::
 
-        {"kind": "Node", "metadata": {"name": "node01"}, "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "7"},
-        "conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}}
+        {"kind": "Node", "metadata": {"name": "node01"}, "status": {
+          "capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "7"},
+          "conditions": [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}]}}
     """
     head = read_head(stream, _HEAD)
     stream = Joined(head, stream)

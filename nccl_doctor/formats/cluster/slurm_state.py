@@ -16,7 +16,7 @@ from nccl_doctor.inputs.text_lines import Joined, Sections, plain_lines, read_he
 _MOST_NODES = 100_000
 _STATE_HEADS = re.compile(
     rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
-    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)|(?m:^[A-Z()|]{0,200}(?:JOBID|NODELIST)\|)"
+    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)|(?m:^[A-Z_()|:]{0,200}(?:JOBID\||NODELIST\||\|NODELIST))"
 )
 _NODE_ROWS = re.compile(rb"(?m:^(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|^\n(?!\n)){1,1000}")
 _NODE_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z]{1,30}=")
@@ -156,7 +156,9 @@ class _Reader:
                 count = _whole(cells[at["NODES"]]) if "NODES" in at else None
                 ref = self._facts.evidence(self._name, number, text.strip())
                 named = cells[at["NAME"]] if "NAME" in at else None
-                self._jobs[cells[job]] = QueuedJob(cells[job][:80], self._name, named, cells[state][:40], reason, count, ref)
+                self._jobs[cells[job]] = QueuedJob(
+                    cells[job][:80], self._name, named, cells[state][:40], reason, count, ref
+                )
             return True
 
         return take

@@ -258,7 +258,7 @@ class _Hosts:
                 host=host, samples=use["n"], first=first,
                 seconds=last - first if first is not None and last is not None else None,
                 cpus=int(use["cpus"]) if use["cpus"] else None, cpu_mean=use["cpu"] / use["n"],
-                cpu_high_share=use["high"] / use["n"], memory_max=use.get("memory_used"),
+                cpu_high_share=use["high"] / use["n"], cpu_wait=None, memory_max=use.get("memory_used"),
                 memory_total=use["memory_total"], swap_max=use.get("swap_used"), shm_max=use.get("shm_used"),
                 shm_total=use["shm_total"], tcp_sent=_growth(use, "tcp_sent"),
                 tcp_repeated=_growth(use, "tcp_repeated"), ref=ref,

@@ -1,0 +1,176 @@
+"""Parts of what commands about a host print of its file servers: how full the targets of Lustre are, whether the client reaches them, NFS.
+
+The reader is `host_commands`; `host_sections` says what a part is.
+"""
+
+import re
+from typing import ClassVar
+
+from nccl_doctor.facts.tables import LustreTarget
+from nccl_doctor.formats.captures.host_sections import Add, Section, parse_size
+
+_TARGET = r"[\w.-]{1,60}-(?:OST|MDT)[0-9a-f]{4}"
+_LEAST_OPERATIONS = 1.0  # a second, below which a mean says little
+
+
+class LfsDf(Section):
+    """`lfs df`, also with `-h` or `-i`: the space of each target, and the targets that do not answer."""
+
+    BEGINS = re.compile(r"UUID {2,60}(?:bytes|1K-blocks|Inodes|1M-blocks|1G-blocks) ")
+    _ROW = re.compile(
+        r"(?P<name>\S{1,120}?)(?:_UUID)?\s+(?P<cells>(?:\S{1,20}\s+){3})(?P<share>\d{1,3})%\s+(?P<path>/\S{0,250}?)(?:\[(?:MDT|OST):\d{1,5}\])?(?:\s+\w{1,8})?\s*$"
+    )
+    _SILENT = re.compile(
+        r"(?P<name>(?:[\w.-]{1,60}-)?(?:OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*: (?P<words>[a-zA-Z][\w /-]{3,80})\s*$"
+    )
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._what = "used of"
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        if (head := self.BEGINS.match(text)) is not None:
+            self._what = "inodes used of" if "Inodes" in head[0] else "used of"
+            return True
+        if (silent := self._SILENT.match(text)) is not None:
+            active = int("inactive" not in silent["words"])
+            kind = "mdc" if "MDT" in silent["name"] else "osc"
+            self.add(LustreTarget(None, kind, silent["name"], silent["words"], active, None, 0), number, text)
+            return True
+        row = self._ROW.match(text)
+        if row is None:
+            return not text.strip()
+        if all(parse_size(cell) is not None for cell in row["cells"].split()):
+            is_whole = row["name"].startswith("filesystem")
+            self.number(
+                "lfs df",
+                f"{self._what} {row['path'] if is_whole else row['name']}",
+                float(row["share"]),
+                "%",
+                (number, text),
+            )
+        return True
+
+
+class LustreImports(Section):
+    """`lctl get_param osc.*.import mdc.*.import`: the state of the connection to a target, and how long its requests took."""
+
+    BEGINS = re.compile(r"(osc|mdc|mgc)\.\S{1,200}\.import=")
+    _FIELD = re.compile(r"\s{2,20}(?P<name>target|state|avg_waittime): (?P<value>\S{1,200})")
+    _MORE = re.compile(r"import:|\s{2,20}\S|\s*$")
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._kind = ""
+        self._target = ""
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        if (head := self.BEGINS.match(text)) is not None:
+            self._kind, self._target = head[1], ""
+            return True
+        field = self._FIELD.match(text)
+        if field is None:
+            return self._MORE.match(text) is not None
+        name, value = field["name"], field["value"]
+        if name == "target":
+            self._target = value.removesuffix("_UUID")
+        elif self._target and name == "state":
+            self.add(
+                LustreTarget(None, self._kind, self._target, value.upper(), 1, None, 0),
+                number,
+                f"{self._target}: {text.strip()}",
+            )
+        elif self._target and value.isdecimal() and len(value) < 13:
+            self.number(
+                "lctl",
+                f"mean wait for {self._target}",
+                int(value) / 1000,
+                "ms",
+                (number, f"{self._target}: {text.strip()}"),
+            )
+        return True
+
+
+class LustreStates(Section):
+    """Lines of `lctl get_param osc.*.ost_server_uuid`, `lctl get_param health_check` and `lfs check servers`, each for itself."""
+
+    BEGINS = re.compile(
+        rf"(?:osc|mdc)\.\S{{1,160}}\.\w{{3}}_server_uuid=(?P<told>{_TARGET})_UUID\s+(?P<state>[A-Z_]{{3,20}})(?P<off>\s+DEACTIVATED)?\s*$"
+        rf"|(?P<checked>{_TARGET})-(?P<client>osc|mdc)-[0-9a-f]{{8,16}}(?P<well> active\.|: (?P<error>[A-Z][\w ,/()-]{{3,120}}))\s*$"
+        r"|health_check=(?P<health>healthy|NOT HEALTHY|LBUG)\s*$"
+    )
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        row = self.BEGINS.match(text)
+        if row is None:
+            return False
+        name = row["told"] or row["checked"]
+        if row["health"]:
+            target = LustreTarget(None, "health", "client", row["health"], None, None, 0)
+        elif row["told"]:
+            target = LustreTarget(
+                None, "mdc" if "-MDT" in name else "osc", name, row["state"], int(row["off"] is None), None, 0
+            )
+        else:
+            target = LustreTarget(None, row["client"], name, row["error"] or "FULL", 1, None, 0)
+        self.add(target, number, text)
+        return True
+
+
+class NfsIo(Section):
+    """`nfsiostat`: of each mount the reads and writes, how long the server took for one, and how many were sent again."""
+
+    BEGINS = re.compile(r"\S{1,250} mounted on (/\S{0,250}):\s*$")
+    _OPERATION = re.compile(r"\s{0,4}(?P<name>read|write):\s{2,40}(?P<titles>ops/s\s.{20,200})$")
+    _VALUES = re.compile(r"\s{0,40}[\d.]{1,20}(?:\s+(?:[\d.]{1,20}|\([\d.]{1,8}%\)))*\s*$")
+    _MORE = re.compile(r"\s*$|\s{2,20}ops/s\s|op/s\s|\s{0,4}[a-z]{4,12}:\s")
+    _TITLE = re.compile(r"avg \w{3,5} \(ms\)|\S+")
+    _SHARES: ClassVar = ("retrans", "errors")  # two words: a number, and a share in parentheses
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._path = ""
+        self._name = ""
+        self._titles: list[str] = []
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line; the command prints all mounts again and again."""
+        if (head := self.BEGINS.match(text)) is not None:
+            self._path, self._name = head[1], ""
+            return True
+        if (operation := self._OPERATION.match(text)) is not None:
+            self._name, self._titles = operation["name"], self._TITLE.findall(operation["titles"])
+            return True
+        if self._VALUES.match(text) is None:
+            return self._MORE.match(text) is not None
+        if self._name:
+            self._take_values(text, number)
+        self._name = ""
+        return True
+
+    def _take_values(self, text: str, number: int) -> None:
+        words = text.split()
+        values: dict[str, str] = {}
+        for title in self._titles:
+            if not words:
+                return
+            values[title] = words.pop(0)
+            if title in self._SHARES and words and words[0].startswith("("):
+                values[title] = words.pop(0).strip("(%)")
+        at = number, f"{self._path} {self._name}: {text.strip()}"
+        try:
+            numbers = {title: float(value) for title, value in values.items()}
+        except ValueError:
+            return
+        if numbers.get("ops/s", 0) < _LEAST_OPERATIONS:
+            return
+        if "avg RTT (ms)" in numbers:
+            self.number("nfsiostat", f"{self._name} of {self._path}", numbers["avg RTT (ms)"], "ms", at)
+        if numbers.get("retrans"):
+            self.number("nfsiostat", f"{self._name}s sent again of {self._path}", numbers["retrans"], "%", at)
+
+
+SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, NfsIo)

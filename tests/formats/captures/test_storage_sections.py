@@ -1,0 +1,147 @@
+"""File servers and traffic of a host: targets of Lustre, NFS mounts, interfaces, and what the processors wait for."""
+
+from pathlib import Path
+
+import pytest
+
+from nccl_doctor.app import analyze
+from nccl_doctor.app.analyze import read_text
+from nccl_doctor.facts.tables import HostNumber, HostUse, LustreTarget
+
+LFS = """\
+UUID                       bytes        Used   Available Use% Mounted on
+lus-MDT0000_UUID            3.9T      402.1G        3.5T  10% /lus[MDT:0]
+lus-OST0000_UUID          173.1T       81.4T       91.8T  47% /lus[OST:0]
+lus-OST0001_UUID          173.1T      171.0T        2.1T  99% /lus[OST:1]
+OST0002             : inactive device
+OST0003             : Resource temporarily unavailable
+
+filesystem_summary:       346.2T      163.8T      182.5T  48% /lus
+"""
+IMPORT = """\
+osc.lus-OST000{0}-osc-ffff8f1a2b3c4000.import=
+import:
+    name: lus-OST000{0}-osc-ffff8f1a2b3c4000
+    target: lus-OST000{0}_UUID
+    state: {1}
+    connection:
+       failover_nids: [ 10.1.0.1@o2ib ]
+       connection_attempts: 1
+    rpcs:
+       inflight: 0
+       avg_waittime: {2} usec
+"""
+STATES = """\
+osc.lus-OST0000-osc-ffff8f1a2b3c4000.ost_server_uuid=lus-OST0000_UUID\tFULL
+osc.lus-OST0001-osc-ffff8f1a2b3c4000.ost_server_uuid=lus-OST0001_UUID\tDISCONN\tDEACTIVATED
+lus-OST0002-osc-ffff8f1a2b3c4000 active.
+lus-MDT0000-mdc-ffff8f1a2b3c4000: Resource temporarily unavailable
+health_check=healthy
+"""
+NFS = """
+fs01:/home mounted on /home:
+
+           ops/s       rpc bklog
+          12.210           0.000
+
+read:              ops/s            kB/s           kB/op         retrans    avg RTT (ms)    avg exe (ms)  avg queue (ms)          errors
+                   2.100          31.211          14.862        2 (0.4%)           0.512           0.580           0.012        0 (0.0%)
+write:             ops/s            kB/s           kB/op         retrans    avg RTT (ms)    avg exe (ms)
+                   0.000           0.000           0.000        0 (0.0%)           0.000           0.000
+"""
+SAR = """\
+Linux 6.1.0 (node07)   08/11/2026      _x86_64_        (96 CPU)
+
+{0}        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s  rxmcst/s   %ifutil
+{0}           lo     12.00     12.00      3.10      3.10      0.00      0.00      0.00      0.00
+{0}         eth0 120000.00 118000.00    1000.00     500.00      0.00      0.00      0.00     48.10
+{0}         eth1      0.00      0.00       0.00       0.00      0.00      0.00      0.00      0.00
+
+"""
+DOOL = """\
+-----time----- ----total-usage---- -dsk/total-
+     time     |usr sys idl wai stl| read  writ
+"""
+
+
+def _numbers(text: str) -> dict[str, float]:
+    return {row.name: row.value for row in read_text(text).rows(HostNumber)}
+
+
+def _targets(text: str) -> list[tuple[str, str, str, int | None]]:
+    return [(row.kind, row.name, row.state, row.active) for row in read_text(text).rows(LustreTarget)]
+
+
+@pytest.mark.parametrize("prefix", ["", "node01: "])
+def test_the_targets_of_a_file_system(prefix: str) -> None:
+    text = "".join(prefix + line + "\n" for line in LFS.splitlines())
+    assert {
+        "used of lus-MDT0000": 10, "used of lus-OST0000": 47, "used of lus-OST0001": 99, "used of /lus": 48,
+    } == _numbers(text)  # fmt: skip
+    assert [
+        ("osc", "OST0002", "inactive device", 0),
+        ("osc", "OST0003", "Resource temporarily unavailable", 1),
+    ] == _targets(text)
+
+
+def test_the_connections_to_targets() -> None:
+    text = IMPORT.format(0, "FULL", 900) + IMPORT.format(1, "DISCONN", 41_000)
+    assert [("osc", "lus-OST0000", "FULL", 1), ("osc", "lus-OST0001", "DISCONN", 1)] == _targets(text)
+    assert {"mean wait for lus-OST0000": 0.9, "mean wait for lus-OST0001": 41.0} == _numbers(text)
+    assert [
+        ("osc", "lus-OST0000", "FULL", 1),
+        ("osc", "lus-OST0001", "DISCONN", 0),
+        ("osc", "lus-OST0002", "FULL", 1),
+        ("mdc", "lus-MDT0000", "Resource temporarily unavailable", 1),
+        ("health", "client", "healthy", None),
+    ] == _targets(STATES)
+
+
+def test_a_mount_of_nfs_that_does_nothing_has_no_time() -> None:
+    assert {"read of /home": 0.512, "reads sent again of /home": 0.4} == _numbers(NFS)
+
+
+@pytest.mark.parametrize("time", ["03:10:01", "03:10:01 AM", "Average:"])
+def test_the_traffic_of_interfaces(time: str) -> None:
+    facts = read_text(2 * SAR.format(time))
+    assert [
+        ("node07", "traffic of eth0", 1_024_000.0),
+        ("node07", "use of eth0", 48.1),
+        ("node07", "traffic of eth1", 0.0),
+    ] == [(row.host, row.name, row.value) for row in facts.rows(HostNumber)]
+
+
+def test_what_the_processors_of_a_screen_wait_for() -> None:
+    rows = "".join(f"11-08 03:14:{at:02}|  8   2  {30 - at}  {60 + at}   0|1812M 1024k\n" for at in range(5))
+    [use] = read_text(DOOL + rows).rows(HostUse)
+    assert (4, 10.0, 62.5) == (use.samples, use.cpu_mean, use.cpu_wait)  # the first is the mean since the start
+
+
+@pytest.mark.parametrize("text", [LFS, STATES, NFS, SAR.format("03:10:01"), IMPORT.format(1, "FULL", 3), DOOL])
+def test_a_cut_capture_breaks_nothing(text: str) -> None:
+    for end in range(0, len(text), 7):
+        read_text(text[:end])
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (["8"] * 7 + ["7"], {"host-value-unlike-others"}),
+        (["8"] * 8, set()),
+        (["8"] * 4 + ["4"] * 4, set()),
+        ([f"{at}.5" for at in range(8)], set()),
+        (["8", "7", "8"], set()),
+    ],
+)
+def test_the_host_that_says_another_word(values: list[str], names: set[str], tmp_path: Path) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_text("".join(f"node{at:02}: {value}\n" for at, value in enumerate(values)))
+    report, _, _ = analyze.analyze([str(path)])
+    assert names == {finding.name for finding in report.findings}
+
+
+@pytest.mark.parametrize("line", ["rank0: started\n", "step 1: 2.5\n", "node01: 8 GPUs\n", "epoch1: 0.5\n"])
+def test_lines_of_a_job_are_no_words_of_hosts(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.txt"
+    path.write_text(20 * line)
+    assert "host-values" not in {read.kind for read in analyze.analyze([str(path)])[0].inputs}
