@@ -22,7 +22,6 @@ ROWS = {
     if line.startswith("| `") and (cells := line.strip("| ").split(" | "))
 }
 SAMPLES = {
-    "host-values": ["captures/host_values.txt"],
     "kube-nodes-json": ["captures/kube_nodes.json"],
     "profile-summary": ["torch/nsys.csv", "torch/nvprof.txt"],
     "profiler-table": ["torch/key_averages.txt"],

@@ -54,19 +54,6 @@ def scheduler(facts: Facts) -> Iterator[Clause]:
 _STATES = {"pd": "waiting", "r": "running", "cg": "ending", "pending": "waiting", "completing": "ending"}  # of squeue
 
 
-def values(facts: Facts) -> Iterator[Clause]:
-    """What the hosts of a file said in one word: the most usual one first."""
-    for file, hosts, ref in facts.query("SELECT file, count(*), min(ref) FROM host_value GROUP BY file LIMIT 5"):
-        rows = facts.query(
-            "SELECT value, count(*), min(host) FROM host_value WHERE file = ? GROUP BY value ORDER BY 2 DESC, 1 LIMIT 4",
-            (file,),
-        )
-        parts = ", ".join(
-            f"{value} ({host if n == 1 and hosts > 1 else counted(n, 'host')})" for value, n, host in rows
-        )
-        yield f"{counted(hosts, 'host')}: {parts}", ref
-
-
 def pods(facts: Facts) -> Iterator[Clause]:
     """Pods by their state, and the GPUs that they ask for."""
     rows = facts.query("SELECT status, count(*), min(ref) FROM listed_pod GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5")

@@ -233,15 +233,6 @@ class HostNumber(NamedTuple):
     ref: Ref
 
 
-class HostValue(NamedTuple):
-    """What a command said of a host in one word, behind the name of the host: a number, a version, `unlimited`."""
-
-    host: str
-    file: str
-    value: str  # as printed; of several lines of a host each word with its count
-    ref: Ref
-
-
 class ListedProcess(NamedTuple):
     """A process in `ps` or `top` that is part of a job, hangs in the kernel or is a zombie. Of several lists the worst row."""
 

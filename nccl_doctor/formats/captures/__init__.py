@@ -109,15 +109,6 @@ FORMATS = (
         after=("slurm-job", "packages", "slurm-accounting", "gpu-metrics"),
     ),
     Format(
-        "host-values",
-        "host_values",
-        tables=("host_value",),
-        begins=compiled(
-            rb"\A(?:\xef\xbb\xbf)?(?!(?:rank|step|epoch|iter|batch|line|loss)[_-]?\d)"
-            rb"(?:[A-Za-z][\w.-]{0,60}\d[\w.-]{0,30}: {1,4}[^\s{}\[\]\"=]{1,40}[ \t]{0,4}\r?\n){3,4000}[^\n]{0,120}\Z"
-        ),
-    ),
-    Format(
         "shell-settings",
         "shell_settings",
         tables=("env",),

@@ -137,15 +137,15 @@ class Traffic(Section):
         if "rxkB/s" in values:
             carried = 1024 * max(values["rxkB/s"], values.get("txkB/s", 0.0))
             self._keep(f"traffic of {row['name']}", carried, "B/s", at)
-            if values.get("%ifutil"):
-                self._keep(f"use of {row['name']}", values["%ifutil"], "%", at)
+            self._keep(f"use of {row['name']}", values.get("%ifutil", 0.0), "%", at)
         elif "rxerr/s" in values:
             self._keep(f"errors of {row['name']}", values["rxerr/s"] + values.get("txerr/s", 0.0), "/s", at)
             self._keep(f"drops of {row['name']}", values.get("rxdrop/s", 0.0) + values.get("txdrop/s", 0.0), "/s", at)
         return True
 
     def _keep(self, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
-        self.add(HostNumber(self._host, "", "sar", name, value, unit, 0), *at)
+        if value:  # most interfaces of a node are not in use
+            self.add(HostNumber(self._host, "", "sar", name, value, unit, 0), *at)
 
 
 SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles, Traffic)

@@ -1,10 +1,7 @@
 """File servers and traffic of a host: targets of Lustre, NFS mounts, interfaces, and what the processors wait for."""
 
-from pathlib import Path
-
 import pytest
 
-from nccl_doctor.app import analyze
 from nccl_doctor.app.analyze import read_text
 from nccl_doctor.facts.tables import HostNumber, HostUse, LustreTarget
 
@@ -107,7 +104,6 @@ def test_the_traffic_of_interfaces(time: str) -> None:
     assert [
         ("node07", "traffic of eth0", 1_024_000.0),
         ("node07", "use of eth0", 48.1),
-        ("node07", "traffic of eth1", 0.0),
     ] == [(row.host, row.name, row.value) for row in facts.rows(HostNumber)]
 
 
@@ -121,27 +117,3 @@ def test_what_the_processors_of_a_screen_wait_for() -> None:
 def test_a_cut_capture_breaks_nothing(text: str) -> None:
     for end in range(0, len(text), 7):
         read_text(text[:end])
-
-
-@pytest.mark.parametrize(
-    ("values", "names"),
-    [
-        (["8"] * 7 + ["7"], {"host-value-unlike-others"}),
-        (["8"] * 8, set()),
-        (["8"] * 4 + ["4"] * 4, set()),
-        ([f"{at}.5" for at in range(8)], set()),
-        (["8", "7", "8"], set()),
-    ],
-)
-def test_the_host_that_says_another_word(values: list[str], names: set[str], tmp_path: Path) -> None:
-    path = tmp_path / "hosts.txt"
-    path.write_text("".join(f"node{at:02}: {value}\n" for at, value in enumerate(values)))
-    report, _, _ = analyze.analyze([str(path)])
-    assert names == {finding.name for finding in report.findings}
-
-
-@pytest.mark.parametrize("line", ["rank0: started\n", "step 1: 2.5\n", "node01: 8 GPUs\n", "epoch1: 0.5\n"])
-def test_lines_of_a_job_are_no_words_of_hosts(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "job.txt"
-    path.write_text(20 * line)
-    assert "host-values" not in {read.kind for read in analyze.analyze([str(path)])[0].inputs}
