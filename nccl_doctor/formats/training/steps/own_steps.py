@@ -85,6 +85,22 @@ _WAITED = compiled(
 )
 
 
+_TOOK = compiled(  # names that are those of one step, whatever else the line tells
+    rb"(?i)(?<![a-z_])(?:(?:(?:step|iter|iteration|batch)[_ ]?(?:time|duration)|time[_ ]per[_ ]step|time/step|dt)"
+    rb"(?:[_ (]{1,2}(?P<in>ms|s|secs?|seconds)\)?)?|(?:step|iter|iteration|batch)_(?P<unit>ms|s|secs?|seconds))"
+    rb"[\"']?\s{0,3}[:=]?\s{0,3}(?P<value>\d[\d,]{0,18}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)\s?(?P<behind>ms|s|secs?|seconds)?(?![\w.%/]|,\d)"
+)
+
+
+def _took(line: bytes) -> Place | None:
+    """Where the time of a step is that is named as such (`step_time_ms=512`, `dt: 0.51s`)."""
+    found = _TOOK.search(line)
+    if found is None:
+        return None
+    unit = found["behind"] or found["in"] or found["unit"]
+    return "seconds", *found.span("value"), _SCALES.get(unit, 1.0)
+
+
 def _with_wait(line: bytes, places: tuple[Place, ...]) -> tuple[Place, ...]:
     """The part of the step that waited for data (`data 0.31 s`, `data_time: 310ms`) beside what is known of it."""
     found = _WAITED.search(line)
@@ -97,7 +113,10 @@ def _rate(literal: bytes, name: str = "rate") -> Find:
         number = _beside(line, line.find(literal), len(literal)) if fields is not None else None
         if fields is None or number is None:
             return None
-        return fields._replace(places=_with_wait(line, (*fields.places, (name, *number))))
+        places = (*fields.places, (name, *number))
+        if name == "rate" and (took := _took(line)) is not None:
+            places = (*places, took)
+        return fields._replace(places=_with_wait(line, places))
 
     return find
 
@@ -120,6 +139,30 @@ def _of_step(literal: bytes) -> Find:
     return find if literal == _WHOLE else without(_WHOLE, find)
 
 
+def _named(literal: bytes) -> Find:
+    """The time of a step by its name, else by what stands beside the literal."""
+    find = _of_step(literal)
+
+    def found(line: bytes) -> Fields | None:
+        took = _took(line)
+        fields = _step(line) if took is not None and _WHOLE not in line else None
+        if fields is None or took is None:
+            return find(line)
+        return fields._replace(places=_with_wait(line, (*fields.places, took)))
+
+    return found
+
+
+def _lone_seconds(line: bytes) -> Fields | None:
+    """`iteration 12: 0.513 sec`: the only time of the line, without a name."""
+    found = _SECONDS.findall(line)
+    fields = _step(line) if len(found) == 1 and _CLOCK.search(line) is None else None
+    at = _SECONDS.search(line)
+    if fields is None or at is None:
+        return None
+    return fields._replace(places=(*fields.places, ("seconds", *at.span(1), 1.0)))
+
+
 def _milliseconds(line: bytes) -> Fields | None:
     """`step 12  loss 8.9  3912.7 ms`: the only time of the line, without a name. ` msg=` is none."""
     return _LONE_TIME(line) if line.count(LONE) == 1 and _MILLISECONDS.search(line) is not None else None
@@ -135,12 +178,19 @@ _RATES = {
 _ESTIMATOR = b"global_step/sec"  # of TensorFlow, alone on its line
 _SPEEDS = (b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b" it/s", _ESTIMATOR)
 _WHOLE = b"train_time"
-_TIMES = (
+BARE = b" time ", b" dt "  # words that are names where a digit follows
+_NAMED = (
     b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
-    b" time: ", b" time=", b" Time: ", b" Time=", b" took ", b"time per step", b"batch_cost", _WHOLE, b"step_total",
+    b"time per step", b" dt: ", b" dt=", b" dt ", b"_ms", b"_duration",
+)  # fmt: skip
+_TIMES = (
+    b" time: ", b" time=", b" Time: ", b" Time=", b" time ", b" took ", b"batch_cost", _WHOLE, b"step_total",
 )  # fmt: skip
 LONE = b" ms"
 _MILLISECONDS = compiled(rb"[\dkKM][ \t]{0,8} ms(?![A-Za-z])")
+LONE_SECONDS = b" sec"
+_SECONDS = compiled(rb"(?<![\w.:/])(\d{1,9}(?:\.\d{1,20})?) sec(?:s|onds?)?(?![A-Za-z/])")
+_CLOCK = compiled(rb"(?i)elapsed|total|remain|since|\beta\b|left|so far|wait|sleep")
 _PER_STEP = (
     (b"s/step", 1.0),
     (b" s/it", 1.0),
@@ -154,13 +204,15 @@ _PER_STEP = (
 
 _LONE_TIME = _seconds(LONE, 1e-3)
 TOOLS = tuple(
-    Tool(word, NAME, unit, "job", find, is_guess=True)
+    Tool(word, NAME, unit, "job", find, is_guess=True, is_later=word in _NAMED)
     for word, unit, find in (
         *((word, unit, _rate(word)) for unit, words in _RATES.items() for word in words),
         *((word, "samples/s", _rate(word, "speed")) for word in _SPEEDS),
+        *((word, "samples/s", _named(word)) for word in _NAMED),
         *((word, "samples/s", _of_step(word)) for word in _TIMES),
         *((word, "samples/s", _seconds(word, scale)) for word, scale in _PER_STEP),
         (LONE, "samples/s", _milliseconds),
+        (LONE_SECONDS, "samples/s", _lone_seconds),
     )
 )
 

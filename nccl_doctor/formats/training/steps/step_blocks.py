@@ -44,7 +44,7 @@ class Forms:
         """The form of lines like this one, which hold these literals; None where they are no steps."""
         if key not in self._forms:
             tools = [tool for which in dict.fromkeys(literals) if (tool := TOOL_OF[which]) is not None]
-            tools.sort(key=lambda tool: tool.is_guess)
+            tools.sort(key=lambda tool: (tool.is_guess, tool.is_later))
             self._forms[key] = form_of(line, tools)
         return self._forms[key]
 

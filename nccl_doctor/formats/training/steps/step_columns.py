@@ -14,7 +14,7 @@ from nccl_doctor.common.text_keys import Flags, Numbers
 from nccl_doctor.formats.training.lines.block_lines import LONGEST
 from nccl_doctor.formats.training.lines.line_numbers import Floats, LineNumbers, Texts
 from nccl_doctor.formats.training.steps.step_formats import Fields, Tool, colour_spans, uncoloured
-from nccl_doctor.inputs import prefixes
+from nccl_doctor.formats.training.steps.step_writers import meet, writer_runs
 
 _LARGEST = 1e15  # a step beyond is none
 _DECIMALS = frozenset(
@@ -24,8 +24,6 @@ _LEAST, _MOST = 1e-6, 1e12  # of a rate or a time in a loop that nobody knows; 1
 _LEAST_LEFT = 20  # seconds, shown without decimals, from which on they tell the time of a step
 _LEAST_COARSE = 5e-3  # of a step by an epoch's whole seconds; below, samples were counted
 _SLOWEST_ROUNDED = 0.05  # steps a second: printed with three decimals, 0.005 stands for 180 to 220 s
-_STAMP = compiled(rb"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?")
-_DEVICE = compiled(r"(?i)gpu\d{1,2}: ")  # a node or a device: either way lines of one writer
 _RUN = compiled(rb"\d+")
 
 
@@ -149,7 +147,7 @@ def form_of(line: bytes, tools: list[Tool]) -> Form | None:
     runs, every = runs_of(plain), runs_of(line)
     if plain != line:
         spans = colour_spans(line)
-        index = [at for at, run in enumerate(every) if not any(_meet(run, span) for span in spans)]
+        index = [at for at, run in enumerate(every) if not any(meet(run, span) for span in spans)]
         if len(index) != len(runs):
             return None
     else:
@@ -161,36 +159,8 @@ def form_of(line: bytes, tools: list[Tool]) -> Form | None:
         if column is None:
             return None
         columns.append(column._replace(first=index[column.first], last=index[column.last], factor=factor))
-    return Form(tool, fields, tuple(columns), tuple(index[at] for at in _who(plain, fields.start, runs)))
-
-
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
-
-
-def _who(line: bytes, start: int, runs: list[tuple[int, int]]) -> list[int]:
-    """Which runs of digits say who wrote a line; all in front of the program's own text but its date, where its form is unknown."""
-    prefix = line[:start]
-    text = prefix.decode("utf-8", "replace").rstrip() + " x"
-    before = [(at, run) for at, run in enumerate(runs) if run[1] <= start]
-    if not before:
-        return []
-    found = prefixes.layout(text) if text.isascii() else None
-    if found is None:
-        date = _STAMP.search(prefix)
-        return [at for at, run in before if date is None or not _meet(run, date.span())]
-    spans = [*((begin, end) for name, begin, end in found.fields if name in prefixes.NAMES), *found.words]
-    if (device := _DEVICE.match(text)) is not None:
-        spans.append(device.span())
-    return [at for at, run in before if any(_meet(run, span) for span in spans)]
-
-
-def writer_of(prefix: bytes) -> tuple[str | None, int | None, str]:
-    """Host, rank and device that a launcher prefix names; the time stamp in it is ignored."""
-    text = prefixes.clean(_STAMP.sub(b"", prefix, count=1).decode("utf-8", "replace"))
-    label = prefixes.split(f"{text.rstrip()} x")[0]
-    device = _DEVICE.match(text) if label.host is None and label.rank is None else None
-    return label.host, label.rank, device[0] if device else ""
+    who = writer_runs(plain, fields.start, runs, anywhere=tool.is_guess)
+    return Form(tool, fields, tuple(columns), tuple(index[at] for at in who))
 
 
 def runs_of(line: bytes) -> list[tuple[int, int]]:

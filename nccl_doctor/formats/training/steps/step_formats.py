@@ -44,6 +44,7 @@ class Tool(NamedTuple):
     scope: str  # job, gpu or process
     find: Find = lambda _: None  # None where the literal occurs in another kind of line
     is_guess: bool = False  # of a loop that nobody knows: a number that cannot be a rate or a time makes a line none
+    is_later: bool = False  # the other tools of a line are tried first, because their lines tell more
 
 
 NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]?\d+)?"

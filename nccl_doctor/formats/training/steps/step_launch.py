@@ -11,11 +11,12 @@ from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.lines.recent_lines import RecentLines
 from nccl_doctor.formats.training.steps import epoch_lines, own_steps
 from nccl_doctor.formats.training.steps.step_blocks import Written
-from nccl_doctor.formats.training.steps.step_columns import Form, Steps, writer_of
+from nccl_doctor.formats.training.steps.step_columns import Form, Steps
 from nccl_doctor.formats.training.steps.step_folds import Lines
 from nccl_doctor.formats.training.steps.step_formats import BAR, Tool, uncoloured
 from nccl_doctor.formats.training.steps.step_places import Batch
 from nccl_doctor.formats.training.steps.step_series import SETTLE, Series
+from nccl_doctor.formats.training.steps.step_writers import writer_of
 
 _WAITING = 1 << 18  # lines of all series that wait until they are folded together
 _TOGETHER = 64  # lines that a series gets at once, of the lines of all of them
@@ -102,9 +103,9 @@ class Launch:
         for series in self.series:
             series.keep(end)
 
-    def of(self, tool: Tool, prefix: bytes) -> int:
-        """The index of the series of a tool and a launcher prefix."""
-        host, rank, device = writer_of(prefix)
+    def of(self, tool: Tool, line: bytes, start: int = 0) -> int:
+        """The index of the series of a tool and who wrote a line, in which its own text begins at `start`."""
+        host, rank, device = writer_of(line, start, anywhere=tool.is_guess)
         found = self._named.setdefault((tool.name, f"{rank} {host} {device}"), len(self._series))
         if found == len(self._series):
             self._series.append(Series(tool, host, rank, self._recent))
@@ -165,7 +166,7 @@ class Launch:
 
     def _of_line(self, form: Form, line: bytes) -> int:
         fields = form.tool.find(plain := uncoloured(line))
-        return self.of(form.tool, plain[: fields.start] if fields is not None else b"")
+        return self.of(form.tool, plain, fields.start) if fields is not None else self.of(form.tool, b"")
 
 
 def _is_known(tool: Tool) -> bool:

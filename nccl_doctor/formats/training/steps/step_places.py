@@ -72,6 +72,8 @@ _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _NUMBERED = [zeros for literal in LITERALS if b"0" in (zeros := literal.translate(_AS_ZEROS))]
 LOSSES = LITERALS.index(loss_values.LITERAL)
 _LONE = LITERALS.index(own_steps.LONE)
+_LONE_SECONDS = LITERALS.index(own_steps.LONE_SECONDS)
+_BARE = np.array([LITERALS.index(literal) for literal in own_steps.BARE])
 _IS_TOOL = np.array([tool is not None or which == LOSSES for which, tool in enumerate(TOOL_OF)])
 _IS_GUESS = np.array([tool is not None and tool.is_guess for tool in TOOL_OF])
 
@@ -89,11 +91,15 @@ def _places(block: bytes, with_guesses: bool) -> tuple[Numbers, Numbers]:
     gate, indexes = _gate(with_guesses)
     at, which = gate.places(block)
     which = indexes[which]
-    lone = np.flatnonzero((which == _LONE) & (at + 1 < len(block)))
-    if len(lone):  # ` msg=` in each line of a log is no time
-        behind = np.frombuffer(block, np.uint8)[at[lone] + 1] | np.uint8(0x20)
-        lone = lone[behind - np.uint8(ord("a")) < 26]
-        at, which = np.delete(at, lone), np.delete(which, lone)
+    data = np.frombuffer(block, np.uint8)
+    behind = np.flatnonzero((which == _LONE) & (at + 1 < len(block)))  # ` msg=` in each line of a log is no time
+    none = [behind[(data[at[behind] + 1] | np.uint8(0x20)) - np.uint8(ord("a")) < 26]]
+    for literals, distance in ((_BARE, 1), (_LONE_SECONDS, -len(own_steps.LONE_SECONDS))):  # ` time 0.9`, `0.9 sec`
+        near = np.flatnonzero(np.isin(which, literals))
+        none.append(near[data[np.clip(at[near] + distance, 0, len(block) - 1)] - np.uint8(ord("0")) >= 10])
+    words = np.concatenate(none)
+    if len(words):
+        at, which = np.delete(at, words), np.delete(which, words)
     return at, which
 
 
