@@ -12,6 +12,7 @@ from nccl_doctor.formats.printed import tables
 from nccl_doctor.formats.printed.json_numbers import numbers_of_record
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
+from nccl_doctor.formats.printed.step_tables import StepTables
 from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
@@ -44,19 +45,23 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("printed_number", "throughput_run", "step", "scalar")
     head = read_head(stream, _HEAD)
     stream = Joined(head, stream)
-    series, progress = NumberSeries(), Progress()
+    series, progress, step_tables = NumberSeries(), Progress(), StepTables()
     table = tables.recognise(head)
     lines = used = 0
     for block in blocks(stream, _BLOCK):
         for line in block.data.split(b"\n"):
             lines += 1
-            if len(line) <= _LONGEST or line[:1] == b"{" or table is not None:
+            if table is None and step_tables.take(line, lines):
+                used += 1
+            elif len(line) <= _LONGEST or line[:1] == b"{" or table is not None:
                 used += _take(line, lines, series, table)
                 used += table is None and progress.take(line, lines)
         lines -= block.data.endswith(b"\n") or not block.data
         if lines > _LINES:
             break
-    if progress.is_loop:
+    if step_tables.found:
+        facts.add(list(step_tables.rows(facts, name)))
+    elif progress.is_loop:
         facts.add(list(progress.rows(facts, name)))
     facts.add(series.rows(facts, name))
     note = f"only the first {lines:,} lines were searched for numbers with names" if lines > _LINES else None

@@ -18,6 +18,7 @@ from nccl_doctor.formats.training.metrics import meaning_of
 from nccl_doctor.formats.training.record_columns import Records
 from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps.scalars import Place
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
 
@@ -52,7 +53,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         "Step","run-1 - train/step_time","run-1 - train/step_time__MIN","run-1 - train/step_time__MAX","run-2 - train/step_time",…
     """
     facts.mark_covered("throughput_run", "step", "scalar")
-    table = _Table()
+    table = MetricTable()
     lines = 0
     for block in blocks(stream, _BLOCK):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
@@ -75,7 +76,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(lines, table.understood, table.note)
 
 
-class _Table:
+class MetricTable:
     """One table while it is being read."""
 
     def __init__(self) -> None:
@@ -148,19 +149,23 @@ class _Table:
     def rows(self, lines: list[str], first: int) -> None:
         """Take lines, of which the first has this number in the file."""
         for number, line in enumerate(lines, first):
-            if not line or line.isspace():
-                continue
-            if self._titles and _NUMBERS.fullmatch(line) is not None:
-                cells = line.split(",")
-                if len(cells) == len(self._titles):
-                    self._numbers([float(cell) if cell else None for cell in cells], cells, line, number)
-                    continue
-            cells = _cells(line)
-            if not self._titles:
-                self._title(cells)
-            elif cells != self._head and not self._row(cells, line, number):
-                self._damaged += 1
-                self.note = f"{self._damaged} rows are cut or damaged, the last in line {number:,}"
+            if line and not line.isspace():
+                self.row(line, number)
+
+    def row(self, line: str, number: int, shown: bytes | None = None) -> None:
+        """Take a line with this number in the file; evidence shows `shown` in its place."""
+        if self._titles and _NUMBERS.fullmatch(line) is not None:
+            cells = line.split(",")
+            if len(cells) == len(self._titles):
+                place = (line.encode() if shown is None else shown)[:600], number
+                self._numbers([float(cell) if cell else None for cell in cells], cells, place)
+                return
+        cells = _cells(line)
+        if not self._titles:
+            self._title(cells)
+        elif cells != self._head and not self._row(cells, ((line.encode() if shown is None else shown)[:600], number)):
+            self._damaged += 1
+            self.note = f"{self._damaged} rows are cut or damaged, the last in line {number:,}"
 
     def columns(self, data: bytes, first: int) -> bool:
         """Take whole lines of numbers together, as `rows` takes them; False where they have to be taken one by one."""
@@ -226,7 +231,7 @@ class _Table:
             columns = self._columns.get(run, range(len(cells)))
             self._measured[run] = {at: self._titles[at] for at in columns if at not in others}
 
-    def _row(self, cells: list[str], line: str, number: int) -> bool:
+    def _row(self, cells: list[str], place: Place) -> bool:
         """Take a row; False where it is no whole one."""
         if len(cells) != len(self._titles):
             return False
@@ -238,13 +243,12 @@ class _Table:
         )
         if any(cut) and not step:
             return False
-        self._numbers(values, cells, line, number)
+        self._numbers(values, cells, place)
         return True
 
-    def _numbers(self, values: list[float | None], cells: list[str], line: str, number: int) -> None:
+    def _numbers(self, values: list[float | None], cells: list[str], place: Place) -> None:
         """Take the numbers of a whole row."""
         self.understood += 1
-        place = line[:600].encode(), number
         for run, series in self._series.items():
             tool = f"metrics-table {run}"[:80].rstrip()
             worker = series if self._worker is None else self._of_worker(cells[self._worker])
@@ -270,7 +274,7 @@ class _Table:
         tool: str,
         measured: dict[int, str],
         values: list[float | None],
-        place: tuple[bytes, int],
+        place: Place,
     ) -> None:
         """Take what a row says of one run."""
         data = {title: value for at, title in measured.items() if (value := values[at]) is not None}
