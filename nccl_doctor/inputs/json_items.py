@@ -107,14 +107,17 @@ def _refuse(word: str) -> NoReturn:
 class ArrayBatches:
     """The elements of the first array of this name, many at once: their values, their text, and the number of its first line.
 
+    Without a name the stream is the array.
     Decoded together, small elements take half the time. `problem` says where the text is broken or ends too early.
     """
 
-    def __init__(self, stream: Readable, key: str) -> None:
+    def __init__(self, stream: Readable, key: str | None) -> None:
         self.lines = 0  # of the stream, when it was read
         self.problem: str | None = None
         self._text = _Text(stream)
-        self._opening = re.compile(rf'"{re.escape(key)}"\s{{0,100}}:\s{{0,100}}\[')
+        named = None if key is None else rf'"{re.escape(key)}"\s{{0,100}}:\s{{0,100}}\['
+        self._opening = re.compile(named or r"\A\ufeff?\s{0,200}\[")
+        self._closing = "]" if key is None else "}"
         self._line = 1
 
     def __iter__(self) -> Iterator[tuple[list[Any], str, int]]:
@@ -157,7 +160,7 @@ class ArrayBatches:
             if not text.fill():
                 break
         self.lines = self._line - (last.endswith("\n") or not last)
-        if self.problem is None and not last.rstrip().endswith("}"):
+        if self.problem is None and not last.rstrip().endswith(self._closing):
             self.problem = "ends behind the array"
 
 

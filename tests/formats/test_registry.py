@@ -23,6 +23,7 @@ ROWS = {
 }
 SAMPLES = {
     "kube-nodes-json": ["captures/kube_nodes.json"],
+    "training-arrays": ["records/ranks.json"],
     "profile-summary": ["torch/nsys.csv", "torch/nvprof.txt"],
     "profiler-table": ["torch/key_averages.txt"],
     "mlflow-store": ["records/mlflow"],

@@ -24,7 +24,22 @@ FORMATS = (
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),
         inside=(b":::MLLOG {", b":::MLL ", b":::MLPv0.", b":::NVLOGv", b"DLLL {", b"DLL 20"),
-        after=("gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
+        after=("training-arrays", "gpu-samples", "node-capture", "nccl-tests", "profile-summary", "stacks", "nccl-ras", "recording"),
+    ),
+    Format(
+        "training-arrays",
+        "record_arrays",
+        tables=("throughput_run", "step", "scalar"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?\s{0,200}(?:\[|\{(?![^\[\]]{0,2000}\"(?:log_history\"|(?:step|iter|iteration)\"\s{0,9}:\s{0,9}\d))"
+            rb"[^\[\]]{0,2000}\"\w{1,60}\"\s{0,99}:\s{0,99}\[)\s{0,200}\{"
+            rb"(?=[^\]]{0,1500}\"(?:(?:global_|train_)?steps?|iter|iteration)\"\s{0,9}:\s{0,9}\d)"
+            rb"(?=[^\]]{0,1500}\"[\w./ -]{0,40}(?:loss|_time|duration|/s|per_s(?:ec|econd)?|_ms|_s)(?:_per_rank)?\"\s{0,9}:\s{0,9}[-\d\[{])"
+        ),
+        after=(
+            "kineto-trace", "horovod-timeline", "nccl-tests", "flight-recorder", "nccl-profiler", "nccl-inspector",
+            "metric-files", "tracker-events", "nccl-ras", "storage-test", "tcp-test", "slurm-json", "slurm-state-json", "kubernetes",
+        ),
     ),
     Format(
         "deepspeed-comms",

@@ -12,10 +12,12 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
+from nccl_doctor.formats.training.json_lines import BROKEN, records_of
 from nccl_doctor.formats.training.metrics import MOST_WORLD, Speed, number, rank_of, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.progress_records import ProgressRecords, tells_progress
 from nccl_doctor.formats.training.record_folds import Places, fold
 from nccl_doctor.formats.training.record_lines import EVENTS, LITERALS, MLLOG, SINGLE, SingleNumbers, parse_record
+from nccl_doctor.formats.training.record_ranks import of_ranks
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place
@@ -28,7 +30,7 @@ from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
-_MOST_RANKS = 64
+_MOST_RANKS = 512
 _LARGEST_STEP = 1 << 62
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
 _HEAD = 1 << 16  # bytes that tell what a file is
@@ -36,7 +38,6 @@ _BLOCK = 1 << 21
 _TRAINER_STATE = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}\{[^\[\]]{0,4000}\"log_history\" ?: ?\[")
 _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
-_BROKEN = object()
 _HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
 _STEP_KEYS = (
     "step",
@@ -65,7 +66,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"lr": 0.01, "data_time": 0.0048, "loss": 1.3917, "time": 0.0156, "epoch": 1, "iter": 10, "step": 10}
     """
     facts.mark_covered("throughput_run", "step", "mlperf_run", "scalar")
-    reader = _Reader(name)
+    reader = RecordReader(name)
     head = read_head(stream, _HEAD)
     stream = Joined(head, stream)
     if _TRAINER_STATE.match(head):
@@ -100,22 +101,7 @@ def _shown(records: list[dict[str, Any]], at: int) -> tuple[bytes, int]:
     return json.dumps(records[at])[:600].encode(), 1
 
 
-def _records(lines: list[bytes]) -> list[Any]:
-    """The record of each line, `_BROKEN` for one that is no JSON. Decoding many at once takes half the time."""
-    found = _record(b"[" + b",".join(lines) + b"]")
-    if isinstance(found, list) and len(found) == len(lines):
-        return found
-    return [_record(line) for line in lines]
-
-
-def _record(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return _BROKEN
-
-
-class _Reader:
+class RecordReader:
     """One file while it is being read."""
 
     def __init__(self, name: str) -> None:
@@ -271,9 +257,9 @@ class _Reader:
         rows = [(place, line) for place, line in enumerate(data.split(b"\n"), first) if line and not line.isspace()]
         for at in range(0, len(rows), _TOGETHER):
             some = rows[at : at + _TOGETHER]
-            found = _records([line for _, line in some])
-            if _BROKEN in found:
-                broken = [place for (place, _), record in zip(some, found, strict=True) if record is _BROKEN]
+            found = records_of([line for _, line in some])
+            if BROKEN in found:
+                broken = [place for (place, _), record in zip(some, found, strict=True) if record is BROKEN]
                 self._broken += len(broken)
                 self.note = f"{self._broken} records are cut or damaged, the last in line {broken[-1]}"
             if all(type(record) is dict and "_step" in record for record in found):
@@ -288,15 +274,19 @@ class _Reader:
             self.understood += self._progress.take(progress, self.series)
             for record, (place, line) in read:
                 if "_step" not in record and not tells_progress(record):
-                    self._averages(record, line, place)
+                    self.average(record, line, place)
 
-    def _averages(self, record: dict[str, Any], line: bytes, place: int) -> None:
+    def average(self, record: dict[str, Any], line: bytes, place: int) -> None:
         """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of others."""
+        self.understood += 1
+        self._averages(record, self._series_of(record), line, place)
+        for one in of_ranks(record, _STEP_KEYS):
+            self._averages(one, self._of_rank(one["rank"]), line, place)
+
+    def _averages(self, record: dict[str, Any], series: RecordSeries, line: bytes, place: int) -> None:
         key = next((key for key in _STEP_KEYS if key in record), "")
         step = number(str(record.get(key)).partition("/")[0])
         numbers = {key: value for key, value in record.items() if key not in (*_STEP_KEYS, "epoch")}
-        self.understood += 1
-        series = self._series_of(record)
         kept = series if self.settings.world else self.series
         kept.scalars.note_scalars(numbers, step, (line, place))
         is_trained = "lr" in record or speed_key(record) is not None or any("loss" in key for key in record)
@@ -320,6 +310,9 @@ class _Reader:
         if self.series.rank is None:
             self.series.rank = rank
             return self.series
+        return self._of_rank(rank)
+
+    def _of_rank(self, rank: int) -> RecordSeries:
         found = self._of_ranks.get(rank)
         if found is None and len(self._of_ranks) < _MOST_RANKS:
             found = self._of_ranks[rank] = RecordSeries()
