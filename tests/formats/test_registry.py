@@ -23,6 +23,7 @@ ROWS = {
 }
 SAMPLES = {
     "kube-nodes-json": ["captures/kube_nodes.json"],
+    "rank-timers": ["records/rank_timers.log"],
     "training-arrays": ["records/ranks.json"],
     "profile-summary": ["torch/nsys.csv", "torch/nvprof.txt"],
     "profiler-table": ["torch/key_averages.txt"],

@@ -184,7 +184,12 @@ QUERIES = (
 _FEW = 3  # steps of which one may be the warm-up
 _EPOCHS = "epochs/s"  # unit of runs of which only epochs are known
 _SUMMARIES = ("hf-trainer", "lightning")  # tools that print one line at the end, not a line a step
-_UNCOUNTED = ("composer", "olmo", "mindspore")  # tools whose lines name no step, and are not one a step
+_UNCOUNTED = (
+    "composer",
+    "olmo",
+    "mindspore",
+    "dllogger-summary",
+)  # tools whose lines name no step, and are not one a step
 
 
 @derivation(

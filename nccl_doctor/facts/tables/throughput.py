@@ -53,6 +53,21 @@ class Step(NamedTuple):
     ref: int
 
 
+class RankTime(NamedTuple):
+    """The time that one rank spends in one part of a step, as it printed it: forward pass, data, optimizer, …"""
+
+    file: str
+    host: str | None
+    rank: int | None  # None: the slowest of all ranks, where a program tells that and the fastest
+    name: str  # as printed: forward-compute, fwd, data
+    n: int
+    seconds: float  # median over steps
+    unit: str | None  # s; None where the lines name no unit, which may be ms as well
+    least: float | None  # seconds of the fastest rank, median over steps
+    slowest: float  # the largest, which `ref` shows
+    ref: int
+
+
 class RunSetting(NamedTuple):
     """How a run divides its work, as its program printed it at the start."""
 

@@ -12,6 +12,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps import epoch_lines
 from nccl_doctor.formats.training.steps.last_loss import loss_of
+from nccl_doctor.formats.training.steps.own_steps import is_loop
 from nccl_doctor.formats.training.steps.scalars import Scalars
 from nccl_doctor.formats.training.steps.step_formats import Tool
 from nccl_doctor.formats.training.steps.step_rows import run_rows
@@ -37,6 +38,11 @@ _TOOK = compiled(
     rb"(?i)(?<![a-z])(?:time(?: taken)?|took|duration|(?:finished|completed|done|ended) in|elapsed)\W{1,4}"
     rb"(?:(\d{1,4})\s?h(?:ours?)?\W{1,2})?(?:(\d{1,4})\s?m(?:in(?:utes)?)?\W{1,2})?(\d{1,9}(?:\.\d{1,9})?)\s?(s|sec|secs|seconds|min|minutes|m|ms)?(?![\w:.])"
 )
+_LONE = compiled(rb"(?<![\w.,:/+-])(\d{1,9}\.\d{1,9})\s?(ms|s|sec|secs|seconds)(?![\w.:/])")
+_NO_STEP = compiled(
+    rb"(?i)elapsed|total|remain|since|\beta\b|left|so far|\bper\b|/"
+)  # times of something else, or rates
+_WRITER = compiled(rb"(?i)(?<!\S)\(\d{1,6}/\d{1,6}\)(?!\S)|(?<![a-z_])rank\W{0,2}\d{1,6}")  # icefall's `(3/8)`
 _SECONDS = {None: 1.0, b"ms": 1e-3, b"m": 60.0, b"min": 60.0, b"minutes": 60.0, b"h": 3600.0}
 _STEPS = Tool(b"", "own-loop", "samples/s", "job")
 _EPOCHS = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
@@ -50,6 +56,8 @@ class Progress:
         self._scalars = Scalars()
         self._steps = Series(_STEPS, None, None)
         self._epochs = Series(_EPOCHS, None, None)
+        self._own = Series(_STEPS, None, None)  # by the times that lines tell of their steps
+        self._writer: bytes | None = None  # whose lines tell the time between steps
         self._lines = 0
         self._epoch: int | None = None
         self._before: tuple[int, float, bool] | None = None  # step or epoch, when, is it an epoch
@@ -83,8 +91,24 @@ class Progress:
         if seconds > 0 and self._epoch is not None:
             self._epochs.add((self._epoch, seconds, None, None), line, number, None)
 
+    def _told(self, step: int, line: bytes, number: int) -> bool:
+        """Take the time of the step, where the line tells one time and no clock; False for another line."""
+        found = _LONE.findall(line)
+        if len(found) != 1 or _NO_STEP.search(line) is not None:
+            return False
+        seconds = float(found[0][0]) * _SECONDS.get(found[0][1], 1.0)
+        if seconds > 0 and (self._own.last_step is None or step > self._own.last_step):
+            self._own.add((step, seconds, None, None), line, number, None)
+        return True
+
     def _passed(self, step: int, is_epoch: bool, line: bytes, number: int) -> None:
         """Take the time since the line before."""
+        if (writer := _WRITER.search(line)) is not None:
+            self._writer = self._writer or writer[0]
+            if writer[0] != self._writer:  # the others print the same steps
+                return
+        if not is_epoch:
+            self._told(step, line, number)
         when, is_fine = self._when(line)
         if when is None:
             return
@@ -126,7 +150,8 @@ class Progress:
         """The losses, and the times of steps or epochs."""
         yield from self._scalars.rows(facts, file)
         run = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
-        for series in (self._steps, self._epochs):
+        steps = self._own if self._own.points >= LEAST and is_loop(self._own) else self._steps
+        for series in (steps, self._epochs):
             if series.points >= 2:
                 series.end(_MOST)
                 yield from run_rows(facts, file, run, series, Settings())

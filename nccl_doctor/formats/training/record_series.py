@@ -44,6 +44,7 @@ class RecordSeries:
         self._units: dict[str, str] = {}  # of a metric, as its library declared it
         # when and step of the record before, where nothing else shows the time
         self._before: tuple[float, int] | None = None
+        self._totals: dict[str, tuple[Speed, Place]] = {}  # of tools before their first step
         self._telling: set[str] = set()  # tools whose records tell their speed
 
     def declare_unit(self, metric: str, unit: str) -> None:
@@ -151,13 +152,18 @@ class RecordSeries:
     def note_total(self, tool: str, data: Mapping[str, Any], place: Place) -> None:
         """Take the rate of the whole run, which some libraries print at its end; a run without rates of its steps has only this one."""
         speed = speed_of(data, self._units)
-        if speed.rate is None or tool not in self._series:
+        if speed.rate is None:
+            return
+        if tool not in self._series:
+            self._totals[tool] = speed, place
             return
         series = self._series[tool]
         series.total = speed.rate
         if not series.has_rates:
-            whole = self._of(f"{tool}-summary", speed)
-            whole.add((series.last_step, None, speed.rate, None), place[0][:600], place[1], None)
+            self._whole(tool, speed, series.last_step, place)
+
+    def _whole(self, tool: str, speed: Speed, step: int | None, place: Place) -> None:
+        self._of(f"{tool}-summary", speed).add((step, None, speed.rate, None), place[0][:600], place[1], None)
 
     def _of(self, tool: str, speed: Speed) -> Series:
         found = self._series.get(tool)
@@ -178,6 +184,9 @@ class RecordSeries:
 
     def rows(self, facts: Facts, file: str, run: int, settings: Settings) -> Iterator[Any]:
         """The runs, numbered from `run`, and the scalars."""
+        for tool, (speed, place) in self._totals.items():
+            if tool not in self._series:
+                self._whole(tool, speed, None, place)
         for series in self._series.values():
             series.end(MOST)
             yield from run_rows(facts, file, run + self.runs, series, settings)

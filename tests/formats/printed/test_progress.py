@@ -116,3 +116,20 @@ def test_hostile_text(text: bytes) -> None:
     facts = Facts()
     progress_lines.read_format(io.BytesIO(text), "out.log", facts)
     assert [] == facts.rows(ThroughputRun)
+
+
+def test_a_lone_time_behind_a_step_and_a_loss_is_that_of_the_step() -> None:
+    facts = read([f"step {n:4d} | loss {9 - n / 10:.3f} | {0.5 + n % 3 / 100:.3f}s" for n in range(1, 31)])
+    (run,) = facts.rows(ThroughputRun)
+    assert 30 == run.points
+    assert {0.5, 0.51, 0.52} == {step.seconds for step in facts.rows(Step)}
+    assert [] == read([f"step {n} | loss {9 - n / 10:.3f} | {n * 1.5:.1f}s" for n in range(1, 31)]).rows(ThroughputRun)
+
+
+def test_lines_of_other_ranks_are_no_steps_between() -> None:
+    lines = [
+        f"{at(60 * n + rank, FINE)} ({rank}/4) Epoch 1, batch {50 * n}, loss={9 - n / 10}"
+        for n in range(12)
+        for rank in range(4)
+    ]
+    assert {1.2} == {round(step.seconds or 0, 6) for step in read(lines).rows(Step)}

@@ -86,3 +86,33 @@ def test_pods_of_one_rank_are_two_runs_unless_one_goes_on(first: tuple[int, int]
     derive_all(facts)
     assert 2 == len(facts.rows(ThroughputRun))
     assert [steps] == [row.value for row in facts.rows(Measure) if row.name == "steps"]
+
+
+@pytest.mark.parametrize(
+    ("form", "tool", "expected"),
+    [
+        (
+            "{{'loss': 1.99, 'train_speed(iter/s)': 0.4, 'epoch': 0.1, 'global_step/max_steps': '{s}/900'}}",
+            "ms-swift",
+            (2.5, 0.4),
+        ),
+        ("[INFO:swift] {{'loss': '1.99', 'iteration': '{s}/900', 'train_speed(s/it)': '2.5'}}", "ms-swift", (2.5, 0.4)),
+        (
+            "(Actor pid=4711) perf {s}: {{'perf/train_wait_time': 101.2, 'perf/step_time': 152.5}}",
+            "slime",
+            (152.5, 1 / 152.5),
+        ),
+        (
+            "{{'loss': 1.99, 'learning_rate': 1e-05, 'epoch': 0.1, 'throughput': 4123.5}}",
+            "llama-factory",
+            (None, 4123.5),
+        ),
+        ("epoch 1 step {s}: loss = 1.9, 0.5s per step", "own-loop", (0.5, 2.0)),
+        ("step {s} | loss: 1.9 | dt: 500.0ms | tok/sec: 1,271,400 | bf16_mfu: 48.21", "own-loop", (0.5, 1271400.0)),
+    ],
+)
+def test_lines_of_newer_programs(form: str, tool: str, expected: tuple[float | None, float]) -> None:
+    facts = read("".join(form.format(s=step) + "\n" for step in range(1, 13)))
+    (run,) = facts.rows(ThroughputRun)
+    assert (tool, 12) == (run.tool, run.points)
+    assert {expected} == {(step.seconds, step.rate) for step in facts.rows(Step)}

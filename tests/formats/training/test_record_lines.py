@@ -169,3 +169,15 @@ def test_a_clock_of_whole_seconds_waits_until_steps_are_told_apart() -> None:
     steps = read("".join(f"{line}\n" for line in lines)).rows(Step)
     assert steps
     assert all(step.seconds == pytest.approx(1.6, rel=0.05) for step in steps)
+
+
+def test_a_summary_of_dllogger_without_steps(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "joblog.log"
+    path.write_text(
+        "DLL 2026-11-02 10:00:00.123456 - PARAMETER batch_size : 256 world_size : 8\n"
+        "DLL 2026-11-02 10:10:00.123456 - () train_throughput : 2511.31 images/s train_loss : 1.23 \n"
+    )
+    report, _, _ = analyze.analyze([str(path)])
+    assert [("throughput", 2511.31, "samples/s")] == [
+        (one.name, one.value, one.unit) for one in report.measures if one.name in ("throughput", "steps")
+    ]

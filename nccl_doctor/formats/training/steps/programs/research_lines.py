@@ -1,11 +1,16 @@
-"""Step lines of programs that research groups published: modded-nanogpt, InternEvo, NeMo-RL, Marian, WeNet.
+"""Step lines of programs that research groups published: modded-nanogpt, InternEvo, NeMo-RL, Marian, WeNet, ms-swift, slime.
 
-Sources: `train_gpt.py` of modded-nanogpt, `train.py` of InternEvo, `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet::
+Sources: `train_gpt.py` of modded-nanogpt, `train.py` of InternEvo, `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet,
+`callback.py` of ms-swift, `train_metric_utils.py` of slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`)::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
     tflops=63.27,step=0,loss=11.63,tgs (tokens/gpu/second)=1424.64,lr=4e-07
     Ep. 1 : Up. 500 : Sen. 412,345 : Cost 8.9 * 5,123 @ 10 after 5,123 : Time 46.02s : 111332.97 words/s : gNorm 1.1
     TRAIN | steps/sec 2.631| Batch 0/100 loss 12.1 loss_ctc 13.0 lr 0.0001 rank 0
+    {'loss': 1.99, 'train_speed(iter/s)': 0.412, 'global_step/max_steps': '5/900'}
+    {'loss': '1.99', 'iteration': '5/900', 'train_speed(s/it)': '2.43'}
+    perf 3: {'perf/train_wait_time': 101.2, 'perf/actor_train_tok_per_s': 9123.1, 'perf/step_time': 152.3}
+    {'loss': 1.99, 'learning_rate': 1e-05, 'epoch': 0.01, 'throughput': 4123.12}
 """
 
 from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, SECONDS, SPEED, Tool, by
@@ -53,5 +58,32 @@ TOOLS = (
         "samples/s",
         "job",
         by(rb"TRAIN \| steps/sec " + SPEED + rb"\| Batch \d+/(?P<step>\d+) loss "),
+    ),
+    *(
+        Tool(
+            b"'train_speed(" + unit + b")'",
+            "ms-swift",
+            "samples/s",
+            "job",
+            by(
+                rb"\{(?=.{0,4000}?'(?:global_step/max_steps|iteration)': '(?P<step>\d{1,12})/\d)"
+                rb".{0,4000}?'train_speed\(\w{1,4}/\w{1,4}\)': '?" + value
+            ),
+        )
+        for unit, value in ((b"iter/s", SPEED), (b"s/it", SECONDS))
+    ),
+    Tool(
+        b"'perf/step_time': ",
+        "slime",
+        "samples/s",
+        "job",
+        by(rb"perf (?P<step>\d{1,12}): \{.{0,30000}?'perf/step_time': " + SECONDS),
+    ),
+    Tool(
+        b"'throughput': ",
+        "llama-factory",
+        "tokens/s",
+        "job",
+        by(rb"\{'loss': .{0,400}?'learning_rate': .{0,400}?'epoch': .{0,200}?'throughput': '?" + RATE),
     ),
 )
