@@ -106,4 +106,5 @@ def test_other_lines_tell_no_parts(text: str) -> None:
     )
 )
 def test_any_lines_are_read_without_failing(lines: list[str]) -> None:
-    read("\n".join(lines))
+    rows = read("\n".join(lines))
+    assert all(row.n > 0 and 0 <= row.seconds <= row.slowest for row in rows)
