@@ -7,6 +7,8 @@ from typing import Any
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.training import dllogger
 
+BROKEN = object()
+"""In the place of a line that is no JSON."""
 MLLOG = b":::MLLOG {"
 STAMPED = b":::MLL "  # v0.6
 FIRST = b":::MLPv0."  # v0.5
@@ -95,3 +97,19 @@ class SingleNumbers:
             self._data[key.replace("train_iter_", "").replace("train_iteration_", "")] = float(value)
             self._when = event["time_s"]
         return ended
+
+
+def records_of(lines: list[bytes]) -> list[Any]:
+    """The record of each line, `BROKEN` for one that is no JSON. Decoding many at once takes half the time."""
+    found = record_of(b"[" + b",".join(lines) + b"]")
+    if isinstance(found, list) and len(found) == len(lines):
+        return found
+    return [record_of(line) for line in lines]
+
+
+def record_of(text: bytes) -> Any:
+    """What a text holds."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return BROKEN

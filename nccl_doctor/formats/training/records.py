@@ -12,11 +12,19 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
-from nccl_doctor.formats.training.json_lines import BROKEN, records_of
 from nccl_doctor.formats.training.metrics import MOST_WORLD, Speed, number, rank_of, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.progress_records import ProgressRecords, tells_progress
 from nccl_doctor.formats.training.record_folds import Places, fold
-from nccl_doctor.formats.training.record_lines import EVENTS, LITERALS, MLLOG, SINGLE, SingleNumbers, parse_record
+from nccl_doctor.formats.training.record_lines import (
+    BROKEN,
+    EVENTS,
+    LITERALS,
+    MLLOG,
+    SINGLE,
+    SingleNumbers,
+    parse_record,
+    records_of,
+)
 from nccl_doctor.formats.training.record_ranks import of_ranks
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings

@@ -195,7 +195,7 @@ def test_what_dllogger_writes_and_what_it_prints() -> None:
     [
         ("DLL 2026-11-23 04:39:04.517464 - Epoch: 0 Iteration: {n}  train_loss : 0.5 nat tokens/s : 812.5 tokens/s", "tokens/s", 812.5),
         ("0: DLL 2026-11-23 04:39:04.517464 - ({n},) throughput_train : 99 img/s", "samples/s", 99),
-        ("DLL 2026-11-23 04:39:04.517464 - () throughput_train : 99", None, None),
+        ("DLL 2026-11-23 04:39:04.517464 - () throughput_train : 99", "samples/s", 99),  # of a run that told no steps
         ("DLL 2026-13-41 99:39:04 - ({n},) throughput_train : 99", None, None),
     ],
 )  # fmt: skip
