@@ -85,7 +85,7 @@ FORMATS = (
             b"examples_per_s", b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b"global_step/sec",
             b"step_time", b"step time", b"iter_time", b"iter time", b"batch_time", b"batch time", b"time/step", b"time_per_step",
             b" time ", b" dt: ", b" dt=", b" dt ", b" sec", b"_ms", b"_duration", b" per step", b" per iteration",
-            b"'train_speed(", b"'perf/step_time': ", b"'throughput': ",
+            b" : iter_speed ", b"Tokens/s", b"Samples/s", b"'train_speed(", b"'perf/step_time': ", b"'throughput': ",
             b"time per step", b" time: ", b" time=", b" took ", b" Batch (t): ", b"s/step",
             b" sec)", b"s - loss: ", b"s/sample - ", b" - ETA: ", b"s/iter",
             b"poch time", b"poch_time", b"poch duration", b"poch took", b"batch_cost", b"s/batch", b" it/s", b" s/it", b" ms",

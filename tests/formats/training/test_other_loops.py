@@ -108,6 +108,17 @@ def test_pods_of_one_rank_are_two_runs_unless_one_goes_on(first: tuple[int, int]
             (None, 4123.5),
         ),
         ("epoch 1 step {s}: loss = 1.9, 0.5s per step", "own-loop", (0.5, 2.0)),
+        ("{s} : iter_speed 7.82 seconds per iteration | Loss: 1.8906", "cosmos", (7.82, 1 / 7.82)),
+        (
+            "0: INFO    26-11-02 10:01:47.7 - 0:01:47 - step: {s}  acc: 0  loss:  7.8750  wps: 1.44e+05  iter:  0.45  data: 0.002",
+            "torchtitan",
+            (None, 144000.0),
+        ),
+        (
+            "[rank 0] Step: {s}     | Loss: 6.2000 | Tokens/s: 489.60K | Tokens/s/GPU:  61.20K | MFU: 44.10%",
+            "own-loop",
+            (None, 489600.0),
+        ),
         ("step {s} | loss: 1.9 | dt: 500.0ms | tok/sec: 1,271,400 | bf16_mfu: 48.21", "own-loop", (0.5, 1271400.0)),
     ],
 )
@@ -116,3 +127,21 @@ def test_lines_of_newer_programs(form: str, tool: str, expected: tuple[float | N
     (run,) = facts.rows(ThroughputRun)
     assert (tool, 12) == (run.tool, run.points)
     assert {expected} == {(step.seconds, step.rate) for step in facts.rows(Step)}
+
+
+def test_iterations_of_rsl_rl_below_their_number() -> None:
+    block = (
+        "                 Learning iteration {n}/1500\n"
+        "      Computation: 83080 steps/s (collection: 0.861s, learning 0.320s)\n"
+        "                    Iteration time: 1.18s\n"
+    )
+    facts = read("".join(block.format(n=n) for n in range(12)))
+    (run,) = facts.rows(ThroughputRun)
+    assert ("rsl-rl", 12) == (run.tool, run.points)
+    assert {1.18} == {step.seconds for step in facts.rows(Step)}
+
+
+@pytest.mark.parametrize("name", ["Elapsed Time", "Wall Time", "Total Time"])
+def test_the_time_of_many_steps_is_not_that_of_one(name: str) -> None:
+    facts = read("".join(f"Train Metrics (step {50 * n}) - Loss: 2.5 | {name}: {87 + n % 3}s\n" for n in range(1, 21)))
+    assert [] == facts.rows(ThroughputRun)

@@ -133,10 +133,20 @@ def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) ->
     return find
 
 
+_RUNNING = compiled(
+    rb"(?i)(?:elapsed|wall|total|remaining|estimated|eta)\Z"
+)  # in front of ` time: `: no time of a step
+
+
 def _of_step(literal: bytes) -> Find:
     """The time with this name, unless the line tells one that holds it: `iter_time` of the data beside `train_time`."""
     find = _seconds(literal, only_after=True)
-    return find if literal == _WHOLE else without(_WHOLE, find)
+
+    def found(line: bytes) -> Fields | None:
+        at = line.find(literal)
+        return None if _RUNNING.search(line, max(at - 12, 0), max(at, 0)) is not None else find(line)
+
+    return find if literal == _WHOLE else without(_WHOLE, found)
 
 
 def _named(literal: bytes) -> Find:
@@ -169,9 +179,9 @@ def _milliseconds(line: bytes) -> Fields | None:
 
 
 _RATES = {
-    "tokens/s": (b"tokens/s", b"tok/s", b"tokens_per_s", b"toks/s", b" tps ", b"tps="),
+    "tokens/s": (b"tokens/s", b"Tokens/s", b"tok/s", b"tokens_per_s", b"toks/s", b" tps ", b"tps="),
     "samples/s": (
-        b"samples/s", b"sample/s", b"images/s", b"imgs/s", b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s",
+        b"samples/s", b"Samples/s", b"sample/s", b"images/s", b"imgs/s", b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s",
         b"sequences/s", b"samples_per_s", b"images_per_s", b"examples_per_s",
     ),
 }  # fmt: skip

@@ -254,10 +254,10 @@ TOOLS = (
     ),
     Tool(
         b"  wps: ",
-        "torchtitan",  # before 0.2, words for tokens
+        "torchtitan",  # before 0.2, words for tokens; of Meta Lingua `1.44e+05`
         "tokens/s",
         "gpu",
-        by(rb"\bstep: +(?P<step>\d+) .{0,300}?\bwps: +(?P<rate>\d[\d,]*)"),
+        by(rb"\bstep: +(?P<step>\d+) .{0,300}?\bwps: +(?P<rate>\d[\d,]*(?:\.\d{1,4}e[+-]\d{1,3})?)"),
     ),
     Tool(
         b"Epoch: [",

@@ -1,7 +1,8 @@
 """Step lines of programs that research groups published: modded-nanogpt, InternEvo, NeMo-RL, Marian, WeNet, ms-swift, slime.
 
 Sources: `train_gpt.py` of modded-nanogpt, `train.py` of InternEvo, `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet,
-`callback.py` of ms-swift, `train_metric_utils.py` of slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`)::
+`callback.py` of ms-swift, `train_metric_utils.py` of slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`),
+`iter_speed.py` of Cosmos, `on_policy_runner.py` of RSL-RL::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
     tflops=63.27,step=0,loss=11.63,tgs (tokens/gpu/second)=1424.64,lr=4e-07
@@ -11,6 +12,8 @@ Sources: `train_gpt.py` of modded-nanogpt, `train.py` of InternEvo, `grpo.py` of
     {'loss': '1.99', 'iteration': '5/900', 'train_speed(s/it)': '2.43'}
     perf 3: {'perf/train_wait_time': 101.2, 'perf/actor_train_tok_per_s': 9123.1, 'perf/step_time': 152.3}
     {'loss': 1.99, 'learning_rate': 1e-05, 'epoch': 0.01, 'throughput': 4123.12}
+    20 : iter_speed 7.82 seconds per iteration | Loss: 1.8906
+                        Iteration time: 1.18s
 """
 
 from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, SECONDS, SPEED, Tool, by
@@ -85,5 +88,19 @@ TOOLS = (
         "tokens/s",
         "job",
         by(rb"\{'loss': .{0,400}?'learning_rate': .{0,400}?'epoch': .{0,200}?'throughput': '?" + RATE),
+    ),
+    Tool(
+        b" : iter_speed ",
+        "cosmos",
+        "samples/s",
+        "job",
+        by(rb"(?P<step>\d{1,12}) : iter_speed " + SECONDS + rb" seconds per iteration"),
+    ),
+    Tool(
+        b" Iteration time: ",
+        "rsl-rl",  # below the number of the iteration
+        "samples/s",
+        "job",
+        by(rb"^\s{4,60}Iteration time: " + SECONDS + rb"s\s*$"),
     ),
 )
