@@ -54,7 +54,7 @@ FORMATS = (
         tables=("rank_time",),
         inside=(b"across ranks (ms):", b" fwd", b" forward", b"_fwd", b"|fwd"),
         reach=4 << 20,
-        after=("training-records", "profile-summary", "stacks"),
+        after=("training-records", "profile-summary", "stacks", "deepspeed-comms", "nccl-tests"),
     ),
     Format(
         "printed-tables",
@@ -93,7 +93,7 @@ FORMATS = (
         # A log without NCCL lines is named after the first reader that could use it, and any job can print steps.
         after=(
             "profile-summary", "profiler-table", "gpu-samples", "nvidia-smi", "node-capture", "nccl-tests", "stacks", "training-records",
-            "deepspeed-comms", "printed-tables",
+            "deepspeed-comms", "printed-tables", "rank-timers",
         ),
     ),
 )  # fmt: skip

@@ -1,16 +1,15 @@
 """Times of the parts of a step on each rank: Megatron-LM's timers over ranks, and lines of loops of people's own."""
 
-import re
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import lru_cache
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import RankTime
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.training.steps.step_writers import writer_of
+from nccl_doctor.formats.training.steps.step_writers import named_rank, writer_of
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
@@ -21,11 +20,6 @@ _NAMES = 64  # parts of a file
 _SERIES = 65_536  # of all parts and ranks
 _VALUES = 256  # of one part of a rank, for its median
 _LONGEST = 600  # bytes of a line
-_LINE = compiled(
-    rb"(?:times?|time) across ranks \(ms\):|^[^\n]{0,120}?[ \t]{2}[a-z][\w-]{2,60}:[ \t]{0,4}\r?$|rank {1,6}\d{1,7}: \d"
-    rb"|\.{2,60}: \(?\d|(?:fwd|bwd|[Ff]orward|[Bb]ackward|compute)[\w-]{0,20}(?:\"?[ :=]{1,3}|[ _](?:time)?[ :=]{1,3})\d",
-    re.MULTILINE,
-)
 _HEAD = compiled(rb"(?:(?P<all>times)|\(min, max\) time|(?P<most>max time)) across ranks \(ms\):")
 _NAME = compiled(rb"  ([a-z][\w-]{2,60}):\s*\Z")
 _RANK = compiled(rb"     rank {1,6}(\d{1,7}): (\d{1,12}(?:\.\d{1,6})?)\s*\Z")
@@ -34,14 +28,17 @@ _PART = compiled(
     rb"(?i)(?<![\w.-])(data(?:_?load(?:er|ing)?|_?wait)?|load(?:ing)?|fwd|forward|bwd|backward|opt|optim|optimizer|update|comm|all_?reduce|sync|h2d"
     rb"|compute|io|loss)(?:[_ ](?:time|pass))?(?:[_ ](ms|s))?[\"']?[ \t]{0,2}[:=]?[ \t]{0,3}(\d{1,12}\.\d{1,9})[ \t]?(ms|s|sec)?(?![\w.%/])"
 )
+_WORDS = b"fwd", b"bwd", b"orward", b"ackward", b"ompute"
 _TELLS = frozenset((b"fwd", b"forward", b"bwd", b"backward", b"compute"))
 
 
-class _Key(NamedTuple):
-    host: str | None
-    rank: int | None
-    name: str
-    unit: str | None
+_Key = tuple[str | None, int | None, str, str | None]  # host, rank, name, unit
+
+
+@lru_cache(1 << 14)
+def _writer(text: bytes) -> tuple[str | None, int | None]:
+    """Host and rank of a line that begins so."""
+    return writer_of(text + b" ", len(text) + 1, anywhere=True)[:2]
 
 
 class _Times:
@@ -82,6 +79,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     for block in blocks(stream, _BLOCK):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
         times.block(block.data, block.first)
+    if not times.tells:
+        return Reading(lines, 0)
     facts.add(times.rows(facts, name))
     note = f"only the first {_LINES:,} lines with times of ranks were read" if times.used >= _LINES else None
     return Reading(lines, times.used, note)
@@ -99,69 +98,65 @@ class RankTimers:
 
     def block(self, data: bytes, first: int) -> None:
         """Take the lines of a block that tell times."""
-        number, counted, end = first, 0, 0
-        for found in _LINE.finditer(data):
-            if found.end() <= end or self.used >= _LINES:
-                continue
-            start = data.rfind(b"\n", 0, found.start()) + 1
-            stop = data.find(b"\n", found.end())
-            end = stop if stop >= 0 else len(data)
-            number += data.count(b"\n", counted, start)
-            counted = start
-            if end - start <= _LONGEST:
-                self.used += self._line(data[start:end], number)
+        for number, line in enumerate(data.split(b"\n"), first):
+            if len(line) <= _LONGEST and self.used < _LINES and self._line(line, number):
+                self.used += 1
 
     def _line(self, line: bytes, number: int) -> bool:
-        head = _HEAD.search(line)
-        if head is not None:
+        if self._open is not None and (rank := _RANK.search(line)) is not None:
+            return self._add((None, int(rank[1]), self._open, "s"), float(rank[2]) / 1000, line, number)
+        if b" across ranks (ms):" in line and (head := _HEAD.search(line)) is not None:
             self._kind = "all" if head["all"] else "" if head["most"] else "minmax"
             self._open = None
             return True
-        if self._kind == "all":
-            if (name := _NAME.search(line)) is not None:
-                self._open = name[1].decode()
-                return True
-            rank = _RANK.search(line) if self._open is not None else None
-            if rank is not None and self._open is not None:
-                return self._add(_Key(None, int(rank[1]), self._open, "s"), float(rank[2]) / 1000, line, number)
-        elif self._kind == "minmax" and (least := _RANGE.search(line)) is not None:
-            key = _Key(None, None, least[1].decode(), "s")
+        if self._kind == "all" and line.rstrip().endswith(b":") and (name := _NAME.search(line)) is not None:
+            self._open = name[1].decode()
+            return True
+        if self._kind == "minmax" and b" .." in line and (least := _RANGE.search(line)) is not None:
+            key = None, None, least[1].decode(), "s"
             return self._add(key, float(least[3]) / 1000, line, number, float(least[2]) / 1000)
-        return self._parts(line, number)
+        return any(word in line for word in _WORDS) and self._parts(line, number)
 
     def _parts(self, line: bytes, number: int) -> bool:
         """`rank 3: data 0.101 fwd 0.541 bwd 0.902`: two parts or more, and whose they are."""
         parts = _PART.findall(line)
         if len(parts) < 2 or not any(part[0].lower() in _TELLS for part in parts):
             return False
-        host, rank, _ = writer_of(line, len(line), anywhere=True)
-        if rank is None:
+        named = named_rank(line, 0, anywhere=True)
+        if named is None:
             return False
+        host, rank = _writer(line[: named[1]])
         for name, inner, value, behind in parts:
             if name.lower() != b"loss":
                 unit = (behind or inner).decode().lower()
                 seconds = float(value) * (1e-3 if unit == "ms" else 1.0)
-                self._add(_Key(host, rank, name.decode().lower(), "s" if unit else None), seconds, line, number)
+                self._add((host, rank, name.decode().lower(), "s" if unit else None), seconds, line, number)
         return True
 
     def _add(self, key: _Key, value: float, line: bytes, number: int, least: float | None = None) -> bool:
         times = self._times.get(key)
         if times is None:
-            if len(self._times) >= _SERIES or (key.name not in self._names and len(self._names) >= _NAMES):
+            if len(self._times) >= _SERIES or (key[2] not in self._names and len(self._names) >= _NAMES):
                 return False
-            self._names.add(key.name)
+            self._names.add(key[2])
             times = self._times[key] = _Times()
         times.add(value, line, number, least)
         return True
 
+    @property
+    def tells(self) -> bool:
+        """Whether ranks can be compared: those of one alone tell nothing of it."""
+        ranks = {(host, rank) for host, rank, *_ in self._times}
+        return len(ranks) > 1 or (None, None) in ranks
+
     def rows(self, facts: Facts, file: str) -> Iterator[RankTime]:
         """A row for each part of each rank."""
-        for key, times in self._times.items():
+        for (host, rank, name, unit), times in self._times.items():
             number, line = times.place
             text = prefixes.clean(line.decode("utf-8", "replace")).strip()
-            if key.rank is not None and key.name not in text.lower():  # Megatron-LM names the part above
-                text = f"{key.name}: {text}"
+            if rank is not None and name not in text.lower():  # Megatron-LM names the part above
+                text = f"{name}: {text}"
             yield RankTime(
-                file=file, host=key.host, rank=key.rank, name=key.name, n=times.n, seconds=median(times.values), unit=key.unit,
+                file=file, host=host, rank=rank, name=name, n=times.n, seconds=median(times.values), unit=unit,
                 least=median(times.least) if times.least else None, slowest=times.slowest, ref=facts.evidence(file, number, text),
             )  # fmt: skip
