@@ -44,7 +44,10 @@ class Following:
         self._shown: Report | None = None
 
     def run(self, enough: Callable[[Report], bool], idle: float | None = None) -> Report:
-        """The last report. `idle` is for how many seconds nothing may be appended. Raises UsageProblem if nothing could be read."""
+        """The last report. `idle` is for how many seconds nothing may be appended.
+
+        Raises UsageProblem if nothing could be read, also at the end where the report before was `healthy`.
+        """
         sizes: _Sizes = {}
         grown = time.monotonic()
         while True:
@@ -66,6 +69,8 @@ class Following:
                 continue
         if self._report is None:
             raise self._problem or UsageProblem("nothing to read")
+        if self._problem is not None and self._report.verdict == "healthy":
+            raise UsageProblem(f"{self._problem}; the last report is of what could be read before")
         if self._report != self._shown:
             self._show(self._report)
         return self._report
@@ -79,6 +84,7 @@ class Following:
                 self._say(f"waiting: {problem}")
             self._problem = problem
             return
+        self._problem = None
         if self._shown is None or _findings(report) != _findings(self._shown):
             self._show(report)
             self._shown = report

@@ -415,3 +415,18 @@ def test_a_log_that_is_truncated_behind_a_copy_and_renamed_between_two_looks_cou
 
     assert ["job.log.2"] == [Path(one.path).name for one in log.follow(steps()).inputs if one.bytes]
     assert not [problem for problem in log.problems if followed.GONE in problem]
+
+
+def test_a_healthy_log_that_cannot_be_read_at_the_end_is_not_healthy(log: Log) -> None:
+    packed = log.path.with_name("job.log.gz")
+    healthy = "\n".join(write_log(Spec(nodes=1, gpus=2, steps=20))).encode()
+
+    def steps() -> Iterator[None]:
+        packed.write_bytes(gzip.compress(healthy))
+        yield
+        packed.write_bytes(bytes(range(256)) * 4)
+        yield
+
+    with pytest.raises(UsageProblem, match="the last report is of what could be read before"):
+        log.follow(steps(), packed)
+    assert ["healthy"] == [report.verdict for report in log.shown]
