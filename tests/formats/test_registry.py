@@ -61,6 +61,7 @@ SAMPLES = {
     "cpu-exports": ["captures/sadf.csv"],
     "dcgm-job-stats": ["gpu/dcgmi_stats.txt"],
     "rate-benchmark": ["benchmarks/ior.txt"],
+    "superbench": ["benchmarks/superbench.jsonl"],
     "linpack": ["benchmarks/hpl.txt"],
     "message-benchmark": ["benchmarks/imb.txt"],
     "collective-benchmark": ["benchmarks/ds_bench.txt"],

@@ -14,8 +14,8 @@ from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training.lines.line_numbers import Floats
+from nccl_doctor.formats.training.lines.record_columns import Records
 from nccl_doctor.formats.training.metrics import meaning_of
-from nccl_doctor.formats.training.record_columns import Records
 from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.training.lines.line_numbers import Floats
+from nccl_doctor.formats.training.lines.record_columns import Records, by_clock, speeds_of
 from nccl_doctor.formats.training.metrics import Speed, speed_key, speed_of
-from nccl_doctor.formats.training.record_columns import Records, by_clock, speeds_of
 from nccl_doctor.formats.training.record_folds import fold_values
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars

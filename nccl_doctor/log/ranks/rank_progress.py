@@ -22,7 +22,7 @@ from nccl_doctor.log.ranks.rank_map import RankMap
 _NCCL = nccl_header.TOKEN.encode()  # a line that holds it says nothing of a rank's progress
 _NUMBER = compiled(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = compiled(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)(?! ?==)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
-_CODE = compiled(r"\s*(?:def |class |self[,.]|elif |return )")  # a program that a log shows
+_CODE = ("def ", "class ", "self,", "self.", "elif ", "return ")  # a program that a log shows
 TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
@@ -237,7 +237,7 @@ def _found_in(line: str, label: prefixes.Label, text: str) -> _Found | None:
         name, rank, host = label.host, None, label.host
     else:
         match = _IN_TEXT.search(text[:120])
-        if match is None or _CODE.match(text) is not None:
+        if match is None or text.lstrip().startswith(_CODE):
             own = label.host is None and label.local_rank is None and label.pid is None
             return _Found("", None, None, text[:_MAX], ()) if own and len(text := text.strip()) >= _SHORTEST else None
         rank = int(match[1] or match[2])
