@@ -74,8 +74,8 @@ def test_a_file_that_is_removed_between_two_passes(
     log.write_bytes(HEALTHY + TABLE)
     within = registry.within
 
-    def rotated(marks: Iterable[bytes], head: bytes) -> list[Format]:
-        found = within(marks, head)
+    def rotated(marks: Iterable[bytes], head: bytes, *, led: bool) -> list[Format]:
+        found = within(marks, head, led=led)
         if found:
             log.unlink(missing_ok=True)
         return found
