@@ -6,13 +6,14 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.prefix_splitter import PrefixSplitter
 from nccl_doctor.inputs.prefixes import Label
-from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.streams import InputProblem, Readable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -90,6 +91,15 @@ def read_head(stream: Readable, size: int) -> bytes:
     while len(head) < size and (data := stream.read(size - len(head))):
         head += data
     return bytes(head)
+
+
+def read_ahead(stream: Readable, size: int) -> bytes:
+    """The same, fewer also where the stream breaks off: who reads on is told."""
+    ahead = bytearray()
+    with suppress(InputProblem):
+        while len(ahead) < size and (data := stream.read(size - len(ahead))):
+            ahead += data
+    return bytes(ahead)
 
 
 def plain_lines(stream: Readable) -> Iterator[tuple[int, Label, str]]:

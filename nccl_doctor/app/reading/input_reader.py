@@ -23,7 +23,7 @@ from nccl_doctor.formats.declaration import Format, Reading
 from nccl_doctor.inputs import conversions, exports, sources
 from nccl_doctor.inputs.exports import partials
 from nccl_doctor.inputs.streams import Readable, open_regular
-from nccl_doctor.inputs.text_lines import Joined, read_head
+from nccl_doctor.inputs.text_lines import Joined, read_ahead, read_head
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import BUDGETED, LogCounts
 from nccl_doctor.log.ranks.rank_progress import RankProgress
@@ -227,7 +227,7 @@ class InputReader:
         kind = sources.sniff(head, source.name)
         format_ = registry.recognise(head)
         if format_ is not None and (format_.leads or kind == "json"):
-            further = read_head(stream, _FURTHER)
+            further = read_ahead(stream, _FURTHER)
             stream = Joined(further, stream)
             if registry.goes_on(format_, head + further):
                 self._led.add(source.name)
