@@ -14,7 +14,7 @@ from nccl_doctor.formats.declaration import Format
 from nccl_doctor.formats.job_lines import job_lines
 from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, read_head
+from nccl_doctor.inputs.text_lines import Joined, read_ahead
 
 FURTHER = 1 << 20  # bytes within which something else begins
 _SHORTEST = 6  # letters of a literal that tells the output of another command from other text
@@ -88,6 +88,6 @@ def _is_unlike(text: bytes, place: int) -> bool:
 
 def front_of(known: Format, stream: Readable, others: Sequence[bytes] = ()) -> Readable:
     """The part of a stream that its format takes; all of it where nothing else follows."""
-    head = read_head(stream, FURTHER)
+    head = read_ahead(stream, FURTHER)
     end = end_of_front(known, head, others)
     return Joined(head, stream) if end is None else io.BytesIO(head[:end])

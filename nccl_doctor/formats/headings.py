@@ -9,34 +9,21 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from nccl_doctor.formats.job_lines import job_lines
-from nccl_doctor.formats.windows import SIZE
+from nccl_doctor.formats.windows import SIZE, Parts
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import LineNumbers
 
 
-class Sections:
+class Sections(Parts):
     """A stream with those lines of another one that follow a heading, each time up to the next line of a job.
 
     An empty line stands for what is passed over. With `opened` the first section begins with the stream.
     """
 
     def __init__(self, stream: Readable, heading: re.Pattern[bytes], *, opened: bool = False) -> None:
+        super().__init__(self._sections(stream))
         self._heading = heading
         self._opened = opened
-        self._numbers = LineNumbers()
-        self._pieces = self._sections(stream)
-        self._rest = b""
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, at most so many; none at the end."""
-        self._rest = self._rest or next(self._pieces, b"")
-        data, self._rest = self._rest[:size], self._rest[size:]
-        return data
-
-    def source_line(self, line: int) -> int:
-        """The number in the other stream of a line that was read."""
-        return self._numbers.source_line(line)
 
     def _sections(self, stream: Readable) -> Iterator[bytes]:
         is_open = self._opened

@@ -23,7 +23,7 @@ from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
 from nccl_doctor.inputs.detect import NCCL, begins_json
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, Translated, read_head
+from nccl_doctor.inputs.text_lines import Joined, Translated, read_ahead, read_head
 
 _HEAD_BYTES = 1 << 16  # within which formats are recognised
 _LEAD_LINES = 20
@@ -215,7 +215,7 @@ def read_inside(known: Format, stream: Readable, name: str, facts: Facts) -> Rea
 
     A format without literals, or a document of JSON, is read as far as nothing else follows.
     """
-    head = read_head(stream, _HEAD_BYTES)
+    head = read_ahead(stream, _HEAD_BYTES)
     stream = Joined(head, stream)
     if not known.inside or (begins_json(head) and _recognise(head) == known):
         return read_file(known, fronts.front_of(known, stream, _others(known)), name, facts)

@@ -13,19 +13,12 @@ from nccl_doctor.inputs.text_lines import LineNumbers
 SIZE = 1 << 20  # bytes of whole lines that are looked at or passed over together
 
 
-class Windows:
-    """A stream with those blocks of another one that hold a literal, the one before, and those that follow within `reach` bytes.
+class Parts:
+    """A stream with pieces of another one, which knows from which of its lines they are."""
 
-    The first block is always given. An empty line stands for what is passed over, so that no section goes on behind it.
-    The automaton of the literals is kept under `name`.
-    """
-
-    def __init__(self, stream: Readable, literals: Sequence[bytes], reach: int, name: str) -> None:
-        self.lines = 0  # of the other stream, as far as it was read
-        self._literals = literals
-        self._name = name
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self._numbers = LineNumbers()
-        self._pieces = self._near(stream, reach)
+        self._pieces = pieces
         self._rest = b""
 
     def read(self, size: int) -> bytes:
@@ -37,6 +30,20 @@ class Windows:
     def source_line(self, line: int) -> int:
         """The number in the other stream of a line that was read."""
         return self._numbers.source_line(line)
+
+
+class Windows(Parts):
+    """A stream with those blocks of another one that hold a literal, the one before, and those that follow within `reach` bytes.
+
+    The first block is always given. An empty line stands for what is passed over, so that no section goes on behind it.
+    The automaton of the literals is kept under `name`.
+    """
+
+    def __init__(self, stream: Readable, literals: Sequence[bytes], reach: int, name: str) -> None:
+        super().__init__(self._near(stream, reach))
+        self.lines = 0  # of the other stream, as far as it was read
+        self._literals = literals
+        self._name = name
 
     def _near(self, stream: Readable, reach: int) -> Iterator[bytes]:
         left = 0  # bytes that are still near a literal

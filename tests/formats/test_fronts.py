@@ -10,6 +10,7 @@ from helpers.places import FIXTURES
 from nccl_doctor.app import analyze
 from nccl_doctor.formats import fronts, headings, registry
 from nccl_doctor.formats.registry import FORMATS
+from nccl_doctor.inputs.streams import InputProblem
 
 STEPS = "".join(f"step {at * 50} | loss {3 - at / 50:.2f} | 412.{at % 10} samples/s\n" for at in range(30))
 FAILED = (
@@ -126,3 +127,19 @@ def test_sections_are_those_between_a_heading_and_a_line_of_the_job() -> None:
 def test_a_section_behind_a_log_says_what_it_says_alone(file: str, table: str, tmp_path: Path) -> None:
     text = (FIXTURES / file).read_text("utf-8")
     assert _findings(tmp_path, text)[1][table] == _findings(tmp_path, STEPS + text)[1][table]
+
+
+class _BreaksOff(io.BytesIO):
+    """A stream whose rest is damaged, as that of a compressed file that was cut."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if data := super().read(size):
+            return data
+        raise InputProblem("job.log.gz", "ends in the middle of its compressed data")
+
+
+def test_what_stands_in_front_of_where_a_file_breaks_off_is_given_and_then_told() -> None:
+    front = fronts.front_of(_known("nvidia-smi-q"), _BreaksOff(b"Attached GPUs"))
+    assert b"Attached GPUs" == front.read(99)
+    with pytest.raises(InputProblem):
+        front.read(99)
