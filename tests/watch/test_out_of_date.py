@@ -94,8 +94,8 @@ main(["watch", "--demo"])
 def test_a_crash_leaves_the_terminal_clean_and_says_why(tmp_path: Path, shell: Film) -> None:
     file = tmp_path / "broken.py"
     file.write_text(BROKEN)
-    shell.keys(f"{sys.executable} {file}", "Enter")
-    shell.wait("ZeroDivisionError")
+    shell.keys(f"{sys.executable} {file}; echo back-at''-prompt", "Enter")
+    shell.wait("ZeroDivisionError", "back-at-prompt")
     shell.keys("clear; stty -a | tr ' ' '\\n' | grep -c '^icanon'; echo cle''an", "Enter")
     shell.wait("1\nclean")
 
@@ -104,9 +104,9 @@ def test_a_crash_leaves_the_terminal_clean_and_says_why(tmp_path: Path, shell: F
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_clean(tmp_path: Path, shell: Film, number: signal.Signals) -> None:
     pid = tmp_path / "pid"
-    shell.keys(f"sh -c 'echo $$ > {pid}; exec {sys.executable} -m nccl_doctor watch --demo'", "Enter")
+    shell.keys(f"sh -c 'echo $$ > {pid}; exec {sys.executable} -m nccl_doctor watch --demo'; echo back-at''-prompt", "Enter")
     shell.wait("gpu-b")
     os.kill(int(pid.read_text()), number)
-    shell.wait("$ ")
+    shell.wait("back-at-prompt")  # until then, what is typed is lost with the screen
     shell.keys("stty -a | tr ' ' '\\n' | grep -c '^icanon'; echo cle''an", "Enter")
     assert "gpu-b" not in shell.wait("1\nclean")
