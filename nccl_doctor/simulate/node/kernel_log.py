@@ -9,6 +9,7 @@ from nccl_doctor.simulate.node.tree import Tree, fault, part
 
 HOUR = 3600.0
 _DEVICE = re.compile(r"[\w-]{1,60} ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b")
+_NOT_PLAIN = re.compile(r"[^ -~]|\\")
 
 
 def print_line(tree: Tree, ago: float, *texts: str, priority: int = 4) -> None:
@@ -16,14 +17,14 @@ def print_line(tree: Tree, ago: float, *texts: str, priority: int = 4) -> None:
     at = int((UPTIME - ago) * 1e6)
     kept = tree.extra.setdefault("kmsg", {"text": ""})
     number = 1000 + kept["text"].count("\n")
+    records = []
     for i, text in enumerate(texts):
         device = _DEVICE.match(text)
-        escaped = "".join(
-            letter if " " <= letter <= "~" and letter != "\\" else f"\\x{ord(letter):02x}" for letter in text
-        )
-        kept["text"] += f"{priority},{number + i},{at + i * 31},-,caller=T812;{escaped}\n"
+        escaped = _NOT_PLAIN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+        records.append(f"{priority},{number + i},{at + i * 31},-,caller=T812;{escaped}\n")
         if device and priority < 8:  # dev_printk adds them; what a program writes to /dev/kmsg has none
-            kept["text"] += f" SUBSYSTEM=pci\n DEVICE=+pci:{device[1]}\n"
+            records.append(f" SUBSYSTEM=pci\n DEVICE=+pci:{device[1]}\n")
+    kept["text"] += "".join(records)
 
 
 @part
