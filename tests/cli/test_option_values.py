@@ -48,6 +48,7 @@ ODD = {
     "no number as time-out": ["preflight", "--timeout", "nan"],
     "empty configuration": ["analyze", DEMO, "--config", ""],
     "empty recording": ["watch", "--once", "--replay", ""],
+    "device as a log": ["watch", "--once", "--log", "/dev/zero"],
     "process that cannot be": ["stacks", "--pid", "-1"],
     "number larger than that of any process": ["stacks", "--pid", "99999999999999999999"],
     "process that is not there": ["stacks", "--pid", "4194304"],

@@ -99,8 +99,8 @@ def command(
         raise UsageProblem(f"{' and '.join(sources)} exclude each other")
     if logs and (replay is not None or demo):
         raise UsageProblem("--log follows files of a job that runs, so not with --replay or --demo")
-    if missing := [path for path in logs if not Path(path).exists()]:
-        raise UsageProblem(f"--log: there is no {', '.join(missing)}")
+    if missing := [path for path in logs if not Path(path).is_file() and not Path(path).is_dir()]:
+        raise UsageProblem(f"--log: there is no file or folder {', '.join(missing)}")
     names, via = _node_names(nodes, job, via)
     asked = Asked(tuple(names), via, logs, replay, demo, interval, auto=not no_auto)
     if once and export is not None and not export.endswith(_METRICS_FILE):
