@@ -292,6 +292,8 @@ class Facts:
 
     def rows(self, table: type[T]) -> list[T]:
         """All rows of a table."""
+        if not self._may_hold(table):
+            return []
         self._flush()
         make: Callable[[Any], T] = table._make  # type: ignore[attr-defined]
         return list(map(make, self._db.execute(f"SELECT * FROM {table_name(table)}")))

@@ -100,7 +100,7 @@ def add_copies(
     unnamed = Evidence(0, "example", 1, "")
     evidence = {row.id: row for row in given.rows(Evidence)}
     tables = [table for table in by_name().values() if table is not Evidence and not (whole and is_derived(table))]
-    rows = {table: given.rows(table) for table in tables}
+    rows = {table: [(row, _parts(row)) for row in given.rows(table)] for table in tables}
     facts.mark_covered(
         *(given.covered() - ({table_name(t) for t in by_name().values() if is_derived(t)} if whole else set()))
     )
@@ -122,23 +122,34 @@ def add_copies(
         rows.pop(Job, None)
 
 
-def _copies(rows: list[Any], number: int, ref: Any) -> Iterator[Any]:
-    for row in rows:
-        yield row._replace(**{name: _renamed(name, value, number, ref) for name, value in row._asdict().items()})
+def _parts(row: Any) -> list[tuple[str, Any]]:
+    """The names and values of a row that may be others in a copy."""
+    return [(name, value) for name, value in row._asdict().items() if value is not None and _changes(name, value)]
+
+
+def _changes(name: str, value: Any) -> bool:
+    if name in _NAMES or name == "refs" or f"_{name}".endswith("_ref"):
+        return True
+    if isinstance(value, str):
+        return name not in ("text", "message") and _IP.search(value) is not None
+    return name in _NUMBERS and isinstance(value, int)
+
+
+def _copies(rows: list[tuple[Any, list[tuple[str, Any]]]], number: int, ref: Any) -> Iterator[Any]:
+    for row, parts in rows:
+        yield row._replace(**{name: _renamed(name, value, number, ref) for name, value in parts})
 
 
 def _renamed(name: str, value: Any, number: int, ref: Any = None) -> Any:
-    """A value as the copy with this number has it."""
-    if value is None or (number == 0 and name not in ("ref", "refs") and not name.endswith("_ref")):
-        return value
-    if name == "ref" or name.endswith("_ref"):
-        return ref(value) if value else value
+    """A value that may change, as the copy with this number has it."""
     if name == "refs":
         return ",".join(str(ref(int(one))) for one in str(value).split(",") if one)
+    if f"_{name}".endswith("_ref"):
+        return ref(value) if value else value
+    if number == 0:
+        return value
     if name in _NAMES:
         return f"{value}-{number}"
     if name in _NUMBERS and isinstance(value, int):
         return value + number * _NUMBERS[name]
-    if isinstance(value, str) and name not in ("text", "message"):
-        return _IP.sub(lambda ip: f"{ip[1]}.{(int(ip[2]) + number // 250) % 250}.{number % 250}.{ip[4]}", value)
-    return value
+    return _IP.sub(lambda ip: f"{ip[1]}.{(int(ip[2]) + number // 250) % 250}.{number % 250}.{ip[4]}", value)

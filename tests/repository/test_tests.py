@@ -22,11 +22,13 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+@cache
 def called(node: ast.AST) -> set[str]:
     """The names of the functions that are called below a node."""
     return {one.func.id for one in ast.walk(node) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
 
 
+@cache
 def asserts(node: ast.AST) -> bool:
     """Whether an assertion stands below a node: `assert`, pytest.raises, a validation by JSON schema, or a wait for a state."""
     methods = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}

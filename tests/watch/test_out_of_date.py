@@ -104,7 +104,9 @@ def test_a_crash_leaves_the_terminal_clean_and_says_why(tmp_path: Path, shell: F
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_clean(tmp_path: Path, shell: Film, number: signal.Signals) -> None:
     pid = tmp_path / "pid"
-    shell.keys(f"sh -c 'echo $$ > {pid}; exec {sys.executable} -m nccl_doctor watch --demo'; echo back-at''-prompt", "Enter")
+    shell.keys(
+        f"sh -c 'echo $$ > {pid}; exec {sys.executable} -m nccl_doctor watch --demo'; echo back-at''-prompt", "Enter"
+    )
     shell.wait("gpu-b")
     os.kill(int(pid.read_text()), number)
     shell.wait("back-at-prompt")  # until then, what is typed is lost with the screen

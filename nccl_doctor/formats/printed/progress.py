@@ -18,6 +18,7 @@ from nccl_doctor.formats.training.steps.step_formats import Tool
 from nccl_doctor.formats.training.steps.step_rows import run_rows
 from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 
+_LONGEST = 4096  # bytes of a line that a loop prints
 LEAST = 5  # lines from which on they are a training loop
 _MOST = 1024  # rows of a run
 _COARSE = 10.0  # seconds between two lines of a clock that shows whole seconds
@@ -66,6 +67,8 @@ class Progress:
 
     def take(self, line: bytes, number: int) -> bool:
         """Take a line; whether it is one of a training loop."""
+        if len(line) > _LONGEST:
+            return False
         epoch, found, took = _EPOCH.search(line), _STEP.search(line), _TOOK.search(line)
         if epoch is not None:
             self._epoch = int(epoch[1])
