@@ -17,6 +17,13 @@ _ASCTIME = compiled(
     rf"\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<year>(?:19|20)\d\d)\b)?"
 )
 _GLOG = compiled(rf"(?:^|[\s\[:])[IWEF](?P<month>\d{{1,2}})(?P<day>\d\d) {_CLOCK} ")
+_COMPACT = compiled(  # of nvidia-smi dmon
+    rf"(?<!\d)(?P<year>20\d\d)(?P<month>0[1-9]|1[0-2])(?P<day>[0-3]\d)[T_ -]{{1,4}}{_CLOCK}"
+)
+_MONTH_FIRST = compiled(  # `%m/%d/%Y %H:%M:%S` of loggers
+    rf"(?<![\d/])(?P<month>0[1-9]|1[0-2])/(?P<day>[0-3]\d)/(?P<year>20\d\d)[ ,-]{{1,3}}{_CLOCK}"
+)
+_FORMS = _ISO, _ASCTIME, _GLOG, _COMPACT, _MONTH_FIRST
 _EPOCH = datetime(1970, 1, 1)
 _LOOKED_AT = 600  # characters of a line
 
@@ -80,7 +87,7 @@ def year_of(text: str) -> int | None:
 def moment(text: str, year: int | None = None) -> Moment | None:
     """The first time stamp with a date in a line; None where there is none. `year` completes dates that lack theirs."""
     text = text[:_LOOKED_AT]
-    found = [match for match in (_ISO.search(text), _ASCTIME.search(text), _GLOG.search(text)) if match is not None]
+    found = [match for form in _FORMS if (match := form.search(text)) is not None]
     if not found:
         return None
     match = min(found, key=lambda match: match.start())
@@ -103,7 +110,7 @@ def moment(text: str, year: int | None = None) -> Moment | None:
 
 def whole_seconds_end(text: str) -> int:
     """Where the seconds of the first time stamp with a date end, without their fraction; 0 where there is none."""
-    found = [match for match in (_ISO.search(text), _ASCTIME.search(text), _GLOG.search(text)) if match is not None]
+    found = [match for form in _FORMS if (match := form.search(text)) is not None]
     return min(found, key=lambda match: match.start()).end("second") if found else 0
 
 

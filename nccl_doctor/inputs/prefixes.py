@@ -263,6 +263,12 @@ def _first_match(
     return None, None, words
 
 
+def task_number(line: str) -> int | None:
+    """The number that srun or MPICH puts in front of the line of a task; it counts nodes where torchrun labels the line too."""
+    numbers = [int(line[begin:end]) for name, begin, end in _found(line, frozenset()).fields if name == "weak"]
+    return numbers[0] if numbers else None
+
+
 class Peeled(NamedTuple):
     """The outermost prefix of a line."""
 

@@ -270,3 +270,55 @@ def test_throttling_is_told_where_it_falls_on_the_slow_steps(shift: int, moved: 
 )
 def test_durations(seconds: float, words: str) -> None:
     assert words == duration(seconds)
+
+
+AER = "pcieport 0000:4a:01.0: AER: Corrected error received: 0000:4b:00.0"
+
+
+def loop(
+    times: list[float],
+    first: datetime = T0,
+    form: str = "[{when:%Y-%m-%d %H:%M:%S}] step {step} loss 2.1 {ms:.1f} ms/step",
+) -> list[str]:
+    """Step lines of a loop, each printed when its step ends."""
+    lines, when = [], first
+    for step, seconds in enumerate(times):
+        when += timedelta(seconds=seconds)
+        lines.append(form.format(when=when, step=step, ms=1000 * seconds, rate=8192 / seconds))
+    return lines
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "[{when:%Y-%m-%d %H:%M:%S}] step {step} loss 2.1 {ms:.1f} ms/step",
+        "{when:%m/%d/%Y %H:%M:%S} - INFO - step {step} loss 2.1 {ms:.1f} ms/step",
+        "{when:%Y-%m-%d %H:%M:%S} step: {step:2d}  loss:  7.1  tps: {rate:,.0f}  mfu: 41.2%",
+    ],
+)
+def test_an_error_that_goes_on_begins_the_slow_steps(tmp_path: Path, form: str) -> None:
+    times = [4.0 if step < 60 else 8.0 for step in range(100)]
+    event = dmesg(T0 + timedelta(seconds=4 * 60 + 2), AER)
+    report, rows = analyzed(tmp_path, job_log=loop(times, form=form), dmesg_txt=[event])
+    assert [("slowed", "slow-step", 6.0)] == [(lead.event, lead.symptom, lead.seconds) for lead in rows]
+    drop = finding(report, "throughput-drop")
+    assert "step 60 ended 6 s after an error of hardware that goes on (dmesg.txt:1)" in drop.message
+
+
+def test_without_clocks_the_order_of_the_lines_tells(tmp_path: Path) -> None:
+    lines = loop([0.8] * 60 + [1.5] * 60, form="iter {step} loss 3.1 time {ms:.2f}ms")
+    report, rows = analyzed(tmp_path, job_log=[*lines[:60], f"[ 9123.551201] {XID}", *lines[60:]])
+    assert [("gpu", "slow-step", None)] == [(lead.event, lead.symptom, lead.seconds) for lead in rows]
+    assert "just before the end of step 60, the first of 60 that took 1.9 times as long" in report.findings[0].message
+
+
+@pytest.mark.parametrize("apart", [0, 3])
+def test_events_in_each_slow_step_are_told_and_others_not(tmp_path: Path, apart: int) -> None:
+    slow = (30, 60, 90)
+    times = [5.0 if step in slow else 2.0 for step in range(120)]
+    begins = [sum(times[: step - apart]) + 1.5 for step in slow]
+    hot = "mce: CPU12: Package temperature above threshold, cpu clock throttled (total events = {n})"
+    events = [dmesg(T0 + timedelta(seconds=begin), hot.format(n=n)) for n, begin in enumerate(begins)]
+    report, _ = analyzed(tmp_path, job_log=loop(times), dmesg_txt=events)
+    told = "In 3 of 3 slow steps and in 0 of 117 others" in finding(report, "device-fault-reported").message
+    assert (apart == 0) == told

@@ -29,7 +29,8 @@ def change_points(values: Sequence[float], *, alpha: float = 0.001, least: int =
         if place is not None:
             found.append(start + place)
             waiting += [(start, start + place), (start + place, stop)]
-    return _merged(values, sorted(found), shift)
+    places = _merged(values, sorted(found), shift)
+    return _aligned(values, places, least) if places else []
 
 
 def _split(values: Sequence[float], alpha: float, least: int) -> int | None:
@@ -69,6 +70,24 @@ def _merged(values: Sequence[float], places: list[int], shift: float) -> list[in
             break
         del places[smallest]
     return places
+
+
+def _aligned(values: Sequence[float], places: list[int], least: int) -> list[int]:
+    """Move each place by fewer than `least` values, so that those beside it are on the side whose level is nearer.
+
+    Ranks part a series where the values above the middle rank begin, which lie in the longer of two levels.
+    """
+    edges = [0, *places, len(values)]
+    levels = [median(values[a:b]) for a, b in itertools.pairwise(edges)]
+    for index, (before, behind) in enumerate(itertools.pairwise(levels), 1):
+        place = edges[index]
+        low, high = max(edges[index - 1] + least, place - least + 1), min(edges[index + 1] - least, place + least - 1)
+        while place < high and abs(values[place] - before) < abs(values[place] - behind):
+            place += 1
+        while place > low and abs(values[place - 1] - behind) < abs(values[place - 1] - before):
+            place -= 1
+        edges[index] = place
+    return edges[1:-1]
 
 
 def bumps(

@@ -228,11 +228,11 @@ def _training(facts: Facts) -> Iterator[Measure]:
             " WHERE gap > 0 GROUP BY run"
         )
     )
-    counts: dict[tuple[str, int | None], int] = defaultdict(int)
-    before: dict[tuple[str, int | None], ThroughputRun] = {}
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    before: dict[tuple[str, str], ThroughputRun] = {}
     runs = _principal(facts.rows(ThroughputRun), steady)
     for run in runs:
-        of, steps = (run.file, run.rank), _steps(run, strides.get(run.run))
+        of, steps = (run.file, f"{run.rank} {run.local_rank} {run.task}"), _steps(run, strides.get(run.run))
         if (other := before.get(of)) is not None and other.host != run.host and _overlap(other, run):
             counts[of] = max(counts[of], steps)  # of another pod, beside it
         else:

@@ -7,6 +7,7 @@ known to show the same, and GPUs that are idle at these times and hardly at othe
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 from typing import NamedTuple
 
 from nccl_doctor.common.robust import median
@@ -40,6 +41,7 @@ _COVERED = 0.8  # share of them in which the GPU must be idle
 _OTHERWISE = 0.2  # largest share of the other steps, or of the idle times without a checkpoint by time
 _BEFORE = 2.0  # seconds that a sample may come before the line of a checkpoint
 _WITHIN = 30.0  # seconds after it in which the GPU falls idle
+_SOON = 5.0  # seconds after the idle time in which its end is printed
 _Span = tuple[float, float]
 
 
@@ -131,14 +133,30 @@ def _of_steps(gpu: _Gpu, run: int, steps: list[Timed]) -> Iterator[IdleCause]:
     )  # fmt: skip
 
 
+def _separate(gpu: _Gpu, times: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    kept: list[tuple[float, int]] = []
+    over = -inf
+    for at, ref in sorted(times):
+        if at > over:
+            kept.append((at, ref))
+            place = bisect_left(gpu.spans, at - _BEFORE, key=lambda span: span[0])
+            is_idle = place < len(gpu.spans) and gpu.spans[place][0] <= at + _WITHIN
+            over = max(at, gpu.spans[place][1] if is_idle else at) + _SOON
+    return kept
+
+
 def _near(spans: list[_Span], step: Timed) -> list[_Span]:
     first = bisect_left(spans, step.start, key=lambda span: span[1])
     return spans[first : bisect_left(spans, step.end, key=lambda span: span[0])]
 
 
 def _of_events(gpu: _Gpu, cause: str, times: list[tuple[float, int]]) -> Iterator[IdleCause]:
-    """One row where a GPU falls idle behind most of these lines, and seldom without one."""
+    """One row where a GPU falls idle behind most of these lines, and seldom without one.
+
+    Lines that follow in the idle time, or soon, are about the same checkpoint.
+    """
     lags, used = [], set()
+    times = _separate(gpu, times)
     for at, _ in times:
         place = bisect_left(gpu.spans, at - _BEFORE, key=lambda span: span[0])
         if place < len(gpu.spans) and gpu.spans[place][0] <= at + _WITHIN and place not in used:

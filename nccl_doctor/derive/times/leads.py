@@ -1,9 +1,10 @@
 """Which event came before which symptom: an Xid before a time-out, a lost link before failed RDMA operations.
 
 Kernel logs, schedulers and monitors write files of their own, and only the clock says how they lie to the lines of the job.
-Within one file the order of the lines says it already. A lag is stated only where the symptom is the first of its kind after
-the event and none came shortly before it. Clocks of which one names UTC and the other no zone may be whole hours apart: a lag
-that then depends on the number of hours is kept short and never counts as proof.
+Within one file the order of the lines says it already, and is told for slow steps only, which no other line shows. A lag is
+stated only where the symptom is the first of its kind after the event and none came shortly before it. Clocks of which one
+names UTC and the other no zone may be whole hours apart: a lag that then depends on the number of hours is kept short and never
+counts as proof.
 """
 
 from bisect import bisect_left
@@ -14,20 +15,23 @@ from typing import Any, NamedTuple
 from nccl_doctor.common.timestamps import Moment, moment
 from nccl_doctor.derive.declaration import Rows, derivation
 from nccl_doctor.derive.prejob_kernel_events import job_year
+from nccl_doctor.derive.times.slow_stretches import Stretch, slow_stretches
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Communicator,
     IbError,
     IbEvent,
     Interface,
+    KnownMessage,
     Lead,
     Message,
     Process,
     ProcessEnd,
     Progress,
     PythonError,
+    Regime,
     SocketError,
-    Stall,
+    Steady,
     Step,
     ThroughputRun,
     VerbsError,
@@ -42,11 +46,15 @@ _ACROSS = 900.0  # the longest lag that is stated between clocks that may be who
 _ZONES = 14  # hours
 _LEAP_YEAR = 2000  # for dates without a year, where no line of the job names one
 
-_EVENTS = (
+EVENTS = (
     ("gpu", "SELECT host, ref FROM xid WHERE code <> 45"),
     ("gpu", "SELECT host, ref FROM message WHERE kind IN ('gpu-off-bus', 'gpu-off-bus-block', 'gpu-requires-reset', 'pcie-surprise-down')"),
     ("link", "SELECT host, ref FROM message WHERE kind = 'link-down' OR (kind = 'mlx5-link' AND field(fields, 'state') = 'down')"),
     ("link", "SELECT host, ref FROM ib_event WHERE event LIKE 'port error%'"),
+    ("slowed", "SELECT host, ref FROM message WHERE kind IN ('aer-error', 'pcie-bus-error', 'ib-modify-qp-retry')"),
+    ("slowed", "SELECT host, ref FROM socket_error WHERE retrying = 1"),
+    ("slowed", "SELECT host, ref FROM known_message WHERE kind = 'hardware' AND program IN"
+     " ('linux', 'linux-faults', 'mlx5', 'nics', 'drivers', 'bmc', 'nvidia-driver', 'nvidia-rm')"),
     ("process", "SELECT host, ref FROM message WHERE kind IN ('oom-killed-process', 'oom-kill-constraint', 'oom-invoked',"
      " 'slurm-oom-kill', 'k8s-oom-killed', 'systemd-oom-killed', 'kernel-segfault', 'nccl-segfault')"),
     ("node", "SELECT NULL, ref FROM message WHERE kind IN ('slurm-node-failure', 'slurm-time-limit', 'slurm-cancelled',"
@@ -54,8 +62,9 @@ _EVENTS = (
     ("storage", "SELECT host, ref FROM message WHERE kind IN ('nfs-not-responding', 'lustre-error', 'cifs-not-responding')"),
 )  # fmt: skip
 # Where a symptom may be: on any host of the job, on the host of the event, or there or on a peer of it.
-_FOLLOWS = {
-    "gpu": {"timeout": "job", "rdma": "job", "connection": "job", "end": "host"},
+FOLLOWS = {
+    "gpu": {"timeout": "job", "rdma": "job", "connection": "job", "end": "host", "slow-step": "job"},
+    "slowed": {"slow-step": "job"},
     "link": {"timeout": "job", "rdma": "peer", "connection": "peer", "slow-step": "job"},
     "process": {"timeout": "job", "rdma": "job", "connection": "job", "end": "host"},
     "node": {"timeout": "job", "rdma": "job", "connection": "job", "end": "job"},
@@ -140,32 +149,49 @@ def _shifted(entries: list[tuple[float, int, _Symptom]], at: float) -> Iterator[
 
 @derivation(
     fills=[Lead],
-    needs=[Xid, Message, IbEvent],
+    needs=[Xid, Message, IbEvent, KnownMessage, SocketError],
     reads=[
-        Communicator, IbError, Interface, Process, ProcessEnd, Progress, PythonError, SocketError, Stall, Step, ThroughputRun,
+        Communicator, IbError, Interface, Process, ProcessEnd, Progress, PythonError, Regime, Steady, Step, ThroughputRun,
         VerbsError, Watchdog,
     ],
 )  # fmt: skip
 def leads(facts: Facts) -> Rows:
-    """Events of one file before the first symptoms in another."""
-    found = ((kind, host, ref) for kind, query in _EVENTS for host, ref in facts.query(query))
-    events = list(dict.fromkeys(found))  # two patterns may know one line
+    """Events before the first symptoms in another file, or before slow steps in any."""
+    known: dict[tuple[str | None, int], str] = {}  # two patterns may know one line
+    for kind, query in EVENTS:
+        for host, ref in facts.query(query):
+            known.setdefault((host, ref), kind)
+    events = [(kind, host, ref) for (host, ref), kind in known.items()]
     if not events:
         return None
     files = facts.query("SELECT count(*) FROM (SELECT DISTINCT file FROM evidence LIMIT 2)")[0][0]
-    return _leads(facts, events) if files > 1 else None
+    stretches = list(slow_stretches(facts, job_year(facts)))
+    return _leads(facts, events, stretches) if files > 1 or stretches else None
 
 
-def _leads(facts: Facts, events: list[tuple[str, str | None, int]]) -> Iterator[Lead]:
+def _leads(facts: Facts, events: list[tuple[str, str | None, int]], stretches: list[Stretch]) -> Iterator[Lead]:
     year = job_year(facts) or _LEAP_YEAR
     hosts = hosts_of_job(facts)
-    places = _places(facts, (ref for _, _, ref in events), year)
-    series = _symptoms(facts, year)
+    refs = {ref for _, _, ref in events}
+    places = _places(facts, refs, year)
+    series = _symptoms(facts, year, stretches)
+    lines = {place.id: (place.file, place.line) for place in facts.evidence_rows(refs - places.keys())}
     for kind, host, ref in events:
-        if ref not in places or (host is not None and hosts and host not in hosts):
+        if host is not None and hosts and host not in hosts:
             continue
-        for symptom, where in _FOLLOWS[kind].items():
-            yield from _lead(kind, host, ref, places[ref], symptom, _of(series, symptom, where, host))
+        if ref in places:
+            for symptom, where in FOLLOWS[kind].items():
+                yield from _lead(kind, host, ref, places[ref], symptom, _of(series, symptom, where, host))
+        elif "slow-step" in FOLLOWS[kind]:
+            yield from _by_lines(kind, host, ref, *lines[ref], stretches)
+
+
+def _by_lines(kind: str, host: str | None, ref: int, file: str, line: int, stretches: list[Stretch]) -> Iterator[Lead]:
+    """The slow steps that begin behind a line without a date, in the same file."""
+    for one in stretches:
+        if one.file == file and one.before < line < one.line:
+            yield Lead(kind, host, "slow-step", one.shows, None, None, None, ref, one.ref)
+            return
 
 
 def _lead(kind: str, host: str | None, ref: int, event: _Place, name: str, series: Iterable[_Series]) -> Iterator[Lead]:
@@ -173,7 +199,7 @@ def _lead(kind: str, host: str | None, ref: int, event: _Place, name: str, serie
     if not found:
         return
     lag, hours, symptom = min(found, key=lambda one: (one[1] is not None, one[0]))
-    if symptom.place.file != event.file:
+    if symptom.place.file != event.file or name == "slow-step":
         waited = symptom.waited - lag if symptom.waited is not None and symptom.waited > lag else None
         yield Lead(kind, host, name, symptom.shows, round(lag, 3), hours, waited, ref, symptom.ref)
 
@@ -210,7 +236,7 @@ def _places(facts: Facts, refs: Iterable[int], year: int) -> dict[int, _Place]:
     }
 
 
-def _symptoms(facts: Facts, year: int) -> dict[_Key, _Series]:
+def _symptoms(facts: Facts, year: int, stretches: list[Stretch]) -> dict[_Key, _Series]:
     """The symptoms by kind; of those that concern single hosts also by host, and by host or peer."""
     rows = [(name, *row) for name, query in _SYMPTOMS.items() for row in facts.query(query)]
     places = _places(facts, (row[3] for row in rows), year)
@@ -221,6 +247,12 @@ def _symptoms(facts: Facts, year: int) -> dict[_Key, _Series]:
         symptom = _SHOWN[name](places[ref], ref, *more)
         for key in {(name, "job", None), (name, "host", host), (name, "peer", host), (name, "peer", peer or host)}:
             series[key].add(symptom)
+    of_steps = _places(facts, (one.ref for one in stretches), year)
+    for stretch in stretches:
+        if stretch.ref in of_steps and stretch.seconds is not None:
+            window = stretch.seconds + stretch.usual
+            symptom = _Symptom(of_steps[stretch.ref], stretch.ref, stretch.shows, window, lasting=True)
+            series["slow-step", "job", None].add(symptom)
     for one in series.values():
         one.sort()
     return dict(series)
@@ -234,8 +266,6 @@ _SYMPTOMS = {  # name -> query for host, host of the peer, ref, and what its lin
     "connection": f"SELECT t.host, a.host, t.ref FROM socket_error t {_ADDRESS} WHERE t.retrying = 0",
     "end": "SELECT host, NULL, ref, rank, 'end' FROM process_end WHERE reporter <> 'kernel' AND coalesce(exitcode, 1) <> 0"
     " UNION ALL SELECT host, NULL, ref, rank, 'exception' FROM python_error",
-    "slow-step": "SELECT t.host, NULL, s.ref, s.step, s.seconds FROM stall s JOIN throughput_run t ON t.run = s.run"
-    " WHERE s.run IN (SELECT run FROM step WHERE seconds IS NOT NULL)",
 }
 
 
@@ -248,15 +278,9 @@ def _end(place: _Place, ref: int, rank: Any, what: str) -> _Symptom:
     return _Symptom(place, ref, f"the {what} of {'a process' if rank is None else f'rank {rank}'}", _SOON)
 
 
-def _slow_step(place: _Place, ref: int, step: Any, seconds: float) -> _Symptom:
-    which = "a step" if step is None else f"step {step}"
-    return _Symptom(place, ref, f"the end of {which} that took {seconds:,.0f} s", seconds, lasting=True)
-
-
 _SHOWN: dict[str, Callable[..., _Symptom]] = {
     "timeout": _timeout,
     "rdma": lambda place, ref: _Symptom(place, ref, "the first failed RDMA operation", _SOON),
     "connection": lambda place, ref: _Symptom(place, ref, "the first failed connection", _SOON),
     "end": _end,
-    "slow-step": _slow_step,
 }

@@ -1,7 +1,6 @@
 """Whether a GPU was held back during exactly the slow steps of a run.
 
-A step line is printed when the step ends, so a step covers the time before its line. Samples and step lines are compared
-only on clocks that are known to show the same.
+Samples and step lines are compared only on clocks that are known to show the same.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,6 +12,7 @@ from nccl_doctor.common.timestamps import moment
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.prejob_kernel_events import job_year
 from nccl_doctor.derive.times.leads import hosts_of_job
+from nccl_doctor.derive.times.step_clocks import SLOW, paces
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     Communicator,
@@ -32,7 +32,6 @@ from nccl_doctor.facts.tables import (
     Watchdog,
 )  # fmt: skip
 
-SLOW = 1.3  # times the median: a slow step
 _LEAST = 2  # slow steps
 _COVERED = 0.8  # share of the slow steps during which the reason must be active
 _OTHERWISE = 0.2  # largest share of the other steps
@@ -77,16 +76,17 @@ def throttled_steps(facts: Facts) -> Iterator[ThrottledSteps]:
             if (host, gpu, file) in sampled and steps[scale]:
                 first, last = sampled[host, gpu, file]
                 counted = [step for step in steps[scale] if step.start >= first and step.end <= last]
-                yield from _compared(run, (host, gpu, reason, ref), counted, held)
+                if (share := share_of_slow(counted, held)) is not None:
+                    yield ThrottledSteps(run, host, gpu, reason, *share[:4], ref, share.step_ref)
 
 
-_Span = tuple[float, float]
+Span = tuple[float, float]
 
 
-def _spans(facts: Facts) -> dict[tuple[str | None, int | None, str, str, int], list[_Span]]:
+def _spans(facts: Facts) -> dict[tuple[str | None, int | None, str, str, int], list[Span]]:
     """The spans of each GPU of the job and reason."""
     hosts = hosts_of_job(facts)
-    found: dict[tuple[str | None, int | None, str, str, int], list[_Span]] = defaultdict(list)
+    found: dict[tuple[str | None, int | None, str, str, int], list[Span]] = defaultdict(list)
     rows = facts.query(
         "SELECT s.host, s.gpu, s.file, s.reason, s.ref, s.start, s.end FROM throttle_span s JOIN gpu_throttle t"
         " ON t.ref = s.ref AND t.reason = s.reason AND t.gpu IS s.gpu AND t.host IS s.host"
@@ -104,45 +104,45 @@ def _texts(facts: Facts, refs: set[int]) -> Iterator[tuple[int, str]]:
 
 def timed_steps(facts: Facts, year: int | None) -> dict[int, dict[str, list[Timed]]]:
     """Run -> scale of the clock -> its timed steps."""
-    medians = dict(facts.query("SELECT run, seconds FROM steady WHERE seconds IS NOT NULL"))
-    rows = [step for step in facts.rows(Step) if step.seconds and step.run in medians]
-    texts = dict(_texts(facts, {step.ref for step in rows}))
     runs: dict[int, dict[str, list[Timed]]] = {}
-    before: dict[int, int | None] = {}
-    for step in rows:
-        when = moment(texts[step.ref], year)
-        number, before[step.run] = before.get(step.run), step.last_step
-        if when is None:
+    for run, pace in paces(facts, year).items():
+        if pace.is_relative:
             continue
-        seconds = (step.seconds or 0.0) * step.slowest
-        # A line may stand for all steps since the line before it.
-        jump = step.step - number if step.step is not None and number is not None and step.n == 1 else 1
-        length = seconds * max(jump, 1)
-        slow = seconds > SLOW * medians[step.run]
-        scales = runs.setdefault(step.run, {"local": [], "absolute": []})
-        if when.clock == "local":
-            scales["local"].append(Timed(when.seconds - length, when.seconds, slow, seconds, step.data, step.ref))
-        if when.zone is not None:
-            end = when.seconds - when.zone
-            scales["absolute"].append(Timed(end - length, end, slow, seconds, step.data, step.ref))
+        scales = runs.setdefault(run, {"local": [], "absolute": []})
+        for step, seconds, jump, when in pace.steps:
+            if when is None:
+                continue
+            length, slow = seconds * jump, seconds > SLOW * pace.usual
+            if when.clock == "local":
+                scales["local"].append(Timed(when.seconds - length, when.seconds, slow, seconds, step.data, step.ref))
+            if when.zone is not None:
+                end = when.seconds - when.zone
+                scales["absolute"].append(Timed(end - length, end, slow, seconds, step.data, step.ref))
     return runs
 
 
-def _compared(
-    run: int, gpu: tuple[str | None, int | None, str, int], steps: list[Timed], spans: list[_Span]
-) -> Iterator[ThrottledSteps]:
-    """One row where a GPU was held back in the slow steps and hardly in others."""
+class Share(NamedTuple):
+    """In how many of the slow steps of a run, and of the others, something was the case."""
+
+    slow: int
+    slow_held: int
+    others: int
+    others_held: int
+    step_ref: int  # of the slowest step
+
+
+def share_of_slow(steps: list[Timed], spans: list[Span]) -> Share | None:
+    """How spans lie to the steps of a run; None where they are not those of the slow ones, or most steps are slow."""
     slow = [step for step in steps if step.slow]
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     held = sum(overlaps(step, starts, ends) for step in slow)
     if len(slow) < _LEAST or held < _COVERED * len(slow):
-        return
+        return None
     others = [step for step in steps if not step.slow]
     otherwise = sum(overlaps(step, starts, ends) for step in others)
-    if otherwise <= _OTHERWISE * len(others):
-        host, number, reason, ref = gpu
-        worst = max(slow, key=lambda step: step.seconds)
-        yield ThrottledSteps(run, host, number, reason, len(slow), held, len(others), otherwise, ref, worst.ref)
+    if otherwise > _OTHERWISE * len(others):
+        return None
+    return Share(len(slow), held, len(others), otherwise, max(slow, key=lambda step: step.seconds).ref)
 
 
 def overlaps(step: Timed, starts: list[float], ends: list[float]) -> bool:

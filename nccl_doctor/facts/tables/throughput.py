@@ -31,6 +31,8 @@ class ThroughputRun(NamedTuple):
     microbatches: int | None  # that go through the pipeline in one step
     synthetic: int | None  # 1 = generated input data, 0 = a data set is named
     total: float | None  # rate over everything that the program printed at the end
+    local_rank: int | None  # rank on the node, of lines that name no rank in the job
+    task: int | None  # srun's number in front of a local rank: which of the nodes
     ref: int
 
 

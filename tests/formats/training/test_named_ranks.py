@@ -55,6 +55,54 @@ def test_a_local_rank_and_a_rank_of_a_matrix_name_nobody() -> None:
         assert {None} == {run.rank for run in read(log(form, ranks=1))[0]}
 
 
+NODES = (
+    "node{n:02d}: [default{r}]:step {s} time {d:.3f} s",
+    "{n}: [default{r}]:step {s} time {d:.3f} s",
+    "node{n:02d}: step {s} local_rank={r} time={d:.3f}",
+)
+
+
+def nodes(form: str, ranks: int = 4) -> str:
+    """Lines of the ranks of two nodes, of which the third of the second node takes 1.8 times as long."""
+    times = [
+        (s, n, r, (0.5 + s % 5 / 500) * (1.8 if (n, r) == (1, 2) else 1))
+        for s in range(1, 31) for n in range(2) for r in range(ranks)
+    ]  # fmt: skip
+    return "".join(form.format(s=s, n=n, r=r, d=d) + "\n" for s, n, r, d in times)
+
+
+@pytest.mark.parametrize("form", NODES)
+def test_each_local_rank_of_each_node_is_a_run(form: str) -> None:
+    runs, _ = read(nodes(form))
+    assert sorted(2 * [0, 1, 2, 3]) == sorted(run.local_rank for run in runs if run.local_rank is not None)
+    assert {(30, None)} == {(run.points, run.rank) for run in runs}
+    assert 2 == len({(run.host, run.task) for run in runs})
+
+
+@pytest.mark.parametrize(
+    ("form", "who"),
+    list(zip(NODES, ("node01 local rank 2", "local rank 2 of task 1", "node01 local rank 2"), strict=True)),
+)
+def test_a_slow_local_rank_is_named_with_its_node(tmp_path: Path, form: str, who: str) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(nodes(form))
+    assert [who] == [finding.values["who"] for finding in analyze.analyze([str(path)])[0].findings]
+
+
+@pytest.mark.parametrize("ranks_of_other", [4, 3])
+def test_the_rank_in_the_job_is_told_where_hosts_have_their_ranks_in_order(tmp_path: Path, ranks_of_other: int) -> None:
+    world = 4 + ranks_of_other
+    nccl = "".join(
+        f"node{r // 4:02d}:{900 + r}:{900 + r} [{r % 4}] NCCL INFO ncclCommInitRank comm 0x55f{r} rank {r} nranks {world}"
+        f" cudaDev {r % 4} nvmlDev {r % 4} busId {r + 1}000 commId 0x7a - Init COMPLETE\n"
+        for r in range(world)
+    )
+    path = tmp_path / "train.log"
+    path.write_text(nccl + nodes(NODES[0]))
+    named = [f.values["who"] for f in analyze.analyze([str(path)])[0].findings if f.name == "worker-steps-slower"]
+    assert ["node01 rank 6" if ranks_of_other == 4 else "node01 local rank 2"] == named
+
+
 def test_a_rate_and_the_time_of_its_step_are_both_read() -> None:
     _, steps = read("".join(f"step {n} | dt: {500 + n % 3:.1f}ms | tok/sec: {1000 + n % 3:,}\n" for n in range(12)))
     assert {(0.5, 1000.0), (0.501, 1001.0), (0.502, 1002.0)} == {(step.seconds, step.rate) for step in steps}

@@ -22,6 +22,16 @@ class Steady(NamedTuple):
     ref: int
 
 
+class RunWriter(NamedTuple):
+    """Who printed the step lines of a run; no row where nothing says it. Derived from the lines and the ranks of the job."""
+
+    run: int
+    host: str | None
+    rank: int | None  # in the job; computed from the rank on the node where the ranks of its host are known
+    who: str  # as shown: `node01 rank 3`, `node01 local rank 3`, `local rank 3 of task 1`
+    ref: int
+
+
 class Regime(NamedTuple):
     """A stretch of a run with one speed, between two change points; derived."""
 

@@ -4,13 +4,13 @@ from nccl_doctor.common.named_tuples import NamedTuple
 
 
 class Lead(NamedTuple):
-    """An event and the first symptom after it that another file shows, where their clocks can be compared; derived."""
+    """An event and the first symptom after it that another file shows, or slow steps in any, by clocks that can be compared; derived."""
 
-    event: str  # gpu, link, process, node, storage
+    event: str  # gpu, link, process, node, storage, slowed (hardware that goes on)
     host: str | None  # on which it happened
     symptom: str  # timeout, rdma, connection, end, slow-step
     shows: str  # the symptom as a sentence names it: `the first watchdog timeout`
-    seconds: float  # from the event to the symptom
+    seconds: float | None  # from the event to the symptom; None where the order of the lines of one file tells it
     hours: int | None  # between the two clocks, where one names UTC and the other no zone; else None
     waited: float | None  # seconds that the operation which timed out had run when the event came
     ref: int  # of the event
@@ -29,6 +29,20 @@ class ThrottledSteps(NamedTuple):
     others: int  # other steps that the samples cover
     others_held: int
     ref: int  # of the first sample with the reason
+    step_ref: int  # of the slowest step
+
+
+class EventSteps(NamedTuple):
+    """Errors of hardware that come again and again, and do so in the slow steps of a run and hardly in others; derived."""
+
+    run: int
+    event: str  # gpu, link, storage, slowed, as in `lead`
+    host: str | None
+    slow: int  # slow steps
+    slow_held: int  # of those, in which such an error came
+    others: int  # other steps
+    others_held: int
+    ref: int  # of the first error
     step_ref: int  # of the slowest step
 
 

@@ -16,7 +16,7 @@ from nccl_doctor.formats.training.steps.step_folds import Lines
 from nccl_doctor.formats.training.steps.step_formats import BAR, Tool, uncoloured
 from nccl_doctor.formats.training.steps.step_places import Batch
 from nccl_doctor.formats.training.steps.step_series import SETTLE, Series
-from nccl_doctor.formats.training.steps.step_writers import writer_of
+from nccl_doctor.formats.training.steps.step_writers import Writer, writer_of
 
 _WAITING = 1 << 18  # lines of all series that wait until they are folded together
 _TOGETHER = 64  # lines that a series gets at once, of the lines of all of them
@@ -66,7 +66,7 @@ class Launch:
         self._waiting: list[_Lines] = []  # of all series
         self._recent = recent
         self._of_writer: dict[int, _Writers] = {}  # by the key of the lines
-        self._named: dict[tuple[str, str], int] = {}  # tool and writer -> index of the series
+        self._named: dict[tuple[str, Writer], int] = {}  # tool and writer -> index of the series
         self._is_known = False
 
     @property
@@ -105,10 +105,10 @@ class Launch:
 
     def of(self, tool: Tool, line: bytes, start: int = 0) -> int:
         """The index of the series of a tool and who wrote a line, in which its own text begins at `start`."""
-        host, rank, device = writer_of(line, start, anywhere=tool.is_guess)
-        found = self._named.setdefault((tool.name, f"{rank} {host} {device}"), len(self._series))
+        writer = writer_of(line, start, anywhere=tool.is_guess)
+        found = self._named.setdefault((tool.name, writer), len(self._series))
         if found == len(self._series):
-            self._series.append(Series(tool, host, rank, self._recent))
+            self._series.append(Series(tool, writer.host, writer.rank, self._recent, writer.local_rank, writer.task))
         return found
 
     def put(self, batch: Batch, steps: Steps, written: list[Written]) -> None:

@@ -27,6 +27,22 @@ _EVENTS = (
     (b"aving checkpoint", "checkpoint"),
     (b"aved checkpoint", "checkpoint"),
     (b"aving model checkpoint", "checkpoint"),
+    *(
+        (literal, "checkpoint")
+        for literal in (
+            b"aving the checkpoint",  # TorchTitan
+            b"aving model to ",  # Lightning, Keras
+            b"o save checkpoint",  # fairseq
+            b"aved a checkpoint",  # MaxText
+            b"heckpoint of size ",  # torchtune
+            b"heckpoint saved",
+            b"heckpoint Save : ",  # NeMo
+            b"aving current state to ",  # accelerate
+            b"aving ckpt",  # MindFormers
+            b"Writing model to ",  # llm.c
+            b"[Torch] Saving ",  # DeepSpeed
+        )
+    ),
     (b"alidation loss at iteration", "evaluation"),
     (b"Running Evaluation", "evaluation"),
     (b" | valid | ", "evaluation"),

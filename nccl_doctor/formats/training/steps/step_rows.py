@@ -40,7 +40,7 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
         first_step=series.first_step, last_step=series.last_step, gpus=gpus, gpus_source=source, batch=batch,
         layers=settings.layers, hidden=settings.hidden, sequence=settings.sequence, vocabulary=settings.vocabulary,
         pipeline=settings.pipeline, microbatches=settings.microbatches(batch), synthetic=settings.synthetic,
-        total=series.total, ref=steps[0].ref,
+        total=series.total, local_rank=series.local_rank, task=series.task, ref=steps[0].ref,
     )  # fmt: skip
     yield from steps
     row = series.losses.row(facts, file, run)

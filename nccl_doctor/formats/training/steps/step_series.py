@@ -46,12 +46,22 @@ def _seconds(stamp: str) -> float | None:
 class Series:
     """Steps that one process printed with one tool."""
 
-    def __init__(self, tool: Tool, host: str | None, rank: int | None, recent: RecentLines | None = None) -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        host: str | None,
+        rank: int | None,
+        recent: RecentLines | None = None,
+        local_rank: int | None = None,
+        task: int | None = None,
+    ) -> None:
         """`recent` are the lines whose places `put` gets."""
         self._recent = recent or RecentLines()
         self.tool = tool
         self.host = host
         self.rank = rank
+        self.local_rank = local_rank
+        self.task = task  # which of the nodes, as srun numbers them
         self.batch: int | None = None
         self.total: float | None = None
         self.losses = Losses()
