@@ -144,7 +144,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(_step_time(times, by_name.get("step_spread", []), by_name.get("step_mean", [])))
     if rates := [row for row in by_name.get("throughput", []) if not times or row.unit != "steps/s"]:
         parts.append(f"{_spread([row.value for row in rates if row.unit == rates[0].unit])} {rates[0].unit}")
-    parts += _result(by_name)
+    parts += _use_of_gpus(by_name) + _result(by_name)
     if scaling := _scaling(by_name.get("scaling_efficiency", [])):
         parts.append(scaling)
     if busbw := [row for row in by_name.get("busbw", []) if row.scope == "run"]:
@@ -166,6 +166,16 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts += _loss(by_name.get("loss", []))
     if job.get("end"):
         parts.append(job["end"])
+    return parts
+
+
+def _use_of_gpus(by_name: dict[str, list[MeasureRow]]) -> list[str]:
+    """`MFU 41.2 %`, `398 TFLOP/s a GPU`, `55.4 GiB of GPU memory`, as step lines tell them."""
+    parts = []
+    for name, clause in (("mfu", "MFU {} %"), ("tflops", "{} {}"), ("gpu_memory", "{} GiB of GPU memory")):
+        if rows := by_name.get(name):
+            values = [float(f"{row.value:.3g}") for row in rows if row.unit == rows[0].unit]
+            parts.append(clause.format(_spread(values), rows[0].unit))
     return parts
 
 

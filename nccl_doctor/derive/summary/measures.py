@@ -29,6 +29,7 @@ from nccl_doctor.facts.tables import (
     LinkQuality,
     LossScale,
     Measure,
+    Message,
     MlperfRun,
     PanelSeries,
     PrintedNumber,
@@ -37,6 +38,7 @@ from nccl_doctor.facts.tables import (
     Scaling,
     Steady,
     Step,
+    StepNumber,
     ThroughputRun,
     Timeline,
     TopoGpu,
@@ -62,6 +64,11 @@ QUERIES = (
     # steps that did not count (formats/training/steps/loss_scale.py)
     "SELECT 'skipped_steps', l.skipped, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run)",
     "SELECT 'nan_steps', l.nan, 'steps', 'run', t.tool, l.ref FROM loss_scale l JOIN throughput_run t USING (run) WHERE l.nan > 0",
+    # what step lines tell of the use of GPUs (derive/speed/step_numbers.py)
+    "SELECT n.name, iif(n.name = 'gpu_memory', max(n.highest), median(n.median)), n.unit, 'run', t.tool, n.ref FROM step_number n"
+    " JOIN throughput_run t USING (run) GROUP BY t.file, n.name, n.unit",
+    "SELECT 'gpu_memory', max(CAST(field(fields, 'max_reserved') AS REAL)) / 1024, 'GiB', 'run', 'megatron', ref FROM message"
+    " WHERE kind = 'megatron-memory' HAVING count(*) > 0",
     # the losses that TensorBoard, Weights & Biases and the Hugging Face Trainer keep
     "SELECT 'loss', last, '', 'run', name, ref FROM scalar WHERE last IS NOT NULL"
     " AND name REGEXP '(?i)(^|[/_.-])loss(_(step|epoch))?$' LIMIT 8",
@@ -196,10 +203,10 @@ _UNCOUNTED = (
     fills=[Measure],
     needs=SOURCES,
     reads=[
-        Steady, ThroughputRun, Step, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
+        Steady, ThroughputRun, Step, StepNumber, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber, PrintedNumber,
-        PanelSeries,
+        PanelSeries, Message,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -32,6 +32,18 @@ class RunWriter(NamedTuple):
     ref: int
 
 
+class StepNumber(NamedTuple):
+    """What the step lines of a run tell of the use of GPUs beside times and rates; derived from the lines that are kept."""
+
+    run: int
+    name: str  # mfu (model FLOPs utilisation), tflops, gpu_memory
+    median: float
+    highest: float
+    n: int  # lines that were looked at and tell it
+    unit: str  # %, TFLOP/s, TFLOP/s a GPU, GiB
+    ref: int  # of the line with the highest
+
+
 class Regime(NamedTuple):
     """A stretch of a run with one speed, between two change points; derived."""
 

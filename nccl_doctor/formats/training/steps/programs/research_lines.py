@@ -1,10 +1,11 @@
-"""Step lines of programs that research groups published: modded-nanogpt, InternEvo, NeMo-RL, Marian, WeNet, ms-swift, slime.
+"""Step lines of programs that research groups published: modded-nanogpt, llm.c, InternEvo, NeMo-RL, Marian, WeNet, ms-swift, slime.
 
-Sources: `train_gpt.py` of modded-nanogpt, `train.py` of InternEvo, `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet,
-`callback.py` of ms-swift, `train_metric_utils.py` of slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`),
-`iter_speed.py` of Cosmos, `on_policy_runner.py` of RSL-RL::
+Sources: `train_gpt.py` of modded-nanogpt, `train_gpt2.cu` of llm.c, `train.py` of InternEvo, `grpo.py` of NeMo-RL,
+`scheduler.h` of Marian, `executor.py` of WeNet, `callback.py` of ms-swift, `train_metric_utils.py` of slime, `callbacks.py` of
+LLaMA-Factory (`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py` of RSL-RL::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
+    step    1/18865 | loss 11.0 (+nanz)| norm 15.4 (+nanz)| lr 8.6e-07 | 3321.91 ms | 48.3% bf16 MFU | 157849 tok/s
     tflops=63.27,step=0,loss=11.63,tgs (tokens/gpu/second)=1424.64,lr=4e-07
     Ep. 1 : Up. 500 : Sen. 412,345 : Cost 8.9 * 5,123 @ 10 after 5,123 : Time 46.02s : 111332.97 words/s : gNorm 1.1
     TRAIN | steps/sec 2.631| Batch 0/100 loss 12.1 loss_ctc 13.0 lr 0.0001 rank 0
@@ -32,6 +33,32 @@ TOOLS = (
             + rb")s) step_avg:(?P<milliseconds>"
             + NUMBER
             + rb")ms"
+        ),
+    ),
+    Tool(
+        b" ms | ",
+        "llm.c",
+        "tokens/s",
+        "job",
+        by(
+            rb"\bstep +(?P<step>\d+)/\d+ \|(?: train)? loss .{0,200}?\| +(?P<milliseconds>"
+            + NUMBER
+            + rb") ms \|(?:[^|]{1,40}MFU \|)? +"
+            + RATE
+            + rb" tok/s"
+        ),
+    ),
+    Tool(
+        b" ms, ",
+        "llm.c",  # its first versions
+        "tokens/s",
+        "job",
+        by(
+            rb"\bstep +(?P<step>\d+)/\d+: train loss .{0,80}?\((?P<milliseconds>"
+            + NUMBER
+            + rb") ms, "
+            + RATE
+            + rb" tok/s\)"
         ),
     ),
     Tool(
