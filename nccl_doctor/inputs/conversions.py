@@ -138,6 +138,13 @@ _SECTIONS = {
 }  # fmt: skip
 
 
+_QUIET = compiled(  # commands that set something, or run another one whose output follows
+    r"(?:sudo )?(?:\S{0,200}/)?(?:sysctl (?:-[wqp]|--system|[\w.]{1,200}=)"
+    r"|ip (?:-\S{1,20} ){0,5}\w{1,20} (?:set|add|del|delete|flush|replace|change)\b"
+    r"|ifconfig \S{1,60} \S|numactl (?!-s\b|-H\b|--show|--hardware|\|))"
+)
+
+
 def sections(text: str) -> Iterator[Section]:
     """The sections of a pasted text that hold output of commands that no reader is made for."""
     heads = [
@@ -146,5 +153,5 @@ def sections(text: str) -> Iterator[Section]:
     ends = [number - 1 for number, _ in heads[1:]]
     for (number, command), end in zip(heads, [*ends, None], strict=False):
         program = command.removeprefix("sudo ").split()[0].rpartition("/")[2]
-        if program in _SECTIONS and end != number:
+        if program in _SECTIONS and end != number and _QUIET.match(command) is None:
             yield Section(command, number, end, _SECTIONS[program])

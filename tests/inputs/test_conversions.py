@@ -12,6 +12,7 @@ from helpers.places import FIXTURES
 from nccl_doctor.app import analyze
 from nccl_doctor.cli.main import main
 from nccl_doctor.common.errors import UsageProblem
+from nccl_doctor.inputs import conversions
 from nccl_doctor.inputs.conversions import of_file
 from nccl_doctor.reporters import Options, render
 
@@ -141,3 +142,18 @@ def test_beside_several_jobs_it_is_named_too(tmp_path: Path) -> None:
     assert 2 == len(report.jobs)
     for form in ("terminal", "markdown"):
         assert "blob: is binary data, not a log" in render(form, report, Options(width=200))
+
+
+@pytest.mark.parametrize(
+    ("command", "is_output"),
+    [
+        ("sudo lspci -tv", True),
+        ("sudo sysctl -w net.core.rmem_max=1", False),
+        ("sudo ip link set ib0 mtu 4092", False),
+        ("ip -br addr", True),
+        ("numactl --cpunodebind=0 python train.py", False),
+        ("numactl --show", True),
+    ],
+)
+def test_a_command_that_sets_something_or_runs_another_has_no_output(command: str, is_output: bool) -> None:
+    assert is_output == bool(list(conversions.sections(f"+ {command}\nsome text\n+ date\n")))

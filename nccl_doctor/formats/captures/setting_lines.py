@@ -62,7 +62,29 @@ _VALUED = compiled(rf"[ \t]{{0,80}}[\"']?value[\"']?:[ \t]{{1,8}}(?P<value>{_QUO
 _SETTING = compiled(rf"(?P<name>{_NAME})(?P<sign>[= ])(?P<value>{_VALUE})")
 _SECRET = compiled(r"TOKEN|SECRET|PASSW|CREDENTIAL|KEY|AUTH")
 
+_TRACED = compiled(rf"[ \t]{{0,40}}\+{{1,8}} ?{_NAME}={_VALUE}(?:[ \t]{{1,8}}{_NAME}={_VALUE}){{0,60}}[ \t]{{0,8}}$")
+_EXPORTED = compiled(
+    rf"[ \t]{{0,40}}(?:\+{{1,8}} ?)?(?:export|declare -x|typeset -x)(?P<names>(?:[ \t]{{1,8}}{_NAME}(?:={_VALUE})?){{1,60}})"
+)
+_EXPORTS_ALL = compiled(r"[ \t]{0,40}\+{1,8} ?set (?:-[a-z]{0,8}a[a-z]{0,8}|-o allexport)[ \t]{0,8}$")
+
 Setting = tuple[str, str]
+
+
+def is_own_variable(text: str) -> bool:
+    """Whether a line of a trace of `set -x` assigns variables of the shell itself: `+ NCCL_DEBUG=INFO`, without a command behind them."""
+    return _TRACED.match(text) is not None
+
+
+def exported(text: str) -> list[str]:
+    """The names that a line exports, with a value or without one."""
+    found = _EXPORTED.match(text)
+    return [setting.partition("=")[0] for setting in found["names"].split()] if found is not None else []
+
+
+def exports_all(text: str) -> bool:
+    """Whether a line of a trace makes the shell export what it assigns from then on: `+ set -a`."""
+    return _EXPORTS_ALL.match(text) is not None
 
 
 def parse_line(text: str) -> Iterator[Setting]:

@@ -23,8 +23,10 @@ _BLOCK = 1 << 20
 _LONGEST = 600  # bytes of a line
 _LINES = 1_000_000
 _NUMBER = compiled(
-    rb"(?<![\w.:/+-])(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)(?:[ \t]?([A-Za-z][A-Za-z/]{0,20}))?(?![\w.:/]|-\d)"
+    rb"(?<![\w.:/+-])(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
+    rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w.:/]|-\d)"
 )
+_TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}")
 _LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
 _HYPHENED = compiled(rb"\A-[A-Za-z]{1,20}")  # behind another number: `8192-bit`
@@ -86,14 +88,15 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
         before, end = _HYPHENED.sub(b"", line[end : match.start()]), match.end()
         if _NOT_MEASURED.match(line, end) is not None:
             continue
-        unit = (match[2] or b"").decode()
+        unit = (match["unit"] or b"").decode()
         if unit and not (is_rate(unit) or is_time(unit)):
             unit = ""
         name = _name(before)
         if not is_rate(unit) and (not name or _SAYS.search(before) is None):
             continue
-        if kind_of(name, unit) is not None:
-            yield name, unit, float(match[1].replace(b",", b""))
+        kind = kind_of(name, unit)
+        if kind is not None and (match["times"] is None or kind == "rate"):
+            yield name, unit, float(match[1].replace(b",", b"")) * _TIMES[match["times"]]
 
 
 def _name(before: bytes) -> str:

@@ -61,6 +61,9 @@ class Progress:
         self._writer: bytes | None = None  # whose lines tell the time between steps
         self._lines = 0
         self._epoch: int | None = None
+        self._step: int | None = None  # of the last line that told one
+        self._of_epochs = Scalars()  # the epochs of lines that tell no step
+        self._last_epoch: int | None = None
         self._before: tuple[int, float, bool] | None = None  # step or epoch, when, is it an epoch
         self._day = 0.0
         self._clock: float | None = None
@@ -85,7 +88,12 @@ class Progress:
         if found is not None and epoch is not None and found[2]:
             step += int(epoch[1]) * int(found[2])
         self._lines += 1
-        self._scalars.note_scalar(loss[0], loss[1], step, (line, number))
+        if found is not None:
+            self._step = step
+        elif self._step is None and step != self._last_epoch:
+            self._last_epoch = step
+            self._of_epochs.note_scalar("epoch", step, None, (line, number))
+        self._scalars.note_scalar(loss[0], loss[1], self._step, (line, number))
         self._passed(step, found is None, line, number)
         return True
 
@@ -152,6 +160,8 @@ class Progress:
     def rows(self, facts: Facts, file: str) -> Iterator[Any]:
         """The losses, and the times of steps or epochs."""
         yield from self._scalars.rows(facts, file)
+        if self._step is None:
+            yield from self._of_epochs.rows(facts, file)
         run = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
         steps = self._own if self._own.points >= LEAST and is_loop(self._own) else self._steps
         for series in (steps, self._epochs):

@@ -1,10 +1,14 @@
 """Settings that `env`, `export`, `set -x` and the options of launchers show."""
 
+import io
 from pathlib import Path
 
 import pytest
 
 from nccl_doctor.app import analyze
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import Env
+from nccl_doctor.formats.captures import shell_settings
 from nccl_doctor.formats.captures.setting_lines import parse_line
 
 SETTINGS = "SELECT host, rank, name, value, n FROM env ORDER BY name, value, host, rank"
@@ -159,3 +163,20 @@ def test_the_environment_of_containers_is_read(tmp_path: Path, lead: str) -> Non
     assert [] == problems
     assert [(None, None, "NCCL_IB_DISABLE", "1", 1)] == facts.query(SETTINGS)
     assert "ib-disabled-by-env" in {finding.name for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        (["+ NCCL_TEST=0", "+ srun python train.py"], []),
+        (["+ export NCCL_IB_TC=106", "+ NCCL_IB_TC=106"], ["NCCL_IB_TC"]),
+        (["+ NCCL_IB_TC=106", "+ NCCL_TEST=0", "+ export NCCL_IB_TC"], ["NCCL_IB_TC"]),
+        (["+ NCCL_IB_TC=106 python train.py"], ["NCCL_IB_TC"]),
+        (["+ set -a", "+ NCCL_IB_TC=106", "+ set +a"], ["NCCL_IB_TC"]),
+        (["NCCL_IB_TC=106"], ["NCCL_IB_TC"]),
+    ],
+)
+def test_what_a_traced_shell_keeps_for_itself_is_no_setting(lines: list[str], names: list[str]) -> None:
+    facts = Facts()
+    shell_settings.read_format(io.BytesIO("\n".join([*lines, ""]).encode()), "job.log", facts)
+    assert names == [row.name for row in facts.rows(Env)]

@@ -36,6 +36,8 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ("Training perf is: 97.5 FPS", [("Training perf", "FPS", 97.5)]),
         ("sustained 1,250 GFLOPS on all nodes", [("sustained", "GFLOPS", 1250.0)]),
         ("bandwidth = 12.5 GiB/s", [("bandwidth", "GiB/s", 12.5)]),
+        ("Tokens/s: 489.6K, total 12M", [("Tokens/s", "", 489_600.0)]),
+        ("throughput 1.25M tokens/s", [("throughput", "tokens/s", 1_250_000.0)]),
         ("Memory: 4000MHz x 8192-bit = 8192 GB/s PEAK", []),
         ("timeout: 30 s", []),
         ("memory: 512 MiB, epoch: 3, accuracy: 0.91", []),

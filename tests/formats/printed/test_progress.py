@@ -133,3 +133,10 @@ def test_lines_of_other_ranks_are_no_steps_between() -> None:
         for rank in range(4)
     ]
     assert {1.2} == {round(step.seconds or 0, 6) for step in read(lines).rows(Step)}
+
+
+def test_epochs_without_times_are_epochs(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"Epoch {n}/40 - train loss {9 - n / 10} - acc 0.5\n" for n in range(1, 41)))
+    _, facts, _ = analyze.analyze([str(path)])
+    assert [("epochs", 40.0)] == facts.query("SELECT name, value FROM measure WHERE name IN ('steps', 'epochs')")
