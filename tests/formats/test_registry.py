@@ -86,6 +86,7 @@ SAMPLES = {
     "protocol-counters": ["network/nstat_pdsh.txt", "network/tc_pdsh.txt", "network/netstat_clush.txt"],
     "fabric-checks": ["network/ibdiagnet.log"],
     "copy-bandwidth": ["bandwidth/nvbandwidth.txt"],
+    "copy-lines": ["bandwidth/bandwidth_test.txt", "bandwidth/gpu_copy.txt"],
     "rdma-test": ["bandwidth/ib_write_bw.txt"],
     "nccl-tests": ["nccl_tests/a100_8.out", "nccl_tests/two.json"],
     "slurm-accounting": ["captures/sacct.txt"],
@@ -106,7 +107,7 @@ SAMPLES = {
 }
 # What every reading fills, whatever the format.
 GENERAL = {"evidence", "input", "job", "host", "rank", "message", "process", "progress", "hang", "package"} | {
-    "job_fact", "captured", "measure", "coverage", "throttle_span", "idle_span", "env_lint",
+    "job_fact", "captured", "measure", "coverage", "throttle_span", "idle_span", "env_lint", "run_writer", "step_number", "event_steps",
     "host_number",  # reports of the environment hold `lscpu`
 }  # fmt: skip
 

@@ -289,7 +289,7 @@ class CopyTest(NamedTuple):
     number: int  # 1, 2, … over all inputs
     host: str | None  # None where several hosts take part, or none is named
     file: str
-    tool: str  # nvbandwidth, p2pBandwidthLatencyTest
+    tool: str  # nvbandwidth, p2pBandwidthLatencyTest, bandwidthTest, gpu-copy, gpu-stream, shoc
     test: str  # host_to_device_memcpy_ce, or the title of the matrix
     kind: str  # host (a GPU and host memory), pair, bisect (all pairs at once), local (inside a GPU), crowd (many at once), none
     measure: str  # bandwidth, latency

@@ -1,0 +1,181 @@
+"""Bandwidths of copies of which each line tells one: `bandwidthTest`, SuperBench's gpu-copy and gpu-stream, SHOC.
+
+Of several sizes the largest counts, and of several block sizes of one buffer the fastest: small copies measure the latency.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import CopyRate, CopyTest
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import Sections
+
+_HEADS = re.compile(
+    rb"bandwidthTest-[HD]2[HD]-|Transfer Size \(Bytes\)|(?:cpu|gpu\d{1,3})(?:_read|_write)?_by_(?:sm|dma)"
+    rb"|STREAM_[A-Z]{3,8}_[a-z]{4,8}_gpu_\d|[HD]2[HD]_Bandwidth_|CUDA Bandwidth Test\]"
+)
+_NUMBER = r"(?P<value>\d{1,9}(?:\.\d{1,9})?)"
+_GPU_COPY = re.compile(
+    r"(?P<from>cpu|gpu(?P<first>\d{1,3}))_(?P<sign>to|and)_(?P<to>cpu|gpu(?P<second>\d{1,3}))(?P<way>_read|_write)?"
+    rf"_by_(?P<engine>sm|dma)(?P<numa>_under_numa\d{{1,3}})?\s{{1,20}}{_NUMBER}\s*$"
+)
+_GPU_STREAM = re.compile(
+    rf"(?P<test>STREAM_[A-Z]{{3,8}}_[a-z]{{4,8}})_gpu_(?P<gpu>\d{{1,3}})_buffer_(?P<size>\d{{1,15}})_block_\d{{1,6}}\s{{1,20}}{_NUMBER}\s"
+)
+_ROW = re.compile(  # of `bandwidthTest --csv`, and of its modes that tell a size a line
+    rf"bandwidthTest-(?P<way>[HD]2[HD])(?P<memory>-\w{{3,20}})?[^,]{{0,40}}, Bandwidth = {_NUMBER} (?P<unit>[GM])B/s, Time = [^,]{{1,30}},"
+    r" Size = (?P<size>\d{1,15}) bytes"
+)
+_TITLE = re.compile(r"\s{0,8}(Host to Device|Device to Host|Device to Device) Bandwidth, \d{1,3} Device\(s\)")
+_UNIT = re.compile(r"\s{0,8}Transfer Size \(Bytes\)\s{1,20}Bandwidth\(([GM])B/s\)")
+_SIZE = re.compile(rf"\s{{1,20}}(?P<size>\d{{1,15}})\s{{1,20}}{_NUMBER}\s*$")
+_SHOC = re.compile(
+    r"\s{0,40}(?P<test>(?P<way>[HD]2[HD])_Bandwidth_\w{1,40})\s{1,20}\+?(?P<size>\d{1,12})(?P<of>By|[kM]B)\s{1,20}(?P<unit>[GM])B/sec"
+    rf"\s{{1,20}}{_NUMBER}\s"
+)
+_DEVICE = re.compile(r"\s{0,4}Device (\d{1,3}): \"?([^\"\n]{2,100}?)(?:\"|\s*$)")
+_WAYS = {"Host to Device": "H2D", "Device to Host": "D2H", "Device to Device": "D2D"}
+_BYTES = {"By": 1, "kB": 1 << 10, "MB": 1 << 20}
+_KEEP = 40  # lines after the last that told a number
+_MOST = 100_000  # numbers of a file
+
+
+class _Test(NamedTuple):
+    host: str | None
+    tool: str
+    name: str
+    kind: str  # see `CopyTest`
+    engine: str | None
+
+
+class _Copy(NamedTuple):
+    test: _Test
+    gpu: int
+    peer: int | None
+    size: int
+    value: float  # GB/s
+
+
+class _Best(NamedTuple):
+    size: int
+    value: float
+    line: int
+    text: str
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read the bandwidth of each copy of a file.
+
+    Source: NVIDIA/cuda-samples `bandwidthTest.cu`, ROCm `hipBusBandwidth` (SHOC), superbenchmark `gpu_copy.cpp`, `gpu_stream.cu`::
+
+        bandwidthTest-H2D-Pinned, Bandwidth = 24.6 GB/s, Time = 0.00130 s, Size = 32000000 bytes, NumDevsUsed = 1
+        gpu0_to_gpu1_write_by_sm 258.397
+        STREAM_TRIAD_double_gpu_0_buffer_4294967296_block_256   2414.01 90.50
+           H2D_Bandwidth_pinned    524288kB       GB/sec       24.7523 24.6708 0.1586  24.3154 24.7880
+    """
+    facts.mark_covered("copy_test", "copy_rate")
+    sections = Sections(stream, _HEADS, _KEEP)
+    readers: dict[str | None, _Reader] = {}  # of the hosts that a prefix names
+    found: dict[_Test, dict[tuple[int, int | None], _Best]] = {}
+    models: dict[tuple[str | None, int], str] = {}
+    used = count = 0
+    for number, label, text in sections:
+        reader = readers.setdefault(label.host, _Reader(label.host, models))
+        copy = reader.line(text)
+        if copy is None:
+            continue
+        sections.used()
+        used += 1
+        places = found.setdefault(copy.test, {})
+        before = places.get((copy.gpu, copy.peer))
+        count += before is None
+        if count <= _MOST and (before is None or (copy.size, copy.value) > (before.size, before.value)):
+            places[copy.gpu, copy.peer] = _Best(copy.size, copy.value, number, text.strip())
+    first = facts.query("SELECT coalesce(max(number), 0) FROM copy_test")[0][0] + 1
+    for number, (test, places) in enumerate(found.items(), first):
+        if places:
+            facts.add(_rows(facts, name, number, test, places, models))
+    note = f"holds more than {_MOST:,} numbers; the others were left out" if count > _MOST else None
+    return Reading(sections.lines, used, note)
+
+
+def _rows(
+    facts: Facts, file: str, number: int, test: _Test, places: dict[tuple[int, int | None], _Best],
+    models: dict[tuple[str | None, int], str],
+) -> Iterator[Any]:  # fmt: skip
+    gpus = {gpu for pair in places for gpu in pair if gpu is not None}
+    of_gpus = {models.get((test.host, gpu)) for gpu in gpus}
+    refs = {pair: facts.evidence(file, best.line, best.text[:300]) for pair, best in places.items()}
+    yield CopyTest(
+        number=number, host=test.host, file=file, tool=test.tool, test=test.name, kind=test.kind, measure="bandwidth",
+        engine=test.engine, unit="GB/s", gpus=len(gpus), model=of_gpus.pop() if len(of_gpus) == 1 else None, total=None,
+        status="passed", said=None, ref=next(iter(refs.values())),
+    )  # fmt: skip
+    for (gpu, peer), best in places.items():
+        yield CopyRate(
+            number, test.host, gpu, test.host if peer is not None else None, peer, best.value, refs[gpu, peer]
+        )
+
+
+class _Reader:
+    """What one host wrote into a file, while it is being read."""
+
+    def __init__(self, host: str | None, models: dict[tuple[str | None, int], str]) -> None:
+        self._host = host
+        self._models = models
+        self._gpu = 0  # which both programs use unless they are told another, and name before
+        self._way: str | None = None  # of a table with a row a size
+        self._scale: float | None = None
+
+    def line(self, text: str) -> _Copy | None:
+        """The copy that a line tells."""
+        if (found := _GPU_COPY.match(text)) is not None:
+            return self._gpu_copy(found)
+        if (found := _GPU_STREAM.match(text)) is not None:
+            test = _Test(self._host, "gpu-stream", found["test"], "local", None)
+            return _Copy(test, int(found["gpu"]), None, int(found["size"]), float(found["value"]))
+        if (found := _ROW.match(text)) is not None:
+            return self._of_size(f"{found['way']}{found['memory'] or ''}", found, 1 if found["unit"] == "G" else 1e-3)
+        if (found := _SHOC.match(text)) is not None:
+            return self._of_size(found["test"], found, 1 if found["unit"] == "G" else 1e-3, _BYTES[found["of"]], "shoc")
+        if self._way is not None and self._scale is not None and (found := _SIZE.match(text)) is not None:
+            return self._of_size(self._way, found, self._scale)
+        self._about(text)
+        return None
+
+    def _about(self, text: str) -> None:
+        if (found := _TITLE.match(text)) is not None:
+            self._way, self._scale = _WAYS[found[1]], None
+        elif (found := _UNIT.match(text)) is not None:
+            self._scale = 1 if found[1] == "G" else 1e-3
+        elif (found := _DEVICE.match(text)) is not None:
+            self._gpu = int(found[1])
+            self._models.setdefault((self._host, self._gpu), found[2].strip())
+        elif text.strip() and "Memory Transfers" not in text:
+            self._way = None
+
+    def _of_size(
+        self, name: str, found: re.Match[str], scale: float, unit: int = 1, tool: str = "bandwidthTest"
+    ) -> _Copy:
+        test = _Test(self._host, tool, name, "local" if "D2D" in name else "host", None)
+        return _Copy(test, self._gpu, None, int(found["size"]) * unit, float(found["value"]) * scale)
+
+    def _gpu_copy(self, found: re.Match[str]) -> _Copy | None:
+        first, second = (None if found[group] is None else int(found[group]) for group in ("first", "second"))
+        if first is None and second is None:
+            return None
+        ends = [found[group].rstrip("0123456789") for group in ("from", "to")]
+        name = f"{ends[0]}_{found['sign']}_{ends[1]}{found['way'] or ''}_by_{found['engine']}{found['numa'] or ''}"
+        engine = "SM" if found["engine"] == "sm" else "CE"
+        kind = "host" if first is None or second is None else "local" if first == second else "pair"
+        name = (
+            name.replace("gpu_to_gpu", "gpu_to_itself").replace("gpu_and_gpu", "gpu_and_itself")
+            if kind == "local"
+            else name
+        )
+        gpu = second if second is not None else first
+        test = _Test(self._host, "gpu-copy", name, kind, engine)
+        return _Copy(test, gpu or 0, first if kind == "pair" else None, 0, float(found["value"]))
