@@ -10,7 +10,7 @@ FORMATS = (
         "own-progress",
         "progress_lines",
         tables=("throughput_run", "step", "scalar"),
-        inside=(b"loss", b"Loss", b"LOSS"),
+        inside=(b"loss", b"Loss", b"LOSS", b" trl:"),
         last=True,
         after=("training-steps",),
     ),

@@ -31,6 +31,9 @@ _FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|I
 _LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
 _HYPHENED = compiled(rb"\A-[A-Za-z]{1,20}")  # behind another number: `8192-bit`
 _NOT_MEASURED = compiled(rb"(?i)[ \t]{1,4}(?:peak|theoretical)\b")
+_FORMULA = compiled(
+    rb" = [^=:;]{1,120}[/*][^=:;]{1,120}:(?=\s)"
+)  # `fwd FLOPS per GPU = fwd flops per GPU / fwd latency: 81.9 TFLOPS`
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,8}\Z")
 
 
@@ -84,6 +87,7 @@ def _take(line: bytes, number: int, series: NumberSeries, table: tables.Table | 
 def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
     """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
     end = 0
+    line = _FORMULA.sub(b":", line)
     for match in _NUMBER.finditer(line):
         before, end = _HYPHENED.sub(b"", line[end : match.start()]), match.end()
         if _NOT_MEASURED.match(line, end) is not None:
@@ -105,7 +109,8 @@ def _name(before: bytes) -> str:
     at = max(before.rfind(one) for one in (b",", b";", b"|", b"(")) + 1
     while (front := _FRONT.match(before, at)) is not None:
         at = front.end()
-    words = _LONE_NUMBER.sub(" ", before[at:].decode("utf-8", "replace").rpartition(": ")[2]).split()
+    text = before[at:].decode("utf-8", "replace").rpartition(": ")[2]
+    words = _LONE_NUMBER.sub(" ", text).split()
     while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
         words.pop()
     return " ".join(words[-8:])[:60].strip(" -.:=\"'{[")

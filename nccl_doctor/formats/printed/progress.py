@@ -47,6 +47,7 @@ _WRITER = compiled(rb"(?i)(?<!\S)\(\d{1,6}/\d{1,6}\)(?!\S)|(?<![a-z_])rank\W{0,2
 _SECONDS = {None: 1.0, b"ms": 1e-3, b"m": 60.0, b"min": 60.0, b"minutes": 60.0, b"h": 3600.0}
 _STEPS = Tool(b"", "own-loop", "samples/s", "job")
 _EPOCHS = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
+_LLM_C = compiled(rb"s:(\d{1,12}) (trl|tel):(\d{1,9}\.\d{1,9})(?: |\s*\Z)")  # `main.log` of llm.c
 _EVALUATED = ("val", "eval", "test", "valid")
 
 
@@ -72,6 +73,11 @@ class Progress:
         """Take a line; whether it is one of a training loop."""
         if len(line) > _LONGEST:
             return False
+        if (logged := _LLM_C.match(line)) is not None:
+            self._lines += 1
+            name, self._step = "loss" if logged[2] == b"trl" else "val_loss", int(logged[1])
+            self._scalars.note_scalar(name, float(logged[3]), self._step, (line, number))
+            return True
         epoch, found, took = _EPOCH.search(line), _STEP.search(line), _TOOK.search(line)
         if epoch is not None:
             self._epoch = int(epoch[1])

@@ -17,8 +17,8 @@ FORMATS = (
         # titles, one of them the step, and a row of numbers; Keras has epochs only
         begins=compiled(
             rb"(?i)\A(?:\xef\xbb\xbf)?(?=(?:[^\r\n]{0,4000},)?\"?(?:_?step|global[_ ]step|trainer/global_step|iter(?:ation)?)\"?[,\r\n]"
-            rb"|epoch,[^\r\n]{0,4000}loss)(?=[\w\"./ ,])(?:\"[^\"\r\n]{0,400}\"|[^\r\n\"\[\]{}:;=]){3,16000}\r?\n"
-            rb"(?=[-+\d.\"enaif]{0,400},)[-+\d.,\"enaif]{1,20000}(?:\r?\n|\Z)"
+            rb"|[ ]{0,60}epoch,[^\r\n]{0,4000}loss)(?=[\w\"./ ,])(?:\"[^\"\r\n]{0,400}\"|[^\r\n\"\[\]{}:;=]){3,16000}\r?\n"
+            rb"(?=[-+\d. \"enaif]{0,400},)[-+\d., \"enaif]{1,20000}(?:\r?\n|\Z)"
             # behind the name of a host
             rb"|\A(?:\xef\xbb\xbf)?"
             rb"(?=(?:host|node|worker)[_ ]?(?:name)?,(?:[^\r\n]{0,4000},)?(?:_?step|global[_ ]step|iter(?:ation)?)[,\r\n])"

@@ -37,6 +37,10 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ("sustained 1,250 GFLOPS on all nodes", [("sustained", "GFLOPS", 1250.0)]),
         ("bandwidth = 12.5 GiB/s", [("bandwidth", "GiB/s", 12.5)]),
         ("Tokens/s: 489.6K, total 12M", [("Tokens/s", "", 489_600.0)]),
+        (
+            "bwd FLOPS per GPU = 2 * fwd flops per GPU / bwd latency:                 116.27 TFLOPS",
+            [("bwd FLOPS per GPU", "TFLOPS", 116.27)],
+        ),
         ("throughput 1.25M tokens/s", [("throughput", "tokens/s", 1_250_000.0)]),
         ("Memory: 4000MHz x 8192-bit = 8192 GB/s PEAK", []),
         ("timeout: 30 s", []),

@@ -140,3 +140,10 @@ def test_epochs_without_times_are_epochs(tmp_path: Path) -> None:
     path.write_text("".join(f"Epoch {n}/40 - train loss {9 - n / 10} - acc 0.5\n" for n in range(1, 41)))
     _, facts, _ = analyze.analyze([str(path)])
     assert [("epochs", 40.0)] == facts.query("SELECT name, value FROM measure WHERE name IN ('steps', 'epochs')")
+
+
+def test_the_log_of_llm_c() -> None:
+    facts = read(
+        ["s:0 tel:11.0353", *(f"s:{n} trl:{9 - n / 10:.4f} lr:0.0001 norm:2.1" for n in range(20)), "s:20 tel:8.9"]
+    )
+    assert {("loss", 20, 19), ("val_loss", 2, 20)} == {(row.name, row.n, row.last_step) for row in facts.rows(Scalar)}

@@ -202,3 +202,13 @@ def _facts_of(text: bytes, changed: dict[str, object], size: int = 1 << 20) -> t
     return reading, [
         repr(facts.query(f"SELECT * FROM {name}")) for name in ("scalar", "step", "throughput_run", "evidence")
     ]
+
+
+def test_padded_columns_of_epochs(tmp_path: Path) -> None:
+    """Of Ultralytics, which fills its columns with blanks."""
+    path = tmp_path / "results.csv"
+    titles = ("epoch", "train/box_loss", "val/box_loss")
+    rows = [f"{n:23d},{1.5 - n / 100:23.5f},{1.4:23.5f}" for n in range(1, 31)]
+    path.write_text("\n".join([",".join(f"{title:>23}" for title in titles), *rows, ""]))
+    _, facts, _ = analyze.analyze([str(path)])
+    assert [(30.0,)] == facts.query("SELECT value FROM measure WHERE name = 'epochs'")

@@ -18,6 +18,7 @@ from nccl_doctor.formats.training.steps import step_lines
         ("internevo", "INFO train.py:323 -- tflops=63.27,step={s},loss=11.6,tgs (tokens/gpu/second)=1424.64,lr=4e-07", None, 1424.64),
         ("llm.c", "step {s:4d}/18865 | loss 11.0 (+nanz)| lr 1e-07 | 3321.91 ms | 48.3% bf16 MFU | 157849 tok/s", 3.32191, None),
         ("llm.c", "step {s:4d}/74: train loss 5.356082 (acc 5.356082) (83.28 ms, 49187 tok/s)", None, 49187.0),
+        ("fairseq2", "fairseq2 - Train Metrics (step {s}) - Loss: 2.31 | Elements per Second: 151,020", None, 151020.0),
         ("marian", "Ep. 1 : Up. {s} : Sen. 41,234 : Cost 9.1 * 5,1 @ 1 after 9 : Time 46.02s : 11332.97 words/s : gNorm 1", None, 11332.97),
         ("wenet", "2026-11-20 08:00:00,123 DEBUG TRAIN | steps/sec 2.500| Batch 0/{s} loss 120.1 loss_ctc 130.2 lr 0.0001", 0.4, None),
         ("nemo-rl", "===== Step {s}/1000 =====\n  • Total step time: 64.25s\n  • generation: 38.40s (60.0%)", 64.25, None),

@@ -1,11 +1,13 @@
-"""Step lines of programs that research groups published: modded-nanogpt, llm.c, InternEvo, NeMo-RL, Marian, WeNet, ms-swift, slime.
+"""Step lines of programs that research groups published: modded-nanogpt, llm.c, fairseq2, InternEvo, NeMo-RL, Marian, WeNet, slime.
 
-Sources: `train_gpt.py` of modded-nanogpt, `train_gpt2.cu` of llm.c, `train.py` of InternEvo, `grpo.py` of NeMo-RL,
-`scheduler.h` of Marian, `executor.py` of WeNet, `callback.py` of ms-swift, `train_metric_utils.py` of slime, `callbacks.py` of
-LLaMA-Factory (`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py` of RSL-RL::
+Sources: `train_gpt.py` of modded-nanogpt, `train_gpt2.cu` of llm.c, `recorders/log.py` of fairseq2, `train.py` of InternEvo,
+`grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet, `callback.py` of ms-swift, `train_metric_utils.py` of
+slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py`
+of RSL-RL::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
     step    1/18865 | loss 11.0 (+nanz)| norm 15.4 (+nanz)| lr 8.6e-07 | 3321.91 ms | 48.3% bf16 MFU | 157849 tok/s
+    Train Metrics (step 20) - Loss: 2.31 | Learning Rate: 1.2e-05 | Elements per Second: 151,020 | Peak Active Device Memory: 18.4 GiB
     tflops=63.27,step=0,loss=11.63,tgs (tokens/gpu/second)=1424.64,lr=4e-07
     Ep. 1 : Up. 500 : Sen. 412,345 : Cost 8.9 * 5,123 @ 10 after 5,123 : Time 46.02s : 111332.97 words/s : gNorm 1.1
     TRAIN | steps/sec 2.631| Batch 0/100 loss 12.1 loss_ctc 13.0 lr 0.0001 rank 0
@@ -59,6 +61,15 @@ TOOLS = (
             + rb") ms, "
             + RATE
             + rb" tok/s\)"
+        ),
+    ),
+    Tool(
+        b"Elements per Second: ",
+        "fairseq2",
+        "tokens/s",
+        "job",
+        by(
+            rb"\bTrain(?: Metrics)? \(step (?P<step>\d+)\).{0,2000}?(?<!/)Elements per Second: (?P<rate>\d[\d,]*(?:\.\d+)?)"
         ),
     ),
     Tool(
