@@ -52,7 +52,7 @@ FORMATS = (
             b"Send Latency Test",
         ),
         reach=4 << 20,
-        after=("copy-bandwidth",),
+        after=("copy-lines",),
     ),
     Format(
         "tcp-test",

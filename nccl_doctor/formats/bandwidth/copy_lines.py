@@ -37,10 +37,15 @@ _SHOC = re.compile(
     rf"\s{{1,20}}{_NUMBER}\s"
 )
 _DEVICE = re.compile(r"\s{0,4}Device (\d{1,3}): \"?([^\"\n]{2,100}?)(?:\"|\s*$)")
+_VALUE = re.compile(r"\s{0,20}(\d{1,9}(?:\.\d{1,9})?)(?:\s|\Z)")
+_NAMED = ("gpu-copy", "gpu-stream")  # of which the first word of a line tells all but the value
 _WAYS = {"Host to Device": "H2D", "Device to Host": "D2H", "Device to Device": "D2D"}
 _BYTES = {"By": 1, "kB": 1 << 10, "MB": 1 << 20}
 _KEEP = 40  # lines after the last that told a number
-_MOST = 100_000  # numbers of a file
+_MOST = 4_096  # tests of a file, and copies of each
+
+
+_Pair = tuple[int, int | None]
 
 
 class _Test(NamedTuple):
@@ -66,6 +71,9 @@ class _Best(NamedTuple):
     text: str
 
 
+_Places = dict[_Pair, _Best]
+
+
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the bandwidth of each copy of a file.
 
@@ -79,31 +87,28 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("copy_test", "copy_rate")
     sections = Sections(stream, _HEADS, _KEEP)
     readers: dict[str | None, _Reader] = {}  # of the hosts that a prefix names
-    found: dict[_Test, dict[tuple[int, int | None], _Best]] = {}
+    found: dict[_Test, _Places] = {}
     models: dict[tuple[str | None, int], str] = {}
-    used = count = 0
-    for number, label, text in sections:
-        reader = readers.setdefault(label.host, _Reader(label.host, models))
-        copy = reader.line(text)
-        if copy is None:
-            continue
-        sections.used()
-        used += 1
-        places = found.setdefault(copy.test, {})
-        before = places.get((copy.gpu, copy.peer))
-        count += before is None
-        if count <= _MOST and (before is None or (copy.size, copy.value) > (before.size, before.value)):
-            places[copy.gpu, copy.peer] = _Best(copy.size, copy.value, number, text.strip())
+    used = 0
+    for first, label, texts in sections.batches():
+        reader = readers.setdefault(label.host, _Reader(label.host, found, models))
+        last = 0
+        for number, text in enumerate(texts, first):
+            if reader.line(text, number):
+                used += 1
+                last = number
+        if last:
+            sections.used(last)
     first = facts.query("SELECT coalesce(max(number), 0) FROM copy_test")[0][0] + 1
     for number, (test, places) in enumerate(found.items(), first):
         if places:
             facts.add(_rows(facts, name, number, test, places, models))
-    note = f"holds more than {_MOST:,} numbers; the others were left out" if count > _MOST else None
+    note = f"holds more than {_MOST:,} tests; the others were left out" if len(found) >= _MOST else None
     return Reading(sections.lines, used, note)
 
 
 def _rows(
-    facts: Facts, file: str, number: int, test: _Test, places: dict[tuple[int, int | None], _Best],
+    facts: Facts, file: str, number: int, test: _Test, places: _Places,
     models: dict[tuple[str | None, int], str],
 ) -> Iterator[Any]:  # fmt: skip
     gpus = {gpu for pair in places for gpu in pair if gpu is not None}
@@ -123,14 +128,42 @@ def _rows(
 class _Reader:
     """What one host wrote into a file, while it is being read."""
 
-    def __init__(self, host: str | None, models: dict[tuple[str | None, int], str]) -> None:
+    def __init__(
+        self, host: str | None, found: dict[_Test, _Places], models: dict[tuple[str | None, int], str]
+    ) -> None:
         self._host = host
+        self._found = found
         self._models = models
+        self._names: dict[str, tuple[_Places, _Pair, int]] = {}  # by the first word of a line: its copy and its size
         self._gpu = 0  # which both programs use unless they are told another, and name before
         self._way: str | None = None  # of a table with a row a size
         self._scale: float | None = None
 
-    def line(self, text: str) -> _Copy | None:
+    def line(self, text: str, number: int) -> bool:
+        """Take a line; whether it tells a copy."""
+        word, _, rest = text.partition(" ")
+        known = self._names.get(word)
+        if known is not None and (value := _VALUE.match(rest)) is not None:
+            self._take(*known, float(value[1]), number, text)
+            return True
+        copy = self._copy(text)
+        if copy is None:
+            return False
+        if len(self._found) < _MOST or copy.test in self._found:
+            places = self._found.setdefault(copy.test, {})
+            pair = copy.gpu, copy.peer
+            if len(places) < _MOST or pair in places:
+                if copy.test.tool in _NAMED and len(self._names) < _MOST:
+                    self._names[word] = places, pair, copy.size
+                self._take(places, pair, copy.size, copy.value, number, text)
+        return True
+
+    def _take(self, places: _Places, pair: _Pair, size: int, value: float, number: int, text: str) -> None:
+        best = places.get(pair)
+        if best is None or size > best.size or (size == best.size and value > best.value):
+            places[pair] = _Best(size, value, number, text.strip())
+
+    def _copy(self, text: str) -> _Copy | None:
         """The copy that a line tells."""
         if (found := _GPU_COPY.match(text)) is not None:
             return self._gpu_copy(found)
