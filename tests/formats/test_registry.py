@@ -75,6 +75,7 @@ SAMPLES = {
     "node-capture": ["captures/topo_nv18.txt", "captures/ibstat_bad.txt", "captures/fi_info_uneven.txt"],
     "host-commands": ["captures/host_commands.txt"],
     "shell-settings": ["captures/set_x.txt"],
+    "host-values": ["captures/pdsh_nproc.txt"],
     "cpu-samples": ["captures/mpstat.txt", "captures/vmstat.txt"],
     "link-counters": ["network/perfquery_switch.txt", "network/ip_s_link.txt"],
     "dcgm-results": ["gpu/dcgmi_diag.txt", "gpu/dcgmi_health.txt"],

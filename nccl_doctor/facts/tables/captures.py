@@ -233,6 +233,16 @@ class HostNumber(NamedTuple):
     ref: Ref
 
 
+class HostValue(NamedTuple):
+    """What a command printed on a host, of which only the values are known: `node01: 64` of `pdsh … nproc`."""
+
+    host: str
+    file: str
+    position: int  # 1, 2, … of the lines of the host
+    value: str
+    ref: Ref
+
+
 class ListedProcess(NamedTuple):
     """A process in `ps` or `top` that is part of a job, hangs in the kernel or is a zombie. Of several lists the worst row."""
 

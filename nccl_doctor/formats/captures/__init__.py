@@ -116,6 +116,19 @@ FORMATS = (
         after=("host-commands",),
     ),
     Format(
+        "host-values",
+        "host_values",
+        tables=("host_value",),
+        # four hosts whose names differ in their digits, each with a word
+        begins=compiled(
+            rb"\A(?!(?i:rank|local_rank|step|epoch|iter|layer|block|stage|line|item|test|run|fold|batch|cpu|cuda|dev|device|eth|ib|mlx\d_"
+            rb"|nvme|sd|port|slot|core|thread|worker|task|job|fan|temp|group|class|col|row|key|level|seed|phase|chunk|part|bin|gpu\d:)\d)"
+            rb"(?P<stem>[A-Za-z][A-Za-z_-]{0,40})\d{1,6}[\w.-]{0,80}: [^\s:=]{1,60}\n"
+            rb"(?:(?P=stem)\d{1,6}[\w.-]{0,80}: [^\s:=]{1,60}(?:\n|\Z)){3}"
+        ),
+        after=("node-capture",),
+    ),
+    Format(
         "cpu-samples",
         "cpu_samples",
         tables=("host_use",),
