@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from cluster_texts import CLUSTER
+from loop_texts import LOOPS
 from sample_texts import SAMPLES
 from varied import FIXTURES, looped, on_nodes, varied
 
@@ -358,6 +359,7 @@ FORMATS: dict[str, Callable[[], Iterator[str]]] = {
     "qacct": looped("gridengine/qacct.txt", names="jobnumber    "),
     **CLUSTER,
     **SAMPLES,
+    **LOOPS,
     # NCCL
     "nccl-tests": nccl_tests,
     "nccl-tests of pairs": nccl_tests_of_pairs,

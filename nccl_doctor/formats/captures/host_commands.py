@@ -7,7 +7,6 @@
 
 import re
 from functools import lru_cache
-from itertools import count
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -32,7 +31,7 @@ from nccl_doctor.formats.captures import (
     process_sections,
     storage_sections,
 )
-from nccl_doctor.formats.captures.host_sections import Section
+from nccl_doctor.formats.captures.host_sections import HIGHEST_COUNTS, Section
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_batches
@@ -69,18 +68,18 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if label.host is not None and _LUSTRE_CLIENT.search(label.host):  # `lfs check servers` has a name in front, too
             texts = [f"{label.host}: {text}" for text in texts]
             kept.host = None
-        begins = list(map(_section_of, texts))
-        if section is None and not any(begins):
-            continue
-        for number, text, begun in zip(count(first), texts, begins):
-            if section is not None and section.take(text, number):
-                used += 1
-                continue
-            section = None
+        for number, text in enumerate(texts, first):
+            if section is not None:
+                if section.take(text, number):
+                    used += 1
+                    continue
+                section = None
+            begun = _section_of(text)
             if begun is not None:
                 section = begun(kept.add)
                 used += section.take(text, number)
-        open_[writer] = section
+        if section is not None or writer in open_:
+            open_[writer] = section
     facts.mark_covered(
         "host_number", "task_limit", "host_memory", "mount", "mount_probe", "shared_memory", "rdma_gid", "gpu_pair"
     )
@@ -114,7 +113,7 @@ class _Rows:
         if known is None and len(self._kept) >= _MOST_ROWS:
             self.full = True
         elif known is None or _badness(row) > _badness(known[0]):
-            self._kept[key] = row._replace(host=host), number, text
+            self._kept[key] = row if row.host == host else row._replace(host=host), number, text
 
     def all(self) -> list[Any]:
         """The rows, without file and evidence."""
@@ -124,8 +123,8 @@ class _Rows:
         """The rows with file and evidence."""
         done = []
         for row, number, text in self._kept.values():
-            row = row._replace(ref=facts.evidence(name, number, text.strip()[:600]))
-            done.append(row._replace(file=name) if hasattr(row, "file") else row)
+            ref = facts.evidence(name, number, text.strip()[:600])
+            done.append(row._replace(ref=ref, file=name) if hasattr(row, "file") else row._replace(ref=ref))
         return done
 
 
@@ -161,7 +160,7 @@ def _name(row: Any, number: int) -> _Key:
 def _badness(row: Any) -> float:
     """How much worse a later row of the same thing is; of others the first counts."""
     match row:
-        case HostNumber() if row.unit in ("%", "ms", "B/s", "/s") or row.name == "load":
+        case HostNumber() if row.unit in HIGHEST_COUNTS or row.name == "load":
             return row.value
         case HostNumber() if row.command == "ps":
             return row.value

@@ -13,7 +13,14 @@ from nccl_doctor.facts.tables import HostMemory, HostNumber, TaskLimit
 Add = Callable[[Any, int, str], None]
 """Takes a row without host, file and evidence, and the line that shows it."""
 UNLIMITED = -1
+HIGHEST_COUNTS = (
+    "%",
+    "ms",
+    "B/s",
+    "/s",
+)  # units of numbers of which a command that runs in a loop has its highest as the worst
 _KIB = 1024
+_NAMES = 10_000  # numbers of a part that are remembered
 _SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _SIZE = re.compile(r"(\d{1,18}(?:[.,]\d{1,3})?)([BKMGTP]?)i?B?")
 
@@ -25,14 +32,22 @@ class Section:
 
     def __init__(self, add: Add) -> None:
         self.add = add
+        self._highest: dict[str, float] = {}  # name of a number -> what was added of it
 
     def take(self, text: str, number: int) -> bool:
         """Use a line; False where the part is over."""
         raise NotImplementedError
 
-    def number(self, command: str, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
-        """Keep one number."""
-        self.add(HostNumber(None, "", command, name, value, unit, 0), *at)
+    def number(
+        self, command: str, name: str, value: float, unit: str, at: tuple[int, str], host: str | None = None
+    ) -> None:
+        """Keep one number, unless it is no worse than the one of that name before."""
+        if unit in HIGHEST_COUNTS:
+            if value <= self._highest.get(name, -1.0):
+                return
+            if len(self._highest) < _NAMES:
+                self._highest[name] = value
+        self.add(HostNumber(host, "", command, name, value, unit, 0), *at)
 
 
 def parse_size(text: str) -> float | None:

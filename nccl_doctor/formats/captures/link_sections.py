@@ -6,8 +6,10 @@ The reader is `host_commands`; `host_sections` says what a part is.
 import re
 from typing import Any, ClassVar
 
-from nccl_doctor.facts.tables import BondMember, HostNumber, IbPort
+from nccl_doctor.facts.tables import BondMember, IbPort
 from nccl_doctor.formats.captures.host_sections import Add, Section
+
+_NAMES = 10_000  # interfaces that are remembered
 
 
 class Bond(Section):
@@ -114,38 +116,60 @@ class Traffic(Section):
         r"(?:[\d:]{8}\s?)?(?:[AP]M|[A-Z]\S{3,20}:)?\s{0,20}(?P<name>[\w.@-]{1,40})(?P<cells>(?:\s+\d{1,15}[.,]\d{1,3}){6,12})\s*$"
     )
     _ENDS: ClassVar = ("lo", "IFACE")
+    _LOSSES: ClassVar = {"err": "errors", "drop": "drops"}
 
     def __init__(self, add: Add) -> None:
         super().__init__(add)
         self._host: str | None = None
         self._titles: list[str] = []
+        self._words = 0  # of the line of titles, with the time in front of them
+        self._names: set[str] = set()  # interfaces of which there was a row
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
-        if (head := self.BEGINS.match(text)) is not None:
-            self._host = head["host"] or self._host
-            self._titles = text.partition("IFACE")[2].split()
+        words = text.split()
+        titles = len(self._titles)
+        if len(words) == self._words and titles and words[-titles - 1] in self._names:  # as the rows before
+            name, cells = words[-titles - 1], words[-titles:]
+        elif (head := self.BEGINS.match(text)) is not None:
+            if head["host"] and head["host"] != self._host:
+                self._host = head["host"]
+                self._highest.clear()
+            self._titles, self._words = text.partition("IFACE")[2].split(), len(words)
             return True
-        row = self._ROW.match(text) if self._titles else None
-        if row is None:
-            return not text.strip()
-        cells = [float(cell.replace(",", ".")) for cell in row["cells"].split()]
-        if row["name"] in self._ENDS or len(cells) != len(self._titles):
-            return True
+        elif self._titles and (row := self._ROW.match(text)) is not None:
+            name, cells = row["name"], row["cells"].split()
+            if name in self._ENDS or len(cells) != len(self._titles):
+                return True
+            if len(self._names) < _NAMES:
+                self._names.add(name)
+        else:
+            return not words
+        return self._take_cells(name, cells, (number, text))
+
+    def _take_cells(self, name: str, cells: list[str], at: tuple[int, str]) -> bool:
         values = dict(zip(self._titles, cells, strict=True))
-        at = number, text
-        if "rxkB/s" in values:
-            carried = 1024 * max(values["rxkB/s"], values.get("txkB/s", 0.0))
-            self._keep(f"traffic of {row['name']}", carried, "B/s", at)
-            self._keep(f"use of {row['name']}", values.get("%ifutil", 0.0), "%", at)
-        elif "rxerr/s" in values:
-            self._keep(f"errors of {row['name']}", values["rxerr/s"] + values.get("txerr/s", 0.0), "/s", at)
-            self._keep(f"drops of {row['name']}", values.get("rxdrop/s", 0.0) + values.get("txdrop/s", 0.0), "/s", at)
+        try:
+            if "rxkB/s" in values:
+                carried = 1024 * max(_decimal(values["rxkB/s"]), _decimal(values.get("txkB/s", "0")))
+                self._keep(f"traffic of {name}", carried, "B/s", at)
+                self._keep(f"use of {name}", _decimal(values.get("%ifutil", "0")), "%", at)
+            elif "rxerr/s" in values:
+                for what in ("err", "drop"):
+                    lost = _decimal(values.get(f"rx{what}/s", "0")) + _decimal(values.get(f"tx{what}/s", "0"))
+                    self._keep(f"{self._LOSSES[what]} of {name}", lost, "/s", at)
+        except ValueError:
+            return False
         return True
 
     def _keep(self, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
         if value:  # most interfaces of a node are not in use
-            self.add(HostNumber(self._host, "", "sar", name, value, unit, 0), *at)
+            self.number("sar", name, value, unit, at, self._host)
+
+
+def _decimal(text: str) -> float:
+    """A number as `sar` prints it in the language of the user. Raises ValueError for another word."""
+    return float(text.replace(",", "."))
 
 
 SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles, Traffic)

@@ -21,7 +21,7 @@ _WEEKDAY = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)$")
 class Processes(Section):
     """A line of titles with PID, of which the last is the command, and a row a process."""
 
-    BEGINS = re.compile(r"(?=.{0,300}?\bPID\b)[A-Z%\s][A-Z%+\s]{3,300}\b(?:COMMAND|CMD|ARGS)\s*$")
+    BEGINS = re.compile(r"(?=[A-Z%+\s]{0,300}?\bPID\b)[A-Z%\s][A-Z%+\s]{3,300}\b(?:COMMAND|CMD|ARGS)\s*$")
 
     def __init__(self, add: Add) -> None:
         super().__init__(add)

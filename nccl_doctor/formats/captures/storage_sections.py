@@ -4,12 +4,15 @@ The reader is `host_commands`; `host_sections` says what a part is.
 """
 
 import re
-from typing import ClassVar
+from functools import lru_cache
 
 from nccl_doctor.facts.tables import LustreTarget
 from nccl_doctor.formats.captures.host_sections import Add, Section, parse_size
 
 _TARGET = r"[\w.-]{1,60}-(?:OST|MDT)[0-9a-f]{4}"
+_WORDS = 6  # of a row of `lfs df`
+_SHARE = 4  # characters of the longest share, `100%`
+_ROWS = 10_000  # that are remembered
 _LEAST_OPERATIONS = 1.0  # a second, below which a mean says little
 
 
@@ -27,9 +30,14 @@ class LfsDf(Section):
     def __init__(self, add: Add) -> None:
         super().__init__(add)
         self._what = "used of"
+        self._fullest: dict[tuple[str, str, str] | None, str] = {}  # what, name, path -> share of the rows before
 
     def take(self, text: str, number: int) -> bool:
-        """Use a line."""
+        """Use a line. A row of what was as full before adds nothing."""
+        words = text.split()
+        row_of = (self._what, words[0], words[5]) if len(words) == _WORDS else None
+        if row_of in self._fullest and words[4].rjust(_SHARE) <= self._fullest[row_of]:
+            return True
         if (head := self.BEGINS.match(text)) is not None:
             self._what = "inodes used of" if "Inodes" in head[0] else "used of"
             return True
@@ -50,6 +58,8 @@ class LfsDf(Section):
                 "%",
                 (number, text),
             )
+            if row_of is not None and len(self._fullest) < _ROWS:
+                self._fullest[row_of] = words[4].rjust(_SHARE)
         return True
 
 
@@ -57,8 +67,7 @@ class LustreImports(Section):
     """`lctl get_param osc.*.import mdc.*.import`: the state of the connection to a target, and how long its requests took."""
 
     BEGINS = re.compile(r"(osc|mdc|mgc)\.\S{1,200}\.import=")
-    _FIELD = re.compile(r"\s{2,20}(?P<name>target|state|avg_waittime): (?P<value>\S{1,200})")
-    _MORE = re.compile(r"import:|\s{2,20}\S|\s*$")
+    _LINE = re.compile(r"\s{2,20}(?:(?P<name>target|state|avg_waittime): (?P<value>\S{1,200})|\S)|import:|\s*$")
 
     def __init__(self, add: Add) -> None:
         super().__init__(add)
@@ -67,13 +76,15 @@ class LustreImports(Section):
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
-        if (head := self.BEGINS.match(text)) is not None:
-            self._kind, self._target = head[1], ""
-            return True
-        field = self._FIELD.match(text)
+        field = self._LINE.match(text)
         if field is None:
-            return self._MORE.match(text) is not None
-        name, value = field["name"], field["value"]
+            head = self.BEGINS.match(text)
+            if head is not None:
+                self._kind, self._target = head[1], ""
+            return head is not None
+        name, value = field.groups()
+        if name is None:
+            return True
         if name == "target":
             self._target = value.removesuffix("_UUID")
         elif self._target and name == "state":
@@ -128,49 +139,56 @@ class NfsIo(Section):
     _VALUES = re.compile(r"\s{0,40}[\d.]{1,20}(?:\s+(?:[\d.]{1,20}|\([\d.]{1,8}%\)))*\s*$")
     _MORE = re.compile(r"\s*$|\s{2,20}ops/s\s|op/s\s|\s{0,4}[a-z]{4,12}:\s")
     _TITLE = re.compile(r"avg \w{3,5} \(ms\)|\S+")
-    _SHARES: ClassVar = ("retrans", "errors")  # two words: a number, and a share in parentheses
 
     def __init__(self, add: Add) -> None:
         super().__init__(add)
         self._path = ""
         self._name = ""
-        self._titles: list[str] = []
+        self._titles: tuple[str, ...] = ()
 
     def take(self, text: str, number: int) -> bool:
         """Use a line; the command prints all mounts again and again."""
+        operation = self._operation(text) if "ops/s" in text else None
+        if operation is not None:
+            self._name, self._titles = operation
+            return True
+        if self._VALUES.match(text) is not None:
+            if self._name:
+                self._take_values(text, number)
+            self._name = ""
+            return True
         if (head := self.BEGINS.match(text)) is not None:
             self._path, self._name = head[1], ""
             return True
-        if (operation := self._OPERATION.match(text)) is not None:
-            self._name, self._titles = operation["name"], self._TITLE.findall(operation["titles"])
-            return True
-        if self._VALUES.match(text) is None:
-            return self._MORE.match(text) is not None
-        if self._name:
-            self._take_values(text, number)
-        self._name = ""
-        return True
+        return self._MORE.match(text) is not None
+
+    @classmethod
+    @lru_cache(1 << 8)  # printed in front of all values
+    def _operation(cls, text: str) -> tuple[str, tuple[str, ...]] | None:
+        """The name of an operation and the titles of its values; None for another line."""
+        row = cls._OPERATION.match(text)
+        return None if row is None else (row["name"], tuple(cls._TITLE.findall(row["titles"])))
 
     def _take_values(self, text: str, number: int) -> None:
-        words = text.split()
-        values: dict[str, str] = {}
-        for title in self._titles:
-            if not words:
-                return
-            values[title] = words.pop(0)
-            if title in self._SHARES and words and words[0].startswith("("):
-                values[title] = words.pop(0).strip("(%)")
+        cells: list[str] = []
+        for word in text.split():
+            if word[0] == "(" and cells:  # a number, and a share in parentheses
+                cells[-1] = word.strip("(%)")
+            else:
+                cells.append(word)
+        values = dict(zip(self._titles, cells, strict=False))
+        if len(cells) < len(self._titles):
+            return
         at = number, f"{self._path} {self._name}: {text.strip()}"
         try:
-            numbers = {title: float(value) for title, value in values.items()}
+            if float(values.get("ops/s", 0)) < _LEAST_OPERATIONS:
+                return
+            if "avg RTT (ms)" in values:
+                self.number("nfsiostat", f"{self._name} of {self._path}", float(values["avg RTT (ms)"]), "ms", at)
+            if sent_again := float(values.get("retrans", 0)):
+                self.number("nfsiostat", f"{self._name}s sent again of {self._path}", sent_again, "%", at)
         except ValueError:
             return
-        if numbers.get("ops/s", 0) < _LEAST_OPERATIONS:
-            return
-        if "avg RTT (ms)" in numbers:
-            self.number("nfsiostat", f"{self._name} of {self._path}", numbers["avg RTT (ms)"], "ms", at)
-        if numbers.get("retrans"):
-            self.number("nfsiostat", f"{self._name}s sent again of {self._path}", numbers["retrans"], "%", at)
 
 
 SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, NfsIo)
