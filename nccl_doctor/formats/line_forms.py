@@ -1,5 +1,6 @@
 """Lines that differ in digits only have their words at the same places: one is taken apart for all, and numbers are read with numpy."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -67,3 +68,26 @@ class LineForms(Generic[T]):
             else:
                 groups.append(Group(form, rows, [lines[at] for at in rows]))
         return groups, sorted(others)
+
+
+class RowSpans:
+    """Where the groups of an expression are in lines, which is searched once for all lines that differ in digits only.
+
+    The expression must not ask which digit it is.
+    """
+
+    def __init__(self, row: re.Pattern[str]) -> None:
+        self._row = row
+        self._known: dict[bytes, tuple[Span, ...] | None] = {}
+
+    def match(self, line: str) -> tuple[Span, ...] | None:
+        """The places of all groups, (-1, -1) of one without a match, where the expression matches from the start of the line."""
+        form = line.encode("utf-8", "surrogatepass").translate(ZEROS)
+        try:
+            return self._known[form]
+        except KeyError:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            found = self._row.match(line)
+            spans = self._known[form] = found.regs[1:] if found is not None else None
+            return spans

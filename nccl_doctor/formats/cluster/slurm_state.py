@@ -3,12 +3,14 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import QueuedJob, SchedulerNode
 from nccl_doctor.formats.cluster.slurm_values import gpus as gpus_of
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.line_forms import RowSpans
 from nccl_doctor.inputs.prefixes import NOTHING
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, plain_lines, read_head
@@ -39,6 +41,8 @@ _STATED_ROW = re.compile(
 _HEAD = 1 << 12  # bytes in which rows without titles are known from others
 _WHOLE = re.compile(r"\d{1,9}")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
+_SHOWN = 2000  # characters of a row that are kept of a job
+_Job = tuple[str | None, str, str | None, int | None]  # name, state, reason and nodes
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -63,15 +67,20 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     sections = Sections(stream, _STATE_HEADS)
     used = 0
     for first, label, texts in sections.batches():
+        last = 0
         for number, text in enumerate(texts, first):
             if not reader.take(text, number):
                 continue
             used += 1
-            sections.used(number)
-            run = sections.run(_NODE_ROWS, number) if label is NOTHING and text.startswith("NodeName=") else None
-            if run is not None:
-                used += reader.take_rows(*run)
-                break
+            last = number
+            if label is NOTHING and text.startswith("NodeName="):
+                sections.used(number)
+                last, run = 0, sections.run(_NODE_ROWS, number)
+                if run is not None:
+                    used += reader.take_rows(*run)
+                    break
+        if last:
+            sections.used(last)
     facts.add(reader.rows())
     facts.mark_covered("scheduler_node", "queued_job")
     return Reading(sections.lines, used)
@@ -85,12 +94,20 @@ class _Reader:
         self._fields: dict[str, str] = {}  # of the node that `scontrol` is printing
         self._place = (0, "")
         self._nodes: dict[tuple[str, str, str | None], SchedulerNode] = {}
-        self._jobs: dict[str, QueuedJob] = {}
+        self._queue_rows = RowSpans(_QUEUE_ROW)
+        self._jobs: dict[
+            str, tuple[int, str, _Job | None]
+        ] = {}  # by number, as each was shown last: where, and what it says
 
     def rows(self) -> Iterator[SchedulerNode | QueuedJob]:
         self._close()
         yield from self._nodes.values()
-        yield from self._jobs.values()
+        for number, text, _ in sorted(self._jobs.values(), key=itemgetter(0)):  # evidence is numbered as the lines are
+            self._facts.evidence(self._name, number, text.strip())
+        for job, (number, text, said) in self._jobs.items():
+            name, state, reason, nodes = said or _queued_job(text)
+            ref = self._facts.evidence(self._name, number, text.strip())
+            yield QueuedJob(job[:80], self._name, name, state, reason, nodes, ref)
 
     def take(self, text: str, number: int) -> bool:
         """Whether a line is part of a table."""
@@ -154,11 +171,8 @@ class _Reader:
             elif len(self._jobs) < _MOST_NODES and cells[job][:1].isdecimal():
                 reason = told[1:-1] if told.startswith("(") and told.endswith(")") else told if "REASON" in at else None
                 count = _whole(cells[at["NODES"]]) if "NODES" in at else None
-                ref = self._facts.evidence(self._name, number, text.strip())
                 named = cells[at["NAME"]] if "NAME" in at else None
-                self._jobs[cells[job]] = QueuedJob(
-                    cells[job][:80], self._name, named, cells[state][:40], reason, count, ref
-                )
+                self._jobs[cells[job]] = number, text.strip()[:_SHOWN], (named, cells[state][:40], reason, count)
             return True
 
         return take
@@ -221,15 +235,11 @@ class _Reader:
         cells = text.split(None, 10)
         if len(cells) < 11 or not cells[1].isdecimal():
             return False
-        reason = cells[10].strip()
-        self._add(
-            cells[0],
-            cells[3],
-            None if reason == "none" else reason,
-            (number, text),
-            cpus=_whole(cells[4]),
-            memory=_number(cells[6]),
-        )
+        reason: str | None = cells[10].strip()
+        reason = None if reason == "none" else reason
+        if (cells[0], cells[3], reason) not in self._nodes:
+            more = {"cpus": _whole(cells[4]), "memory": _number(cells[6])}
+            self._add(cells[0], cells[3], reason, (number, text), **more)
         return True
 
     def _short(self, text: str, number: int) -> bool:
@@ -240,14 +250,22 @@ class _Reader:
         return True
 
     def _queued(self, text: str, number: int) -> bool:
-        row = _QUEUE_ROW.match(text)
-        if row is None:
+        spans = self._queue_rows.match(text)
+        if spans is None:
             return False
-        if len(self._jobs) < _MOST_NODES:
-            reason = row[5][1:-1] if row[5].startswith("(") and row[5].endswith(")") else None
-            ref = self._facts.evidence(self._name, number, text.strip())
-            self._jobs[row[1]] = QueuedJob(row[1], self._name, row[2], row[3], reason, int(row[4]), ref)
+        start, stop = spans[0]
+        job = text[start:stop]
+        if len(self._jobs) < _MOST_NODES or job in self._jobs:
+            self._jobs[job] = number, text if len(text) <= _SHOWN else " ".join(text.split()), None
         return True
+
+
+def _queued_job(text: str) -> _Job:
+    """What a row of `squeue` says."""
+    row = _QUEUE_ROW.match(text)
+    assert row is not None
+    reason = row[5][1:-1] if row[5].startswith("(") and row[5].endswith(")") else None
+    return row[2], row[3], reason, int(row[4])
 
 
 @lru_cache(1 << 12)  # many nodes of a cluster say the same
