@@ -109,6 +109,7 @@ def dmon_of_a_lost_gpu() -> Iterator[str]:
 
 def rank_timers() -> Iterator[str]:
     """Megatron-LM's timers, `--timing-log-option all`, of 64 ranks."""
+    yield "using world size: 64, data-parallel size: 8, context-parallel size: 1, hierarchical context-parallel sizes: None, tensor size: 8"
     for step in count(1):
         took = 1800 + _spread(90)
         yield f" iteration {step:8d}/ 9000000 | elapsed time per iteration (ms): {took:.1f} | lm loss: 2.1E+00 |"

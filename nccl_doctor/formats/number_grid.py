@@ -1,12 +1,13 @@
 """Tables in columns of blanks whose rows are equally wide, read with numpy: all rows of a block at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 _BLANK, _ZERO, _NINE, _DOT, _LAST = (ord(sign) for sign in " 09.~")
 _DIGITS = 15  # of a number that is exact as a float, whatever its point
+_WIDEST, _CELLS = 24, 1 << 16  # characters of a cell, and cells that are looked at together
 _POWERS = 10.0 ** np.arange(_DIGITS + 1)
 
 Bytes = npt.NDArray[np.uint8]
@@ -65,21 +66,44 @@ class Grid:
 
     def numbers(self, column: int) -> Floats:
         """The numbers of a column as `float` reads them; NaN for another word."""
-        signs = self.words(column)
-        digits = (signs >= _ZERO) & (signs <= _NINE)
-        points = signs == _DOT
-        count, dots = digits.sum(axis=1), points.sum(axis=1)
-        plain = (digits | points | (signs == _BLANK)).all(axis=1)
-        plain &= (dots <= 1) & (count > 0) & (count <= _DIGITS)
-        whole = np.zeros(len(signs))
-        for at in range(signs.shape[1]):
-            whole = np.where(digits[:, at], whole * 10 + (signs[:, at] - float(_ZERO)), whole)
-        if dots.any():
-            whole /= _POWERS[np.minimum((digits & (np.cumsum(points, axis=1) > 0)).sum(axis=1), _DIGITS)]
-        odd = np.flatnonzero(~plain)
-        if len(odd):
-            whole[odd] = [number_of(word) for word in self.texts(column, odd)]
-        return whole
+        return numbers_in(self.words(column), number_of)
+
+
+def numbers_in(signs: Bytes, other: Callable[[str], float]) -> Floats:
+    """The numbers that rows of signs and blanks hold, exactly as `float` reads them; `other` reads words that are no plain decimals."""
+    digits = (signs >= _ZERO) & (signs <= _NINE)
+    points = signs == _DOT
+    count, dots = digits.sum(axis=1), points.sum(axis=1)
+    plain = (digits | points | (signs == _BLANK)).all(axis=1)
+    plain &= (dots <= 1) & (count > 0) & (count <= _DIGITS)
+    whole = np.zeros(len(signs))
+    for at in range(signs.shape[1]):
+        whole = np.where(digits[:, at], whole * 10 + (signs[:, at] - float(_ZERO)), whole)
+    if dots.any():
+        whole /= _POWERS[np.minimum((digits & (np.cumsum(points, axis=1) > 0)).sum(axis=1), _DIGITS)]
+    odd = np.flatnonzero(~plain)
+    if len(odd):
+        words = [word.tobytes().decode("ascii", "replace").strip() for word in signs[odd]]
+        values = {word: other(word) for word in {*words}}
+        whole[odd] = [values[word] for word in words]
+    return whole
+
+
+def cell_numbers(text: bytes, separator: bytes, other: Callable[[str], float]) -> Floats | None:
+    """The same of the cells of a text, between separators; None where one is too wide."""
+    signs = np.frombuffer(text, np.uint8)
+    stops = np.append(np.flatnonzero(signs == ord(separator)), len(signs))
+    starts = np.insert(stops[:-1] + 1, 0, 0)
+    widths = stops - starts
+    if (width := int(widths.max())) > _WIDEST:
+        return None
+    signs = np.append(signs, np.full(width, _BLANK, np.uint8))
+    numbers = []
+    for at in range(0, len(starts), _CELLS):
+        cells = signs[starts[at : at + _CELLS, None] + np.arange(width)]
+        cells[np.arange(width) >= widths[at : at + _CELLS, None]] = _BLANK
+        numbers.append(numbers_in(cells, other))
+    return np.concatenate(numbers)
 
 
 def number_of(word: str) -> float:

@@ -17,6 +17,7 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.gpu.prometheus import COLUMNS, HOSTS, LABEL, gpu_of
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu
+from nccl_doctor.formats.number_grid import cell_numbers
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import line_lists
 
@@ -126,6 +127,17 @@ class _Panel:
 
     def add(self, lines: list[str], first: int) -> None:
         """Take some rows."""
+        plain = _plain(lines, len(self._series))
+        times, values, places = (*plain, list(range(first, first + len(lines)))) if plain else self._cells(lines, first)
+        if not places or not self._series:
+            return
+        self.used += len(places)
+        self._sums.add(values[:, self._others])
+        if self._columns:
+            self._add_samples(_times(times), values, lines, places, first)
+
+    def _cells(self, lines: list[str], first: int) -> tuple[Sequence[str], Floats, list[int]]:
+        """Times and numbers of rows of any form, and which lines they are."""
         rows, places = [], []
         for number, cells in enumerate(csv.reader(lines), first):
             if len(cells) == len(self._series) + 1:
@@ -133,14 +145,8 @@ class _Panel:
                 places.append(number)
             elif cells:
                 self.torn = number
-        if not rows or not self._series:
-            return
-        times, *columns = zip(*rows, strict=True)
-        values = np.array([_floats(column) for column in columns]).T
-        self.used += len(rows)
-        self._sums.add(values[:, self._others])
-        if self._columns:
-            self._add_samples(_times(times), values, lines, places, first)
+        times, *columns = zip(*rows, strict=True) if rows and self._series else ((),)
+        return times, np.array([_floats(column) for column in columns]).T, places
 
     def _add_samples(self, times: Floats, values: Floats, lines: list[str], places: list[int], first: int) -> None:
         shape = len(times), self._gpus
@@ -178,6 +184,20 @@ class _Panel:
         facts.mark_covered("panel_series")
 
 
+def _plain(lines: list[str], columns: int) -> tuple[list[str], Floats] | None:
+    """Times and numbers of rows without quotes that have so many columns behind the time; None of others."""
+    parts = [line.partition(",") for line in lines]
+    cells = ",".join([part[2] for part in parts])
+    if (
+        '"' in cells
+        or not cells.isascii()
+        or any('"' in time or rest.count(",") != columns - 1 for time, _, rest in parts)
+    ):
+        return None
+    numbers = cell_numbers(cells.encode(), b",", _number)
+    return None if numbers is None else ([time for time, _, _ in parts], numbers.reshape(-1, columns))
+
+
 def _series(title: str, panel: str) -> _Series:
     """What a title says: by its labels, else by its words and those of the panel."""
     labels = dict(LABEL.findall(title))
@@ -205,15 +225,15 @@ def _quantity(title: str, panel: str) -> tuple[str | None, float]:
 
 def _floats(cells: Sequence[str]) -> Floats:
     """The numbers of a column; NaN for an empty cell, and without the unit that formatted data has."""
-    try:
-        return np.array(cells, np.float64)
-    except ValueError:
-        return np.array([_number(cell) for cell in cells])
+    return np.fromiter(map(_number, cells), np.float64, len(cells))
 
 
 def _number(cell: str) -> float:
-    found = _VALUE.fullmatch(cell.strip())
-    return float(found[1].replace(",", ".")) if found is not None else float("nan")
+    try:
+        return float(cell)
+    except ValueError:
+        found = _VALUE.fullmatch(cell.strip())
+        return float(found[1].replace(",", ".")) if found is not None else float("nan")
 
 
 def _times(cells: Sequence[str]) -> Floats:

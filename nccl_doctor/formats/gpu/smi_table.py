@@ -9,7 +9,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, GpuProcess, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu.refusals import Refusal, error_row, refusal
+from nccl_doctor.formats.gpu.refusals import REFUSED, Refusal, error_row, refusal
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
@@ -147,6 +147,8 @@ class _Table:
         self._refused(row["gpu"], {**cells, "power limit": match[5], "memory": memory, "utilisation": util}, line)
 
     def _refused(self, gpu: int, cells: dict[str, str], line: tuple[int, str]) -> None:
+        if REFUSED.search(line[1]) is None:
+            return
         found = [one for what, cell in cells.items() if (one := refusal(what, cell, line)) is not None]
         if found:
             self.refusals.setdefault(gpu, []).extend(found[: 20 - len(self.refusals.get(gpu, ()))])

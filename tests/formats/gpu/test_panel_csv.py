@@ -3,6 +3,8 @@
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccl_doctor.app.analyze import report_of
 from nccl_doctor.facts.store import Facts
@@ -77,3 +79,20 @@ def test_what_is_cut_or_torn_is_told() -> None:
     assert "columns and was left out" in str(
         panel_csv.read_format(io.BytesIO(f"Time,{wide}\n".encode()), "w", Facts()).note
     )
+
+
+CELLS = st.one_of(
+    st.integers(-5, 10**17).map(str),
+    st.floats(0, 1e6).map(lambda value: f"{value:.3f}"),
+    st.sampled_from(["", "NaN", "95 %", "1.5GHz", "1e3", "-", ".5", "1.2.3", " 7", "x" * 30, "0.1"]),
+)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=9))
+def test_rows_at_once_hold_what_each_cell_holds(rows: list[tuple[str, ...]]) -> None:
+    found = panel_csv._plain([f"{number},{','.join(row)}" for number, row in enumerate(rows)], 3)
+    if found is None:
+        assert any(len(cell) > 24 for row in rows for cell in row)
+        return
+    assert [str(number) for number in range(len(rows))] == found[0]
+    assert repr([[panel_csv._number(cell) for cell in row] for row in rows]) == repr(found[1].tolist())
