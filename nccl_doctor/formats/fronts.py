@@ -7,17 +7,19 @@ Name:   node01                                     `kubectl describe node`, and 
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 from nccl_doctor.formats.job_lines import job_lines
 from nccl_doctor.inputs.detect import begins_json
+from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_ahead
 
 FURTHER = 1 << 20  # bytes within which something else begins
 _SHORTEST = 6  # letters of a literal that tells the output of another command from other text
+_LARGE = 1 << 17  # bytes of a text in which the literals are looked for together
 _TIMES = 20  # a literal is looked for again where it is part of the front; lines between a title and one below it
 # the end of a line that closes a document, and in the next one what no value of JSON begins with
 _BEHIND_JSON = compiled(
@@ -40,9 +42,17 @@ def end_of_front(known: Format, text: bytes, others: Sequence[bytes] = ()) -> in
     if not known.leads:
         return None
     job = next((place for place in job_lines(text) if not known.quotes or _is_unlike(text, place)), None)
-    begins = (_begin_of(known, text, literal) for literal in others if len(literal.strip()) >= _SHORTEST)
+    begins = (_begin_of(known, text, literal) for literal in _present(known, text, others))
     end = min((place for place in (job, *begins) if place is not None), default=None)
     return _first_unlike(text, end) if end is not None and known.quotes else end
+
+
+def _present(known: Format, text: bytes, others: Sequence[bytes]) -> Collection[bytes]:
+    """The literals that tell the output of another command, as far as a text may hold them: in a large one those that it holds."""
+    telling = [literal for literal in others if len(literal.strip()) >= _SHORTEST]
+    if len(text) < _LARGE:  # to load the automaton takes longer
+        return telling
+    return prefilter(frozenset(), frozenset(telling), f"front-{known.kind}").scan(text)[1]
 
 
 def _begin_of(known: Format, text: bytes, literal: bytes) -> int | None:
