@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -108,3 +109,34 @@ def test_other_lines_tell_no_parts(text: str) -> None:
 def test_any_lines_are_read_without_failing(lines: list[str]) -> None:
     rows = read("\n".join(lines))
     assert all(row.n > 0 and 0 <= row.seconds <= row.slowest for row in rows)
+
+
+LINES = st.sampled_from(
+    [
+        "times across ranks (ms):", "  forward-compute:", "  optimizer:", "     rank {a:2d}: {b}.{c:02d}", "     rank {a:2d}: {b}",
+        "(min, max) time across ranks (ms):", "    forward-compute ................................: ({b}.{c:02d}, {b}.9)",
+        "rank {a}: data {b}.{c:03d} fwd 0.{c:03d} bwd {a}.5", "[rank {a}] step {b} | data: {c}.1ms | fwd: {b}.{c:02d} ms | loss 0.{c}",
+        "node0{c}: rank={a} h2d_ms={b}.5 fwd_ms={c}.25 fwd_ms={a}.25", "rank {a} fwd 12345678.123456789 bwd 0.1", "step {b} took {c}.1 s",
+        "rank {a}: fwd 1.{c} bwd 2.{b}     rank {a}: {b}.5", "", "caf\N{LATIN SMALL LETTER E WITH ACUTE} rank {a} fwd 0.{c:02d} bwd 0.1",
+    ]
+)  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.builds(str.format, LINES, a=st.integers(0, 12), b=st.integers(0, 999), c=st.integers(0, 99)), max_size=60
+    )
+)
+def test_lines_read_together_tell_what_each_tells(lines: list[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    together = read(text)
+    with mock.patch.object(rank_timers.RankTimers, "_take_forms", _one_by_one):
+        alone = read(text)
+    assert sorted(map(repr, (row._replace(ref=0) for row in alone))) == sorted(
+        map(repr, (row._replace(ref=0) for row in together))
+    )
+
+
+def _one_by_one(timers: rank_timers.RankTimers, _: bytes, lines: list[bytes], first: int) -> None:
+    for number, line in enumerate(lines, first):
+        timers.used += timers._line(line, number)
