@@ -57,8 +57,8 @@ class _Reader:
         for number, line in enumerate(lines, first):
             if "%idle" in line or " swpd " in line or " idl " in line or line.startswith("Linux "):
                 used += self._opens(line)
-            elif self._head is not None and (words := line.split()):
-                used += self._takes(self._head, words, line, number)
+            elif self._head is not None:
+                used += self._takes(self._head, line, number)
         return used
 
     def _opens(self, line: str) -> bool:
@@ -76,10 +76,12 @@ class _Reader:
         self._reports.add(head.kind)
         return True
 
-    def _takes(self, head: _Head, words: list[str], line: str, number: int) -> bool:
+    def _takes(self, head: _Head, line: str, number: int) -> bool:
         """Whether a line is a row of the open table."""
-        if head.part is not None:
-            parts = line.split("|")
+        if head.part is None:
+            words = line.split()
+        else:
+            parts = line.split("|", head.part + 1)
             words = parts[head.part].split() if len(parts) > head.part else []
         if len(words) != head.columns:
             words = _without_clock(words)
@@ -137,6 +139,10 @@ def _without_clock(words: list[str]) -> list[str]:
 
 
 def _percent(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        pass
     try:
         return float(text.replace(",", "."))
     except ValueError:
