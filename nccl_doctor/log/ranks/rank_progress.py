@@ -22,6 +22,9 @@ from nccl_doctor.log.ranks.rank_map import RankMap
 _NCCL = nccl_header.TOKEN.encode()  # a line that holds it says nothing of a rank's progress
 _NUMBER = compiled(r"0x[0-9a-fA-F]+|\d+(?:[.,:/]\d+)*")
 _IN_TEXT = compiled(r"\b(?:[Gg]lobal |[Ll]ocal )?[Rr](?:ank|ANK)(?! ?==)[ =:_#]*(\d+)\b|\bworker[ _](\d+)\b")
+_LETTERS = compiled(
+    rb"(?<![x\xfe])\xfe"
+)  # masks of a number with letters that is no code behind `0x`: not all of its signs are digits
 _CODE = ("def ", "class ", "self,", "self.", "elif ", "return ")  # a program that a log shows
 TAIL = 4 << 20  # bytes at the end of a log that are looked at
 _SHAPES = 300  # different shapes kept per label
@@ -86,6 +89,15 @@ class _Found(NamedTuple):
     ]  # where the number of a rank begins and ends that is in the text, not in a label
 
 
+class _OfHosts(NamedTuple):
+    """Lines of a shape that name a host and nothing else."""
+
+    begin: int  # where the host is
+    end: int
+    template: str
+    hosts: dict[bytes, str]
+
+
 class _Lines:
     """Counts lines by label and shape."""
 
@@ -104,9 +116,16 @@ class _Lines:
         self._layouts: dict[tuple[Any, ...], prefixes.Found] = {}  # by shape and the kinds of these words
         self._as_layout: set[tuple[Any, ...]] = set()  # those of whose lines `_split` says the same
         self._labels: dict[tuple[Any, ...], prefixes.Label] = {}  # by layout and what the words say that name a writer
+        self._of_hosts: dict[bytes, _OfHosts] = {}  # shape of lines that name a host and nothing else
+        self._hosts: dict[tuple[Any, ...], dict[bytes, str]] = {}  # by layout: hosts as such lines write them
 
     def add(self, number: int, raw: bytes, shape: bytes) -> None:
         """Count a line."""
+        if (of_hosts := self._of_hosts.get(shape)) is not None:
+            begin, end, template, hosts = of_hosts
+            if (host := hosts.get(raw[begin:end])) is not None:
+                self._count_of_host(host, template, raw, shape, number)
+                return
         places = self._places.get(shape)
         if places is None:
             count = self._parsed(raw, shape)
@@ -144,7 +163,33 @@ class _Lines:
                     self._labels.clear()
                 self._labels[_names_in(line, layout)] = label
                 self._as_layout.add(self._key(line, shape))
+                self._remember_host(line, layout, label, shape, found)
         return count
+
+    def _remember_host(
+        self, line: str, layout: prefixes.Found, label: prefixes.Label, shape: bytes, found: _Found | None
+    ) -> None:
+        """Have lines of a shape counted by their host alone, where nothing else of them counts."""
+        spans = [(begin, end) for name, begin, end in layout.fields if name in prefixes.NAMES]
+        if found is None or found.number or len(spans) != 1 or {*layout.words} - {*spans} or _LETTERS.search(shape):
+            return
+        begin, end = spans[0]
+        host = line[begin:end]
+        if host == found.name == label.host and found.rank is None and len(self._hosts) < _MEMO:
+            hosts = self._hosts.setdefault((layout.fields, layout.words, layout.end, kind_of(host)), {})
+            hosts[host.encode()] = host
+            self._of_hosts.setdefault(shape, _OfHosts(begin, end, _template(found.text), hosts))
+
+    def _count_of_host(self, host: str, template: str, raw: bytes, shape: bytes, number: int) -> None:
+        """Count a line that names a host and nothing else."""
+        count = self._seen.get((host, template))
+        if count is None:
+            if self._per_label.get(host, 0) >= _SHAPES:
+                return
+            self._per_label[host] = self._per_label.get(host, 0) + 1
+            count = self._seen[host, template] = ShapeCount(None, host)
+        count.n += 1
+        count.last, count.line, count.text, count.shape = number, raw, None, shape
 
     def _split(self, raw: bytes, shape: bytes) -> tuple[str, prefixes.Label, str] | None:
         """As `_split`, of a line whose shape and whose writer came before; None for another one."""
@@ -188,10 +233,6 @@ class _Lines:
 
     def progress(self, lines: int) -> RankProgress:
         """What was counted in so many lines."""
-        for count in self._seen.values():
-            if count.text is None:
-                found = _found_in(*(self._split(count.line, count.shape) or _split(count.line)))
-                count.text = found.text if found is not None else ""
         return RankProgress(self._seen, lines)
 
 
@@ -283,5 +324,9 @@ def rows(
                 NcclHeader(None, None, None, None, None, nccl_header.NO_LABEL._replace(rank=rank), True)
             )
         ref = facts.evidence(file, before + entry.last, prefixes.clean(_text_of(entry.line)))
-        values = " ".join(_NUMBER.findall(entry.text or "")) or None
+        text = entry.text
+        if text is None:
+            found = _found_in(*_split(entry.line))
+            text = found.text if found is not None else ""
+        values = " ".join(_NUMBER.findall(text)) or None
         yield Progress(name, rank, place, shape, entry.n, values, before + entry.last, ref)

@@ -1,6 +1,10 @@
 """What the last part of a log says of the progress of ranks and hosts."""
 
+from unittest import mock
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.log.ranks import rank_progress
@@ -65,3 +69,21 @@ def test_lines_of_a_writer_count_together(line: str) -> None:
 )
 def test_a_program_that_a_log_shows_is_no_rank(line: str) -> None:
     assert not [label for label, _, _ in rows_of(f"{line}\n{line}\n") if label]
+
+
+TEXTS = st.sampled_from(
+    (
+        "link {n} is up", "GUID 0x{n}a2c90300001", "GPU {n}: {n}f3c1e02-8c1d-4c36-9f0e-5a1b2c3d4e5f",
+        "rank {n} waits", "[rank{n}]: step {n}", "{n}",
+        "12:0{n}:00 ok done", "mlx5_{n}: state: 4", "  indented {n} text", "caf\N{LATIN SMALL LETTER E WITH ACUTE} {n}",
+    )
+)  # fmt: skip
+HOSTS = st.sampled_from(("node1: ", "node22: ", "gpu0: ", "gpu-3: ", "web01.example.org: ", "7: ", "", "n1 [rank 3] "))
+
+
+@given(st.lists(st.tuples(HOSTS, st.builds(str.format, TEXTS, n=st.integers(0, 12))), max_size=40))
+def test_lines_counted_by_their_host_count_as_others(lines: list[tuple[str, str]]) -> None:
+    text = "".join(f"{host}{line}\n" for host, line in lines)
+    found = rows_of(text)
+    with mock.patch.object(rank_progress._Lines, "_remember_host"):
+        assert rows_of(text) == found
