@@ -24,6 +24,11 @@ class Refusal(NamedTuple):
     line: tuple[int, str]
 
 
+def is_refused(text: str) -> bool:
+    """Whether a text may hold such a cell: several times faster than `REFUSED`."""
+    return "ERR!" in text or "Unknown Error" in text or "GPU requires reset" in text or "GPU is lost" in text
+
+
 def refusal(what: str, cell: str, line: tuple[int, str]) -> Refusal | None:
     """The refusal of a cell; None where it holds a value, or where only a fan is silent."""
     found = REFUSED.search(cell)

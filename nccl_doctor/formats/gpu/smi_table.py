@@ -4,12 +4,14 @@ Of several tables of one node the last counts, but of errors the worst: nothing 
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, GpuProcess, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu.refusals import REFUSED, Refusal, error_row, refusal
+from nccl_doctor.formats.gpu.refusals import Refusal, error_row, is_refused, refusal
+from nccl_doctor.formats.line_forms import RowSpans
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
@@ -25,6 +27,7 @@ _TABLE_NAME = re.compile(r" {1,4}(\d{1,3}) {1,3}(\S.{0,40}?) {1,40}(On|Off|N/A|E
 _TABLE_BUS = re.compile(r" {0,3}((?:[0-9A-Fa-f]{4}){1,2}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) {1,3}")
 _TABLE_LOAD = re.compile(r" {0,4}(\S{1,5}) {1,6}(\S{1,5}) {1,6}(\S{1,5}) {1,14}(\S{1,6}) / {1,5}(\S{1,6}) {0,3}$")
 _TABLE_MEMORY = re.compile(r" {0,12}(\d{1,8})MiB / {0,8}(\d{1,8})MiB")
+_loads = RowSpans(_TABLE_LOAD)
 _TABLE_MIG = re.compile(r"(Enabled|Disabled|N/A)\*? {0,3}$")
 
 # Processes of an instance of a divided GPU, whose numbers stand in the second and third column, share nothing.
@@ -49,19 +52,24 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     sections = Sections(stream, _TABLE_HEADS)
     tables: dict[_Node, _Table] = {}
     used, last = 0, (0, "")
-    for number, label, text in sections:
+    for first, label, texts in sections.batches():
         node = label.host, label.rank  # `srun -l` prints ranks
         table = tables.get(node)
+        taken = 0
+        for number, text in enumerate(texts, first):
+            match = _TABLE_HEAD.match(text) if "NVIDIA-SMI" in text else None
+            if match is not None:
+                if table is None and len(tables) < _HOSTS:
+                    table = tables[node] = _Table()
+                if table is not None:
+                    table.begin(match, number, text.strip())
+            elif table is None or not table.take(number, text):
+                continue
+            used += 1
+            taken = number
         last = number, text.lstrip()[:1]
-        if (match := _TABLE_HEAD.match(text)) is not None:
-            if table is None and len(tables) < _HOSTS:
-                table = tables[node] = _Table()
-            if table is not None:
-                table.begin(match, number, text.strip())
-        elif table is None or not table.take(number, text):
-            continue
-        used += 1
-        sections.used()
+        if taken:
+            sections.used(taken)
     if not known:
         _add(facts, name, tables)
     facts.add(
@@ -94,64 +102,88 @@ class _Table:
 
     def take(self, number: int, text: str) -> bool:
         """Take a line of a GPU or a process; False for any other."""
-        cells = text.strip().split("|")
+        text = text.strip()
+        cells = text.split("|")
         if len(cells) == 3 and (match := _TABLE_PROCESS.match(cells[1])) is not None:
             if len(self.processes) < _PROCESSES:
-                self.processes[int(match[1]), int(match[2])] = match, (number, text.strip())
+                self.processes[int(match[1]), int(match[2])] = match, (number, text)
             return True
         if len(cells) != 5:
             return False
         _, name, bus, state, _ = cells
-        if (match := _TABLE_NAME.match(name)) is not None and (place := _TABLE_BUS.match(bus)) is not None:
-            return self._gpu(match, place[1], state.strip(), (number, text.strip()))
+        line = number, text
         row = self._open
-        if row is None:
-            return False
-        if (match := _TABLE_LOAD.match(name)) is not None:
-            self._load(row, match, bus, state.strip().split(" ")[0], (number, text.strip()))
-        elif not name.strip() and (mig := _TABLE_MIG.search(state)) is not None:
-            row["mig"] = {"Enabled": 1, "Disabled": 0}.get(mig[1])
-            self._open = None
-        else:
-            return False
-        return True
+        if row is not None and _loads.match(name) is not None:
+            row["load"] = name, bus, state
+            if is_refused(text):
+                self._refused(row["gpu"], _parse_load(name, bus, state)[1], line)
+            return True
+        if row is not None and not name.strip():
+            mig = _parse_mig(state)
+            if mig is not None:
+                row["mig"] = {"Enabled": 1, "Disabled": 0}.get(mig)
+                self._open = None
+            return mig is not None
+        parsed = _parse_name(name, bus, state)
+        return parsed is not None and self._gpu(*parsed, line)
 
-    def _gpu(self, match: re.Match[str], pci: str, ecc: str, line: tuple[int, str]) -> bool:
-        gpu = int(match[1])
+    def _gpu(self, gpu: int, known: dict[str, Any], cells: dict[str, str], line: tuple[int, str]) -> bool:
         if gpu not in self.gpus and len(self.gpus) >= _GPUS:
             self._open = None
             return False
         before = self.gpus.get(gpu, {})
-        count = int(ecc) if ecc.isdecimal() else None
+        count = known["uncorrected"]
         # Errors only grow until a reset: a lower count is that of another node, or of this one after the reset.
-        worst = max((known for known in (count, before.get("uncorrected")) if known is not None), default=None)
-        self._open = self.gpus[gpu] = {
-            "gpu": gpu,
-            "model": None if match[2].endswith("...") or match[2] == "ERR!" else match[2],
-            "persistence": {"On": 1, "Off": 0}.get(match[3]),
-            "pci": pci.lower()[-12:],
-            "ecc": 0 if ecc == "Off" else 1 if count is not None else None,
-            "uncorrected": worst,
-            "line": line,
-            "health": line if worst == count else before["health"],
-        }
-        self._refused(gpu, {"name": match[2], "persistence mode": match[3], "uncorrected errors": ecc}, line)
+        worst = max((one for one in (count, before.get("uncorrected")) if one is not None), default=None)
+        health = line if worst == count else before["health"]
+        self._open = self.gpus[gpu] = {**known, "uncorrected": worst, "line": line, "health": health}
+        if is_refused(line[1]):
+            self._refused(gpu, cells, line)
         return True
 
-    def _load(self, row: dict[str, Any], match: re.Match[str], memory: str, util: str, line: tuple[int, str]) -> None:
-        row.update(temperature=_whole(match[2]), pstate=_whole(match[3]), power=_whole(match[4]))
-        row.update(power_limit=_whole(match[5]), util=_whole(util))
-        if (found := _TABLE_MEMORY.match(memory)) is not None:
-            row.update(memory_used=float(found[1]), memory_total=float(found[2]))
-        cells = {"fan": match[1], "temperature": match[2], "performance state": match[3], "power": match[4]}
-        self._refused(row["gpu"], {**cells, "power limit": match[5], "memory": memory, "utilisation": util}, line)
-
     def _refused(self, gpu: int, cells: dict[str, str], line: tuple[int, str]) -> None:
-        if REFUSED.search(line[1]) is None:
-            return
         found = [one for what, cell in cells.items() if (one := refusal(what, cell, line)) is not None]
         if found:
             self.refusals.setdefault(gpu, []).extend(found[: 20 - len(self.refusals.get(gpu, ()))])
+
+
+@lru_cache(1 << 10)  # in each table the same
+def _parse_name(name: str, bus: str, state: str) -> tuple[int, dict[str, Any], dict[str, str]] | None:
+    """The first line of a GPU: its index, what is known of it, and the cells; None for another line."""
+    match, place = _TABLE_NAME.match(name), _TABLE_BUS.match(bus)
+    if match is None or place is None:
+        return None
+    ecc = state.strip()
+    count = int(ecc) if ecc.isdecimal() else None
+    known = {
+        "gpu": int(match[1]),
+        "model": None if match[2].endswith("...") or match[2] == "ERR!" else match[2],
+        "persistence": {"On": 1, "Off": 0}.get(match[3]),
+        "pci": place[1].lower()[-12:],
+        "ecc": 0 if ecc == "Off" else 1 if count is not None else None,
+        "uncorrected": count,
+    }
+    return int(match[1]), known, {"name": match[2], "persistence mode": match[3], "uncorrected errors": ecc}
+
+
+@lru_cache(1 << 8)
+def _parse_mig(state: str) -> str | None:
+    """Whether the third line of a GPU says that it is divided; None for another line."""
+    mig = _TABLE_MIG.search(state)
+    return None if mig is None else mig[1]
+
+
+def _parse_load(name: str, memory: str, state: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The second line of a GPU: what it says, and its cells."""
+    match = _TABLE_LOAD.match(name)
+    assert match is not None
+    util = state.strip().split(" ")[0]
+    known: dict[str, Any] = {"temperature": _whole(match[2]), "pstate": _whole(match[3]), "power": _whole(match[4])}
+    known |= {"power_limit": _whole(match[5]), "util": _whole(util)}
+    if (found := _TABLE_MEMORY.match(memory)) is not None:
+        known |= {"memory_used": float(found[1]), "memory_total": float(found[2])}
+    cells = {"fan": match[1], "temperature": match[2], "performance state": match[3], "power": match[4]}
+    return known, {**cells, "power limit": match[5], "memory": memory, "utilisation": util}
 
 
 def _process(host: str | None, match: re.Match[str], ref: int) -> GpuProcess:
@@ -178,6 +210,8 @@ def _add(facts: Facts, name: str, tables: dict[_Node, _Table]) -> None:
         }
         rows.append(NodeDriver(**{**unknown, **values, "ref": facts.evidence(name, *table.head)}))
         for gpu in table.gpus.values():
+            if "load" in gpu:
+                gpu |= _parse_load(*gpu["load"])[0]
             rows.append(_row(NodeGpu, {**gpu, "host": host, "ref": facts.evidence(name, *gpu["line"])}))
             rows.append(_row(GpuHealth, {**gpu, "host": host, "ref": facts.evidence(name, *gpu["health"])}))
         for number, cells in table.refusals.items():

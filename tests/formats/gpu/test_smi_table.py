@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.gpu import smi_table
+from nccl_doctor.formats.gpu import refusals, smi_table
 
 RULE = "+-----------------------------------------+------------------------+----------------------+"
 TITLES = (
@@ -198,3 +198,8 @@ def test_contexts_of_other_ranks_are_named() -> None:
     others = "".join(row.format(0, gpu, 536) for gpu in range(1, 4))
     for text, wanted in ((own + others, ["extra-context-on-gpu0"]), (own, [])):
         assert wanted == [finding.name for finding in analyze.report_of(analyze.read_text(text)).findings]
+
+
+def test_each_refusal_is_one() -> None:
+    assert all(map(refusals.is_refused, refusals.REFUSALS))
+    assert not refusals.is_refused("| N/A   30C    P0             101W /  700W |")
