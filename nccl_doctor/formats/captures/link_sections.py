@@ -4,12 +4,16 @@ The reader is `host_commands`; `host_sections` says what a part is.
 """
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from nccl_doctor.facts.tables import BondMember, IbPort
 from nccl_doctor.formats.captures.host_sections import Add, Section
 
 _NAMES = 10_000  # interfaces that are remembered
+_Combined = Callable[[list[float]], float]
+_Measure = tuple[str, str, _Combined, tuple[str, ...]]  # its name, its unit, and what of which columns it is
 
 
 class Bond(Section):
@@ -116,12 +120,12 @@ class Traffic(Section):
         r"(?:[\d:]{8}\s?)?(?:[AP]M|[A-Z]\S{3,20}:)?\s{0,20}(?P<name>[\w.@-]{1,40})(?P<cells>(?:\s+\d{1,15}[.,]\d{1,3}){6,12})\s*$"
     )
     _ENDS: ClassVar = ("lo", "IFACE")
-    _LOSSES: ClassVar = {"err": "errors", "drop": "drops"}
 
     def __init__(self, add: Add) -> None:
         super().__init__(add)
         self._host: str | None = None
         self._titles: list[str] = []
+        self._measures = _measures(())
         self._words = 0  # of the line of titles, with the time in front of them
         self._names: set[str] = set()  # interfaces of which there was a row
 
@@ -136,6 +140,7 @@ class Traffic(Section):
                 self._host = head["host"]
                 self._highest.clear()
             self._titles, self._words = text.partition("IFACE")[2].split(), len(words)
+            self._measures = _measures(tuple(self._titles))
             return True
         elif self._titles and (row := self._ROW.match(text)) is not None:
             name, cells = row["name"], row["cells"].split()
@@ -148,28 +153,50 @@ class Traffic(Section):
         return self._take_cells(name, cells, (number, text))
 
     def _take_cells(self, name: str, cells: list[str], at: tuple[int, str]) -> bool:
-        values = dict(zip(self._titles, cells, strict=True))
-        try:
-            if "rxkB/s" in values:
-                carried = 1024 * max(_decimal(values["rxkB/s"]), _decimal(values.get("txkB/s", "0")))
-                self._keep(f"traffic of {name}", carried, "B/s", at)
-                self._keep(f"use of {name}", _decimal(values.get("%ifutil", "0")), "%", at)
-            elif "rxerr/s" in values:
-                for what in ("err", "drop"):
-                    lost = _decimal(values.get(f"rx{what}/s", "0")) + _decimal(values.get(f"tx{what}/s", "0"))
-                    self._keep(f"{self._LOSSES[what]} of {name}", lost, "/s", at)
-        except ValueError:
+        numbers = _numbers(cells)
+        if numbers is None:
             return False
+        for what, unit, combined, columns in self._measures:
+            value = combined([numbers[column] for column in columns])
+            if value:  # most interfaces of a node are not in use
+                self.number("sar", f"{what} of {name}", value, unit, at, self._host)
         return True
 
-    def _keep(self, name: str, value: float, unit: str, at: tuple[int, str]) -> None:
-        if value:  # most interfaces of a node are not in use
-            self.number("sar", name, value, unit, at, self._host)
+
+def _numbers(cells: list[str]) -> list[float] | None:
+    """Numbers as `sar` prints them in the language of the user; None where one is another word."""
+    try:
+        return list(map(float, cells))
+    except ValueError:
+        pass
+    try:
+        return [float(cell.replace(",", ".")) for cell in cells]
+    except ValueError:
+        return None
 
 
-def _decimal(text: str) -> float:
-    """A number as `sar` prints it in the language of the user. Raises ValueError for another word."""
-    return float(text.replace(",", "."))
+def _bytes_of(kilobytes: list[float]) -> float:
+    """The larger of what was received and sent."""
+    return 1024 * max(kilobytes)
+
+
+_MEASURES: tuple[_Measure, ...] = (
+    ("traffic", "B/s", _bytes_of, ("rxkB/s", "txkB/s")),
+    ("use", "%", sum, ("%ifutil",)),
+    ("errors", "/s", sum, ("rxerr/s", "txerr/s")),
+    ("drops", "/s", sum, ("rxdrop/s", "txdrop/s")),
+)
+
+
+@lru_cache(1 << 8)  # titles are repeated
+def _measures(titles: tuple[str, ...]) -> list[tuple[str, str, _Combined, list[int]]]:
+    """What a table with these titles tells of an interface, and in which columns."""
+    place = {title: at for at, title in enumerate(titles)}
+    return [
+        (what, unit, combined, [place[title] for title in listed if title in place])
+        for what, unit, combined, listed in _MEASURES
+        if any(title in place for title in listed)
+    ]
 
 
 SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles, Traffic)

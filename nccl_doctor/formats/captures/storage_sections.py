@@ -5,6 +5,7 @@ The reader is `host_commands`; `host_sections` says what a part is.
 
 import re
 from functools import lru_cache
+from typing import ClassVar
 
 from nccl_doctor.facts.tables import LustreTarget
 from nccl_doctor.formats.captures.host_sections import Add, Section, parse_size
@@ -67,6 +68,7 @@ class LustreImports(Section):
     """`lctl get_param osc.*.import mdc.*.import`: the state of the connection to a target, and how long its requests took."""
 
     BEGINS = re.compile(r"(osc|mdc|mgc)\.\S{1,200}\.import=")
+    _NAMES: ClassVar = ("target: ", "state: ", "avg_waittime: ")
     _LINE = re.compile(r"\s{2,20}(?:(?P<name>target|state|avg_waittime): (?P<value>\S{1,200})|\S)|import:|\s*$")
 
     def __init__(self, add: Add) -> None:
@@ -76,6 +78,8 @@ class LustreImports(Section):
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
+        if text.startswith("  ") and not any(name in text for name in self._NAMES):  # most of its lines
+            return True
         field = self._LINE.match(text)
         if field is None:
             head = self.BEGINS.match(text)
