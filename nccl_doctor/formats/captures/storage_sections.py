@@ -5,7 +5,6 @@ The reader is `host_commands`; `host_sections` says what a part is.
 
 import re
 from functools import lru_cache
-from typing import ClassVar
 
 from nccl_doctor.facts.tables import LustreTarget
 from nccl_doctor.formats.captures.host_sections import Add, Section, parse_size
@@ -68,7 +67,6 @@ class LustreImports(Section):
     """`lctl get_param osc.*.import mdc.*.import`: the state of the connection to a target, and how long its requests took."""
 
     BEGINS = re.compile(r"(osc|mdc|mgc)\.\S{1,200}\.import=")
-    _NAMES: ClassVar = ("target: ", "state: ", "avg_waittime: ")
     _LINE = re.compile(r"\s{2,20}(?:(?P<name>target|state|avg_waittime): (?P<value>\S{1,200})|\S)|import:|\s*$")
 
     def __init__(self, add: Add) -> None:
@@ -78,7 +76,8 @@ class LustreImports(Section):
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
-        if text.startswith("  ") and not any(name in text for name in self._NAMES):  # most of its lines
+        is_field = "state: " in text or "avg_waittime: " in text or "target: " in text
+        if not is_field and text.startswith("  "):  # most of its lines
             return True
         field = self._LINE.match(text)
         if field is None:
