@@ -68,7 +68,7 @@ QUERIES = (
     "SELECT n.name, iif(n.name = 'gpu_memory', max(n.highest), median(n.median)), n.unit, 'run', t.tool, n.ref FROM step_number n"
     " JOIN throughput_run t USING (run) GROUP BY t.file, n.name, n.unit",
     "SELECT 'gpu_memory', max(CAST(field(fields, 'max_reserved') AS REAL)) / 1024, 'GiB', 'run', 'megatron', ref FROM message"
-    " WHERE kind = 'megatron-memory' HAVING count(*) > 0",
+    " WHERE kind = 'megatron-memory' GROUP BY kind",
     # the losses that TensorBoard, Weights & Biases and the Hugging Face Trainer keep
     "SELECT 'loss', last, '', 'run', name, ref FROM scalar WHERE last IS NOT NULL"
     " AND name REGEXP '(?i)(^|[/_.-])loss(_(step|epoch))?$' LIMIT 8",
