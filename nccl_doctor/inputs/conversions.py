@@ -126,7 +126,7 @@ class Section(NamedTuple):
 
 _HEADING = compiled(  # `=== lspci ===`, `### lspci`, `+ lspci`, `$ lspci`, `[root@node01 ~]# lspci`, `root@node01:~# lspci`
     r"(?:={3,10} {0,3}|#{2,6} {1,3}|\+{1,3} |\$ |\[[^\]@ ]{1,40}@[^\]]{1,80}\][$#] {0,3}|[\w.-]{1,40}@[\w.-]{1,80}:[^$#\n]{0,80}[$#] )"
-    r"([A-Za-z/][^\n=]{0,200})"
+    r"([A-Za-z/][^\n=]{0,200}(?:=(?!=)[^\n=]{0,200})?)"
 )
 _ON_NODE = "`nccl-doctor preflight --save node.tar` on that node keeps what is needed of it"
 _FABRIC = "`ibstat` on the nodes is read here"

@@ -149,6 +149,7 @@ def test_beside_several_jobs_it_is_named_too(tmp_path: Path) -> None:
     [
         ("sudo lspci -tv", True),
         ("sudo sysctl -w net.core.rmem_max=1", False),
+        ("sudo /sbin/sysctl vm.drop_caches=3", False),
         ("sudo ip link set ib0 mtu 4092", False),
         ("ip -br addr", True),
         ("numactl --cpunodebind=0 python train.py", False),
