@@ -99,8 +99,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 last = number
         if last:
             sections.used(last)
-    first = facts.query("SELECT coalesce(max(number), 0) FROM copy_test")[0][0] + 1
-    for number, (test, places) in enumerate(found.items(), first):
+    before = facts.query("SELECT coalesce(max(number), 0) FROM copy_test")[0][0]
+    for number, (test, places) in enumerate(found.items(), before + 1):
         if places:
             facts.add(_rows(facts, name, number, test, places, models))
     note = f"holds more than {_MOST:,} tests; the others were left out" if len(found) >= _MOST else None
@@ -200,15 +200,12 @@ class _Reader:
         first, second = (None if found[group] is None else int(found[group]) for group in ("first", "second"))
         if first is None and second is None:
             return None
-        ends = [found[group].rstrip("0123456789") for group in ("from", "to")]
-        name = f"{ends[0]}_{found['sign']}_{ends[1]}{found['way'] or ''}_by_{found['engine']}{found['numa'] or ''}"
-        engine = "SM" if found["engine"] == "sm" else "CE"
         kind = "host" if first is None or second is None else "local" if first == second else "pair"
-        name = (
-            name.replace("gpu_to_gpu", "gpu_to_itself").replace("gpu_and_gpu", "gpu_and_itself")
-            if kind == "local"
-            else name
-        )
+        source, target = (found[group].rstrip("0123456789") for group in ("from", "to"))
+        if kind == "local":
+            target = "itself"
+        name = f"{source}_{found['sign']}_{target}{found['way'] or ''}_by_{found['engine']}{found['numa'] or ''}"
+        engine = "SM" if found["engine"] == "sm" else "CE"
         gpu = second if second is not None else first
         test = _Test(self._host, "gpu-copy", name, kind, engine)
         return _Copy(test, gpu or 0, first if kind == "pair" else None, 0, float(found["value"]))
