@@ -21,6 +21,10 @@ load_profile()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; programs under test would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Each of thousands of programs under test would compile 300 modules for half a second, each worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 WITHOUT = os.environ.get("NCCL_DOCTOR_TEST_WITHOUT", "")  # an optional package that is installed and must not be used
 if WITHOUT:
     absent = Path(__file__).parent / "helpers" / "without" / WITHOUT
