@@ -80,11 +80,10 @@ def targets() -> Iterator[tuple[str, str]]:
 def _explained_by(rules: Iterable[Rule]) -> dict[str, list[str]]:
     """For each rule the names of those that account for it, by name or by a class that it belongs to."""
     found: dict[str, list[str]] = defaultdict(list)
-    rules = list(rules)
-    for cause in rules:
-        named = set(cause.explains)
-        for rule in rules:
-            if rule is not cause and (rule.name in named or named & symptoms.with_including(rule.symptom_of)):
+    known = [(rule, {rule.name} | symptoms.with_including(rule.symptom_of)) for rule in rules]
+    for cause, _ in known:
+        for rule, names in known:
+            if rule is not cause and not names.isdisjoint(cause.explains):
                 found[rule.name].append(cause.name)
     return found
 

@@ -49,7 +49,7 @@ class Facts:
         self._inserted = 0  # rows of all tables
         self._filled: dict[type, int] = {}  # table -> rows that were added
         self.restated: frozenset[type] = frozenset()  # tables that `restate` replaced
-        self._covered: set[str] = set()  # tables that were marked as covered since this was opened
+        self._covered: set[str] = set()
         self.cut: dict[str, int] = {}  # table -> rows that were left out because the budget was used up
         if path is not None:
             self._load(path)
@@ -66,6 +66,7 @@ class Facts:
             raise QueryProblem(f"{path} {problem}") from None
         for number, file, line in self._db.execute("SELECT id, file, line FROM evidence"):
             self._evidence.setdefault(file, Places())[line] = number
+        self._covered = {name for (name,) in self._db.execute("SELECT name FROM covered")}
         self._numbers = sum(map(len, self._evidence.values()))
         self._filled = {table: self._count(table) for table in TABLES}
         self._inserted = sum(self._filled.values())
@@ -284,11 +285,11 @@ class Facts:
         if new:
             self._covered |= new
             with self._writing():
-                self._db.executemany("INSERT OR IGNORE INTO covered VALUES (?)", [(name,) for name in sorted(new)])
+                self._db.executemany("INSERT INTO covered VALUES (?)", [(name,) for name in sorted(new)])
 
     def covered(self) -> set[str]:
         """Names of the tables that a source or a derivation filled or would have filled."""
-        return {name for (name,) in self._db.execute("SELECT name FROM covered")}
+        return set(self._covered)
 
     def rows(self, table: type[T]) -> list[T]:
         """All rows of a table."""

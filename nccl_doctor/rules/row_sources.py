@@ -4,25 +4,33 @@
     UNION ALL SELECT host, ref FROM message WHERE kind IN ('oom', 'oom-text')
 
 returns a row only where `cuda_error` and `evidence` have rows, or where `message` has one of these kinds:
-`[["cuda_error", "evidence"], ["message oom oom-text"]]`. What this reader does not understand counts as needing nothing (`[[]]`),
-so that no rule is left out that could find something.
+`[["cuda_error", "evidence"], ["message.kind oom oom-text"]]`. What this reader does not understand counts as needing nothing
+(`[[]]`), so that no rule is left out that could find something.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 
 if TYPE_CHECKING:
     from nccl_doctor.facts.store import Facts
 
-Sources = list[
-    list[str]
-]  # alternatives; each is what has to be there together: a table, and behind it kinds of its rows
+# Alternatives; each is what has to be there together: a table, or a column of a table or view and values of it.
+Sources = list[list[str]]
 Node = Any  # a token, or the list of those inside parentheses
 
+
+class Named(NamedTuple):
+    """What a name behind FROM stands for."""
+
+    sources: Sources
+    columns: Container[str] = ()  # of a table or view; those of a CTE are not known
+
+
+_UNKNOWN = Named([[]])
 _MOST = 60  # alternatives; with more of them nothing is said
 _TOKEN = compiled(
     r"--[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|'(?:[^']|'')*'?|\"[^\"]*\"?|`[^`]*`?|[A-Za-z_]\w*|\d[\w.]*|:\w+|<>|[<>=!|]=|\|\||\S",
@@ -35,15 +43,13 @@ _AGGREGATES = frozenset((
 _CLAUSES = ("from", "where", "group", "having", "window", "order", "limit")
 _JOINS = frozenset(("join", "left", "inner", "cross", "natural", "right", "full", "outer"))
 _SOME = ["count", ["*"], ">", "0"]
-_KIND = compiled(r"'[a-z0-9-]+'")
+_TELLING = ("kind", "fault", "message")  # columns whose values decide which rules are asked
+_VALUE = compiled(r"'[a-z0-9-]+'")
 
 
 def row_sources(query: str) -> Sources:
     """What must be there so that a query can return a row, as alternatives."""
-    from nccl_doctor.facts.schema import by_name
-
-    tables: dict[str, Sources] = {name: [[name]] for name in by_name()}
-    return _of_select(_nested(query), {**tables, **_views()})
+    return _of_select(_nested(query), _tables() | _views())
 
 
 class Present:
@@ -51,7 +57,7 @@ class Present:
 
     def __init__(self, facts: "Facts") -> None:
         self._facts = facts
-        self._kinds: dict[str, set[str]] = {}
+        self._values: dict[str, set[str]] = {}
         self._filled: dict[str, bool] = {}
 
     def may_return(self, sources: Sources) -> bool:
@@ -59,24 +65,33 @@ class Present:
         return any(all(map(self._has, together)) for together in sources)
 
     def _has(self, source: str) -> bool:
-        table, _, kinds = source.partition(" ")
-        if kinds:
-            if table not in self._kinds:
-                self._kinds[table] = {kind for (kind,) in self._facts.query(f"SELECT DISTINCT kind FROM {table}")}
-            return not self._kinds[table].isdisjoint(kinds.split(" "))
-        if table not in self._filled:
-            self._filled[table] = bool(self._facts.query(f"SELECT 1 FROM {table} LIMIT 1"))
-        return self._filled[table]
+        place, _, values = source.partition(" ")
+        if values:
+            if place not in self._values:
+                table, _, column = place.partition(".")
+                self._values[place] = {
+                    value for (value,) in self._facts.query(f"SELECT DISTINCT {column} FROM {table}")
+                }
+            return not self._values[place].isdisjoint(values.split(" "))
+        if place not in self._filled:
+            self._filled[place] = bool(self._facts.query(f"SELECT 1 FROM {place} LIMIT 1"))
+        return self._filled[place]
 
 
 @cache
-def _views() -> Mapping[str, Sources]:
-    from nccl_doctor.facts.schema import by_name
+def _tables() -> dict[str, Named]:
+    from nccl_doctor.facts.schema import by_name, column_types
+
+    return {name: Named([[name]], column_types(table)) for name, table in by_name().items()}
+
+
+@cache
+def _views() -> dict[str, Named]:
     from nccl_doctor.facts.views import VIEWS
 
-    known: dict[str, Sources] = {name: [[name]] for name in by_name()}
+    known = dict(_tables())
     for view in (*VIEWS, *VIEWS):  # twice, because one may read a later one
-        known[view.name] = _of_select(_nested(view.query), known)
+        known[view.name] = Named(_of_select(_nested(view.query), known), view.columns)
     return {view.name: known[view.name] for view in VIEWS}
 
 
@@ -96,7 +111,7 @@ def _nested(query: str) -> list[Node]:
     return stack[0]
 
 
-def _of_select(nodes: list[Node], known: Mapping[str, Sources]) -> Sources:
+def _of_select(nodes: list[Node], known: Mapping[str, Named]) -> Sources:
     """The sources of a SELECT with its CTEs and UNIONs."""
     if nodes and nodes[0] == "with":
         nodes, known = _with_ctes(nodes, known)
@@ -115,10 +130,15 @@ def _shortest(found: Sources) -> Sources:
     for one in distinct:
         if not any(other <= set(one) for other in kept):
             kept.append(frozenset(one))
-    return [sorted(one) for one in kept]
+    return [_in_order(one) for one in kept]
 
 
-def _with_ctes(nodes: list[Node], known: Mapping[str, Sources]) -> tuple[list[Node], Mapping[str, Sources]]:
+def _in_order(together: Iterable[str]) -> list[str]:
+    """What is needed, tables first: whether they are empty is known without a query."""
+    return sorted(set(together), key=lambda source: (" " in source, source))
+
+
+def _with_ctes(nodes: list[Node], known: Mapping[str, Named]) -> tuple[list[Node], Mapping[str, Named]]:
     """What follows `WITH name AS (…), …`, and what names mean there."""
     known = dict(known)
     recursive = nodes[1:2] == ["recursive"]
@@ -128,14 +148,14 @@ def _with_ctes(nodes: list[Node], known: Mapping[str, Sources]) -> tuple[list[No
         while at < len(nodes) and nodes[at] != "as":
             at += 1
         body = next((place for place in range(at, len(nodes)) if isinstance(nodes[place], list)), len(nodes))
-        known[name] = [[]] if recursive or body == len(nodes) else _of_select(nodes[body], known)
+        known[name] = _UNKNOWN if recursive or body == len(nodes) else Named(_of_select(nodes[body], known))
         at = body + 2
         if nodes[body + 1 : at] != [","]:
             return nodes[body + 1 :], known
     return [], known
 
 
-def _of_core(nodes: list[Node], known: Mapping[str, Sources]) -> Sources:
+def _of_core(nodes: list[Node], known: Mapping[str, Named]) -> Sources:
     """The sources of one SELECT without UNION."""
     clauses = _clauses(nodes)
     if nodes[:1] != ["select"] or "from" not in clauses:
@@ -153,14 +173,13 @@ def _of_core(nodes: list[Node], known: Mapping[str, Sources]) -> Sources:
         if isinstance(place, list):
             more = _of_select(place, known)
         else:
-            more = known.get(place, [[]])
-            kinds = [kind for one in conditions if (kind := _kinds(one, alias, alone=len(items) == 1))]
-            if kinds and more == [[place]] and _has_kinds(place):
-                more = [[f"{place} {kinds[0]}"]]
+            more, columns = known.get(place, _UNKNOWN)
+            if telling := _telling(place, columns, conditions, alias, alone=len(items) == 1):
+                more = [[telling]] if more == [[place]] else [[*one, telling] for one in more]
         found = [[*one, *other] for one in found for other in more]
         if len(found) > _MOST:
             return [[]]
-    return [sorted(set(together)) for together in found]
+    return [_in_order(together) for together in found]
 
 
 def _clauses(nodes: list[Node]) -> dict[str, list[Node]]:
@@ -177,13 +196,15 @@ def _clauses(nodes: list[Node]) -> dict[str, list[Node]]:
 
 
 def _has_aggregate(nodes: Sequence[Node]) -> bool:
-    """Whether an aggregate is called outside of inner SELECTs."""
-    return any(
-        node in _AGGREGATES
-        if isinstance(node, str)
-        else node[:1] not in (["select"], ["with"]) and _has_aggregate(node)
-        for node in nodes
-    )
+    """Whether an aggregate is called outside of inner SELECTs, and not for each row over a window."""
+    for at, node in enumerate(nodes):
+        if isinstance(node, str):
+            behind = nodes[at + 4 : at + 5] if nodes[at + 2 : at + 3] == ["filter"] else nodes[at + 2 : at + 3]
+            if node in _AGGREGATES and behind != ["over"]:
+                return True
+        elif node[:1] not in (["select"], ["with"]) and _has_aggregate(node):
+            return True
+    return False
 
 
 def _joined(nodes: list[Node]) -> tuple[list[tuple[str, Node]], list[list[Node]]] | None:
@@ -225,33 +246,46 @@ def _join_parts(nodes: list[Node]) -> Iterator[tuple[bool, list[Node] | None]]:
 
 
 def _conjuncts(nodes: list[Node]) -> list[list[Node]]:
-    """The conditions that must all hold; none where they are alternatives."""
-    if "or" in nodes or "between" in nodes or "case" in nodes:
+    """The conditions that must all hold; alternatives are one of them."""
+    if "between" in nodes or "case" in nodes:
         return []
-    return list(_split(nodes, "and"))
+    return [nodes] if "or" in nodes else list(_split(nodes, "and"))
 
 
-def _kinds(condition: list[Node], alias: Node, *, alone: bool) -> str:
-    """`a b` for `kind IN ('a', 'b')` or `kind = 'a'` of this table, else an empty text."""
+def _telling(place: str, columns: Container[str], conditions: list[list[Node]], alias: Node, *, alone: bool) -> str:
+    """`message.kind a b` where one of the conditions asks for these values of such a column, else an empty text."""
+    for column in _TELLING:
+        if column in columns:
+            for condition in conditions:
+                if values := _values(condition, column, alias, alone=alone):
+                    return f"{place}.{column} {' '.join(sorted(values))}"
+    return ""
+
+
+def _values(condition: list[Node], column: str, alias: Node, *, alone: bool) -> set[str]:
+    """The values of a column of which a condition needs one; none where it needs none of them."""
+    if len(condition) == 1 and isinstance(condition[0], list):
+        parts = _conjuncts(condition[0])
+        return next(filter(None, (_values(part, column, alias, alone=alone) for part in parts)), set())
+    if "or" in condition:
+        found = []
+        for part in _split(condition, "or"):
+            needed = (_values(one, column, alias, alone=alone) for one in _conjuncts(part))
+            found.append(next(filter(None, needed), set[str]()))
+        return set().union(*found) if all(found) else set()
     if condition[:2] == [alias, "."]:
         condition = condition[2:]
     elif not alone:
-        return ""
-    if condition[:2] == ["kind", "="] and len(condition) == 3:
+        return set()
+    if condition[:2] == [column, "="] and len(condition) == 3:
         texts = condition[2:]
-    elif condition[:2] == ["kind", "in"] and len(condition) == 3 and isinstance(condition[2], list):
+    elif condition[:2] == [column, "in"] and len(condition) == 3 and isinstance(condition[2], list):
         texts = [node for node in condition[2] if node != ","]
     else:
-        return ""
-    if not all(isinstance(text, str) and _KIND.fullmatch(text) for text in texts):
-        return ""
-    return " ".join(text.strip("'") for text in texts)
-
-
-def _has_kinds(table: str) -> bool:
-    from nccl_doctor.facts.schema import by_name, column_types
-
-    return "kind" in column_types(by_name()[table])
+        return set()
+    if not all(isinstance(text, str) and _VALUE.fullmatch(text) for text in texts):
+        return set()
+    return {text.strip("'") for text in texts}
 
 
 def _split(nodes: list[Node], word: str) -> Iterator[list[Node]]:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbclient
-import nbformat
 import pytest
 from helpers.places import ROOT
 
@@ -110,6 +108,9 @@ def test_the_page_names_everything_and_its_examples_run(
 
 
 def test_the_notebook_runs() -> None:
+    import nbclient  # takes seconds, in each worker of pytest
+    import nbformat
+
     notebook = nbformat.read(ROOT / "docs" / "api.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert [] == [
