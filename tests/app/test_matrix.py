@@ -16,7 +16,7 @@ from nccl_doctor.rules import loader
 from nccl_doctor.simulate import FAULTS, FRAMEWORKS, NETWORKS, PREFIXES, VERSIONS, Spec, fit, write_log
 
 SIZES = {2: 2, 16: 2, 128: 1}  # nodes: GPUs in each
-JOBS = {2: 2, 16: 2, 128: 1}  # nodes: jobs with each fault; one of the largest size takes as long as all others
+JOBS = {2: 2, 16: 1, 128: 1}  # nodes: jobs with each fault; one of the largest size takes as long as all others
 STEPS = 4
 
 
