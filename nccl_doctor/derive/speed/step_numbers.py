@@ -5,6 +5,7 @@ Programs name them in words of their own, which are looked for in the lines that
     step: 10  loss:  7.1  memory: 55.42GiB(69.97%)  tps: 6,812  tflops: 398.20  mfu: 40.11%      (TorchTitan)
     iter 9: loss 3.2, time 251.31ms, mfu 37.12%                                                  (nanoGPT)
     completed step: 9, seconds: 4.2, TFLOP/s/device: 188.2, Tokens/s/device: 1945.2              (MaxText)
+    step:[ 2/ 19], loss: 10.6, per_step_time: 1752ms, …, train_throughput_per_npu: 170.738T      (MindFormers)
     iteration  20/ 500 | elapsed time per iteration (ms): 812.4 | throughput per GPU (TFLOP/s/GPU): 420.1 | (Megatron-LM)
 """
 
@@ -34,6 +35,7 @@ _TFLOPS = compiled(
 _TFLOPS_BEHIND = compiled(
     rf"(?<![\w.,-]){_NUMBER} ?T(?:FLOP|flop|Flop)[Ss]?(?:/s)?(?:/(?P<of>GPU|gpu|device))?(?![A-Za-z:=]| ?[:=])"
 )
+_TERA_BEHIND = compiled(rf"throughput_per_(?P<of>npu): {_NUMBER}T(?![\w/])")
 _MEMORY = compiled(
     r"(?i)(?<![a-z])(?P<name>[a-z_/ ]{0,30}mem(?:ory|alloc(?:ated)?|reserved)?(?:[_ /][a-z_]{1,30})?)(?:[ ]?\((?P<in>[GM]i?B)\))?"
     rf"[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"']?{_NUMBER} ?(?P<unit>GiB|GB|MiB|MB|G|M)?(?![\w.%])"
@@ -70,7 +72,7 @@ def numbers_of(text: str, tool: str) -> Iterator[tuple[str, str, float]]:
         value = _value(mfu)
         is_share = mfu.re is _MFU and mfu["percent"] is None and value <= 1
         yield "mfu", "%", 100 * value if is_share else value
-    flops = _TFLOPS_BEHIND.search(text) or _TFLOPS.search(text)
+    flops = _TFLOPS_BEHIND.search(text) or _TFLOPS.search(text) or _TERA_BEHIND.search(text)
     if flops is not None:
         yield "tflops", "TFLOP/s a GPU" if flops["of"] or tool in _OF_GPU else "TFLOP/s", _value(flops)
     memory = [gib for found in _MEMORY.finditer(text) if (gib := _gib(found, tool)) is not None]

@@ -17,6 +17,7 @@ WARM_MADS = 5.0  # … if it is also so many median deviations away
 STALL = 3.0  # a step at least this many times longer than the median is a stall
 DIP = 1.3  # a step at least this many times longer than the median counts in the search for periodic dips
 _MOST = 200  # stalls kept of a run
+_MEANS = ("tqdm", "megatron", "hf-trainer")  # tools whose lines tell the mean of all steps since the line before
 
 
 @derivation(fills=[Steady, Regime, Stall, DipPeriod], needs=[ThroughputRun], reads=[Step, TrainingEvent])
@@ -157,8 +158,18 @@ def _stalls(
     run: ThroughputRun, steps: list[Step], costs: list[float], middles: list[float], events: list[tuple[int, str]]
 ) -> Iterator[Stall]:
     found = sorted(_slow(steps, costs, middles, events, STALL), key=lambda item: -item[1])[:_MOST]
+    stride = _stride(steps) if run.tool in _MEANS else 1
     for step, times, event in found:
-        yield Stall(run.run, step.slowest_step, _cost(step) * step.slowest, times, event, step.ref)
+        yield Stall(run.run, step.slowest_step, _cost(step) * step.slowest, times, stride, event, step.ref)
+
+
+def _stride(steps: list[Step]) -> int:
+    """Steps from one line to the next, on average; 1 where lines tell no step."""
+    lines = sum(step.n for step in steps)
+    first, last = steps[0].step, steps[-1].last_step
+    if first is None or last is None or lines < 2:
+        return 1
+    return max(round((last - first) / (lines - 1)), 1)
 
 
 def _dips(

@@ -5,7 +5,7 @@ from typing import Any
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import MlperfRun
+from nccl_doctor.facts.tables import HostNumber, MlperfRun
 from nccl_doctor.formats.training.metrics import number, speed_of
 from nccl_doctor.formats.training.record_lines import MLLOG
 from nccl_doctor.formats.training.run_settings import Settings
@@ -30,6 +30,9 @@ _PER_NODE = compiled(
 )
 
 
+_POWER = frozenset(
+    ("power_reading", "power_measurement_start", "power_measurement_stop", "conversion_eff", "interconnect_power_est")
+)
 _RANKS_APART = 60.0  # seconds in which all ranks of a run begin
 _LOSSES = ("loss", "train_loss", "reduced_train_loss")
 
@@ -51,6 +54,48 @@ def time_of(event: Mapping[str, Any]) -> float | None:
     return number(event.get("time_ms")) if seconds is None else 1000 * seconds
 
 
+class _Power:
+    """The readings of one power log: `node_0.txt` of a node, `sw_0.txt` of the switches."""
+
+    def __init__(self) -> None:
+        self._watts = 0.0
+        self._readings = 0
+        self._joules = 0.0
+        self._factor = 1.0  # by which what a meter shows is more than what the system takes
+        self._before: float | None = None  # when the reading before was taken
+        self._highest: tuple[float, bytes, int] = (0.0, b"", 0)
+        self._first: tuple[bytes, int] | None = None
+
+    def add(self, key: str, when: float, value: Any, place: tuple[bytes, int]) -> None:
+        """Take one event. A reading counts from the one before it, as `result_summarizer.py` sums them up."""
+        told = number(value.get("value") if isinstance(value, dict) else value)
+        if key == "power_measurement_start":
+            self._before = when
+        elif key == "conversion_eff" and told is not None and 0 < told <= 1:
+            self._factor = told
+        elif key in ("power_reading", "interconnect_power_est") and told is not None and told >= 0:
+            self._watts += told
+            self._readings += 1
+            self._first = self._first or place
+            self._joules += told * max(when - (self._before if self._before is not None else when), 0.0)
+            self._before = when
+            if told > self._highest[0]:
+                self._highest = told, *place
+
+    def rows(self, facts: Facts, file: str) -> Iterator[HostNumber]:
+        """The mean and the highest power in W, and the energy in kJ."""
+        if not self._readings or self._first is None:
+            return
+        first = facts.evidence(file, self._first[1], text_of(self._first[0]))
+        mean = self._factor * self._watts / self._readings
+        yield HostNumber(None, file, "MLPerf", "mean power", round(mean, 1), "W", first)
+        highest, line, number_ = self._highest
+        if self._readings > 1:
+            ref = facts.evidence(file, number_, text_of(line))
+            yield HostNumber(None, file, "MLPerf", "highest power", round(self._factor * highest, 1), "W", ref)
+            yield HostNumber(None, file, "MLPerf", "energy", round(self._factor * self._joules / 1000, 1), "kJ", first)
+
+
 class MlperfLog:
     """The events of one log. A program may print one run after the other."""
 
@@ -63,6 +108,7 @@ class MlperfLog:
         self._samples: float | None = None  # of an epoch
         self._trained: dict[str, float] = {}  # interval -> samples at its last end
         self.losses = Scalars()
+        self._power = _Power()
 
     def add(self, event: Mapping[str, Any], line: bytes, number_: int) -> bool:
         """Take one event; False where it is none."""
@@ -72,6 +118,9 @@ class MlperfLog:
         value, metadata = event.get("value"), event.get("metadata")
         details: Mapping[str, Any] = metadata if isinstance(metadata, dict) else {}
         when /= 1000
+        if key in _POWER:
+            self._power.add(key, when, value, (line, number_))
+            return True
         run = self._run(key, when, line, number_)
         match key:
             case "init_start" | "run_start":
@@ -176,6 +225,7 @@ class MlperfLog:
     def rows(self, facts: Facts, file: str) -> Iterator[Any]:
         """One row a run, and the losses."""
         yield from self.losses.rows(facts, file)
+        yield from self._power.rows(facts, file)
         for run in self.runs:
             init, start, stop = run.get("init_start"), run.get("run_start"), run.get("run_stop")
             ready = run.get("init_stop", start)

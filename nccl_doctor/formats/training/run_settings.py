@@ -11,6 +11,7 @@ LITERALS = (
     b"orld size: ", b"_size ...", b"num_layers ...", b"seq_length ...", b"dist_world_size=", b"WORLD_SIZE=", b"MEMBER: ",
     b"training on ", b"Number of GPUs: ", b"Num processes: ", b"device mesh with", b"num_gpus=", b"num_workers = ",
     b"nproc_per_node", b"nproc-per-node", b"--nnodes", b"Batch size: ", b" per device", b"otal train batch size",
+    b"Num Epochs = ", b"otal optimization steps = ",
     b"padded vocab (size: ", b"n_layer=", b"parallel size: ", b"(synthetic)", b"ynthetic data", b"use_synthetic_data",
     b"ummy data is used", b"Dataset: ", b"Starting with ",
 )  # fmt: skip
@@ -33,6 +34,8 @@ _PER_NODE = compiled(rb"nproc[_-]per[_-]node[= ]+(\d+)")
 _GLOBAL = compiled(rb"Batch size: +(\d+)(?:\.\d+)? global")
 _DEVICE = compiled(rb"(?<![\d.])(\d{1,18})(?:\.\d{1,18})? per device")
 _TOTAL = compiled(rb"otal train batch size[^=]{0,80}= ([\d,]+)")
+_EPOCHS = compiled(rb"Num Epochs = (\d[\d,]{0,12})")
+_OPTIMIZER_STEPS = compiled(rb"otal optimization steps = (\d[\d,]{0,15})")
 _VOCABULARY = compiled(rb"padded vocab \(size: \d+\).{0,80}\(new size: (\d+)\)")
 _GPT2 = compiled(rb"n_embd=(\d+)\S{0,80}?n_layer=(\d+)|n_layer=(\d+)\S{0,80}?n_embd=(\d+)")
 _SYNTHETIC = compiled(rb"\(synthetic\)|[Ss]ynthetic data|use_synthetic_data(?:=| is )True|[Dd]ummy data is used")
@@ -51,6 +54,8 @@ class Settings:
         self.per_node: int | None = None
         self.batch: int | None = None
         self.device_batch: int | None = None
+        self.epochs: int | None = None
+        self.optimizer_steps: int | None = None  # of the whole run
         self.layers: int | None = None
         self.hidden: int | None = None
         self.sequence: int | None = None
@@ -154,6 +159,8 @@ _DETAILS: tuple[tuple[re.Pattern[bytes], Callable[[Settings, re.Match[bytes]], N
     (_GLOBAL, _set("batch")),
     (_DEVICE, _set("device_batch")),
     (_TOTAL, _set("batch")),
+    (_EPOCHS, _set("epochs")),
+    (_OPTIMIZER_STEPS, _set("optimizer_steps")),
     (_VOCABULARY, _set("vocabulary")),
     (_GPT2, Settings.gpt2),
     (_SYNTHETIC, _synthetic),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nccl_doctor.app import analyze
 from nccl_doctor.derive.registry import derive_all
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Measure, MlperfRun, Scalar, Scaling, Step, ThroughputRun
+from nccl_doctor.facts.tables import HostNumber, Measure, MlperfRun, Scalar, Scaling, Step, ThroughputRun
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.registry import recognise
 from nccl_doctor.formats.training import records
@@ -343,3 +343,27 @@ def test_the_total_of_two_steps_counts_more_than_they() -> None:
 )
 def test_frames_a_second(key: str, rate: float | None) -> None:
     assert rate == speed_of({key: 150.0}).rate
+
+
+def test_the_power_log_of_mlperf_tells_the_mean_and_the_energy(tmp_path: Path) -> None:
+    def event(when: int, key: str, value: object) -> str:
+        told = {
+            "namespace": "",
+            "time_ms": when,
+            "event_type": "POINT_IN_TIME",
+            "key": key,
+            "value": value,
+            "metadata": {},
+        }
+        return f":::MLLOG {json.dumps(told)}\n"
+
+    path = tmp_path / "node_0.txt"
+    readings = [event(1_000 * n, "power_reading", {"value": 9_000 + 100 * (n % 2)}) for n in range(1, 11)]
+    start = event(0, "power_measurement_start", None) + event(0, "conversion_eff", {"value": 0.9})
+    path.write_text(start + "".join(readings) + event(10_000, "power_measurement_stop", None))
+    report, facts, _ = analyze.analyze([str(path)])
+    assert [] == report.findings
+    assert {"mean power": 8145.0, "highest power": 8190.0, "energy": 81.5} == pytest.approx(
+        {row.name: row.value for row in facts.rows(HostNumber)}, abs=0.1
+    )
+    assert [] == facts.rows(MlperfRun)

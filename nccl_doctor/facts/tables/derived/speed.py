@@ -65,6 +65,7 @@ class Stall(NamedTuple):
     step: int | None
     seconds: float
     times: float  # over the steady median
+    steps: int  # whose mean `seconds` is
     event: str | None  # checkpoint or evaluation between this line and the one before it
     ref: int
 

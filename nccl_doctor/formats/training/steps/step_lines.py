@@ -21,6 +21,7 @@ from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.last_loss import LINES, LastLoss
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.loss_values import LossValues
+from nccl_doctor.formats.training.steps.programs.trainer_dicts import TrainerDicts
 from nccl_doctor.formats.training.steps.step_blocks import BlockSteps, Forms
 from nccl_doctor.formats.training.steps.step_columns import Steps
 from nccl_doctor.formats.training.steps.step_formats import BAR, Tool
@@ -77,6 +78,7 @@ class _Reader:
         self.events: list[tuple[int, str, bytes]] = []
         self.comm = CommOps()
         self.values = LossValues()
+        self._dicts = TrainerDicts()
         self.last_loss = LastLoss()
         self.bench = all_reduce_bench.AllReduceBench()
         self._labels: dict[bytes, int] = {}  # of progress bars
@@ -159,6 +161,9 @@ class _Reader:
                 steps.put("label", written.rows, label)
         self.understood += sum(len(rows) for _, rows, _ in read.losses)
         self.values.take(read.losses, read.batch.text, read.batch.numbers)
+        if read.losses and not self._dicts.is_full:
+            for row in sorted(row for _, rows, _ in read.losses for row in rows.tolist()):
+                self._dicts.take(read.batch.text(row), int(read.batch.numbers[row]))
         if read.written:
             last = sorted(row for written in read.written for row in written.rows[-LINES:].tolist())[-LINES:]
             self.last_loss.take(last, read.batch.text, read.batch.numbers)
@@ -224,6 +229,8 @@ class _Reader:
             yield from run_rows(facts, self.name, run, series, settings)
             yield from settings.layout.rows(facts, self.name, run)
             run += 1
+        if not self.done:
+            yield from self._dicts.rows(facts, self.name, run, self.settings)
         for number, kind, line in self.events:
             yield TrainingEvent(self.name, number, kind, facts.evidence(self.name, number, text_of(line)))
         yield from self.comm.rows(facts, self.name)

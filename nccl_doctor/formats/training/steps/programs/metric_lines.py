@@ -1,10 +1,12 @@
 """Lines of programs that print one metric a line below the number of the step, or one line an epoch, and bars that are not tqdm's.
 
-Sources: ConsoleLogger of Composer, `console_logger.py` of OLMo-core, `TimeMonitor` of MindSpore; tqdm_loggable 0.4, Ultralytics 8.4::
+Sources: ConsoleLogger of Composer, `console_logger.py` of OLMo-core, `TimeMonitor` of MindSpore, `MFLossMonitor` of MindFormers
+(`callback.py`, 0.6 to 1.8); tqdm_loggable 0.4, Ultralytics 8.4::
 
     [step=120/10000,epoch=1,eta=2:30:02]
         throughput/device/TPS=12,300
     Train epoch time: 252345.600 ms, per step time: 252.346 ms
+    { Epoch:[  1/  2], step:[    2/   19], loss: 10.6, per_step_time: 1752ms, lr: 1e-05, …, train_throughput_per_npu: 170.7T
     INFO :: Progress on:train 18.0it/120it rate:8.3it/s remaining:00:12 elapsed:00:02 postfix:loss=0.238
        3/12         0G      2.925      1.886         7         64: 66% ━━━━━━━━──── 4/6 1.1it/s 3.9s<1.9s
 """
@@ -61,6 +63,17 @@ TOOLS = (
             by(rb"throughput/device/" + key + rb"=(?P<rate>\d[\d,]{0,18}(?:\.\d{1,9})?)\s*$"),
         )
         for key in (b"TPS", b"tokens_per_second")
+    ),
+    Tool(
+        b", per_step_time: ",
+        "mindformers",
+        "samples/s",
+        "job",
+        by(
+            rb"\{ Epoch:\[ *(?P<epoch>\d+)/ *\d+\], step:\[ *(?P<step>\d+)/ *(?P<total>\d+)\], .{0,200}?, per_step_time: (?P<milliseconds>"
+            + NUMBER
+            + rb")ms"
+        ),
     ),
     Tool(
         b"per step time: ",
