@@ -38,7 +38,10 @@ _WHOLE_LINE = compiled(
 _HOST_LIKE = compiled(r"(?=[^\s\d]{0,60}\d)[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*")
 # What the kernel prints begins with no host: `[   12.345678] irdma0: `, `node01 kernel: irdma0: `.
 _KERNEL_BEFORE = compiled(r"(?:\bkernel: |\[ {0,8}\d{1,12}\.\d{6}\] )$")
-_NUMBER_NEXT = compiled(r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)")
+# A number belongs to a counter, and `(g=0)` and `(groupid=0` to a job of fio.
+_NUMBER_NEXT = compiled(
+    r"[-+~]?\.?\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?[%A-Za-z]{0,3}(?:[\s,]|$)|\((?:g|groupid)=\d{1,6}[,)]"
+)
 _DISTANCES = compiled(r"(?: 10|(?: \d\d|[12]\d\d)(?: (?: \d\d|[12]\d\d)){0,63}  10)(?: (?: \d\d|[12]\d\d)){0,63} ?$")
 
 

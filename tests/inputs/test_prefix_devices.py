@@ -62,3 +62,10 @@ def test_what_the_kernel_prints_begins_with_no_host(front: str, host: str | None
 )
 def test_hosts_with_similar_names_stay_hosts(line: str) -> None:
     assert line.partition(":")[0] == split(line)[0].host
+
+
+@pytest.mark.parametrize(
+    "line", ["Seq1M-Read-Q8: (g=0): rw=read, bs=(R) 1024KiB", "job1: (groupid=0, jobs=1): err= 0: pid=12"]
+)
+def test_names_of_jobs_of_fio_are_no_hosts(line: str) -> None:
+    assert split(line)[0].host is None

@@ -15,6 +15,8 @@ from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 _HEADS = re.compile(rb": \(groupid=\d{1,6}, jobs=\d{1,7}\): err=")
 _JOB = re.compile(r"(\S.{0,100}?): \(groupid=\d{1,6}, jobs=\d{1,7}\): err= ?(\d{1,5})(?: \((.{1,200}?)\))?: pid=")
 _RATE = re.compile(r"\s{2}(read|write|trim): IOPS=\S{1,16}, BW=\S{1,20} ?\((\d{1,9}(?:\.\d{1,6})?)([kMGT]?)B/s\)")
+_OLD_RATE = re.compile(r"\s{2}(read |write|trim): ?io=\S{1,20}, bw=(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)B/s, iops=\d")
+_OF_OLD_UNIT = {"": 1e-6, "K": 2**10 / 1e6, "M": 2**20 / 1e6, "G": 2**30 / 1e6, "T": 2**40 / 1e6}
 _OF_UNIT = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 _LARGEST = 64 << 20  # bytes of JSON
 _MOST = 20_000
@@ -30,10 +32,11 @@ class _Job(NamedTuple):
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read what each job, or each group that is reported as one, read and wrote.
 
-    Source: `stat.c` of axboe/fio (3.0 to 3.38)::
+    Source: `stat.c` of axboe/fio (2.0 to 3.38)::
 
         seqread: (groupid=0, jobs=1): err= 0: pid=4711: Mon May  6 10:12:13 2024
           read: IOPS=467, BW=467MiB/s (490MB/s)(64.0MiB/137msec)
+          read : io=19412MB, bw=661966KB/s, iops=165491, runt= 30029msec
         {"fio version": "fio-3.33", "jobs": [{"jobname": "seqread", "error": 0, "read": {"bw_bytes": 489684992, …}}]}
     """
     facts.mark_covered("active_test")
@@ -63,6 +66,10 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
             elif job is not None and "BW=" in text and (rate := _RATE.match(text)) is not None:
                 value = float(rate[2]) * _OF_UNIT[rate[3]]
                 what = f"{job.name} {rate[1]}"
+                rows.append(_row(facts, name, label.host, job, what, value, number, f"{job.name} {text.strip()}"))
+            elif job is not None and ", bw=" in text and (rate := _OLD_RATE.match(text)) is not None:
+                value = float(rate[2]) * _OF_OLD_UNIT[rate[3]]
+                what = f"{job.name} {rate[1].strip()}"
                 rows.append(_row(facts, name, label.host, job, what, value, number, f"{job.name} {text.strip()}"))
             else:
                 continue

@@ -15,9 +15,13 @@ _HEADS = re.compile(
     rb"|(?:Dispatch|Combine)(?: [^\n]{0,60})?bandwidth: "
 )
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?)"
-_IMB_TITLE = re.compile(r"# Benchmarking ([A-Z]\w{2,40}) ?$")
-_IMB_COLUMNS = re.compile(r"\s*#bytes\s+#repetitions\s+(t\[usec\]|t_min\[usec\])(?:.*?(Mbytes/sec|MB/s))?")
-_ROW = re.compile(r"\s*(\d{1,15})\s+\d{1,12}\s+(\d{1,12}\.\d{1,6}(?:\s+\d{1,12}\.\d{1,6}){0,4})\s*$")
+_IMB_TITLE = re.compile(r"# Benchmarking ([A-Z]\w{2,40}(?: \(\d{1,6}(?: x \d{1,6}){1,3}\))?) ?$")
+_IMB_COLUMNS = re.compile(
+    r"\s*#bytes\s+#repetitions\s+(t\[usec\]|t_min\[usec\]|t_ovrl\[usec\])(?:.*?(Mbytes/sec|MB/s))?"
+)
+_ROW = re.compile(
+    r"\s*(\d{1,15})\s+\d{1,12}\s+(\d{1,12}\.\d{1,6}(?:\s+\d{1,12}\.\d{1,6}){0,4})(?:\s+\d{1,15})?\s*$"
+)  # IMB-P2P: and messages a second
 _UCX_TEST = re.compile(r"\| Test: {1,20}(\w[^|\n]{1,120})")
 _UCX_STAGE = re.compile(r"\|    Stage     \| # iterations")
 _UCX_LAST = re.compile(r"Final: {1,40}\d{1,15}((?:\s{1,20}\d{1,15}(?:\.\d{1,6})?){6,9})\s*$")
@@ -45,6 +49,7 @@ class _Run(NamedTuple):
     unit: str | None = None
     best: tuple[float, int, str] | None = None  # value of the row that counts, its line
     smallest: int | None = None  # bytes of that row, of latencies
+    cell: int = -1  # of a row behind size and repetitions; with IMB-NBC the first, the whole time of a call and a computation beside it
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -95,7 +100,7 @@ def _started(text: str, run: _Run | None, ucx_test: str | None) -> _Run | None:
     if "# Benchmarking" in text and (title := _IMB_TITLE.search(text)) is not None:
         return _Run("imb", title[1])
     if run is not None and run.tool == "imb" and (columns := _IMB_COLUMNS.match(text)) is not None:
-        return run._replace(unit="MB/s" if columns[2] else "us")
+        return run._replace(unit="MB/s" if columns[2] else "us", cell=0 if columns[1].startswith("t_ovrl") else -1)
     if _UCX_STAGE.search(text):
         return _Run("ucx", ucx_test or "ucx_perftest", "MB/s")
     if _FABTESTS.match(text):
@@ -121,7 +126,7 @@ def _taken(run: _Run, text: str, number: int) -> _Run | None:
         return None
     else:
         cells = row[2].split()
-        size, value = int(row[1]), float(cells[-1])
+        size, value = int(row[1]), float(cells[run.cell])
     if run.unit == "us":
         if size == 0 or (run.smallest is not None and size is not None and size >= run.smallest):
             return run

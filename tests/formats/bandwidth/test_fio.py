@@ -80,3 +80,17 @@ def test_a_name_of_a_job_like_that_of_a_host() -> None:
     facts = Facts()
     fio.read_format(io.BytesIO(text.encode()), "fio.txt", facts)
     assert [(None, "Seq1M-Read-Q8 read", 91.0)] == [(row.host, row.test, row.value) for row in facts.rows(ActiveTest)]
+
+
+def test_results_of_version_2(tmp_path: Path) -> None:
+    path = tmp_path / "fio.txt"
+    path.write_text(
+        "rw8k: (groupid=4, jobs=4): err= 0: pid=12942: Thu Sep  8 14:03:14 2016\n"
+        "  read : io=11263MB, bw=384390KB/s, iops=48048, runt= 30003msec\n"
+        "    slat (usec): min=1, max=9321, avg=12.10, stdev=40.10\n"
+        "  write: io=1.5GB, bw=164.9MB/s, iops=20617, runt= 30003msec\n"
+    )
+    _, facts, _ = analyze.analyze([str(path)])
+    assert {"rw8k read": 393.6, "rw8k write": 172.9} == pytest.approx(
+        {row.test: row.value for row in facts.rows(ActiveTest)}, abs=0.1
+    )

@@ -29,6 +29,20 @@ IMB = """#---------------------------------------------------
             4         1000         6.01         6.51         6.20
          4096         1000         7.01         7.51         7.20
 """
+IMB_P2P = """# Benchmarking Stencil2D (2 x 2)
+# #processes = 4
+       #bytes #repetitions      t[usec]   Mbytes/sec      Msg/sec
+            0       100000         0.36         0.00      5560419
+        65536        12800        10.63     12324.58       188058
+      4194304          200      1122.06      7467.75         1780
+"""
+IMB_NBC = """# Benchmarking Ibcast
+# #processes = 2
+       #bytes #repetitions t_ovrl[usec] t_pure[usec]  t_CPU[usec]   overlap[%]
+            0         1000         0.89         0.54         0.34         0.00
+            4         1000         0.93         0.60         0.34         8.90
+         1024         1000         1.42         0.90         0.67        17.01
+"""
 UCX = """+--------------+--------------+------------------------------+---------------------+-----------------------+
 | API:          protocol layer                                                                           |
 | Test:         tag match bandwidth                                                                      |
@@ -56,6 +70,8 @@ def _read(reader: ModuleType, text: str, table: Any = ActiveTest) -> list[Any]:
     ("text", "results"),
     [
         (IMB, [("PingPong", 23230.71, "MB/s"), ("Allreduce", 6.20, "us")]),
+        (IMB_P2P, [("Stencil2D (2 x 2)", 12324.58, "MB/s")]),
+        (IMB_NBC, [("Ibcast", 0.93, "us")]),
         (UCX, [("tag match bandwidth", 23452.16, "MB/s")]),
         (UCX.replace("bandwidth  ", "latency    "), [("tag match latency", 42.64, "us")]),
         (FABTESTS, [("fabtests", 12245.71, "MB/s")]),
