@@ -76,7 +76,9 @@ def test_a_job_that_was_started_again_elsewhere_shares_nothing() -> None:
 def test_a_guest_holds_little_here_and_more_elsewhere(held: list[tuple[int, int, float]]) -> None:
     facts = Facts()
     ref = facts.evidence("smi", 1, "x")
-    facts.add(GpuProcess("node01", gpu, None, pid, "C", "python", memory, 1, 0, 0, ref) for gpu, pid, memory in held)
+    facts.add(
+        GpuProcess("node01", gpu, None, pid, "C", "python", memory, None, 1, 0, 0, ref) for gpu, pid, memory in held
+    )
     registry.derive_all(facts)
     expected: dict[str, set[int]] = {}
     for gpu, pid, memory in held:

@@ -63,6 +63,6 @@ def amount(value: float, unit: str) -> str:
         power = 9 if value >= 1e9 else 6 if value >= 1e6 else 3
         return f"{value / 10**power:.4g} {'kMG'[power // 3 - 1]}B/s"
     if unit != "B":
-        return f"{value:,.10g}{' ' + unit if unit else ''}"
+        return f"{value:,.{10 if value % 1 == 0 else 4}g}{' ' + unit if unit else ''}"
     step = next((power for power in (40, 30, 20, 10) if value >= 1 << power), 0)
     return f"{value / (1 << step):.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[step // 10]}"

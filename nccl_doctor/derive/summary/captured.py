@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import GPU_OF_USE, Clause, amount, cluster, folded, printed
+from nccl_doctor.derive.summary import GPU_OF_USE, Clause, amount, cluster, folded, printed, profiles
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -16,9 +16,11 @@ from nccl_doctor.facts.tables import (
     FabricCheck,
     GpuMatrix,
     GpuPair,
+    GpuProcess,
     GpuUse,
     HostNumber,
     HostUse,
+    HostValue,
     IbPort,
     InspectorColl,
     KubeNode,
@@ -33,6 +35,7 @@ from nccl_doctor.facts.tables import (
     NvlinkState,
     NvlinkUse,
     OfiDomain,
+    Package,
     PanelSeries,
     PrintedNumber,
     ProfileShare,
@@ -58,10 +61,11 @@ from nccl_doctor.facts.tables import (
 @derivation(
     fills=[Captured],
     needs=[
-        GpuMatrix, GpuUse, InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
+        GpuMatrix, GpuProcess, GpuUse,
+        InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
-        HostNumber, HostUse, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
-        GpuPair, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun,
+        HostNumber, HostUse, HostValue, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
+        GpuPair, Package, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -354,25 +358,13 @@ def _copies(facts: Facts) -> Iterator[Clause]:
         yield f"{tool}: {counted(tests, 'test')} of copies with {counted(gpus, 'GPU')}{on}", ref
 
 
-def _profiles(facts: Facts) -> Iterator[Clause]:
-    for tool, report, total, ref in facts.query(
-        "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share GROUP BY tool, report"
-        " ORDER BY report = 'kernels' DESC, sum(total_ms) DESC LIMIT 1"
-    ):
-        shares = facts.query(
-            "SELECT kind, 100 * sum(total_ms) / ? AS share FROM profile_share WHERE tool = ? AND report = ? GROUP BY kind"
-            " HAVING share IS NOT NULL ORDER BY share DESC",  # an infinite time has none
-            (total or 1.0, tool, report),
-        )
-        yield f"{tool} summary of {report}: " + ", ".join(f"{share:.3g} % {kind}" for kind, share in shares[:3]), ref
-
-
 CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "timeline": _timelines,
     "trace": _traces,
     "flight-recorder": _dumps,
     "stacks": _stacks,
     "gpu-samples": _samples,
+    "gpu-processes": profiles.processes,
     "cpu-samples": _processors,
     "topology": _topologies,
     "nccl-state": _states,
@@ -385,7 +377,9 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "scheduler": cluster.scheduler,
     "pods": cluster.pods,
     "nodes": cluster.nodes,
+    "host-value": cluster.host_values,
+    "packages": cluster.packages,
     "accounting": cluster.accounting,
-    "profile": _profiles,
+    "profile": profiles.clauses,
     "printed": printed.clauses,
 }

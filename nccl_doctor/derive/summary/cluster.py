@@ -82,11 +82,59 @@ def accounting(facts: Facts) -> Iterator[Clause]:
         "SELECT job, elapsed_s, max_rss, cpu_efficiency, ref FROM accounted_job WHERE scheduler <> 'slurm' OR instr(job, '.') = 0 LIMIT 2"
     )
     if len(rows) != 1 or not rows[0][0]:
+        yield from _waits(facts)
         return
     job, elapsed, memory, efficiency, ref = rows[0]
-    minutes, seconds = divmod(round(elapsed or 0), 60)
-    parts = [f"ran {minutes // 60}:{minutes % 60:02}:{seconds:02}"] if elapsed is not None else []
+    parts = [f"ran {_clock(elapsed)}"] if elapsed is not None else []
     parts += [amount(memory * (1 << 20), "B") + " of memory used"] if memory is not None else []
     parts += [f"{100 * efficiency:.4g} % of its CPU time used"] if efficiency is not None else []
     if parts:
         yield f"job {job}: {', '.join(parts)}", ref
+
+
+def _waits(facts: Facts) -> Iterator[Clause]:
+    """Of many jobs the one that ran longest and the one that waited longest."""
+    for jobs, ref in facts.query(
+        "SELECT count(*), min(ref) FROM accounted_job WHERE waited_s IS NOT NULL GROUP BY NULL HAVING count(*)"
+    ):
+        (ran, elapsed), (waited, wait) = (
+            facts.query(f"SELECT job, {column} FROM accounted_job WHERE waited_s IS NOT NULL ORDER BY 2 DESC LIMIT 1")[
+                0
+            ]
+            for column in ("elapsed_s", "waited_s")
+        )
+        yield (
+            f"{counted(jobs, 'job')}, {ran} ran longest ({_clock(elapsed)}), {waited} waited longest ({_clock(wait)})",
+            ref,
+        )
+
+
+def _clock(seconds: float) -> str:
+    """`2:33:20`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def host_values(facts: Facts) -> Iterator[Clause]:
+    """What most hosts print where a command printed one value on each, and on how many it is another one."""
+    for hosts, positions, ref in facts.query(
+        "SELECT count(DISTINCT host), max(position), min(ref) FROM host_value GROUP BY NULL HAVING count(*)"
+    ):
+        value, same = facts.query("SELECT value, count(*) FROM host_value GROUP BY value ORDER BY 2 DESC, 1 LIMIT 1")[0]
+        if positions == 1:
+            yield f"{counted(hosts, 'host')}: {value} on {same}", ref
+
+
+_FIRST_PACKAGES = "'torch', 'tensorflow', 'jax', 'mxnet', 'paddlepaddle-gpu', 'horovod', 'deepspeed', 'vllm'"
+
+
+def packages(facts: Facts) -> Iterator[Clause]:
+    """Frameworks and libraries for GPUs of a list of packages, where nothing else was read."""
+    if any(facts.query(f"SELECT 1 FROM {table} LIMIT 1") for table in ("message", "process", "throughput_run")):
+        return
+    for source, ref in facts.query("SELECT source, min(ref) FROM package GROUP BY source"):
+        rows = facts.query(
+            f"SELECT name || ' ' || version FROM package WHERE source = ? ORDER BY name NOT IN ({_FIRST_PACKAGES}), name LIMIT 5",
+            (source,),
+        )
+        yield f"{source}: {', '.join(text for (text,) in rows)}", ref

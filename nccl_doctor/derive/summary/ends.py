@@ -52,7 +52,8 @@ def _accounted(facts: Facts) -> End | None:
     """
     rows = facts.query(
         "SELECT replace(lower(coalesce(state, 'unknown')), '_', ' '), count(*), min(job), min(ref) FROM accounted_job"
-        " WHERE scheduler <> 'slurm' OR instr(job, '.') = 0 GROUP BY 1 ORDER BY 1 IN ('completed', 'running', 'pending'), 2 DESC, 1"
+        " WHERE (scheduler <> 'slurm' OR instr(job, '.') = 0) AND (state IS NOT NULL OR waited_s IS NULL)"
+        " GROUP BY 1 ORDER BY 1 IN ('completed', 'running', 'pending'), 2 DESC, 1"
     )
     number = sum(count for _, count, *_ in rows)
     if not rows or facts.query("SELECT 1 FROM job WHERE has_nccl = 1 UNION ALL SELECT 1 FROM throughput_run LIMIT 1"):

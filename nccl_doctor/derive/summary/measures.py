@@ -20,6 +20,7 @@ from nccl_doctor.facts.tables import (
     CopyRate,
     CopySlow,
     CopyTest,
+    GpuProcess,
     GpuUse,
     HostNumber,
     HostUse,
@@ -33,6 +34,7 @@ from nccl_doctor.facts.tables import (
     MlperfRun,
     PanelSeries,
     PrintedNumber,
+    ProfileShare,
     RecordedRun,
     Scalar,
     Scaling,
@@ -131,6 +133,11 @@ QUERIES = (
     " WHERE span_s > 0 AND comm_s IS NOT NULL",
     f"SELECT 'gpu_idle', 100 * idle_s / span_s, '%', {_TRACED}, ref FROM trace WHERE span_s > 0 AND idle_s IS NOT NULL",
     f"SELECT 'step_time', step_s, 's', {_TRACED}, ref FROM trace WHERE step_s > 0",
+    # summaries of profilers: kernels of one process, or functions of Python
+    "SELECT 'communication', 100 * sum(iif(kind = 'communication', total_ms, 0)) / sum(total_ms), '%', 'run', tool || ' ' || file, min(ref)"
+    " FROM profile_share WHERE report IN ('kernels', 'functions') GROUP BY file, tool, report HAVING sum(total_ms) > 0",
+    "SELECT 'profiled', sum(total_ms) / 1000, 's', 'run', tool || ' ' || file, min(ref) FROM profile_share"
+    " WHERE report IN ('kernels', 'functions') GROUP BY file, tool, report",
     # profiler plug-ins of NCCL: the kinds and sizes that took most time
     *(
         f"SELECT '{name}', median({column}), '{unit}', 'collective', op || ' of ' || size || ' B', min(ref) FROM inspector_coll"
@@ -145,7 +152,8 @@ QUERIES = (
     "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
     "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",
     # a library that keeps values of steps, without times
-    "SELECT 'steps', max(last_step) + (min(first_step) = 0), 'steps', 'run', file, max(ref) FROM scalar WHERE last_step > first_step"
+    "SELECT 'steps', max(last_step) + coalesce(min(iif(name LIKE 'eval%' OR name IN ('epoch', 'step'), NULL, first_step)) = 0, 0), 'steps',"
+    " 'run', file, max(ref) FROM scalar WHERE last_step > first_step"
     " AND NOT EXISTS (SELECT 1 FROM throughput_run) GROUP BY file",
     # tables with a row an epoch (Keras, timm)
     "SELECT 'epochs', n, 'epochs', 'run', file, ref FROM scalar WHERE name = 'epoch' AND first_step IS NULL"
@@ -160,6 +168,8 @@ QUERIES = (
     "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
     " WHERE sm_active IS NOT NULL",
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
+    "SELECT 'process_sm', sm, '%', 'process', coalesce(host || ' ', '') || 'GPU ' || gpu || ' pid ' || pid, ref FROM gpu_process"
+    " WHERE sm IS NOT NULL AND gpu IS NOT NULL LIMIT 2000",
     # series of dashboards whose quantity is not known
     "SELECT 'panel_mean', mean, '', iif(host IS NULL, 'run', 'host'), name, ref FROM panel_series LIMIT 2000",
     # commands about hosts: free, df, ulimit, lscpu, numactl, top, perf stat
@@ -177,6 +187,7 @@ QUERIES = (
     "SELECT 'printed_' || coalesce(kind, 'number'), median, unit, 'run', name, ref FROM printed_number LIMIT 200",
     # Slurm's accounting
     "SELECT 'elapsed', elapsed_s, 's', 'batch-job', job, ref FROM accounted_job WHERE elapsed_s IS NOT NULL",
+    "SELECT 'waited', waited_s, 's', 'batch-job', job, ref FROM accounted_job WHERE waited_s IS NOT NULL LIMIT 2000",
     "SELECT 'max_rss', max_rss, 'MiB', 'batch-job', job, ref FROM accounted_job WHERE max_rss IS NOT NULL",
     "SELECT 'cpu_efficiency', 100 * cpu_efficiency, '%', 'batch-job', job, ref FROM accounted_job WHERE cpu_efficiency IS NOT NULL",
     "SELECT 'memory_efficiency', 100 * memory_efficiency, '%', 'batch-job', job, ref FROM accounted_job"
@@ -204,9 +215,9 @@ _UNCOUNTED = (
     needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, StepNumber, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
-        AccountedJob, Timeline, Trace, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
+        AccountedJob, Timeline, Trace, GpuProcess, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber, PrintedNumber,
-        PanelSeries, Message,
+        PanelSeries, Message, ProfileShare,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

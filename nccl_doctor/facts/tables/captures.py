@@ -233,6 +233,16 @@ class HostNumber(NamedTuple):
     ref: Ref
 
 
+class SwitchPart(NamedTuple):
+    """A power supply, or the fans, of a switch as `ibswinfo` shows them."""
+
+    switch: str  # its node description
+    file: str
+    part: str  # PSU0, PSU0 fan, fans, fan#3
+    state: str  # OK, ERROR, `0 rpm` of a fan that stands still
+    ref: Ref
+
+
 class HostValue(NamedTuple):
     """What a command printed on a host, of which only the values are known: `node01: 64` of `pdsh … nproc`."""
 
@@ -272,13 +282,14 @@ class QueuedJob(NamedTuple):
 
 
 class AccountedJob(NamedTuple):
-    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `sstat`, `seff`, `qacct`, `qstat -f`, LSF's report)."""
+    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `sstat`, `seff`, `qacct`, `qstat -f`, LSF's report, `bhist`)."""
 
     scheduler: str  # slurm, gridengine, pbs, lsf
     job: str  # id, with the index of an array and the name of a step
     name: str | None
     state: str | None
     elapsed_s: float | None
+    waited_s: float | None  # in the queue (bhist)
     nodes: int | None
     cpus: int | None
     max_rss: float | None  # MiB of the task that used most; of the whole job from seff

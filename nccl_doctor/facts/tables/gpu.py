@@ -110,6 +110,7 @@ class GpuProcess(NamedTuple):
     kind: str | None  # C compute, G graphics
     name: str | None
     memory: float | None  # MiB at most
+    sm: float | None  # % of the time in which it ran on the multiprocessors, the mean of all looks (pmon)
     n: int
     first: int  # number of the first look at the host that showed it, and of the last one; from 0 on
     last: int

@@ -104,6 +104,8 @@ FORMATS = (
             b"-osc-ffff",
             b"-mdc-ffff",
             b"health_check=",
+            b".stats=\nsnapshot_time",
+            b".md_stats=\nsnapshot_time",
         ),
         reach=1 << 20,
         after=("slurm-job", "packages", "slurm-accounting", "gpu-metrics"),
@@ -126,6 +128,7 @@ FORMATS = (
             rb"(?P<stem>[A-Za-z][A-Za-z_-]{0,40})\d{1,6}[\w.-]{0,80}: [^\s:=]{1,60}\n"
             rb"(?:(?P=stem)\d{1,6}[\w.-]{0,80}: [^\s:=]{1,60}(?:\n|\Z)){3}"
         ),
+        last=True,  # values under headings may be anything
         after=("node-capture",),
     ),
     Format(

@@ -5,6 +5,7 @@ The reader is `host_commands`; `host_sections` says what a part is.
 
 import re
 from functools import lru_cache
+from typing import ClassVar
 
 from nccl_doctor.facts.tables import LustreTarget
 from nccl_doctor.formats.captures.host_sections import Add, Section, parse_size
@@ -13,6 +14,7 @@ _TARGET = r"[\w.-]{1,60}-(?:OST|MDT)[0-9a-f]{4}"
 _WORDS = 6  # of a row of `lfs df`
 _SHARE = 4  # characters of the longest share, `100%`
 _ROWS = 10_000  # that are remembered
+_LEAST_CALLS = 100  # of an operation, below which a mean says little
 _LEAST_OPERATIONS = 1.0  # a second, below which a mean says little
 
 
@@ -134,6 +136,39 @@ class LustreStates(Section):
         return True
 
 
+class LustreStats(Section):
+    """`lctl get_param llite.*.stats osc.*.stats mdc.*.stats`: bytes, and of each operation how often it came and how long all took."""
+
+    BEGINS = re.compile(
+        r"(?P<kind>llite|osc|mdc|obdfilter|mdt)\.(?P<name>[\w.@-]{1,160}?)(?:-(?:osc|mdc))?(?:-[0-9a-f]{8,16})?\.(?:md_)?stats=\s*$"
+    )
+    _ROW = re.compile(
+        r"(?P<name>[a-z_]{2,40})\s{1,40}(?P<n>\d{1,18}) samples \[(?P<unit>\w{2,8})\](?:\s+\d{1,20}\s+\d{1,20}\s+(?P<sum>\d{1,20}))?"
+    )
+    _TIMES = re.compile(r"(?:snapshot|start|elapsed)_time\s|[a-z_]{2,40}\s+\d{1,18} samples \[")
+    _BYTES: ClassVar = {"read_bytes": "read from", "write_bytes": "written to"}
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._of = ""
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line. Means of operations that came seldom, and those of the metadata server's own kind, are left out."""
+        if (head := self.BEGINS.match(text)) is not None:
+            self._of = head["name"]
+            return True
+        row = self._ROW.match(text)
+        if row is None or row["sum"] is None:
+            return self._TIMES.match(text) is not None
+        at = number, f"{self._of}: {' '.join(text.split())}"
+        calls, total = int(row["n"]), int(row["sum"])
+        if row["unit"] == "bytes" and row["name"] in self._BYTES:
+            self.number("lctl", f"{self._BYTES[row['name']]} {self._of}", total, "B", at)
+        elif row["unit"] in ("usec", "usecs") and calls >= _LEAST_CALLS:
+            self.number("lctl", f"mean {row['name']} of {self._of}", total / calls / 1000, "ms", at)
+        return True
+
+
 class NfsIo(Section):
     """`nfsiostat`: of each mount the reads and writes, how long the server took for one, and how many were sent again."""
 
@@ -194,4 +229,4 @@ class NfsIo(Section):
             return
 
 
-SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, NfsIo)
+SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, LustreStats, NfsIo)

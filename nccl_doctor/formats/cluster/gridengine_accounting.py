@@ -89,7 +89,7 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:
     slots, wall, memory = get("slots"), re.match(r"[\d.]{1,15}", get("ru_wallclock")), _SIZE_GE.match(get("maxvmem"))
     yield AccountedJob(
         scheduler="gridengine", job=identity, name=get("jobname") or None, state="FAILED" if failed or status else "COMPLETED",
-        elapsed_s=float(wall[0]) if wall and wall[0].count(".") < 2 else None, nodes=None,
+        elapsed_s=float(wall[0]) if wall and wall[0].count(".") < 2 else None, waited_s=None, nodes=None,
         cpus=int(slots) if re.fullmatch(r"\d{1,6}", slots) else None,
         max_rss=None if memory is None else float(memory[1]) * _MIB_OF[memory[2]], cpu_efficiency=None, memory_efficiency=None,
         tasks=None, mean_cpu_s=None, least_cpu_s=None, least_task=None, least_host=None, ref=ref,

@@ -90,7 +90,8 @@ class _Report:
     def row(self, evidence: Callable[[str], int]) -> AccountedJob:
         """The job."""
         return AccountedJob(
-            scheduler="lsf", job=self._job or "", name=self._name or None, state=self._state, elapsed_s=self.numbers.get("Run time"),
+            scheduler="lsf", job=self._job or "", name=self._name or None, state=self._state,
+            elapsed_s=self.numbers.get("Run time"), waited_s=None,
             nodes=len(self._hosts) or None, cpus=None, max_rss=self.numbers.get("Max Memory"), cpu_efficiency=None,
             memory_efficiency=None, tasks=None, mean_cpu_s=None, least_cpu_s=None, least_task=None, least_host=None,
             ref=evidence(self._text),

@@ -57,7 +57,8 @@ def rows(facts: Facts, file: str, job: PbsJob) -> Iterator[Any]:
     cpus = _integer(job.get("resources_used.ncpus") or job.get("Resource_List.ncpus"))
     ref = facts.evidence(file, job.line, f"Job Id: {job.identity}")
     yield AccountedJob(
-        scheduler="pbs", job=job.identity, name=job.get("Job_Name") or None, state=state, elapsed_s=wall, nodes=len(hosts) or None,
+        scheduler="pbs", job=job.identity, name=job.get("Job_Name") or None, state=state, elapsed_s=wall, waited_s=None,
+            nodes=len(hosts) or None,
         cpus=cpus, max_rss=_mib(job.get("resources_used.mem")),
         cpu_efficiency=used / (wall * cpus) if used is not None and wall and cpus else None, memory_efficiency=None, tasks=None,
         mean_cpu_s=None, least_cpu_s=None, least_task=None, least_host=None, ref=ref,

@@ -107,7 +107,7 @@ def job_row(facts: Facts, file: str, one: Accounted) -> AccountedJob:
     if efficiency is None and one.used_cpu is not None and one.elapsed and one.cpus:
         efficiency = one.used_cpu / (one.elapsed * one.cpus)
     return AccountedJob(
-        scheduler="slurm", job=one.job[:80], name=one.name, state=one.state or None, elapsed_s=one.elapsed, nodes=one.nodes,
+        scheduler="slurm", job=one.job[:80], name=one.name, state=one.state or None, elapsed_s=one.elapsed, waited_s=None, nodes=one.nodes,
         cpus=one.cpus, max_rss=one.max_rss, cpu_efficiency=efficiency, memory_efficiency=one.memory_efficiency, tasks=one.tasks,
         mean_cpu_s=one.mean_cpu, least_cpu_s=one.least_cpu, least_task=one.least_task, least_host=one.least_host,
         ref=facts.evidence(file, one.line, one.text),

@@ -11,10 +11,23 @@ SAMPLE = (
     rb"|ecc\.errors\.[\w.]{1,60}|retired_pages\.\w{1,30}(?:\.count)?|remapped_rows\.\w{1,30})"
     rb"(?: \[[^\]]{1,12}\])?"
 )
+# titles of people's own, all of which are of samples, the first of a time
+_OWN_TITLE = (
+    rb"(?:gpu(?:_id|_index)?|index|name|(?:gpu_)?(?:util(?:ization)?(?:_percent|_pct)?|mem(?:ory)?_(?:used|total|free)(?:_mb|_mib)?"
+    rb"|mem(?:ory)?_util(?:ization)?(?:_percent|_pct)?|power(?:_draw|_usage)?(?:_w|_watts)?|temp(?:erature)?(?:_c)?))"
+)
+OWN_HEADER = rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"){2,12}[ \t]*(?:\r?$|\r?\n)"
 # a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU
 BARE_ROW = (
     rb"(?:\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}|\d{1,3}|GPU-[0-9a-f]{8}-[0-9a-f-]{27}|[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d),"
     rb" [^\n]{0,400}?\d (?:%|MiB|W|MHz)"
+)
+# the same without units: behind a time stamp, or rows of numbers of which the first shows a power, or two have the whole memory in common
+_NUMBER_CELL = rb"(?:\d{1,6}(?:\.\d\d)?|\[N/A\]|P\d{1,2}|NVIDIA [\w -]{2,40}|Tesla [\w -]{2,40}|GPU-[0-9a-f-]{36})"
+NAMELESS = (
+    rb"(?:\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n"
+    rb"|0(?=[^\n]{0,400}, \d{2,3}\.\d\d[,\r\n]|[^\n]{0,400}, (?P<whole>\d{5,6})[,\r\n][^\n]{0,400}\n[^\n]{0,400}, (?P=whole)[,\r\n])"
+    rb"(?:, " + _NUMBER_CELL + rb"){2,40}\r?\n[01](?:, " + _NUMBER_CELL + rb"){2,40}\r?\n)"
 )
 _START = rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}"
 
@@ -30,8 +43,10 @@ FORMATS = (
             + rb",[ \t]*){0,400}"
             + SAMPLE
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
-            rb"|" + BARE_ROW + rb"[ \t]*(?:,|\r?\n|\Z)"  # without its header
-            rb"|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n"  # nor its units
+            rb"|" + OWN_HEADER + rb"|" + BARE_ROW + rb"[ \t]*(?:,|\r?\n|\Z)"  # without its header
+            rb"|"
+            + NAMELESS  # nor its units
+            + rb""
             rb"|[a-z_, ]{0,60}pid, [^\n]{0,80}used_(?:gpu_)?memory \[MiB\])"  # --query-compute-apps
             rb"|\A\s{0,200}#\s?(?:Date,? +Time,? +)?gpu(?: +|, ?)(?:pwr|sm|pid|gtemp|fb|rxpci)[ ,][^\n]*\n"  # dmon, pmon
             rb"\s{0,20}# ?(?:YYYYMMDD,? +HH:MM:SS,? +)?Idx[ ,]"

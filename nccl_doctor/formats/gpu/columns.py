@@ -32,6 +32,16 @@ RENAMED = {
     "pcie.link.width.current": "width",
     "pcie.link.width.max": "width_max",
     "timestamp": "time",
+    # in tables of people's own
+    "datetime": "time",
+    "time": "time",
+    "gpu_id": "index",
+    "gpu_index": "index",
+    **dict.fromkeys(("util", "utilization", "gpu_util", "gpu_utilization"), "util"),
+    **dict.fromkeys(("memory_used", "mem_used", "gpu_memory_used", "gpu_mem_used"), "memory"),
+    **dict.fromkeys(("memory_total", "mem_total", "gpu_memory_total", "gpu_mem_total"), "memory_total"),
+    **dict.fromkeys(("power", "power_draw", "power_usage", "gpu_power"), "power"),
+    **dict.fromkeys(("temp", "temperature", "gpu_temp", "gpu_temperature"), "temperature"),
 }
 """Columns of `nvidia-smi --query-gpu`; a later name of the same thing wins nothing, the first in the file counts."""
 
@@ -61,6 +71,7 @@ _COUNTERS = (
     (re.compile(r"remapped_rows\.failure$"), "remap-failed"),
     (re.compile(r"remapped_rows\.uncorrectable$"), "remapped-rows"),
 )
+_OWN_UNIT = re.compile(r"_(?:percent|pct|mb|mib|w|watts|c)$")
 _UNIT = re.compile(r"\s{0,40}\[[^\]]{0,200}\]\s{0,40}$")
 
 
@@ -73,7 +84,7 @@ def canonical(header: tuple[str, ...]) -> tuple[str | None, ...]:
     seen: set[str] = set()
     names: list[str | None] = []
     for title in header:
-        name = _name(_UNIT.sub("", title.strip()).strip())
+        name = _name(_UNIT.sub("", title.strip()).strip()) or _name(_OWN_UNIT.sub("", title.strip()))
         names.append(None if name in seen else name)
         if name is not None:
             seen.add(name)

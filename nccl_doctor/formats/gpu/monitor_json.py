@@ -172,7 +172,7 @@ class _Reader:
                     self._processes[own] = GpuProcess(
                         host=host, gpu=index, uuid=gpu.uuid, pid=process["pid"], kind=None,
                         name=_text(process.get("command")), memory=finite(memory),
-                        n=1, first=look, last=look, ref=self._facts.evidence(self._name, *place),
+                        sm=None, n=1, first=look, last=look, ref=self._facts.evidence(self._name, *place),
                     )  # fmt: skip
         return True
 

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu import monitor_json
-from nccl_doctor.formats.gpu.loops import gpustat_text
+from nccl_doctor.formats.gpu import NAMELESS, monitor_json
+from nccl_doctor.formats.gpu.loops import bare_rows, gpustat_text
 from nccl_doctor.formats.gpu.loops.dmon_tables import Tables
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.smi_csv import BARE, HEADER, Table
@@ -21,6 +22,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Translated, line_lists
 
 _BLOCK = 8 << 20
+_SHOWN = 1 << 18  # bytes of rows without titles by which their columns are judged
 _LED = 1 << 20  # bytes in which the log of a job begins that a table of samples stands in front of
 _LONGEST = 1 << 20  # bytes of one line; a longer one is damage
 _BARE_ROW = re.compile(r" *(?:\d{8} +\d\d:\d\d:\d\d +)?\d{1,4} +[\d. -]{1,400}")  # of dmon, without a prefix
@@ -31,7 +33,8 @@ _TITLES = (  # what one of the titles of each other table holds
 )  # fmt: skip
 _BY_COMMAS = re.compile(rb"\s{0,200}#\s?(?:Date,\s?Time,\s?)?gpu, ?[a-z]")  # `nvidia-smi dmon --format csv`
 _BLANKS = bytes.maketrans(b",", b" ")
-_NAMELESS = re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}(?:, [\w. :-]{1,60}){3,80}\r?\n")
+_NAMELESS = re.compile(NAMELESS)
+_UNCLEAR = "rows of nvidia-smi without titles and units: leave out `noheader` or `nounits`"
 _HEAD = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n){0,5}")
 
 
@@ -54,9 +57,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if begins_json(body):
         return monitor_json.read_format(Joined(head, stream), name, facts)
     if _NAMELESS.match(body):
-        return Reading(
-            body.count(b"\n"), 0, "rows of nvidia-smi without titles and units: leave out `noheader` or `nounits`"
-        )
+        reading = _Csv(stream, head, samples).read_bare(body)
+        samples.write(facts, name, "nvidia-smi")
+        return reading
     if gpustat_text.HEAD.match(body):
         return gpustat_text.read_format(Joined(head, stream), name, facts)
     if _BY_COMMAS.match(head):
@@ -103,6 +106,20 @@ class _Csv:
             note = f"names more than {Samples.MAX_GPUS:,} GPUs; the others were left out"
         return Reading(self.lines, self.used, note)
 
+    def read_bare(self, body: bytes) -> Reading:
+        """Read rows without titles and units as far as their values tell what the columns are."""
+        rows = body[: body.rfind(b"\n") + 1].decode("utf-8", "replace").splitlines()[: bare_rows.MOST]
+        names = bare_rows.columns_of(rows)
+        if names is None:
+            return Reading(body.count(b"\n"), 0, _UNCLEAR)
+        self._table = Table.named(names, self._samples)
+        reading = self.read_table()
+        unclear = names.count(None)
+        note = (
+            f"{unclear} of {len(names)} columns without titles are not clear: leave out `noheader`" if unclear else None
+        )
+        return reading._replace(note=reading.note or note)
+
     def _complete(self, line: bytes) -> bool:
         assert self._table is not None
         return line.count(b",") + 1 == len(self._table.names)
@@ -135,8 +152,9 @@ class _Csv:
         if self._table is None and block:
             bare = BARE.search(block)
             if bare is not None:
-                line = block[bare.start() :].split(b"\n", 1)[0]
-                self._table = self._opened(line, Table.bare)
+                line, *more = block[bare.start() : bare.start() + _SHOWN].split(b"\n")
+                rows = b"\n".join([line, *more[:-1]]).decode("utf-8", "replace").splitlines()
+                self._table = self._opened(line, partial(Table.bare, may_number=partial(bare_rows.may_number, rows)))
         if self._table is not None and block and not block.isspace():
             first = self.lines + 1
             self.used += self._table.add(block, lambda row: first + row)

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
-from nccl_doctor.formats.gpu import BARE_ROW, SAMPLE, TITLE
+from nccl_doctor.formats.gpu import BARE_ROW, OWN_HEADER, SAMPLE, TITLE
 from nccl_doctor.formats.gpu.columns import canonical
 from nccl_doctor.formats.gpu.refusals import refusal
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
 from nccl_doctor.formats.gpu.sweeps import Sweeps
 
-HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,400}" + SAMPLE + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
+HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,400}" + SAMPLE + rb"[ \t]*(?:,|\r?$)|" + OWN_HEADER, re.MULTILINE)
 """Titles in the style of nvidia-smi, one of them of a sample; to be matched at the start of a line."""
 BARE = re.compile(BARE_ROW + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """A row with units; without a header they tell the columns."""
@@ -57,10 +57,21 @@ class Table:
         self._titles = [title.strip().partition(" [")[0] for title in header]
 
     @classmethod
-    def bare(cls, row: list[str], samples: Samples, host: str | None = None) -> "Table":
-        """A table without header: the units in the cells of its first row tell the columns."""
+    def bare(cls, row: list[str], samples: Samples, may_number: Callable[[int, int], bool]) -> "Table":
+        """A table without header: the units in the cells of its first row tell the columns.
+
+        `may_number` tells whether a column of so many may be that of the numbers of GPUs: a temperature has no unit either.
+        """
+        names = _by_units(row)
+        if "index" in names and not may_number(names.index("index"), len(names)):
+            names[names.index("index")] = None
+        return cls.named(names, samples)
+
+    @classmethod
+    def named(cls, names: Sequence[str | None], samples: Samples, host: str | None = None) -> "Table":
+        """A table without header whose columns are known, by the names of this package."""
         table = cls.__new__(cls)
-        table._start(_by_units(row), samples, host)
+        table._start(names, samples, host)
         return table
 
     def _start(self, names: Sequence[str | None], samples: Samples, host: str | None) -> None:

@@ -189,7 +189,7 @@ def _parse_load(name: str, memory: str, state: str) -> tuple[dict[str, Any], dic
 def _process(host: str | None, match: re.Match[str], ref: int) -> GpuProcess:
     gpu, pid, kind, program, memory = match.groups()
     held = float(memory) if memory else None
-    return GpuProcess(host, int(gpu), None, int(pid), kind, program, held, n=1, first=0, last=0, ref=ref)
+    return GpuProcess(host, int(gpu), None, int(pid), kind, program, held, sm=None, n=1, first=0, last=0, ref=ref)
 
 
 def _whole(text: str) -> int | None:

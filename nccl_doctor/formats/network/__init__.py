@@ -85,6 +85,17 @@ FORMATS = (
         reach=1 << 20,
     ),
     Format(
+        "switch-state",
+        "ibswinfo",
+        tables=("switch_part", "host_number"),
+        begins=compiled(
+            rb"\A(?:\$ [^\n]{0,200}\n|# [^\n]{0,200}\n)?={40,60}\s?\n(?:[^\n=]{0,120}\n){1,3}"
+            rb"={40,60}\s?\n(?:[a-zA-Z ]{4,20}\| [^\n]{0,80}\n){1,4}"
+        ),
+        inside=(b"\nuptime (d-h:m:s)   | ",),
+        reach=1 << 20,
+    ),
+    Format(
         "protocol-counters",
         "protocol_counters",
         tables=("link_counter",),

@@ -1,8 +1,20 @@
 """Numbers of programs that no other reader knows, by the names and units that stand beside them."""
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
 
+_KEY = rb"\"[\w ./-]{1,80}\"\s{0,9}:\s{0,9}"
 FORMATS = (
+    Format(
+        "training-histories",
+        "histories",
+        tables=("scalar", "printed_number"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?\s{0,200}\{(?=[\s\S]{0,60000}?\"[\w ./-]{0,40}[Ll]oss\"\s{0,9}:\s{0,9}\[)"
+            rb"\s{0,100}" + _KEY + rb"(?:\{\s{0,100}" + _KEY + rb")?\[\s{0,100}-?\d"
+        ),
+        after=("metric-files", "training-arrays", "training-records"),
+    ),
     Format(
         "printed-numbers", "printed_numbers", tables=("printed_number", "throughput_run", "step", "scalar"), last=True
     ),

@@ -28,6 +28,7 @@ _NUMBER = compiled(
 )
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}")
+_SOURCE = compiled(rb"[\w./-]{1,200}\.(?:cc|cpp|cu|hpp|h|py|go|rs)\b:?\d{0,7}\]?")  # where a logger stands in a program
 _LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
 _HYPHENED = compiled(rb"\A-[A-Za-z]{1,20}")  # behind another number: `8192-bit`
 _NOT_MEASURED = compiled(rb"(?i)[ \t]{1,4}(?:peak|theoretical)\b")
@@ -105,7 +106,7 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
 
 def _name(before: bytes) -> str:
     """The name of a number: the words in front of it, without time stamps, labels and numbers of steps."""
-    before = before.rstrip(b" \t:=\"'~")
+    before = _SOURCE.sub(b" ", before).rstrip(b" \t:=\"'~")
     at = max(before.rfind(one) for one in (b",", b";", b"|", b"(")) + 1
     while (front := _FRONT.match(before, at)) is not None:
         at = front.end()

@@ -65,6 +65,9 @@ class Progress:
         self._step: int | None = None  # of the last line that told one
         self._of_epochs = Scalars()  # the epochs of lines that tell no step
         self._last_epoch: int | None = None
+        self._alone: tuple[re.Match[bytes] | None, tuple[str, float] | None, int] | None = (
+            None  # what a line told alone
+        )
         self._before: tuple[int, float, bool] | None = None  # step or epoch, when, is it an epoch
         self._day = 0.0
         self._clock: float | None = None
@@ -86,6 +89,8 @@ class Progress:
         if found is None:
             found = _OF.search(line, epoch.end() if epoch is not None else 0)
         loss = loss_of(line)
+        if (loss is None) != (found is None) and epoch is None:
+            found, loss = self._paired(found, loss, number)
         if loss is None or (found is None and epoch is None):
             return False
         if loss[0].startswith(_EVALUATED):
@@ -102,6 +107,16 @@ class Progress:
         self._scalars.note_scalar(loss[0], loss[1], self._step, (line, number))
         self._passed(step, found is None, line, number)
         return True
+
+    def _paired(
+        self, step: re.Match[bytes] | None, loss: tuple[str, float] | None, number: int
+    ) -> tuple[re.Match[bytes] | None, tuple[str, float] | None]:
+        """A step and a loss that stand on lines of their own, one below the other."""
+        before, self._alone = self._alone, (step, loss, number)
+        if before is None or before[2] != number - 1 or (before[0] is None) == (step is None):
+            return None, None
+        self._alone = None
+        return step or before[0], loss or before[1]
 
     def _took(self, took: re.Match[bytes], line: bytes, number: int) -> None:
         seconds = 3600 * int(took[1] or 0) + 60 * int(took[2] or 0) + float(took[3]) * _SECONDS.get(took[4], 1.0)
@@ -130,6 +145,8 @@ class Progress:
         if when is None:
             return
         before = self._before
+        if before is not None and is_epoch and step == before[0] and before[2]:
+            return  # an epoch begins with its first line
         if before is None or step <= before[0] or is_epoch != before[2] or when < before[1]:
             self._before = step, when, is_epoch
             return

@@ -9,6 +9,7 @@ from nccl_doctor.formats.training.metrics import number
 _LINES = 200  # within which a table of units begins
 _ROWS = 3  # that a table with commas has at least, in what is looked at
 _COLUMNS = 40
+_LONGEST = 4_000  # bytes of a row between bars
 _VALUES = ("median", "mean", "avg", "average", "value", "result")  # the best first
 _UNIT = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?) ?(%|[KMG]iB|W|MHz|C)")
 _COUNTS = compiled(
@@ -72,6 +73,44 @@ class _Commas(Table):
         return took
 
 
+class _Measured(Table):
+    """Rows between bars, of which pairs of columns tell a value and its unit: `flops_value|flops_unit`, as ReFrame logs them."""
+
+    def __init__(self, titles: Sequence[str]) -> None:
+        self._width = len(titles)
+        self._pairs = {
+            title.removesuffix("_value")[:60]: (at, titles.index(unit))
+            for at, title in enumerate(titles)
+            if title.endswith("_value") and (unit := f"{title.removesuffix('_value')}_unit") in titles
+        }
+        self._label = next(
+            (
+                at
+                for name in ("display_name", "name", "info", "test")
+                for at, title in enumerate(titles)
+                if title == name
+            ),
+            None,
+        )
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the titles have such pairs."""
+        return bool(self._pairs)
+
+    def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
+        cells = [cell.strip() for cell in line[:_LONGEST].decode("utf-8", "replace").split("|")]
+        if len(cells) != self._width:
+            return False
+        label = cells[self._label][:80] if self._label is not None else None
+        took = False
+        for name, (value, unit) in self._pairs.items():
+            known = number(cells[value])
+            if known is not None:
+                took |= series.add(name, cells[unit][:20], known, Place(at, line, label))
+        return took
+
+
 class _Readings(Table):
     """Rows of numbers with units and without titles, as `nvidia-smi --format=csv,noheader` prints them."""
 
@@ -88,6 +127,9 @@ class _Readings(Table):
 def recognise(head: bytes) -> Table | None:
     """The table with which a file begins; None for other text."""
     lines = head.split(b"\n")
+    measured = _Measured([title.strip() for title in lines[0][:_LONGEST].decode("utf-8", "replace").split("|")])
+    if measured.is_one:
+        return measured
     for line in lines[:_LINES]:
         for bars in (True, False):
             titles = [cell.lower() for cell in _cells(line, bars=bars)]

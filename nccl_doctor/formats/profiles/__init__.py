@@ -1,4 +1,4 @@
-"""What profilers print: summaries of Nsight Systems and nvprof, tables of torch.profiler, stacks of py-spy."""
+"""What profilers print: summaries of Nsight Systems and nvprof, tables of torch.profiler and cProfile, stacks of py-spy."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -22,6 +22,13 @@ FORMATS = (
         "key_averages",
         tables=("profile_sum", "profile_share"),
         inside=(b"Self CPU time total: ",),
+        reach=1 << 20,
+    ),
+    Format(
+        "function-profile",
+        "function_profile",
+        tables=("profile_sum", "profile_share"),
+        inside=(b"ncalls  tottime  percall  cumtime",),
         reach=1 << 20,
     ),
     Format(

@@ -19,6 +19,10 @@ _TOTAL = re.compile(r"Self (?!CPU)\w{2,20} time total: +(\d{1,15}(?:\.\d{1,9})?)
 _DEVICE = re.compile(r"Self (?!CPU)(?!\w+ %|\w+ Mem)\w{2,20}")
 _KERNEL = re.compile(r"(?i)kernel")  # beside it the operator that launched it tells the same time
 _MOST = 1_000  # rows of a table
+_SPAN = re.compile(
+    r"\(dynamo_timed\)|^ProfilerStep|^Torch-Compiled Region|^## "
+)  # around what operators and kernels tell
+_OTHERS = 5  # longest rows that are kept beside those of communication
 
 
 class _Row(NamedTuple):
@@ -77,7 +81,13 @@ def _facts(facts: Facts, file: str, rows: list[_Row], total: float) -> Iterator[
             longest = max(of, key=lambda row: row.time)
             ref = facts.evidence(file, longest.number, longest.line)
             yield ProfileShare(file, TOOL, "kernels", kind, len(of), sum(row.calls for row in of), time, ref)
-    for row in sorted(kernels, key=lambda row: -row.time):
+    others = sorted((row for row in rows if row not in own and not _SPAN.search(row.name)), key=lambda row: -row.time)[
+        :_OTHERS
+    ]
+    for kind, row in [
+        *(("communication", row) for row in sorted(kernels, key=lambda row: -row.time)),
+        *(("compute", row) for row in others),
+    ]:
         ref = facts.evidence(file, row.number, row.line)
         share = 100 * row.time / total
-        yield ProfileSum(file, TOOL, "kernels", "communication", row.name, row.calls, row.time, share, None, ref)
+        yield ProfileSum(file, TOOL, "kernels", kind, row.name, row.calls, row.time, share, None, ref)

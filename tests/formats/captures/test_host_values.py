@@ -38,3 +38,30 @@ def test_values_that_differ_everywhere_tell_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pdsh.txt"
     path.write_text("".join(f"node{n:02d}: 0.{n}1\n" for n in range(1, 9)))
     assert not analyze.analyze([str(path)])[0].findings
+
+
+RULE = "-" * 15
+
+
+def test_values_under_headings_of_clush(tmp_path: Path) -> None:
+    path = tmp_path / "clush.txt"
+    path.write_text(
+        f"{RULE}\nnode[01-04] (4)\n{RULE}\nRate: 400\nState: Active\n{RULE}\nnode05\n{RULE}\nRate: 200\nState: Active\n"
+    )
+    (finding,) = analyze.analyze([str(path)])[0].findings
+    assert ("host-value-differs", "node05") == (finding.name, finding.hosts)
+    assert "Rate: 200, on 4 of 5 hosts it is Rate: 400" in finding.message
+
+
+@pytest.mark.parametrize("lines", [1, 40])
+def test_equal_values_and_long_output_under_headings_are_no_fault(tmp_path: Path, lines: int) -> None:
+    path = tmp_path / "clush.txt"
+    body = "".join(f"line {n} of some text\n" for n in range(lines))
+    path.write_text(f"{RULE}\nnode[01-04] (4)\n{RULE}\n{body}{RULE}\nnode05\n{RULE}\n{body}")
+    assert not analyze.analyze([str(path)])[0].findings
+
+
+def test_other_text_with_words_before_colons_is_no_list_of_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("Title: something\nlayer1: 3\nlayer2: 4\nlayer3: 4\nlayer4: 4\nThe end of this text.\n")
+    assert not analyze.analyze([str(path)])[0].findings

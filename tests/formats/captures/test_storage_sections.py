@@ -117,3 +117,27 @@ def test_what_the_processors_of_a_screen_wait_for() -> None:
 def test_a_cut_capture_breaks_nothing(text: str) -> None:
     for end in range(0, len(text), 7):
         assert len(read_text(text[:end]).rows(Input)) == 1
+
+
+STATS = """\
+llite.lus-ffff9c1e2b3a4800.stats=
+snapshot_time             1772446811.123456789 secs.nsecs
+start_time                1772400000.000000000 secs.nsecs
+elapsed_time              46811.123456789 secs.nsecs
+read_bytes                1203123 samples [bytes] 1 4194304 4123123123123
+read                      1203123 samples [usecs] 1 9812312 412312312312 91231231231231231
+fsync                     12 samples [usecs] 120 812312 1812312 812312312312
+ioctl                     12 samples [reqs]
+osc.lus-OST0001-osc-ffff9c1e2b3a4800.stats=
+snapshot_time             1772446811.123456789 secs.nsecs
+req_waittime              2000 samples [usec] 10 5000 8000000 1234567890
+req_qdepth                2000 samples [reqs] 0 8 400
+"""
+
+
+def test_statistics_of_lustre_tell_bytes_and_the_mean_time_of_an_operation() -> None:
+    told = {row.name: (row.value, row.unit) for row in read_text(STATS).rows(HostNumber)}
+    assert {"read from lus", "mean read of lus", "mean req_waittime of lus-OST0001"} == set(told)
+    assert (4123123123123.0, "B") == told["read from lus"]
+    assert 342.7 == pytest.approx(told["mean read of lus"][0], abs=0.01)
+    assert (4.0, "ms") == told["mean req_waittime of lus-OST0001"]

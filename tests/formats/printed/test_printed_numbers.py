@@ -183,3 +183,21 @@ def test_many_names_are_bounded() -> None:
 )
 def test_nothing_to_read(text: str) -> None:
     assert {} == read(text)[1]
+
+
+def test_where_a_logger_stands_in_a_program_is_no_name() -> None:
+    line = b"2026-08-31 14:02:21.463855: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1435] Adding visible gpu devices: 0"
+    assert [] == list(numbers_of_line(line))
+    assert [("step time", "ms", 12.5)] == list(numbers_of_line(b"trainer/runtime.py:88] step time: 12.5 ms"))
+
+
+def test_a_log_of_reframe_tells_values_with_their_units() -> None:
+    _, rows = read(
+        "job_completion_time|info|num_tasks|flops_value|flops_unit|flops_ref|display_name\n"
+        "2026-08-23T11:36:02|Stream /1|1|0.67|Gflops/s|1.2|Stream %tasks=1\n"
+        "2026-08-23T11:36:02|Stream /2|2|1.29|Gflops/s|1.2|Stream %tasks=2\n"
+        "2026-08-23T11:36:02|Stream /3|2|null|Gflops/s|1.2|Stream %tasks=3\n"
+    )
+    assert {"flops"} == set(rows)
+    flops = rows["flops"]
+    assert (2, 0.67, "Stream %tasks=1", 1.29) == (flops.n, flops.lowest, flops.lowest_label, flops.highest)

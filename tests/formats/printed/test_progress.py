@@ -147,3 +147,29 @@ def test_the_log_of_llm_c() -> None:
         ["s:0 tel:11.0353", *(f"s:{n} trl:{9 - n / 10:.4f} lr:0.0001 norm:2.1" for n in range(20)), "s:20 tel:8.9"]
     )
     assert {("loss", 20, 19), ("val_loss", 2, 20)} == {(row.name, row.n, row.last_step) for row in facts.rows(Scalar)}
+
+
+@pytest.mark.parametrize("first", ["step", "loss"])
+def test_a_step_and_a_loss_on_lines_of_their_own(first: str) -> None:
+    pairs = [(f"current step: {n}th step", f"batch loss:{9 - n / 10:.4f}") for n in range(1, 60)]
+    facts = read([line for pair in pairs for line in (pair if first == "step" else pair[::-1])])
+    (loss,) = [row for row in facts.rows(Scalar) if "loss" in row.name]
+    assert (1, 59, 59) == (loss.first_step, loss.last_step, loss.n)
+    assert 3.1 == pytest.approx(loss.last)
+
+
+def test_a_step_and_a_loss_far_from_each_other_do_not_belong_together() -> None:
+    facts = read(
+        [line for n in range(20) for line in (f"current step: {n}", "saved", "x", f"batch loss: {n}.5", "y", "z")]
+    )
+    assert [] == facts.rows(Scalar)
+
+
+def test_an_epoch_with_many_lines_lasts_from_its_first_line_to_that_of_the_next() -> None:
+    lines = [
+        f"{at(500.0 * epoch + 2.0 * line, '%Y-%m-%d %H:%M:%S,%f')} - INFO - Epoch {epoch} - Batch loss: {9 - epoch / 10 - line / 1000}"
+        for epoch in range(1, 8)
+        for line in range(240)
+    ]
+    facts = read(lines)
+    assert [pytest.approx(500.0)] * 6 == [row.seconds for row in facts.rows(Step)]

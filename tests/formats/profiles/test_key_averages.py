@@ -6,7 +6,7 @@ import pytest
 from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
-from nccl_doctor.facts.tables import ProfileShare
+from nccl_doctor.facts.tables import Captured, ProfileShare
 
 TABLE = FIXTURES / "torch" / "key_averages.txt"
 
@@ -35,3 +35,9 @@ def test_operators_count_where_no_kernel_is_shown(tmp_path: Path) -> None:
     lines = [line for line in TABLE.read_text().splitlines() if "ncclDevKernel" not in line]
     (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
     assert pytest.approx(452.1) == shares(tmp_path / "job.log")["communication"]
+
+
+def test_the_report_tells_the_time_and_the_longest_kernel() -> None:
+    _, facts, _ = analyze.analyze([str(TABLE)])
+    (shows,) = [row.shows for row in facts.rows(Captured) if row.kind == "profile"]
+    assert shows.startswith("torch.profiler summary of kernels: 1 s, 54.8 % compute, 45.2 % communication, longest ")

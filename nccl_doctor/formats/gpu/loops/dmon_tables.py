@@ -14,6 +14,7 @@ from nccl_doctor.formats.number_grid import Grid, number_of
 _APPS = re.compile(r"(?:[a-z_]{2,20}(?: \[MiB\])?, ?){0,8}pid(?:, ?[a-z_]{2,20}(?: \[MiB\])?){1,8}(?:, ?)?$")
 _LOSS = re.compile(r"Unable to determine the device handle for (?:GPU|gpu) ?([0-9A-Fa-f:.]{7,16})\b")
 _RUN = 64  # rows that are looked at together; titles are repeated after each screen
+_PERCENT = 3  # digits of a percentage
 _DIGITS = 19  # of a number that 64 bits hold, and one
 _PAUSE = 50_000  # lines without a row, after which a table has ended; all of these print their titles again and again
 _TABLES = 4  # of a block of lines that are looked for as a whole
@@ -28,11 +29,16 @@ class _Process:
         self.kind: str | None = None
         self.name: str | None = None
         self.memory = float("nan")  # MiB, the highest
+        self.sm = 0.0  # %, the sum of the looks that tell it
+        self.sm_looks = 0
         self.n = 0
         self.first = self.last = 0  # looks that showed it
 
-    def add(self, kind: str | None, name: str | None, memory: str) -> None:
+    def add(self, kind: str | None, name: str | None, memory: str, sm: str = "-") -> None:
         """Take one row."""
+        if sm.isdecimal() and len(sm) <= _PERCENT:
+            self.sm += int(sm)
+            self.sm_looks += 1
         self.kind, self.name = kind, name or None
         if memory != "-" and not (value := number_of(memory)) <= self.memory:
             self.memory = value
@@ -183,8 +189,8 @@ class Tables:
     def _process_title(self, titles: list[str], host: str | None) -> None:
         """Open a table of pmon. The command may be missing, and it may have blanks."""
         gpu, pid = titles.index("gpu"), titles.index("pid")
-        kind, memory, name, time = (
-            titles.index(title) if title in titles else None for title in ("type", "fb", "command", "time")
+        kind, memory, name, time, sm = (
+            titles.index(title) if title in titles else None for title in ("type", "fb", "command", "time", "sm")
         )
 
         def fits(cells: list[str]) -> bool:
@@ -195,7 +201,7 @@ class Tables:
                 look = self._looks.at((host, cells[gpu], cells[pid]), _cell(cells, time))
                 if cells[pid].isdecimal() and (process := self._process((host, cells[gpu], cells[pid]), look, place)):
                     command = None if name is None else " ".join(cells[name:])
-                    process.add(_cell(cells, kind), command, _cell(cells, memory) or "-")
+                    process.add(_cell(cells, kind), command, _cell(cells, memory) or "-", _cell(cells, sm) or "-")
 
         self._processes_seen = True
         self._open[host] = _Open(self._split, fits, add)
@@ -247,8 +253,8 @@ class Tables:
             GpuProcess(
                 host=host, gpu=int(gpu) if gpu and gpu.isdecimal() and len(gpu) < _DIGITS else None,
                 uuid=None if gpu and gpu.isdecimal() else gpu,
-                pid=int(pid), kind=process.kind, name=process.name, memory=known_or_none(process.memory), n=process.n,
-                first=process.first, last=process.last,
+                pid=int(pid), kind=process.kind, name=process.name, memory=known_or_none(process.memory),
+                sm=process.sm / process.sm_looks if process.sm_looks else None, n=process.n, first=process.first, last=process.last,
                 ref=facts.evidence(self._file, *process.place),
             )
             for (host, gpu, pid), process in self._processes.items()
