@@ -64,6 +64,7 @@ def test_a_second_pass_over_a_damaged_file_reads_what_is_whole(tmp_path: Path, h
     assert {8} == {row.size for row in facts.rows(BenchRow)}
     assert "healthy" != report.verdict
     assert ["a.log", "b.log.gz"] == sorted(Path(one.path).name for one in report.inputs)
+    assert [0] == [one.note.count("b.log.gz") for one in report.inputs if one.note]  # a report names the file before it
 
 
 @pytest.mark.parametrize("apart", ["one", "each"])

@@ -254,7 +254,7 @@ class InputReader:
             return None
         if pasted is not None:
             if rejoined.problem:
-                self.problems.append(rejoined.problem)
+                self.problems.append(f"{source.name}: {rejoined.problem}")
             self._pasted[source.name] = pasted
             kept = KeptStream(io.BytesIO(pasted.rest))
             return _Log(pasted.rest[: parallel.HEAD], *parallel.scan(kept), rejoined.problem, kept, pasted)
@@ -265,7 +265,7 @@ class InputReader:
             self._progress.begin(source)
         if export is None and (packed := self._packed.log(source)) is not None:
             if packed.problem:
-                self.problems.append(packed.problem)
+                self.problems.append(f"{source.name}: {packed.problem}")
             return _Log(head, *packed)
         lines: Readable = Joined(begun, rejoined) if export is None else self._exported(source, rejoined, export)
         if export in exports.COLLECTED:
@@ -278,9 +278,9 @@ class InputReader:
         counted = parallel.scan(kept)
         note = rejoined.problem
         if source.name in self._exports and (problem := self._exports[source.name][1].problem) is not None:
-            note = note or f"{source.name}: {problem}"
+            note = note or problem
         if note:
-            self.problems.append(note)
+            self.problems.append(f"{source.name}: {note}")
         return _Log(head, *counted, note, kept)
 
     def _scan_file(self, head: bytes, source: sources.Source, path: Path) -> _Log:

@@ -69,7 +69,7 @@ class RejoinedStream:
             try:
                 data = self._stream.read(size) or b""
             except sources.InputProblem as problem:
-                self.problem = str(problem)
+                self.problem = problem.reason
                 return b""
             if not data and interruption.requested():
                 self.problem = f"read only in part: {INTERRUPTED}"
