@@ -53,9 +53,9 @@ def by_name() -> dict[str, type]:
 
 
 @cache
-def joined() -> list[tuple[type, str]]:
-    """Table and columns of each index."""
-    pairs = []
+def joined() -> dict[type, list[str]]:
+    """Table -> columns of each of its indexes."""
+    indexes = {}
     for table in TABLES:
         if table is not Evidence:
             known, own = column_types(table).keys(), getattr(table, "joined_by", ())
@@ -63,9 +63,9 @@ def joined() -> list[tuple[type, str]]:
             wanted = [
                 columns for columns in JOINED if _leading(columns) not in leading and known >= {*columns.split(", ")}
             ]
-            pairs += [(table, columns) for columns in wanted if columns != "host" or "host, pid" not in wanted]
-            pairs += [(table, columns) for columns in own]
-    return pairs
+            indexes[table] = [columns for columns in wanted if columns != "host" or "host, pid" not in wanted]
+            indexes[table] += own
+    return indexes
 
 
 def _leading(columns: str) -> str:
@@ -86,7 +86,7 @@ def index(table: type, columns: str, schema: str) -> str:
 
 def index_statements() -> list[str]:
     """The statements that make all indexes."""
-    return [index(table, columns, "main") for table, columns in joined()]
+    return [index(table, columns, "main") for table, indexes in joined().items() for columns in indexes]
 
 
 @cache

@@ -266,9 +266,11 @@ class Facts:
         """Index the columns by which queries join. Call when the tables are filled; rules are linear in facts only after it."""
         self._flush()
         with self._writing():
-            for table, columns in schema.joined():
+            for table, indexes in schema.joined().items():
                 if self._may_hold(table, INDEXED + 1) and self._exceeds(table, INDEXED):
-                    self._db.execute(schema.index(table, columns, "temp" if table in self.restated else "main"))
+                    place = "temp" if table in self.restated else "main"
+                    for columns in indexes:
+                        self._db.execute(schema.index(table, columns, place))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

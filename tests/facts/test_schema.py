@@ -49,7 +49,7 @@ def test_a_damaged_kept_database_is_made_anew(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_table_that_is_joined_by_columns_of_its_own_has_no_second_index_that_begins_with_the_same_one() -> None:
-    of_table = {table: [columns for one, columns in schema.joined() if one is table] for table, _ in schema.joined()}
+    of_table = schema.joined()
     assert ["host, pid"] == of_table[Process]
     assert ["host, device, transport"] == of_table[Connection]
     for table, indexes in of_table.items():

@@ -1,6 +1,8 @@
 """docs/formats.md says of every format what the program does."""
 
 import re
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -208,17 +210,26 @@ JOB = (FIXTURES / "demo.log").read_text("utf-8")
 STEPS = (FIXTURES / "throughput/deepspeed.log").read_text("utf-8")
 
 
-@pytest.mark.parametrize("kind", LEADS)
-@pytest.mark.parametrize("job", [JOB, STEPS], ids=["nccl", "steps"])
-def test_a_log_behind_what_its_script_printed_is_read(kind: str, job: str, tmp_path: Path) -> None:
-    """Both are in the report: rows of the tables of the output, and those of the log alone."""
-    path = tmp_path / "job.log"
-    lead = (FIXTURES / SAMPLES[kind][0]).read_text("utf-8")
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, int]]:
+    """Rows of each table that a file with this text gives; each text is read once."""
+    path = tmp_path_factory.mktemp("counts") / "job.log"
 
-    def counts(text: str) -> dict[str, int]:
+    @cache
+    def counted(text: str) -> dict[str, int]:
         path.write_text(text, "utf-8")
         return analyze.analyze([str(path)])[1].counts()
 
+    return counted
+
+
+@pytest.mark.parametrize("kind", LEADS)
+@pytest.mark.parametrize("job", [JOB, STEPS], ids=["nccl", "steps"])
+def test_a_log_behind_what_its_script_printed_is_read(
+    kind: str, job: str, counts: Callable[[str], dict[str, int]]
+) -> None:
+    """Both are in the report: rows of the tables of the output, and those of the log alone."""
+    lead = (FIXTURES / SAMPLES[kind][0]).read_text("utf-8")
     known = next(known for known in FORMATS if known.kind == kind)
     alone, of_job = counts(lead), counts(job)
     wanted = ("process", "communicator", "throughput_run", "step")
