@@ -54,6 +54,26 @@ class _Writer(NamedTuple):
     writer: multiline.Writer | None
 
 
+class _Writers:
+    """Those who wrote lines that name them at the same places, whatever the text behind: most hosts of a capture print the same lines."""
+
+    __slots__ = ("counted", "names", "who")
+
+    def __init__(self, who: _Who) -> None:
+        self.who = who
+        self.names: dict[Hashable, multiline.Writer | None] = {}  # by what the words say
+        self.counted: dict[Hashable, _Writer] = {}
+
+    def name(self, line: str, who: Hashable) -> multiline.Writer | None:
+        """Who wrote a line."""
+        if who in self.names:
+            return self.names[who]
+        if len(self.names) > _MEMO:
+            self.names.clear()
+        writer = self.names[who] = multiline.writer_of(multiline.parts(line).label)
+        return writer
+
+
 class _Outcome(NamedTuple):
     """What lines of a template say for which the same of the patterns match that ask for digits."""
 
@@ -82,10 +102,8 @@ class _Template(NamedTuple):
     """Lines of one shape that hold the same literals."""
 
     start: int  # where the text begins
-    who: _Who
+    writers: _Writers
     exact: tuple[Pattern, ...]  # patterns that ask for digits
-    names: dict[Hashable, multiline.Writer | None]
-    writers: dict[Hashable, _Writer]
     outcomes: dict[tuple[bool, ...], _Outcome | None]  # by which of `exact` match; None where each line is read alone
     idle: _Idle
     stamp: tuple[str, int, int] | None = None  # where the time is that counts, and its kind
@@ -95,23 +113,14 @@ class _Template(NamedTuple):
         """The time stamp in the prefixes of a line."""
         return None if self.stamp is None else prefixes.seconds(self.stamp[0], line[self.stamp[1] : self.stamp[2]])
 
-    def writer(self, line: str, who: Hashable) -> multiline.Writer | None:
-        """Who wrote a line."""
-        if who in self.names:
-            return self.names[who]
-        if len(self.names) > _MEMO:
-            self.names.clear()
-        writer = self.names[who] = multiline.writer_of(multiline.parts(line).label)
-        return writer
-
 
 def _nobody(_line: str) -> Hashable:
     return ()
 
 
-_ALONE = _Template(0, _nobody, (), {}, {}, {}, _Idle())  # stands for shapes of which each line is read alone
+_ALONE = _Template(0, _Writers(_nobody), (), {}, _Idle())  # stands for shapes of which each line is read alone
 _IDLE = _Template(
-    0, _nobody, (), {}, {}, {}, _Idle()
+    0, _Writers(_nobody), (), {}, _Idle()
 )  # for those that count for nothing: records of NCCL, which a `Classifier` reads
 
 
@@ -125,6 +134,7 @@ class TextTemplates:
         self._templates: dict[
             tuple[Any, ...], _Template
         ] = {}  # by shape, literals, and the kinds of the words that decided
+        self._writers: dict[tuple[tuple[str, int, int], ...], _Writers] = {}  # by the places that name them
         self._seen: set[tuple[Any, ...]] = set()  # the same of lines that came once
         self._words: dict[bytes, tuple[tuple[int, int], ...]] = {}  # shape -> where words are whose own digits decided
         self._looks_behind = False  # whether some lines are read together with those behind them
@@ -139,7 +149,7 @@ class TextTemplates:
             for (raw, _, _, start, stop), template in zip(hits, found, strict=True):
                 if template.outcomes and len(raw) == stop - start:
                     line = raw.decode("ascii")
-                    writer = template.writer(line, template.who(line))
+                    writer = template.writers.name(line, template.writers.who(line))
                     lines.note(start, stop, LineBehind(len(raw), line[template.start :], writer, False))
         for hit, shape, template in zip(hits, shapes, found, strict=True):
             if template is _IDLE:
@@ -205,16 +215,17 @@ class TextTemplates:
         if not outcome.counted and not outcome.lines:
             template.idle.always = not template.exact
             return True
-        who = template.who(line)
-        if outcome.lines and not self._stands_alone(outcome, text, template.writer(line, who), behind):
+        writers = template.writers
+        who = writers.who(line)
+        if outcome.lines and not self._stands_alone(outcome, text, writers.name(line, who), behind):
             return False
         if not outcome.counted:
             if len(outcome.lines) == 1 and not template.exact and not outcome.has_codes:
                 self._note_idle(template, outcome, line, behind)
             return True
-        writer = template.writers.get(who)
+        writer = writers.counted.get(who)
         if writer is None:
-            writer = self._writer(template, line, who)
+            writer = self._writer(writers, line, who)
         hour = self._hour(template, line) if outcome.dated else None
         for pattern in outcome.counted:
             if self._lines.is_covered(pattern, writer.writer, number):
@@ -245,11 +256,11 @@ class TextTemplates:
         template.idle.lines = count
         template.idle.shapes.update(_shapes_of_several([whole.encode()]))
 
-    def _writer(self, template: _Template, line: str, who: Hashable) -> _Writer:
-        if len(template.writers) > _MEMO:
-            template.writers.clear()
+    def _writer(self, writers: _Writers, line: str, who: Hashable) -> _Writer:
+        if len(writers.counted) > _MEMO:
+            writers.counted.clear()
         header = self._lines.speaker(multiline.parts(line).label)
-        writer = template.writers[who] = _Writer(header, template.writer(line, who))
+        writer = writers.counted[who] = _Writer(header, writers.name(line, who))
         return writer
 
     def _hour(self, template: _Template, line: str) -> int | None:
@@ -306,6 +317,7 @@ class TextTemplates:
         if len(self._templates) > _MEMO:
             self._templates.clear()
             self._words.clear()
+            self._writers.clear()
         found, asked = prefixes.layout(line), self._literals.asked(literals)
         if found is not None and nccl_header.TOKEN in line:
             if multiline.is_record(line) and not asked.of_records:
@@ -329,8 +341,11 @@ class TextTemplates:
         if any(prefixes.layout(variant) != found for variant in variants):
             return _ALONE
         fields = found.fields if start else ()
-        names = [slice(begin, end) for name, begin, end in fields if name in prefixes.NAMES]
-        who: _Who = itemgetter(*names) if names else _nobody
+        names = tuple(field for field in fields if field[0] in prefixes.NAMES)
+        writers = self._writers.get(names)
+        if writers is None:
+            spans = [slice(begin, end) for _, begin, end in names]
+            writers = self._writers[names] = _Writers(itemgetter(*spans) if spans else _nobody)
         stamps = [field for field in fields if field[0] not in prefixes.NAMES]
         texts = [text, *(variant[start:] for variant in variants)]
         exact = [
@@ -344,10 +359,8 @@ class TextTemplates:
             exact += [pattern for pattern in asked.patterns if pattern.reader == CATALOGUE]
         return _Template(
             start,
-            who,
+            writers,
             tuple(exact),
-            {},
-            {},
             {},
             _Idle(),
             stamps[-1] if stamps else None,
