@@ -1,11 +1,12 @@
 """Tables in columns of blanks whose rows are equally wide, read with numpy: all rows of a block at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 _BLANK, _ZERO, _NINE, _DOT, _LAST = (ord(sign) for sign in " 09.~")
+_BASE = 10
 _DIGITS = 15  # of a number that is exact as a float, whatever its point
 _WIDEST, _CELLS = 24, 1 << 16  # characters of a cell, and cells that are looked at together
 _POWERS = 10.0 ** np.arange(_DIGITS + 1)
@@ -71,39 +72,58 @@ class Grid:
 
 def numbers_in(signs: Bytes, other: Callable[[str], float]) -> Floats:
     """The numbers that rows of signs and blanks hold, exactly as `float` reads them; `other` reads words that are no plain decimals."""
-    digits = (signs >= _ZERO) & (signs <= _NINE)
-    points = signs == _DOT
-    count, dots = digits.sum(axis=1), points.sum(axis=1)
-    plain = (digits | points | (signs == _BLANK)).all(axis=1)
-    plain &= (dots <= 1) & (count > 0) & (count <= _DIGITS)
-    whole = np.zeros(len(signs))
-    for at in range(signs.shape[1]):
-        whole = np.where(digits[:, at], whole * 10 + (signs[:, at] - float(_ZERO)), whole)
-    if dots.any():
-        whole /= _POWERS[np.minimum((digits & (np.cumsum(points, axis=1) > 0)).sum(axis=1), _DIGITS)]
-    odd = np.flatnonzero(~plain)
-    if len(odd):
-        words = [word.tobytes().decode("ascii", "replace").strip() for word in signs[odd]]
-        values = {word: other(word) for word in {*words}}
-        whole[odd] = [values[word] for word in words]
-    return whole
+    columns = ((signs[:, at], signs[:, at] != _BLANK) for at in range(signs.shape[1]))
+    values, is_odd = _decimals(len(signs), columns)
+    if is_odd.any():
+        words = [word.tobytes().decode("ascii", "replace").strip() for word in signs[is_odd]]
+        known = {word: other(word) for word in {*words}}
+        values[is_odd] = [known[word] for word in words]
+    return values
 
 
-def cell_numbers(text: bytes, separator: bytes, other: Callable[[str], float]) -> Floats | None:
-    """The same of the cells of a text, between separators; None where one is too wide."""
-    signs = np.frombuffer(text, np.uint8)
-    stops = np.append(np.flatnonzero(signs == ord(separator)), len(signs))
-    starts = np.insert(stops[:-1] + 1, 0, 0)
-    widths = stops - starts
-    if (width := int(widths.max())) > _WIDEST:
+def cell_numbers(text: bytes, ends: npt.NDArray[np.int64], other: Callable[[str], float]) -> Floats | None:
+    """The same of the cells of a text that end at these places, with one sign between them; NaN for an empty cell.
+
+    None where a cell is too wide.
+    """
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    widths = ends - starts
+    if (widest := int(widths.max())) > _WIDEST:
         return None
-    signs = np.append(signs, np.full(width, _BLANK, np.uint8))
+    signs = np.frombuffer(text + b" " * widest, np.uint8)
     numbers = []
-    for at in range(0, len(starts), _CELLS):
-        cells = signs[starts[at : at + _CELLS, None] + np.arange(width)]
-        cells[np.arange(width) >= widths[at : at + _CELLS, None]] = _BLANK
-        numbers.append(numbers_in(cells, other))
+    for first in range(0, len(starts), _CELLS):
+        begins, sizes = starts[first : first + _CELLS], widths[first : first + _CELLS]
+        columns = ((signs[begins + at], sizes > at) for at in range(int(sizes.max())))
+        values, is_odd = _decimals(len(begins), columns)
+        values[sizes == 0] = np.nan
+        odd = np.flatnonzero(is_odd & (sizes > 0))
+        if len(odd):
+            spans = zip(begins[odd].tolist(), (begins + sizes)[odd].tolist(), strict=True)
+            words = [text[begin:end] for begin, end in spans]
+            known = {word: other(word.decode("ascii", "replace")) for word in {*words}}
+            values[odd] = [known[word] for word in words]
+        numbers.append(values)
     return np.concatenate(numbers)
+
+
+def _decimals(count: int, columns: Iterable[tuple[Bytes, Bools]]) -> tuple[Floats, Bools]:
+    """So many numbers, of which each column holds a sign, and whether it is part of the number; and which are no plain decimals."""
+    values, has_point, is_odd = np.zeros(count), np.zeros(count, bool), np.zeros(count, bool)
+    digits, behind = np.zeros(count, np.int32), np.zeros(count, np.int32)  # and those of them behind the point
+    for sign, inside in columns:
+        digit = sign - np.uint8(_ZERO)  # of other signs more than 9
+        is_digit = (digit < _BASE) & inside
+        is_point = (sign == _DOT) & inside
+        is_odd |= (inside ^ is_digit ^ is_point) | (is_point & has_point)
+        values = np.where(is_digit, values * _BASE + digit, values)
+        digits += is_digit
+        behind += is_digit & has_point
+        has_point |= is_point
+    is_odd |= (digits > _DIGITS) | (digits == 0)
+    if has_point.any():
+        values /= _POWERS[np.minimum(behind, _DIGITS)]
+    return values, is_odd
 
 
 def number_of(word: str) -> float:

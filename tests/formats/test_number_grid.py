@@ -4,6 +4,7 @@ import io
 import math
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.gpu import samples as gpu_samples
 from nccl_doctor.formats.gpu.loops.dmon_columns import Layout
-from nccl_doctor.formats.number_grid import number_of, read_grid
+from nccl_doctor.formats.number_grid import cell_numbers, number_of, read_grid
 
 WORDS = st.one_of(
     st.integers(0, 10**6).map(str),
@@ -70,6 +71,20 @@ def test_half_of_a_point_is_rounded_as_float_does() -> None:
     assert grid is not None
     assert [float(word) for word in words] == grid.numbers(0).tolist()
     assert not any(map(math.isnan, grid.numbers(0)))
+
+
+@given(st.lists(st.one_of(WORDS, st.sampled_from(["", " 7", "1 2", "2e-05", "-"])), min_size=1, max_size=30))
+def test_cells_between_separators_hold_what_float_reads(words: list[str]) -> None:
+    text = ",".join(words).encode()
+    ends = np.append(np.flatnonzero(np.frombuffer(text, np.uint8) == ord(",")), len(text))
+    numbers = cell_numbers(text, ends, number_of)
+    assert numbers is not None
+    words = [word.encode().decode("ascii", "replace") for word in words]
+    assert [repr(number_of(word)) for word in words] == [repr(value) for value in numbers.tolist()]
+
+
+def test_a_cell_that_is_too_wide_is_not_read() -> None:
+    assert cell_numbers(b"1," + b"9" * 30, np.array([1, 32]), number_of) is None
 
 
 TITLES = "#Date       Time        gpu    pwr  gtemp     sm   pclk     fb"

@@ -194,7 +194,9 @@ def _plain(lines: list[str], columns: int) -> tuple[list[str], Floats] | None:
         or any('"' in time or rest.count(",") != columns - 1 for time, _, rest in parts)
     ):
         return None
-    numbers = cell_numbers(cells.encode(), b",", _number)
+    text = cells.encode()
+    ends = np.append(np.flatnonzero(np.frombuffer(text, np.uint8) == ord(",")), len(text))
+    numbers = cell_numbers(text, ends, _number)
     return None if numbers is None else ([time for time, _, _ in parts], numbers.reshape(-1, columns))
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from nccl_doctor.common.robust import median
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.number_grid import cell_numbers
 from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.lines.record_columns import Records
 from nccl_doctor.formats.training.metrics import meaning_of
@@ -180,12 +181,13 @@ class MetricTable:
             len(ends) // width,
         ]:
             return False
-        cells = f",{data.decode()},".replace("\n", ",").replace(",,", ",nan,").replace(",,", ",nan,")
         try:
-            numbers = list(map(float, cells[1:-1].split(",")))
+            numbers = cell_numbers(data, ends, float)
         except ValueError:
             return False
-        said = np.array(numbers).reshape(-1, width)
+        if numbers is None:
+            return False
+        said = numbers.reshape(-1, width)
         lines = np.empty(len(said), object)
         lines[:] = [line[:600] for line in data.split(b"\n")]
         self.understood += len(said)
