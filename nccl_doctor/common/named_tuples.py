@@ -50,10 +50,14 @@ else:
             return dict(zip(self._fields, self, strict=True))
 
         def _replace(self, **values: Any) -> Any:
-            row = self._make(map(values.pop, self._fields, self))
-            if values:
-                raise ValueError(f"{type(self).__name__} has no column {', '.join(values)}")
-            return row
+            row, place = list(self), self._fields.index  # rows of a capture get their host and evidence when it ends
+            try:
+                for column in values:
+                    row[place(column)] = values[column]
+            except ValueError:
+                unknown = [column for column in values if column not in self._fields]
+                raise ValueError(f"{type(self).__name__} has no column {', '.join(unknown)}") from None
+            return tuple.__new__(type(self), row)
 
         def __repr__(self) -> str:
             return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})"

@@ -116,7 +116,10 @@ class Facts:
         if file in self._source_lines:
             at = self._source_lines[file](line)
             self._read_lines[number] = line
-        self._insert(Evidence, [(number, file, at, text[:_LONGEST])])
+        waiting = self._waiting[Evidence]
+        waiting.append((number, file, at, text[:_LONGEST]))
+        if len(waiting) >= BATCH:
+            self._insert_waiting(Evidence)
         return number
 
     def evidence_of(self, file: str, lines: Sequence[int], texts: Sequence[str]) -> Sequence[int]:

@@ -68,16 +68,19 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if label.host is not None and _LUSTRE_CLIENT.search(label.host):  # `lfs check servers` has a name in front, too
             texts = [f"{label.host}: {text}" for text in texts]
             kept.host = None
-        for number, text in enumerate(texts, first):
+        at = 0
+        while at < len(texts):
             if section is not None:
-                if section.take(text, number):
-                    used += 1
-                    continue
+                end = section.take_all(texts, at, first)
+                used, at = used + end - at, end
+                if at == len(texts):
+                    break
                 section = None
-            begun = _section_of(text)
+            begun = _section_of(texts[at])
             if begun is not None:
                 section = begun(kept.add)
-                used += section.take(text, number)
+                used += section.take(texts[at], first + at)
+            at += 1
         if section is not None or writer in open_:
             open_[writer] = section
     facts.mark_covered(

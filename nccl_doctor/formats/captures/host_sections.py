@@ -4,7 +4,7 @@ The reader is `host_commands`. A part begins with a line that `BEGINS` matches a
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -37,6 +37,13 @@ class Section:
     def take(self, text: str, number: int) -> bool:
         """Use a line; False where the part is over."""
         raise NotImplementedError
+
+    def take_all(self, texts: Sequence[str], at: int, first: int) -> int:
+        """Use lines from place `at` on, of which the first of all has number `first`: the place of the one that is not part of it."""
+        for place in range(at, len(texts)):
+            if not self.take(texts[place], first + place):
+                return place
+        return len(texts)
 
     def number(
         self, command: str, name: str, value: float, unit: str, at: tuple[int, str], host: str | None = None

@@ -13,7 +13,9 @@ from nccl_doctor.formats.captures.host_sections import Add, Section
 
 _NAMES = 10_000  # interfaces that are remembered
 _Combined = Callable[[list[float]], float]
-_Measure = tuple[str, str, _Combined, tuple[str, ...]]  # its name, its unit, and what of which columns it is
+_Measure = tuple[
+    str, str, _Combined, int, tuple[str, ...]
+]  # its name, its unit, and how many times what of which columns it is
 
 
 class Bond(Section):
@@ -128,6 +130,8 @@ class Traffic(Section):
         self._measures = _measures(())
         self._words = 0  # of the line of titles, with the time in front of them
         self._names: set[str] = set()  # interfaces of which there was a row
+        self._all_tops: dict[tuple[str, ...], dict[str, list[float]]] = {}  # by what tables measure
+        self._tops: dict[str, list[float]] = {}  # interface -> the highest of each measure
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
@@ -139,8 +143,10 @@ class Traffic(Section):
             if head["host"] and head["host"] != self._host:
                 self._host = head["host"]
                 self._highest.clear()
+                self._all_tops.clear()
             self._titles, self._words = text.partition("IFACE")[2].split(), len(words)
             self._measures = _measures(tuple(self._titles))
+            self._tops = self._all_tops.setdefault(tuple(measure[0] for measure in self._measures), {})
             return True
         elif self._titles and (row := self._ROW.match(text)) is not None:
             name, cells = row["name"], row["cells"].split()
@@ -156,10 +162,16 @@ class Traffic(Section):
         numbers = _numbers(cells)
         if numbers is None:
             return False
-        for what, unit, combined, columns in self._measures:
-            value = combined([numbers[column] for column in columns])
-            if value:  # most interfaces of a node are not in use
-                self.number("sar", f"{what} of {name}", value, unit, at, self._host)
+        highest = self._tops.get(name)
+        if highest is None:
+            highest = [0.0] * len(self._measures)  # most interfaces of a node are not in use
+            if len(self._tops) < _NAMES:
+                self._tops[name] = highest
+        for place, (what, unit, combined, factor, columns) in enumerate(self._measures):
+            value = numbers[columns[0]] if len(columns) == 1 else combined([numbers[column] for column in columns])
+            if value > highest[place]:
+                highest[place] = value
+                self.number("sar", f"{what} of {name}", factor * value, unit, at, self._host)
         return True
 
 
@@ -175,26 +187,21 @@ def _numbers(cells: list[str]) -> list[float] | None:
         return None
 
 
-def _bytes_of(kilobytes: list[float]) -> float:
-    """The larger of what was received and sent."""
-    return 1024 * max(kilobytes)
-
-
 _MEASURES: tuple[_Measure, ...] = (
-    ("traffic", "B/s", _bytes_of, ("rxkB/s", "txkB/s")),
-    ("use", "%", sum, ("%ifutil",)),
-    ("errors", "/s", sum, ("rxerr/s", "txerr/s")),
-    ("drops", "/s", sum, ("rxdrop/s", "txdrop/s")),
+    ("traffic", "B/s", max, 1024, ("rxkB/s", "txkB/s")),
+    ("use", "%", sum, 1, ("%ifutil",)),
+    ("errors", "/s", sum, 1, ("rxerr/s", "txerr/s")),
+    ("drops", "/s", sum, 1, ("rxdrop/s", "txdrop/s")),
 )
 
 
 @lru_cache(1 << 8)  # titles are repeated
-def _measures(titles: tuple[str, ...]) -> list[tuple[str, str, _Combined, list[int]]]:
+def _measures(titles: tuple[str, ...]) -> list[tuple[str, str, _Combined, int, list[int]]]:
     """What a table with these titles tells of an interface, and in which columns."""
     place = {title: at for at, title in enumerate(titles)}
     return [
-        (what, unit, combined, [place[title] for title in listed if title in place])
-        for what, unit, combined, listed in _MEASURES
+        (what, unit, combined, factor, [place[title] for title in listed if title in place])
+        for what, unit, combined, factor, listed in _MEASURES
         if any(title in place for title in listed)
     ]
 

@@ -4,6 +4,7 @@ The reader is `host_commands`; `host_sections` says what a part is.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -79,7 +80,7 @@ class LustreImports(Section):
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
         is_field = "state: " in text or "avg_waittime: " in text or "target: " in text
-        if not is_field and text.startswith("  "):  # most of its lines
+        if not is_field and text.startswith("  "):
             return True
         field = self._LINE.match(text)
         if field is None:
@@ -107,6 +108,16 @@ class LustreImports(Section):
                 (number, f"{self._target}: {text.strip()}"),
             )
         return True
+
+    def take_all(self, texts: Sequence[str], at: int, first: int) -> int:
+        """Use lines; most of them are indented, and none of the fields that are read."""
+        for place in range(at, len(texts)):
+            text = texts[place]
+            if text[:2] == "  " and not ("t: " in text or "e: " in text):
+                continue
+            if not self.take(text, first + place):
+                return place
+        return len(texts)
 
 
 class LustreStates(Section):
@@ -186,6 +197,8 @@ class NfsIo(Section):
 
     def take(self, text: str, number: int) -> bool:
         """Use a line; the command prints all mounts again and again."""
+        if not text:
+            return True
         operation = self._operation(text) if "ops/s" in text else None
         if operation is not None:
             self._name, self._titles = operation
