@@ -19,7 +19,8 @@ _RUNS = 1 << 6  # texts of many lines without digits that are remembered
 _KINDS = 1 << 8  # of prefixes
 _SHORT = 4  # runs of fewer lines than this, so many one after another, are of prefixes that change with each line
 
-_BLOCK = 1 << 15  # bytes that are cut into lines at once where no run of one writer is found
+_LEAST_BLOCK, _BLOCK = 1 << 11, 1 << 15  # bytes that are cut into lines at once where no run of one writer is found
+_WORD = re.compile(rb"[\w.-]{1,252}: ")
 _RUN = re.compile(rb"([\w.-]{1,252}: )[^\n]*(?:\n\1[^\n]*){0,4000}")  # lines behind one word
 
 _FORM_SHAPES = 1 << 13  # remembered
@@ -140,6 +141,7 @@ class PrefixSplitter:
         self._prefix = b""
         self._label = NOTHING
         self._most = _FEW
+        self._block = _LEAST_BLOCK  # the next one: larger where no run was found in the one before
         self._run = 0  # lines since the prefix was another; the next writer may have as many
         self._short = 0  # short runs one after another
         self._forms = PrefixForms(self._found, self._single_line, left_out=False)
@@ -152,8 +154,9 @@ class PrefixSplitter:
         """The lines of a text, which ends behind the last character of the last one: as many as have the same label, and their texts."""
         at = 0
         while at <= len(data):
-            run = _RUN.match(data, at)
-            if run is not None and self._short < _SHORT and (run[1] == self._prefix or self._switch(run[1])):
+            word = _WORD.match(data, at) if self._short < _SHORT else None
+            is_run = word is not None and (word[0] == self._prefix or self._switch(word[0]))
+            if is_run and (run := _RUN.match(data, at)) is not None:
                 at = yield from self._run_of(data, at, run)
             else:
                 at = yield from self._some(data, at)
@@ -177,7 +180,7 @@ class PrefixSplitter:
 
     def _some(self, data: bytes, at: int) -> Generator[tuple[Label, list[str]], None, int]:
         """Some lines from a place on, up to one with which a run may begin; returns the place behind them."""
-        whole = data.rfind(b"\n", at, at + _BLOCK) if len(data) > at + _BLOCK else len(data)
+        whole = data.rfind(b"\n", at, at + self._block) if len(data) > at + self._block else len(data)
         end = whole if whole >= 0 else data.find(b"\n", at)
         lines = data[at : len(data) if end < 0 else end].split(b"\n")
         place = 0
@@ -204,7 +207,9 @@ class PrefixSplitter:
                 if self._prefix.endswith(b": ") and self._short < _SHORT:
                     break
         if place == len(lines):
+            self._block = min(2 * self._block, _BLOCK)
             return (len(data) if end < 0 else end) + 1
+        self._block = _LEAST_BLOCK
         return at + sum(map(len, lines[:place])) + place
 
     def _changing(self, lines: Sequence[bytes]) -> Iterator[tuple[Label, list[str]]]:
