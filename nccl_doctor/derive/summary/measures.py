@@ -178,11 +178,10 @@ QUERIES = (
     # links: what mlxlink measured, and errors that commands counted
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",
-    "SELECT 'link_errors', sum(value), 'errors', 'link', coalesce(host || ' ', '') || link, min(iif(value > 0, ref, NULL))"
-    " FROM (SELECT host, link, name, max(value) AS value, max(ref) AS ref FROM link_counter"
-    " WHERE (kind, name) IN (SELECT kind, name FROM link_counter WHERE value > 0) GROUP BY file, host, link, name)"
-    " WHERE name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause'"
-    " GROUP BY host, link HAVING sum(value) > 0",
+    "SELECT 'link_errors', sum(value), 'errors', 'link', coalesce(host || ' ', '') || link, min(ref)"
+    " FROM (SELECT host, link, max(value) AS value, max(ref) AS ref FROM link_counter WHERE value > 0"
+    " AND name NOT IN ('port_xmit_wait', 'pci_write_stalled_percent') AND name NOT GLOB '*_pause' GROUP BY file, host, link, name)"
+    " GROUP BY host, link",
     # names of anybody's own (formats/printed)
     "SELECT 'printed_' || coalesce(kind, 'number'), median, unit, 'run', name, ref FROM printed_number LIMIT 200",
     # Slurm's accounting
