@@ -5,6 +5,7 @@ compared only on the same clock, or where both lines name their zone. Seconds si
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
@@ -48,13 +49,20 @@ def asctime_seconds(text: str, *, local: bool = False) -> float | None:
     """
     try:
         _, month, day, clock, year = text.split()
-        hour, minute, second = (int(part) for part in clock.split(":"))
-        when = datetime(
-            int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=None if local else UTC
-        )
-        return when.timestamp()
+        hour, minute, second = map(int, clock.split(":"))
+        if local:
+            return datetime(int(year), _MONTHS.index(month) + 1, int(day), hour, minute, second).timestamp()
+        if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
+            return None
+        return _midnight(year, month, day) + 3600 * hour + 60 * minute + second
     except (ValueError, OverflowError, OSError):
         return None
+
+
+@lru_cache(1 << 8)  # the jobs and lines of a day
+def _midnight(year: str, month: str, day: str) -> float:
+    """Seconds since the epoch of the begin of a day, UTC."""
+    return datetime(int(year), _MONTHS.index(month) + 1, int(day), tzinfo=UTC).timestamp()
 
 
 class Moment(NamedTuple):

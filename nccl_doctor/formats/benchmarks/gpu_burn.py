@@ -32,25 +32,28 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     verdicts: dict[tuple[str | None, int], tuple[str, int, str]] = {}
     used = 0
     note = None
-    for number, label, text in sections:
-        drawn = text[max(text.rfind("proc'd: "), 0) :]  # the same line was drawn many times
-        if _PROGRESS.match(drawn) is not None:
-            last[label.host] = number, drawn
-        elif (verdict := _VERDICT.match(text)) is not None:
-            verdicts[label.host, int(verdict[1])] = verdict[2], number, text.strip()
-        elif "Tested " not in text:
-            continue
-        used += 1
-        sections.used()
+    for first, label, texts in sections.batches():
         if len(last) + len(verdicts) >= _MOST:
             note = f"holds more than {_MOST:,} GPUs; the others were left out"
             break
+        taken = 0  # the last line of them that says something
+        for number, text in enumerate(texts, first):
+            drawn = text[max(text.rfind("proc'd: "), 0) :]  # the same line was drawn many times
+            if _PROGRESS.match(drawn) is not None:
+                last[label.host] = number, drawn
+            elif (verdict := _VERDICT.match(text)) is not None:
+                verdicts[label.host, int(verdict[1])] = verdict[2], number, text
+            elif "Tested " not in text:
+                continue
+            used, taken = used + 1, number
+        if taken:
+            sections.used(taken)
     rows: list[ActiveTest] = []
     for host, (number, text) in last.items():
         rows += _rates(facts, name, host, number, text)
     for (host, gpu), (said, number, text) in verdicts.items():
         outcome = "pass" if said == "OK" else "fail"
-        ref = facts.evidence(name, number, text)
+        ref = facts.evidence(name, number, text.strip())
         rows.append(ActiveTest(host, "gpu-burn", "gpu-burn verdict", str(gpu), outcome, None, None, said, ref))
     facts.add(rows)
     return Reading(sections.lines, used, note)

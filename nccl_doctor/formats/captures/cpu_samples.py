@@ -13,6 +13,7 @@ from nccl_doctor.inputs.text_lines import plain_batches
 
 HIGH = 95.0  # % busy
 _MOST_HOSTS = 10_000
+_MEMO = 10_000  # rows remembered
 _BANNER = re.compile(r"Linux \S{1,80} \((\S{1,253})\)\s.{0,80}?\((\d{1,5}) CPU\)")
 _CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
 _HALVES = ("AM", "PM")
@@ -29,6 +30,10 @@ class _Head(NamedTuple):
     average: bool  # below it is one row, after `avg-cpu:`
     part: int | None  # between which of the `|` of a row the columns are
     totals: bool  # whether the first report of this kind is the mean since the start of the node
+
+
+_Row = tuple[float | None, float]  # how idle the processors were, None for another word, and how long they waited
+_OF_ONE: _Row = (None, 0.0)  # stands for rows of one of several processors
 
 
 class _Use:
@@ -50,6 +55,7 @@ class _Reader:
         self._head: _Head | None = None  # of the table whose rows are read
         self._since_boot = False  # the next row is not of the moment
         self._reports: set[str] = set()
+        self._rows: dict[str, _Row | None] = {}  # cells between two `|`, which are few whole numbers -> what they show
 
     def take_all(self, lines: Sequence[str], first: int) -> int:
         """Use lines one after another; how many are of a table."""
@@ -70,6 +76,8 @@ class _Reader:
         head = _parse_head(line)
         if head is None:
             return False
+        if head != self._head:
+            self._rows.clear()
         self._head = head if head.columns else None
         # vmstat repeats its titles after each screen, iostat before each report
         self._since_boot = head.totals and head.kind not in self._reports
@@ -79,21 +87,23 @@ class _Reader:
     def _takes(self, head: _Head, line: str, number: int) -> bool:
         """Whether a line is a row of the open table."""
         if head.part is None:
-            words = line.split()
+            shown = _parse_row(head, line)
         else:
             parts = line.split("|", head.part + 1)
-            words = parts[head.part].split() if len(parts) > head.part else []
-        if len(words) != head.columns:
-            words = _without_clock(words)
-            if len(words) != head.columns:
-                return False
-        if head.cpu is not None and words[head.cpu] != "all":
-            return words[head.cpu].isdecimal()
+            cells = parts[head.part] if len(parts) > head.part else ""
+            if cells not in self._rows:
+                if len(self._rows) >= _MEMO:
+                    self._rows.clear()
+                self._rows[cells] = _parse_row(head, cells)
+            shown = self._rows[cells]
+        if shown is None:
+            return False
+        if shown is _OF_ONE:
+            return True
         if self._since_boot:
             self._since_boot = False
             return True
-        idle = _percent(words[head.idle])
-        waiting = 0.0 if head.waiting is None else _percent(words[head.waiting]) or 0.0
+        idle, waiting = shown
         if idle is None or not 0 <= (busy := 100 - idle - waiting) <= 100:
             return False
         use = self.use
@@ -129,6 +139,18 @@ def _parse_head(line: str) -> _Head | None:
     idle = places.get("%idle", places.get("id", 0))
     waiting = places.get("%iowait", places.get("wa"))
     return _Head(kind, len(titles), idle, waiting, places.get("CPU"), average, None, average or "swpd" in words)
+
+
+def _parse_row(head: _Head, cells: str) -> _Row | None:
+    """What the cells of a row show; None for another line."""
+    words = cells.split()
+    if len(words) != head.columns:
+        words = _without_clock(words)
+        if len(words) != head.columns:
+            return None
+    if head.cpu is not None and words[head.cpu] != "all":
+        return _OF_ONE if words[head.cpu].isdecimal() else None
+    return _percent(words[head.idle]), 0.0 if head.waiting is None else _percent(words[head.waiting]) or 0.0
 
 
 def _without_clock(words: list[str]) -> list[str]:

@@ -97,6 +97,8 @@ def _signal(status: int) -> int:
 
 def _limit(job: PbsJob, status: int) -> tuple[str, str] | None:
     """The limit for which PBS ended a job, and the numbers: it says so, or a signal ended a job that was at its limit."""
+    if status not in _KILLED and not _signal(status):
+        return None
     for name in ("walltime", "cput"):
         used, most = (parse_clock(job.get(f"{kind}.{name}")) for kind in ("resources_used", "Resource_List"))
         if _KILLED.get(status) == name or (_signal(status) and used and most and used >= _AT_LIMIT * most):
