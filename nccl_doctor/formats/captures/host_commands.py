@@ -6,7 +6,9 @@
 """
 
 import re
+from collections.abc import Callable, Hashable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
@@ -43,7 +45,7 @@ _SECTIONS = (
 )  # fmt: skip
 _BEGINS = re.compile("|".join(f"(?:{section.BEGINS.pattern})" for section in _SECTIONS))
 _LUSTRE_CLIENT = re.compile(r"-(?:osc|mdc)-[0-9a-f]{8,16}$")
-_Key = tuple[Any, ...]
+_Key = tuple[type, str | None, Hashable]
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -111,7 +113,8 @@ class _Rows:
     def add(self, row: Any, number: int, text: str) -> None:
         """Keep a row, unless a worse one of the same thing is there."""
         host = row.host or self.host
-        key = (type(row), host, *_name(row, number))
+        subject = _SUBJECTS.get(type(row))
+        key = type(row), host, number if subject is None else subject(row)
         known = self._kept.get(key)
         if known is None and len(self._kept) >= _MOST_ROWS:
             self.full = True
@@ -131,33 +134,21 @@ class _Rows:
         return done
 
 
-def _name(row: Any, number: int) -> _Key:
-    """What a row is about."""
-    match row:
-        case HostNumber():
-            return row.command, row.name
-        case TaskLimit():
-            return (row.name,)
-        case HostMemory() | SharedMemory():
-            return ()
-        case MountProbe():
-            return row.path, row.size is None
-        case Mount():
-            return (row.path,)
-        case IbPort():
-            return row.hca, row.port
-        case LustreTarget():
-            return row.kind, row.name
-        case BondMember():
-            return row.bond, row.name
-        case RdmaGid():
-            return row.device, row.port, row.number, row.kind
-        case ListedProcess():
-            return (row.pid,)
-        case GpuPair():
-            return row.gpu, row.peer
-        case _:
-            return (number,)
+# What a row is about; of other rows each is of its own.
+_SUBJECTS: dict[type, Callable[[Any], Hashable]] = {
+    HostNumber: attrgetter("command", "name"),
+    TaskLimit: attrgetter("name"),
+    HostMemory: lambda _: None,
+    SharedMemory: lambda _: None,
+    MountProbe: lambda row: (row.path, row.size is None),
+    Mount: attrgetter("path"),
+    IbPort: attrgetter("hca", "port"),
+    LustreTarget: attrgetter("kind", "name"),
+    BondMember: attrgetter("bond", "name"),
+    RdmaGid: attrgetter("device", "port", "number", "kind"),
+    ListedProcess: attrgetter("pid"),
+    GpuPair: attrgetter("gpu", "peer"),
+}
 
 
 def _badness(row: Any) -> float:
