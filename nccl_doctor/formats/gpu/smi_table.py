@@ -102,6 +102,8 @@ class _Table:
 
     def take(self, number: int, text: str) -> bool:
         """Take a line of a GPU or a process; False for any other."""
+        if "|" not in text:
+            return False
         text = text.strip()
         cells = text.split("|")
         if len(cells) == 3 and (match := _TABLE_PROCESS.match(cells[1])) is not None:
@@ -134,7 +136,8 @@ class _Table:
         before = self.gpus.get(gpu, {})
         count = known["uncorrected"]
         # Errors only grow until a reset: a lower count is that of another node, or of this one after the reset.
-        worst = max((one for one in (count, before.get("uncorrected")) if one is not None), default=None)
+        highest = before.get("uncorrected")
+        worst = count if highest is None or (count is not None and count > highest) else highest
         health = line if worst == count else before["health"]
         self._open = self.gpus[gpu] = {**known, "uncorrected": worst, "line": line, "health": health}
         if is_refused(line[1]):
