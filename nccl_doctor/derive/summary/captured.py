@@ -38,6 +38,7 @@ from nccl_doctor.facts.tables import (
     Package,
     PanelSeries,
     PrintedNumber,
+    Process,
     ProfileShare,
     QueuedJob,
     RasComm,
@@ -67,7 +68,7 @@ from nccl_doctor.facts.tables import (
         HostNumber, HostUse, HostValue, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
         GpuPair, Package, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun,
     ],
-    reads=[CopyRate, MountProbe, NodeGpu, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
+    reads=[CopyRate, MountProbe, NodeGpu, Process, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
 def captured(facts: Facts) -> Iterator[Captured]:
     """One row a kind of capture that is there."""
