@@ -319,6 +319,10 @@ class Facts:
         """Whether a table may have so many rows; says it without a query, which counts where there are hundreds of empty tables."""
         return table is Evidence or table in self.restated or self._filled.get(table, 0) >= rows
 
+    def may_hold(self, name: str) -> bool:
+        """Whether a table of this name may have a row, without a query."""
+        return self._may_hold(by_name()[name])
+
     def evidence_rows(self, refs: Iterable[int]) -> list[Evidence]:
         """The evidence rows of these numbers, in the order of the input."""
         self._flush()
@@ -349,15 +353,19 @@ class Facts:
 
     @contextmanager
     def asked(
-        self, query: str, params: dict[str, Any] | None = None, steps: int | None = None
+        self, query: str, params: dict[str, Any] | None = None, steps: int | None = None, *, authorized: bool = False
     ) -> Iterator[tuple[list[str], Iterator[tuple[Any, ...]]]]:
         """As `sql`, for any number of rows: column names, and the rows as they are read.
 
-        The limit counts steps of SQLite, by default in proportion to the facts, so that no slow machine exceeds it.
+        `authorized` as in `guard.guarded`. The limit counts steps of SQLite, by default in proportion to the facts, so
+        that no slow machine exceeds it.
         """
         self._flush()
         limit = guard.StepLimit(steps or guard.STEPS + guard.STEPS_OF_ROW * self._inserted)
-        with guard.guarded(self._db, limit), closing(self._db.execute(query, params or {})) as cursor:
+        with (
+            guard.guarded(self._db, limit, authorized=authorized),
+            closing(self._db.execute(query, params or {})) as cursor,
+        ):
             yield [column[0] for column in cursor.description or ()], guard.bounded(cursor)
 
     def frame(self, query: str) -> "pandas.DataFrame":

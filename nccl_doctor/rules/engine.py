@@ -36,7 +36,7 @@ def ask(
         return Answer(rule, "clear", [], "")
     folding = Folding(rule.message)
     try:
-        with facts.asked(rule.query, rule.params, steps) as (columns, found):
+        with facts.asked(rule.query, rule.params, steps, authorized=rule.is_shipped) as (columns, found):
             for values in found:
                 row = dict(zip(columns, values, strict=True))
                 folding.add(Row(row, _refs(row), **_kinds(rule, row)))

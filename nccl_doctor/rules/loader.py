@@ -115,7 +115,7 @@ def _kept(folder: Path) -> list[Rule]:
         ]
 
     entries = remembered(f"rules-{folder.name}", [*files, *_CODE], make)
-    return [build_rule(data, file) for data, file in zip(entries, files, strict=True)]
+    return [build_rule(data, file, is_shipped=True) for data, file in zip(entries, files, strict=True)]
 
 
 def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
@@ -129,7 +129,9 @@ def find_rule(key: str, directories: Sequence[Path] = ()) -> Rule | None:
     found = found or next((path for path in files if declared.search(_text(path))), None)
     if found is None:
         return None
-    return build_rule(schema.with_examples_as_text(_read_toml(found)), found) if found in ours else read_rule(found)
+    if found not in ours:
+        return read_rule(found)
+    return build_rule(schema.with_examples_as_text(_read_toml(found)), found, is_shipped=True)
 
 
 def shipped_names() -> list[str]:

@@ -74,7 +74,9 @@ class Present:
                 }
             return not self._values[place].isdisjoint(values.split(" "))
         if place not in self._filled:
-            self._filled[place] = bool(self._facts.query(f"SELECT 1 FROM {place} LIMIT 1"))
+            self._filled[place] = self._facts.may_hold(place) and bool(
+                self._facts.query(f"SELECT 1 FROM {place} LIMIT 1")
+            )
         return self._filled[place]
 
 

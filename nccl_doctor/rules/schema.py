@@ -21,7 +21,7 @@ NODE = "node-"  # groups of rules about a node itself; `preflight` reads no othe
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MARK = "FILL IN"  # what `rules new` leaves to the author
-_SET_BY_LOADER = ("group", "path", "decided", "row_sources", "examples")
+_SET_BY_LOADER = ("group", "path", "decided", "row_sources", "examples", "is_shipped")
 OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
 Scalar = str | int | float | bool
 
@@ -71,6 +71,7 @@ class Rule:
     group: str = ""
     path: Path = Path()
     row_sources: list[list[str]] = field(default_factory=lambda: [[]])  # what `rules.row_sources` says of the query
+    is_shipped: bool = field(default=False, compare=False)  # one of ours, not of a site
     decided: str = ""  # severity that the configuration of the site sets, above what rows say
 
     @cached_property
@@ -107,9 +108,9 @@ def parse_rule(data: Mapping[str, Any], path: Path) -> Rule:
     return rule
 
 
-def build_rule(data: Mapping[str, Any], path: Path) -> Rule:
+def build_rule(data: Mapping[str, Any], path: Path, *, is_shipped: bool = False) -> Rule:
     """The rule of content that was checked before, whose examples are one text."""
-    return Rule(**data, group=path.parent.name, path=path)
+    return Rule(**data, group=path.parent.name, path=path, is_shipped=is_shipped)
 
 
 def with_examples_as_text(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -208,6 +208,20 @@ def test_files_that_are_as_they_were_seen_are_not_read_again(tmp_path: Path, mon
     assert "longer" == remembered("a", [source], source.read_text, kept)
 
 
+def test_only_our_rules_are_asked_without_the_authorizer(tmp_path: Path) -> None:
+    folder = tmp_path / "network"
+    folder.mkdir()
+    ours = (shipped_folder() / "network" / "roce-unreachable.toml").read_text()
+    file = folder / "site-rule.toml"
+    file.write_text(ours.replace('"NET008"', '"SITE001"').replace('"roce-unreachable"', '"site-rule"'))
+    rules = loader.load_rules((tmp_path,))
+    assert ["site-rule"] == [one.name for one in rules if not one.is_shipped]
+    file.write_text("is_shipped = true\n" + file.read_text())
+    assert "unknown key 'is_shipped'" in loader.load_usable((tmp_path, folder)).problems[0]
+    answer = engine.ask(rule("DELETE FROM input RETURNING 1 AS ref"), Facts())
+    assert ("broken", "not authorized") == (answer.outcome, answer.reason)
+
+
 def test_kept_rules_are_those_in_the_files() -> None:
     shipped = [loader.read_rule(path) for path in rule_files(shipped_folder())]
     assert sorted(shipped, key=lambda r: r.id) == sorted(loader.load_rules(), key=lambda r: r.id)
