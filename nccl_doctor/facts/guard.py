@@ -66,7 +66,7 @@ def guarded(db: sqlite3.Connection, limit: StepLimit, *, authorized: bool = Fals
         db.set_authorizer(_authorize)
     db.set_progress_handler(limit.tick, TICK)
     try:
-        with _signals(limit):
+        with signals_noted(), _timed(limit):
             yield
     except (sqlite3.Error, OverflowError, MemoryError, UnicodeError, _Stuck) as error:
         if limit.interrupt is None:
@@ -80,38 +80,72 @@ def guarded(db: sqlite3.Connection, limit: StepLimit, *, authorized: bool = Fals
         raise limit.interrupt
 
 
+class _Watch:
+    """What the main thread does with signals while it asks queries."""
+
+    def __init__(self) -> None:
+        self.limit: StepLimit | None = None  # that of the query that runs
+        self._old: dict[int, Any] = {}
+
+    def begin(self) -> None:
+        self._old[signal.SIGPROF] = signal.signal(signal.SIGPROF, self._stop)
+        for ending in ENDING:
+            if callable(signal.getsignal(ending)):
+                self._old[ending] = signal.signal(ending, self._stop)
+
+    def end(self) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if number in ENDING:
+            try:
+                self._old[number](number, frame)
+            except KeyboardInterrupt as interrupt:
+                if self.limit is not None:
+                    self.limit.interrupt = interrupt
+                raise
+        elif self.limit is not None:
+            self.limit.exceeded = f"a function took more than {STUCK_SECONDS:g} s of processor time"
+            raise _Stuck
+
+
+_watches: list[_Watch] = []  # of the main thread, at most one
+
+
 @contextmanager
-def _signals(limit: StepLimit) -> Iterator[None]:
+def signals_noted() -> Iterator[None]:
     """Note Ctrl-C and a function that is stuck: SQLite turns an exception out of a function into an error of its own.
 
-    Only the main thread gets signals; in another one only steps are counted.
+    Around many queries it takes over the signals once. Only the main thread gets signals; in another one only steps are counted.
     """
+    if _watches or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    watch = _Watch()
+    try:
+        watch.begin()
+        _watches.append(watch)
+        yield
+    finally:
+        _watches.clear()
+        watch.end()
+
+
+@contextmanager
+def _timed(limit: StepLimit) -> Iterator[None]:
+    """Measure the processor time of one query."""
     if not limit.on_main_thread:
         yield
         return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if number in ENDING:
-            try:
-                old[signal.Signals(number)](number, frame)
-            except KeyboardInterrupt as interrupt:
-                limit.interrupt = interrupt
-                raise
-            return
-        limit.exceeded = f"a function took more than {STUCK_SECONDS:g} s of processor time"
-        raise _Stuck
-
-    old: dict[signal.Signals, Any] = {signal.SIGPROF: signal.signal(signal.SIGPROF, stop)}
-    for ending in ENDING:
-        if callable(signal.getsignal(ending)):
-            old[ending] = signal.signal(ending, stop)
+    watch = _watches[-1]
+    outer, watch.limit = watch.limit, limit
     signal.setitimer(signal.ITIMER_PROF, STUCK_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        watch.limit = outer
 
 
 def bounded(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -84,5 +84,9 @@ def _showable(row: dict[str, Any]) -> dict[str, bool]:
 
 def ask_all(rules: Iterable[Rule], facts: "Facts") -> list[Answer]:
     """Ask every rule; one that breaks does not stop the rest."""
+    from nccl_doctor.facts.guard import signals_noted
+
     looked, present = facts.covered(), Present(facts)
-    return hand_over([ask(rule, facts, looked, present=present) for rule in rules])
+    with signals_noted():
+        answers = [ask(rule, facts, looked, present=present) for rule in rules]
+    return hand_over(answers)

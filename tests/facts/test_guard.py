@@ -1,5 +1,6 @@
 """Foreign queries can only read, and neither their time nor their memory is without end."""
 
+import signal
 import threading
 from contextlib import suppress
 
@@ -57,3 +58,24 @@ def test_other_threads_may_ask() -> None:
     thread.start()
     thread.join()
     assert [[(1,)]] == found
+
+
+def _interrupted() -> None:
+    with Facts().asked("SELECT 1") as (_, rows):
+        assert [(1,)] == list(rows)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_signals_are_noted_once_around_many_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "STUCK_SECONDS", 0.2)
+    before = {number: signal.getsignal(number) for number in (signal.SIGPROF, *guard.ENDING)}
+    with guard.signals_noted():
+        noting = signal.getsignal(signal.SIGPROF)
+        with pytest.raises(QueryProblem, match="a function took"):
+            Facts().sql(f"SELECT '{'a' * 60}!' REGEXP '^(a|a|aa)+$'")
+        assert [(1,)] == Facts().sql("SELECT 1")[1]
+        assert noting == signal.getsignal(signal.SIGPROF)
+        signal.raise_signal(signal.SIGPROF)  # late: no query runs
+        with pytest.raises(KeyboardInterrupt):
+            _interrupted()
+    assert before == {number: signal.getsignal(number) for number in before}
