@@ -4,16 +4,19 @@ A query of a rule or of the `sql` command runs under the guard of `facts.guard`.
 """
 
 import os
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
 from nccl_doctor.common import budgets
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts import guard, old_sqlite, saved, schema, views
 from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.places import Places, places_for
@@ -29,6 +32,7 @@ T = TypeVar("T")
 BATCH = 5_000  # rows inserted at once
 _LONGEST = 2000  # characters of a piece of evidence
 VALUES = 990  # in a statement; old releases of SQLite take 999
+_SIMPLE = compiled(r"(?!.*\b(?:UNION|RIGHT|FULL|HAVING)\b)\s*SELECT\s[^()']*?\sFROM\s+(\w+)\b", re.DOTALL)
 INDEXED = 50  # rows of a table from which an index is worth making
 
 
@@ -341,6 +345,9 @@ class Facts:
 
     def query(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query of this package: no guard and no limit; SQLite refuses any change."""
+        table = _table_of(query)
+        if table is not None and not self._may_hold(table):
+            return []
         self._flush()
         return self._db.execute(query, params).fetchall()
 
@@ -374,6 +381,13 @@ class Facts:
 
         columns, rows = self.sql(query)
         return pandas.DataFrame.from_records(rows, columns=columns)
+
+
+@lru_cache(1024)
+def _table_of(query: str) -> type | None:
+    """The table whose rows a simple query selects from, none of which it makes itself; None for any other query."""
+    found = _SIMPLE.match(query)
+    return by_name().get(found[1]) if found is not None else None
 
 
 def _close(database: sqlite3.Connection) -> None:

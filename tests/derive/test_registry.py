@@ -3,12 +3,17 @@
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers.places import DEMO
 
+from nccl_doctor.app import analyze
 from nccl_doctor.derive.declaration import Derivation, Rows, derivation
 from nccl_doctor.derive.registry import DerivationProblem, derive_all, discover, is_derived, ordered, steps
+from nccl_doctor.facts import store
 from nccl_doctor.facts.schema import table_name
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import TABLES, Env, Host, Job, Link, Process, Rank, Xid
@@ -49,8 +54,9 @@ def test_declarations_that_contradict_each_other_are_refused(derivations: list[D
         ordered(derivations)
 
 
-def test_declared_reads_are_what_a_derivation_asks() -> None:
+def test_declared_reads_are_what_a_derivation_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite tells which tables a query reads: none may be missing in the declaration."""
+    monkeypatch.setattr(store, "_table_of", lambda _: None)  # no query is left out
     facts = Facts()
     facts.mark_covered(*(table_name(table) for table in TABLES if not is_derived(table)))
     anywhere = {"evidence", "covered", "sqlite_master", *(view.name for view in VIEWS)}  # SQLite names their tables too
@@ -69,6 +75,24 @@ def test_declared_reads_are_what_a_derivation_asks() -> None:
         if one.as_printed:  # sources filled all that it reads but what other derivations of that stage fill
             asked &= {table_name(table) for table in TABLES if is_derived(table)}
         assert asked - anywhere <= {table_name(table) for table in one.reads}, one.name
+
+
+@pytest.mark.parametrize("log", ["", DEMO.read_text()], ids=["nothing", "a job"])
+def test_a_query_that_is_left_out_would_find_nothing(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out: list[str] = []
+    query = Facts.query
+
+    def compared(facts: Facts, text: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        rows = query(facts, text, params)
+        table = store._table_of(text)
+        if table is not None and not facts._may_hold(table):
+            left_out.append(text)
+            assert [] == rows == facts._db.execute(text, params).fetchall()
+        return rows
+
+    monkeypatch.setattr(Facts, "query", compared)
+    analyze.report_of(analyze.read_text(log))
+    assert len(left_out) > 20
 
 
 def test_a_derived_table_that_is_given_is_left_as_it_is() -> None:
