@@ -48,10 +48,11 @@ def job(facts: Facts) -> list[Job]:
     alone = ranks == 1
     labelled = facts.query("SELECT count(DISTINCT rank), max(rank) FROM progress WHERE rank IS NOT NULL")[0]
     world = facts.query("SELECT max(gpus) FROM throughput_run WHERE gpus_source = 'world-size'")[0][0]
+    gpus = facts.query("SELECT max(gpus) FROM throughput_run WHERE gpus_source <> 'file-name'")[0][0]
     if ranks is None and world:
         ranks = world
-    elif ranks is None and labelled[0] and labelled[0] == labelled[1] + 1:
-        ranks = labelled[0]
+    elif ranks is None and labelled[0] and labelled[0] == labelled[1] + 1 and labelled[0] >= (gpus or 0):
+        ranks = labelled[0]  # with fewer than there are GPUs they are those that write, such as rank 0 alone
     processes = facts.query("SELECT count(*) FROM process")[0][0]
     lines, nccl_lines = facts.query("SELECT sum(lines), sum(nccl_lines) FROM input")[0]
     info = int("communicator" in facts.covered())

@@ -110,3 +110,14 @@ def test_the_pod_of_a_launcher_is_none_of_the_hosts_that_nccl_tests_measured() -
         f"{rows}{pod}Out of bounds values : 0 OK\n{pod}Avg bus bandwidth    : 44.7\n"
     )
     assert [("gpu-worker-0", 1), ("gpu-worker-1", 1)] == facts.query("SELECT name, ranks FROM host ORDER BY name")
+
+
+@pytest.mark.parametrize(("labels", "ranks"), [(1, None), (8, 8)])
+def test_ranks_that_write_are_all_ranks_only_where_there_are_no_more_gpus(labels: int, ranks: int | None) -> None:
+    lines = [
+        f"[rank{rank}]: 2024-05-01 10:00:0{n} step {n}/100 loss: 2.1 iter_time: 1.2 s tokens/s: 400"
+        for n in range(1, 9)
+        for rank in range(labels)
+    ]
+    report = analyze.report_of(analyze.read_text("\n".join(["torchrun --nnodes 1 --nproc_per_node 8 t.py", *lines])))
+    assert (8, ranks) == (report.job["gpus"], report.job["ranks"])
