@@ -6,8 +6,8 @@
 """
 
 import re
-from collections.abc import Callable, Hashable
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -108,7 +108,7 @@ class _Rows:
     def __init__(self) -> None:
         self.host: str | None = None
         self.full = False
-        self._kept: dict[_Key, tuple[Any, int, str]] = {}
+        self._kept: dict[_Key, tuple[Any, str | None, int, str]] = {}  # row, its host, line, text
 
     def add(self, row: Any, number: int, text: str) -> None:
         """Keep a row, unless a worse one of the same thing is there."""
@@ -119,19 +119,27 @@ class _Rows:
         if known is None and len(self._kept) >= _MOST_ROWS:
             self.full = True
         elif known is None or _badness(row) > _badness(known[0]):
-            self._kept[key] = row if row.host == host else row._replace(host=host), number, text
+            self._kept[key] = row, host, number, text
 
     def all(self) -> list[Any]:
         """The rows, without file and evidence."""
-        return [row for row, _, _ in self._kept.values()]
+        return [row for row, *_ in self._kept.values()]
 
-    def rows(self, facts: Facts, name: str) -> list[Any]:
-        """The rows with file and evidence."""
-        done = []
-        for row, number, text in self._kept.values():
-            ref = facts.evidence(name, number, text.strip()[:600])
-            done.append(row._replace(ref=ref, file=name) if hasattr(row, "file") else row._replace(ref=ref))
-        return done
+    def rows(self, facts: Facts, name: str) -> Iterator[Any]:
+        """The rows with host, file and evidence."""
+        for row, host, number, text in self._kept.values():
+            columns = list(row)
+            host_at, file_at, ref_at = _places(row._fields)
+            columns[host_at], columns[ref_at] = host, facts.evidence(name, number, text.strip()[:600])
+            if file_at is not None:
+                columns[file_at] = name
+            yield row._make(columns)
+
+
+@cache
+def _places(columns: tuple[str, ...]) -> tuple[int, int | None, int]:
+    """Where a row of a table with these columns has its host, its file where it has one, and its evidence."""
+    return columns.index("host"), columns.index("file") if "file" in columns else None, columns.index("ref")
 
 
 # What a row is about; of other rows each is of its own.
