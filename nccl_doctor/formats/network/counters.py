@@ -215,16 +215,38 @@ class _Reader:
     def _perfquery_run(self, state: _Open, label: Label, first: int, table: bytes) -> int:
         texts: list[bytes] = []
         cells = _PERFQUERY_ROWS.findall(table)
+        counters = None  # of the port whose rows are read
         for number, (title, value, head) in enumerate(cells, first):
             if head:
                 self._begins(state, label, head.decode("utf-8", "replace").rstrip("\r"), number)
-            elif title in _PERFQUERY_NAMES and value.isdigit():
+                counters = None
+                continue
+            name = _PERFQUERY_NAMES.get(title)
+            if name is None:
+                continue
+            if value == b"0":  # most ports count no errors
+                if counters is None and (counters := self._counters(state, "perfquery", "ib")) is None:
+                    continue
+                if name not in counters:
+                    if not self._is_full():
+                        self._count += 1
+                        counters[name] = 0, state.head, 0, state.head
+                    continue
+            if value.isdigit():
                 text = ""
                 if value != b"0":
                     texts = texts or table.splitlines()
                     text = texts[number - first].decode("ascii", "replace")
-                self._add(state, "perfquery", "ib", _PERFQUERY_NAMES[title], value.decode(), (number, text))
+                self._add(state, "perfquery", "ib", name, value.decode(), (number, text))
         return len(cells)
+
+    def _counters(self, state: _Open, source: str, kind: str) -> dict[str, _Extremes] | None:
+        """The counters of the open link; None where no more links are kept."""
+        key = source, kind, state.link
+        counters = state.links.get(key)
+        if counters is None and not self._is_full():
+            counters = state.links[key] = {}
+        return counters
 
     def _is_full(self) -> bool:
         """Whether no more rows are kept, which the note then says."""
@@ -242,12 +264,9 @@ class _Reader:
 
         A command that is run again and again adds nothing but a lower or a higher value.
         """
-        key = source, kind, state.link
-        counters = state.links.get(key)
+        counters = self._counters(state, source, kind)
         if counters is None:
-            if self._is_full():
-                return
-            counters = state.links[key] = {}
+            return
         zero = 0, state.head, 0, state.head
         for name, count in values:
             known = counters.get(name)
