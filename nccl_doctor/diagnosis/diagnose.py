@@ -155,37 +155,37 @@ def _of_one_series(names: Sequence[str]) -> str | None:
     padded = any(number[0] == "0" and number != "0" for number in numbers)
     if len(found) < len(names) or len(around) > 1 or (padded and len({*map(len, numbers)}) > 1):
         return None
-    from ClusterShell.RangeSet import RangeSet  # 2 ms to import, and NodeSet 10
-
     ((before, behind),) = around
-    return f"{before}[{RangeSet.fromlist(numbers)}]{behind}"
+    return f"{before}[{_ranges(numbers, len(numbers[0]) if padded else 1)}]{behind}"
 
 
 def _by_last_number(names: Sequence[str]) -> list[str]:
     """Hosts that differ in their last number alone folded together, as `10.1.7.[12-19]`."""
-    from ClusterShell.RangeSet import RangeSet
-
     series: dict[tuple[str, str, int], list[str]] = {}
     for name in names:
         found = None if _SPECIAL & set(name) else _LAST_NUMBER.fullmatch(name)
         before, number, behind = found.groups() if found is not None else (name, "", "")
         series.setdefault((before, behind, len(number)), []).append(number)
     return [
-        before + (f"[{RangeSet.fromlist(numbers)}]" if len(numbers) > 1 else numbers[0]) + behind
-        for (before, behind, _), numbers in series.items()
+        before + (f"[{_ranges(numbers, width)}]" if len(numbers) > 1 else numbers[0]) + behind
+        for (before, behind, width), numbers in series.items()
     ]
 
 
 def fold_ranks(numbers: Iterable[int | None]) -> str:
     """`0 1 2 3 9` -> `0-3,9`."""
-    ranks = sorted({n for n in numbers if n is not None})
+    return _ranges((n for n in numbers if n is not None), 1)
+
+
+def _ranges(numbers: Iterable[int | str], width: int) -> str:
+    """Numbers of at least so many digits in ascending order, `3 1 2 9` as `1-3,9`; ClusterShell takes 20 times as long for each."""
     parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
+    for number in sorted(set(map(int, numbers))):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
         else:
-            parts.append([rank, rank])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+            parts.append([number, number])
+    return ",".join(f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in parts)
 
 
 def _fold(
