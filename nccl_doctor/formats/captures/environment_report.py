@@ -70,9 +70,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 note = f"holds reports of more than {_WRITERS:,} writers; the others were left out"
                 continue
             report = reports[label.host] = _Report(label.host)
-        for number, text in enumerate(texts, first):
-            if report.take(number, text):
-                sections.used(number)
+        for at, said in enumerate(map(_parse, texts)):
+            if (said is not None or report.names_packages) and report.take(first + at, texts[at], said):
+                sections.used(first + at)
                 used += 1
     told = [report for report in reports.values() if report.is_one]
     facts.add(chain.from_iterable(report.rows(facts, name) for report in told))
@@ -116,21 +116,20 @@ class _Report:
         self.said: dict[str, tuple[str, int, str]] = {}  # value, number of the line, the line
         self._packages: dict[str, tuple[str, int, str]] = {}
         self._gpus: set[str] = set()
-        self._names_packages = False
+        self.names_packages = False  # its lines name packages without saying so
 
     @property
     def is_one(self) -> bool:
         """Whether that is enough for a report; a line or two may come from any program."""
         return len(self.said) >= _LEAST or self.said.keys() >= {"torch", "available"}
 
-    def take(self, number: int, text: str) -> bool:
-        """Take a line; whether it tells something."""
-        said = _parse(text)
+    def take(self, number: int, text: str, said: _Said | None) -> bool:
+        """Take a line that tells this by itself; whether it tells something."""
         if said is None:
-            named = _NAMED.match(text.strip()) if self._names_packages else None
+            named = _NAMED.match(text.strip()) if self.names_packages else None
             return named is not None and self._package(named[1], named[2], number, text)
         if said.told:
-            self._names_packages |= text.lstrip().startswith("PyTorch: ")
+            self.names_packages |= text.lstrip().startswith("PyTorch: ")
             for key, value in said.told:
                 if key == "torch":
                     self._begin()
