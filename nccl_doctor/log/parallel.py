@@ -171,7 +171,7 @@ def read_part(path: Path, start: int, length: int, on_bytes: OnBytes | None = No
 def read_end(path: Path, size: int) -> RankProgress:
     """The progress of ranks that the end of a plain file of so many bytes shows."""
     with open_regular(path) as file:
-        file.seek(max(size - rank_progress.TAIL, 0))
+        file.seek(max(size - rank_progress.TAIL - 1, 0))
         return rank_progress.collect(file.read(size - file.tell()))
 
 
@@ -234,12 +234,12 @@ class _Tail:
         data = self._stream.read(size) or b""
         self._parts.append(data)
         self._size += len(data)
-        while self._size - len(self._parts[0]) >= rank_progress.TAIL:
+        while self._size - len(self._parts[0]) > rank_progress.TAIL:
             self._size -= len(self._parts.popleft())
         if len(self._parts) > PARTS:
             self._parts = deque([self.kept()])
         return data
 
     def kept(self) -> bytes:
-        """The last bytes, `rank_progress.TAIL` of them or more."""
+        """The last bytes, more than `rank_progress.TAIL` of them where the stream has more."""
         return b"".join(self._parts)

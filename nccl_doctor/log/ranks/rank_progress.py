@@ -66,7 +66,7 @@ def collect(tail: bytes) -> RankProgress:
 
     Lines that differ only in digits and codes are one shape and have their labels in the same place: the first one of a label is parsed.
     """
-    tail = tail[-TAIL:]
+    tail = _whole_lines(tail)
     lines, raws = _Lines(), tail.split(b"\n")
     numbers: Sequence[int] = range(1, len(raws) + 1)
     if _NCCL in tail:
@@ -75,6 +75,16 @@ def collect(tail: bytes) -> RankProgress:
     for number, raw, shape in zip(numbers, raws, digit_shapes.shapes_of(raws), strict=False):
         lines.add(number, raw, shape or digit_shapes.shape_of(raw))
     return lines.progress(tail.count(b"\n") + (not tail.endswith(b"\n") and bool(tail)))
+
+
+def _whole_lines(tail: bytes) -> bytes:
+    """The last `TAIL` bytes, from the first line that begins in them on: `01: step 12` of a line that was cut names another host."""
+    if len(tail) <= TAIL:
+        return tail
+    before, tail = tail[-TAIL - 1], tail[-TAIL:]
+    end = tail.find(b"\n")
+    redrawn = b"\r" in tail[:end].rstrip(b"\r")  # what stands behind the last carriage return is whole
+    return tail if before in b"\n\r" or end < 0 or redrawn else tail[end + 1 :]
 
 
 class _Found(NamedTuple):

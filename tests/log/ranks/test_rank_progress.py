@@ -43,6 +43,20 @@ def test_all_lines_of_ranks_are_kept() -> None:
     assert 100 == sum(template == LINES[1] for _, template, _ in rows_of(text))
 
 
+@pytest.mark.parametrize("size", range(1, 90))
+def test_a_line_that_the_part_cuts_names_nobody(size: int) -> None:
+    """The end of `node0001: step 7` is a line of `e0001`."""
+    text = "".join(f"node{host:04d}: step {host}\r\n" for host in range(9))
+    with mock.patch.object(rank_progress, "TAIL", size):
+        assert {f"node{host:04d}" for host in range(9)} >= {label for label, _, _ in rows_of(text)}
+
+
+def test_what_a_progress_bar_drew_last_is_seen_where_the_part_cuts_its_line() -> None:
+    text = "node01: step 1 of 9\r" * 9 + "node01: step 2 of 9\nnode01: done, all is well\n"
+    with mock.patch.object(rank_progress, "TAIL", 100):
+        assert {"step # of #", "done, all is well"} == {template for _, template, _ in rows_of(text)}
+
+
 @pytest.mark.parametrize(
     "line",
     [
