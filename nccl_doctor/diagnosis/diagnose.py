@@ -131,15 +131,17 @@ def fold_hosts(names: Iterable[str | None]) -> str:
         return "".join(plain)
     if (folded := _of_one_series(plain)) is not None:
         return folded
-    if len(plain) > _SERIES and len(series := _by_last_number(plain)) > _SERIES:
+    series = _by_last_number(plain)
+    if len(plain) > _SERIES and len(series) > _SERIES:
         return ",".join(series)
+    if any(map(_SPECIAL.intersection, plain)):
+        return ",".join(plain)
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
         nodes = NodeSet(resolver=RESOLVER_NOGROUP)  # a name in a log asks nothing of the site's groups
-        for name in plain:
-            if not _SPECIAL & set(name):
-                nodes.update(NodeSet(name, resolver=RESOLVER_NOGROUP))
+        for names in series:
+            nodes.update(NodeSet(names, resolver=RESOLVER_NOGROUP))
         if len(nodes) == len(plain):
             return str(nodes)
     except (NodeSetException, ValueError):  # a number of thousands of digits
