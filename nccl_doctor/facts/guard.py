@@ -148,11 +148,15 @@ def _timed(limit: StepLimit) -> Iterator[None]:
         watch.limit = outer
 
 
+_TEXTS = (str, bytes)
+
+
 def bounded(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """The rows of an answer. Raises MemoryError where all of them together are larger than `LARGEST`."""
     size = 0
     for row in rows:
-        size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+        for value in row:
+            size += len(value) if isinstance(value, _TEXTS) else 8
         if size > LARGEST:
             raise MemoryError(f"the answer is larger than {LARGEST >> 20} MiB")
         yield row

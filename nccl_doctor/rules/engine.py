@@ -7,6 +7,7 @@ the guard of `Facts.sql`, its templates name columns and nothing else.
 import math
 import re
 from collections.abc import Iterable
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from nccl_doctor.rules.answers import Answer
@@ -17,6 +18,11 @@ from nccl_doctor.rules.schema import OVERRIDES, Rule
 
 if TYPE_CHECKING:
     from nccl_doctor.facts.store import Facts
+
+
+_REF = re.compile(r"[0-9]{1,18}")
+_LARGEST_REF = 10**18
+_PLAIN = frozenset((str, int, NoneType))  # of values that any report can hold
 
 
 def ask(
@@ -48,6 +54,9 @@ def ask(
 
 def _refs(row: dict[str, Any]) -> list[int]:
     """The evidence of a row: `ref` and `refs`, each a number or several behind commas. Raises ValueError, one line."""
+    ref = row.get("ref")
+    if type(ref) is int and 0 <= ref < _LARGEST_REF and row.get("refs") is None:  # as of most rules with many rows
+        return [ref]
     parts: list[str] = []
     for key in ("ref", "refs"):
         value = row.get(key)
@@ -55,7 +64,7 @@ def _refs(row: dict[str, Any]) -> list[int]:
             value = int(value)
         if value is not None:
             parts += [part for part in str(value).replace(" ", "").split(",") if part]
-    if wrong := next((part for part in parts if not re.fullmatch(r"[0-9]{1,18}", part)), None):
+    if wrong := next((part for part in parts if not _REF.fullmatch(part)), None):
         raise ValueError(f"column ref holds {wrong[:40]!r}, which is no number of evidence")
     if not parts:
         raise ValueError("a row without ref shows no evidence")
@@ -66,6 +75,12 @@ def _kinds(rule: Rule, row: dict[str, Any]) -> dict[str, str]:
     """Severity, confidence, role and action of a row. Raises ValueError, one line, where a column cannot be shown."""
     kinds = {key: row.get(key) or getattr(rule, key) for key in OVERRIDES}
     kinds["severity"] = rule.decided or kinds["severity"]
+    if (
+        _PLAIN.issuperset(map(type, row.values()))
+        and all(kinds[key] in allowed for key, allowed in OVERRIDES.items())
+        and not isinstance(row.get("host"), int)
+    ):
+        return kinds
     shown = {**{key: kinds[key] in allowed for key, allowed in OVERRIDES.items()}, **_showable(row)}
     if wrong := next((key for key, fits in shown.items() if not fits), None):
         raise ValueError(f"column {wrong} holds {str(row.get(wrong))[:40]!r}")

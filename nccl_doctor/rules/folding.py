@@ -43,14 +43,15 @@ class Group:
         self.count += 1
         if keep:
             self.rows.append(row)
-        host, rank, gpu = (row.values.get(key) for key in ("host", "rank", "gpu"))
+        get = row.values.get
+        host, rank, gpu = get("host"), get("rank"), get("gpu")
         if host:
             self.hosts.add(host)
-        if job := row.values.get("accounted"):
+        if job := get("accounted"):
             self.jobs.add(str(job))
         if isinstance(rank, int) and rank >= 0:
             self.ranks.add(rank)
-        addresses = str(row.values.get("gpus") or row.values.get("pci") or "")
+        addresses = str(get("gpus") or get("pci") or "")
         if addresses or isinstance(gpu, int):
             self.gpus.add((host, addresses, gpu if isinstance(gpu, int) else None))
 
@@ -87,7 +88,7 @@ class Folding:
 
     def __init__(self, message: str) -> None:
         # A number with a format of its own, such as {share:.0%}, is a measurement: rows may differ in it.
-        self._details = {name for name in placeholders(message) - _PLACE if f"{{{name}}}" in message}
+        self._details = [name for name in placeholders(message) - _PLACE if f"{{{name}}}" in message]
         self._groups: dict[tuple[Any, ...], Group] = {}
         self._mixed = False
         self._kept = 0
@@ -95,7 +96,7 @@ class Folding:
     def add(self, row: Row) -> None:
         """Put a row into its group."""
         kind = row.severity, row.role, row.confidence, row.action
-        key = kind if self._mixed else (*kind, *sorted((k, str(row.values.get(k))) for k in self._details))
+        key = kind if self._mixed else (*kind, *[str(row.values.get(name)) for name in self._details])
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group([], mixed=self._mixed)
