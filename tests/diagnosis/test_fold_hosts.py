@@ -56,6 +56,21 @@ def test_one_series_folds_as_clustershell_folds_it(
     assert str(nodes) == fold_hosts(names)
 
 
+@given(
+    st.sets(
+        st.one_of(
+            st.builds("r{}n{:02d}".format, st.integers(0, 4), st.integers(0, 120)),
+            st.builds("node{:03d}s".format, st.integers(0, 9)),
+            st.sampled_from(["login", "node7", "r1", "10.0.0.4"]),
+        ),
+        min_size=2,
+        max_size=40,
+    )
+)
+def test_names_of_several_kinds_fold_as_clustershell_folds_each(names: set[str]) -> None:
+    assert str(NodeSet(",".join(names), resolver=RESOLVER_NOGROUP)) == fold_hosts(names)
+
+
 def test_addresses_without_order_are_folded_by_their_last_number() -> None:
     names = [f"{at % 90 + 10}.{at % 7}.{at * 31 % 100}.{last}" for at in range(700) for last in (1, 2, 19)]
     folded = fold_hosts(names)
