@@ -94,6 +94,29 @@ def test_json_that_is_cut_says_so() -> None:
     assert "no complete JSON" in (reading.note or "")
 
 
+def test_a_result_of_nvidias_newest_builds() -> None:
+    row = "WC0             91136  1024     2     1                42.10       1.199e+04 ( 5.993e+03)\n"
+    (found,) = _rows(hpl, "T/V                N    NB     P     Q         Time          Gflops (   per GPU)\n" + row)
+    assert (11990.0, "N 91,136, 2 ranks, 42.10 s") == (found.value, found.text)
+
+
+@pytest.mark.parametrize(("said", "outcome"), [("PASSED", "pass"), ("FAILED", "fail")])
+def test_mixed_precision_has_its_check_in_front_of_the_rate(said: str, outcome: str) -> None:
+    text = (
+        "HPL-MxP-NVIDIA 24.9.0  -- NVIDIA accelerated HPL-MxP benchmark -- NVIDIA\n"
+        "GEMM GFLOPS: AVG = 300000.00, MAX = 310000.00 (1->node01), MIN = 290000.00 (0->node01)\n"
+        "\x1b[0;31m Prog=  50.10% N_left=    47616 Time=     2.00 Time_left=       2.00 iTF=     90.00 TF=   95.50 iTF_per= 45.00\x1b[0m\n"
+        f"  ||Ax-b||_oo / (EPS * (||A||_oo * ||x||_oo + ||b||_oo) * N) =    5.120034E-04 ...... {said}\n\n"
+        "    N = 95232, NB = 1024, NPROW = 2, NPCOL = 1, SLOPPY-TYPE = 2\n"
+        "\x1b[0;31m       GFLOPS = 9.8765e+04, per GPU =   49382.50\x1b[0m\x1b[0;34m ------ The HPL-MxP performance to report\x1b[0m\n"
+        "    LU GFLOPS = 4.1000e+05, per GPU =  205000.00\x1b[0;34m ------ The performance excluding the iterative solver part\n"
+    )
+    (row,) = _rows(hpl, text)
+    assert ("HPL-MxP", 98765.0, outcome, "N 95,232, 2 ranks") == (row.test, row.value, row.outcome, row.text)
+    (stopped,) = _rows(hpl, text.partition("  ||Ax")[0])
+    assert (95500.0, "stopped at 50.10 %") == (stopped.value, stopped.text)
+
+
 @pytest.mark.parametrize("name", ["osu_bw.txt", "hpl.txt", "serving.txt"])
 def test_the_main_number_is_a_measure_and_a_healthy_run_has_no_finding(name: str) -> None:
     report, facts, _ = analyze.analyze([str(PLACE / name)])
